@@ -1,0 +1,222 @@
+"""The exception tree. Every error says what happened and, in its attributes, what the caller can do.
+
+RxWorkerError
+├── LocalProtocolError        we were used wrongly
+│   ├── ConfigurationError    a key, a URL or a name is missing or wrong
+│   └── WorkerBusyError       a second run while one is on
+├── RemoteProtocolError       they sent what the protocol does not allow
+│   └── TruncatedError        the stream ended before its terminal event
+├── TransportError            the connection could not be made or broke
+│   ├── TransportTimeoutError
+│   └── HttpStatusError       the server answered with something that is no stream
+├── ProviderError             the provider refused or failed
+├── ToolError
+│   ├── InvalidArgumentError  the model's arguments do not fit the signature
+│   ├── ExecutionFailedError  the tool raised
+│   └── ToolTimeoutError
+├── HookError                 a hook raised, timed out, or gave a verdict its point does not have
+└── WorkerError
+    ├── RunAbortedError       a hook ended the run
+    ├── RunCancelledError     ``run.cancel()``
+    └── LimitExceededError    a limit of the run was reached
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class RxWorkerError(Exception):
+    """The base of every error that rxworker raises.
+
+    Attributes:
+        retryable: Whether the same call may succeed when it is made again.
+        retry_after: Seconds to wait before that, when the other side said so.
+        request_id: The provider's name for the request, for its support desk.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.request_id = request_id
+
+
+class LocalProtocolError(RxWorkerError):
+    """The library was used in a way that its rules do not allow."""
+
+
+class ConfigurationError(LocalProtocolError):
+    """A key, a URL or a name is missing or cannot be right."""
+
+
+class WorkerBusyError(LocalProtocolError):
+    """A worker was asked for a second run while one is on."""
+
+
+class RemoteProtocolError(RxWorkerError):
+    """The other side sent what its protocol does not allow."""
+
+
+class TruncatedError(RemoteProtocolError):
+    """A stream ended before its terminal event."""
+
+
+class TransportError(RxWorkerError):
+    """A connection could not be made, or broke."""
+
+
+class TransportTimeoutError(TransportError):
+    """Nothing came within the time allowed: to connect, for the first bytes, or between bytes."""
+
+
+class HttpStatusError(TransportError):
+    """The server answered, but not with a stream: the raw answer, for a provider to explain.
+
+    Attributes:
+        status: The HTTP status, for example 429; 200 where the body is not a stream.
+        headers: The answer's headers, names in lower case.
+        body: The answer's body, at most 64 KiB of it.
+        url: Where the request went.
+    """
+
+    def __init__(
+        self, message: str, *, status: int, headers: Mapping[str, str], body: bytes, url: str
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+        self.body = body
+        self.url = url
+
+
+class ProviderError(RxWorkerError):
+    """The provider refused the request, or failed while it answered.
+
+    Attributes:
+        kind: What sort of failure: ``authentication``, ``permission``, ``not_found``, ``invalid_request``,
+            ``context_length``, ``rate_limit``, ``quota``, ``overloaded``, ``timeout``, ``server``, ``cancelled``
+            or ``unknown``.
+        status: The HTTP status; ``None`` when it came inside a stream.
+        code: The provider's own word for it, for example ``overloaded_error``.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "unknown",
+        status: int | None = None,
+        code: str | None = None,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(
+            message, retryable=retryable, retry_after=retry_after, request_id=request_id
+        )
+        self.kind = kind
+        self.status = status
+        self.code = code
+
+
+class ToolError(RxWorkerError):
+    """A tool call failed. The model reads it as an error result; it does not end the run.
+
+    Attributes:
+        tool: The tool's name.
+    """
+
+    def __init__(self, message: str, *, tool: str, retryable: bool = False) -> None:
+        super().__init__(message, retryable=retryable)
+        self.tool = tool
+
+
+class InvalidArgumentError(ToolError):
+    """The arguments of a call do not fit the tool's signature.
+
+    Attributes:
+        path: Where, for example ``$.city``.
+    """
+
+    def __init__(self, message: str, *, tool: str, path: str = "$") -> None:
+        super().__init__(message, tool=tool)
+        self.path = path
+
+
+class ExecutionFailedError(ToolError):
+    """The tool raised; the exception is this one's ``__cause__``."""
+
+
+class ToolTimeoutError(ToolError):
+    """The tool took longer than its time-out."""
+
+
+class HookError(RxWorkerError):
+    """A hook raised, took too long, or answered with a verdict that its point does not have.
+
+    Attributes:
+        hook: The hook's name.
+        point: Where it was called, for example ``before_tool_call``.
+    """
+
+    def __init__(self, message: str, *, hook: str, point: str) -> None:
+        super().__init__(message)
+        self.hook = hook
+        self.point = point
+
+
+class WorkerError(RxWorkerError):
+    """A run ended without a result."""
+
+
+class RunAbortedError(WorkerError):
+    """A hook ended the run.
+
+    Attributes:
+        reason: What the hook gave as its reason.
+        hook: The hook's name.
+    """
+
+    def __init__(self, reason: str, *, hook: str | None = None) -> None:
+        who = f"hook {hook!r}" if hook else "a hook"
+        super().__init__(f"the run was aborted by {who}: {reason}")
+        self.reason = reason
+        self.hook = hook
+
+
+class RunCancelledError(WorkerError):
+    """``run.cancel()`` was called. The worker keeps the conversation so far and can run again.
+
+    Attributes:
+        reason: What the caller gave as the reason.
+    """
+
+    def __init__(self, reason: str = "cancelled by the caller") -> None:
+        super().__init__(f"the run was cancelled: {reason}")
+        self.reason = reason
+
+
+class LimitExceededError(WorkerError):
+    """A limit of the run was reached.
+
+    Attributes:
+        limit: Its name in ``Limits``, for example ``max_turns``.
+        value: What it was set to.
+    """
+
+    def __init__(self, limit: str, value: float) -> None:
+        super().__init__(
+            f"the run reached its limit {limit}={value:g}; the conversation so far is kept, run again to "
+            f"go on, or raise the limit with Worker(limits=Limits({limit}=...))"
+        )
+        self.limit = limit
+        self.value = value

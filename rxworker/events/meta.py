@@ -1,0 +1,93 @@
+"""Meta events: single ones, about the response as a whole."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from rxworker.messages.json import Json
+from rxworker.messages.stop import StopReason
+from rxworker.messages.usage import Usage
+
+
+class Ping(Struct, frozen=True, tag="ping"):
+    """The connection lives.
+
+    Attributes:
+        timestamp: Seconds since the epoch, where the provider sent it.
+    """
+
+    timestamp: float | None = None
+
+
+class ResponseStatus(Enum):
+    """Where a response stands."""
+
+    STARTED = "Started"
+    COMPLETED = "Completed"
+    CANCELLED = "Cancelled"
+    FAILED = "Failed"
+
+
+class Status(Struct, frozen=True, tag="status", omit_defaults=True):
+    """A response started or ended. A second ``STARTED`` takes back what the response said before it.
+
+    Attributes:
+        status: Where the response stands.
+        response_id: The provider's name for it; with ``STARTED``.
+        model: The model that answers; with ``STARTED``.
+        stop_reason: Why it ended; with ``COMPLETED``. ``None``: the provider did not say.
+    """
+
+    status: ResponseStatus
+    response_id: str | None = None
+    model: str | None = None
+    stop_reason: StopReason | None = None
+
+
+class Error(Struct, frozen=True, tag="error", omit_defaults=True):
+    """The response failed. Nothing but a ``Status`` comes after it.
+
+    Attributes:
+        code: The provider's word for it; ``truncated`` is ours, for a stream that just stopped.
+        message: The provider's words for people.
+        retryable: Whether the same request may succeed.
+        kind: The normal form, see `ProviderError.kind`.
+        request_id: The provider's name for the request.
+    """
+
+    code: str | None
+    message: str
+    retryable: bool = False
+    kind: str = "unknown"
+    request_id: str | None = None
+
+
+class Opaque(Struct, frozen=True, tag="opaque"):
+    """Something of the provider's that we do not know. It travels on, so that nothing is lost.
+
+    Attributes:
+        kind: The provider's name for it.
+        raw: What it sent.
+    """
+
+    kind: str
+    raw: Json = None
+
+
+Meta: TypeAlias = Ping | Usage | Status | Error | Opaque
+
+TRUNCATED = "truncated"
+
+__all__ = [
+    "TRUNCATED",
+    "Error",
+    "Meta",
+    "Opaque",
+    "Ping",
+    "ResponseStatus",
+    "Status",
+    "Usage",
+]

@@ -1,0 +1,39 @@
+"""The envelope in which every watcher of a run receives its events."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from rxworker.events.block import BlockEvent
+from rxworker.events.meta import Meta
+from rxworker.events.turn import TurnEvent
+
+ResponseEvent: TypeAlias = Meta | BlockEvent
+Event: TypeAlias = Meta | BlockEvent | TurnEvent
+
+
+class Record(Struct, frozen=True, omit_defaults=True):
+    """One event of a run, with where and when.
+
+    Attributes:
+        seq: Its number within the run, from 1, without gaps. Resuming counts by it.
+        run: The run's id.
+        turn: The turn's number, from 1; 0 before the first.
+        attempt: The request's number within the turn, from 1; 0 before the first.
+        time: Seconds since the epoch.
+        event: What happened.
+        path: The tool calls that lead to it, for a run inside a run.
+    """
+
+    seq: int
+    run: str
+    turn: int
+    attempt: int
+    time: float
+    event: Event
+    path: tuple[str, ...] = ()
+
+
+__all__ = ["Event", "Record", "ResponseEvent"]

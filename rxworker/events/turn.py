@@ -1,0 +1,231 @@
+"""Turn events: what a worker does between and around the responses."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from rxworker.messages.content import ToolCall, ToolResult
+from rxworker.messages.json import Json, JsonObject
+from rxworker.messages.message import Conversation, Message
+
+
+class RunStart(Struct, frozen=True, tag="run_start"):
+    """A run begins.
+
+    Attributes:
+        conversation: Everything said before, with the input of this run at its end.
+    """
+
+    conversation: Conversation
+
+
+class TurnStart(Struct, frozen=True, tag="turn_start"):
+    """A turn begins: one request, and the tools that its response calls."""
+
+
+class TurnStop(Struct, frozen=True, tag="turn_stop"):
+    """A turn is over; another may follow."""
+
+
+class AttemptStart(Struct, frozen=True, tag="attempt_start"):
+    """A request goes out."""
+
+
+class AttemptRetract(Struct, frozen=True, tag="attempt_retract"):
+    """What this attempt said is taken back; another attempt follows.
+
+    Attributes:
+        reason: For people.
+        delay: Seconds until the next attempt.
+    """
+
+    reason: str
+    delay: float = 0.0
+
+
+class ToolStart(Struct, frozen=True, tag="tool_start"):
+    """A tool starts to run.
+
+    Attributes:
+        call: What it was called with, after the hooks.
+    """
+
+    call: ToolCall
+
+
+class ToolProgress(Struct, frozen=True, tag="tool_progress"):
+    """A tool tells how far it is.
+
+    Attributes:
+        call_id: Which call.
+        progress: What it tells.
+    """
+
+    call_id: str
+    progress: Json
+
+
+class ToolStop(Struct, frozen=True, tag="tool_stop"):
+    """A tool has run, was skipped, or was stopped.
+
+    Attributes:
+        result: What the model will read, after the hooks.
+        seconds: How long it ran.
+    """
+
+    result: ToolResult
+    seconds: float = 0.0
+
+
+class MessageAdd(Struct, frozen=True, tag="message_add"):
+    """The conversation grows by something that is no response: tool results, or what a hook adds.
+
+    Attributes:
+        messages: What is added.
+        source: Who adds it: ``tools``, or a hook's name.
+    """
+
+    messages: tuple[Message, ...]
+    source: str
+
+
+class HookMessage(Struct, frozen=True, tag="hook_message", omit_defaults=True):
+    """A hook tells the watchers something. The model does not hear it.
+
+    Attributes:
+        hook: The hook's name.
+        level: ``message``, a ``system`` notice, or ``debug`` data.
+        content: For people.
+        data: With ``debug``.
+    """
+
+    hook: str
+    level: Literal["message", "system", "debug"]
+    content: str
+    data: JsonObject | None = None
+
+
+class HookVerdict(Struct, frozen=True, tag="hook_verdict", omit_defaults=True):
+    """A hook decided something other than to go on.
+
+    Attributes:
+        hook: The hook's name.
+        point: Where it was asked.
+        verdict: Its name, for example ``Skip``.
+        reason: For people.
+        call_id: Which tool call, at the tool points.
+    """
+
+    hook: str
+    point: str
+    verdict: str
+    reason: str = ""
+    call_id: str | None = None
+
+
+class LimitReached(Struct, frozen=True, tag="limit_reached"):
+    """A limit of the run was reached; the run ends.
+
+    Attributes:
+        limit: Its name.
+        value: What it was set to.
+    """
+
+    limit: str
+    value: float
+
+
+class WatcherDetach(Struct, frozen=True, tag="watcher_detach"):
+    """A watcher raised and was detached. The run and the other watchers go on.
+
+    Attributes:
+        watcher: Its name.
+        error: What it raised.
+    """
+
+    watcher: str
+    error: str
+
+
+class RunPause(Struct, frozen=True, tag="run_pause"):
+    """The run waits for somebody; ``worker.resume`` goes on.
+
+    Attributes:
+        hook: The name of the hook that asked for it.
+        pending: The tool calls that wait to be run, with their exact arguments.
+    """
+
+    hook: str
+    pending: tuple[ToolCall, ...] = ()
+
+
+class RunResume(Struct, frozen=True, tag="run_resume"):
+    """A paused run goes on.
+
+    Attributes:
+        conversation: Everything said so far.
+        pending: The tool calls to run first.
+    """
+
+    conversation: Conversation
+    pending: tuple[ToolCall, ...] = ()
+
+
+class RunStop(Struct, frozen=True, tag="run_stop"):
+    """The run finished."""
+
+
+class RunAbort(Struct, frozen=True, tag="run_abort"):
+    """The run ended without a result.
+
+    Attributes:
+        cause: ``cancel``, ``error``, ``abort`` (by a hook) or ``limit``.
+        reason: For people.
+    """
+
+    cause: Literal["cancel", "error", "abort", "limit"]
+    reason: str
+
+
+TurnEvent: TypeAlias = (
+    RunStart
+    | TurnStart
+    | TurnStop
+    | AttemptStart
+    | AttemptRetract
+    | ToolStart
+    | ToolProgress
+    | ToolStop
+    | MessageAdd
+    | HookMessage
+    | HookVerdict
+    | LimitReached
+    | WatcherDetach
+    | RunPause
+    | RunResume
+    | RunStop
+    | RunAbort
+)
+
+__all__ = [
+    "AttemptRetract",
+    "AttemptStart",
+    "HookMessage",
+    "HookVerdict",
+    "LimitReached",
+    "MessageAdd",
+    "RunAbort",
+    "RunPause",
+    "RunResume",
+    "RunStart",
+    "RunStop",
+    "ToolProgress",
+    "ToolStart",
+    "ToolStop",
+    "TurnEvent",
+    "TurnStart",
+    "TurnStop",
+    "WatcherDetach",
+]

@@ -1,0 +1,24 @@
+"""What every machine of the house looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+A_contra = TypeVar("A_contra", contravariant=True)
+B_co = TypeVar("B_co", covariant=True)
+
+
+class Decoder(Protocol[A_contra, B_co]):
+    """A machine that takes what arrived and returns what became complete, which may be nothing yet."""
+
+    def feed(self, data: A_contra, /) -> Sequence[B_co]:
+        """Take the next piece; return what it completed, in order."""
+        ...
+
+    def finish(self) -> Sequence[B_co]:
+        """The input ended; return what is left. Nothing may be fed after it."""
+        ...
+
+
+__all__ = ["Decoder"]

@@ -1,0 +1,185 @@
+"""Content blocks: what a message is made of.
+
+Every block may carry ``echo``: what its provider wants to see again, unchanged, in the next request, and no one
+else needs to understand. An encoder sends the echo of its own provider's messages and leaves out any other's.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from rxworker.messages.json import Json, JsonObject
+
+
+class ContentBlock(Struct, frozen=True, tag=True, omit_defaults=True):
+    """The base of all content blocks."""
+
+
+class Text(ContentBlock, frozen=True, tag="text"):
+    """Visible text.
+
+    Attributes:
+        text: The text.
+        citations: What the text rests on, as the provider gave it.
+        echo: What the provider wants back.
+    """
+
+    text: str
+    citations: tuple[JsonObject, ...] = ()
+    echo: JsonObject | None = None
+
+
+class Thinking(ContentBlock, frozen=True, tag="thinking"):
+    """What the model thought before it spoke.
+
+    Attributes:
+        text: The thoughts, or their summary; empty where the provider keeps them to itself.
+        signature: The provider's seal on them, which the next request must carry.
+        echo: What the provider wants back besides.
+    """
+
+    text: str
+    signature: str | None = None
+    echo: JsonObject | None = None
+
+
+class Refusal(ContentBlock, frozen=True, tag="refusal"):
+    """Why the model will not answer, in its words."""
+
+    text: str
+    echo: JsonObject | None = None
+
+
+class ToolCall(ContentBlock, frozen=True, tag="tool_call"):
+    """The model asks for a tool to be run.
+
+    Attributes:
+        id: What the result must name. Made by us where the provider gives none.
+        name: The tool's name.
+        input: Its arguments; a string for a tool that takes free text.
+        echo: What the provider wants back.
+    """
+
+    id: str
+    name: str
+    input: JsonObject | str
+    echo: JsonObject | None = None
+
+
+class Image(ContentBlock, frozen=True, tag="image"):
+    """A picture, by its bytes or its address.
+
+    Attributes:
+        media_type: For example ``image/png``.
+        data: The bytes in base64, without a ``data:`` prefix.
+        url: Where it lies, instead of ``data``.
+    """
+
+    media_type: str = "image/png"
+    data: str | None = None
+    url: str | None = None
+    echo: JsonObject | None = None
+
+
+class Document(ContentBlock, frozen=True, tag="document"):
+    """A document, by its bytes or its address.
+
+    Attributes:
+        media_type: For example ``application/pdf``.
+        data: The bytes in base64, without a ``data:`` prefix.
+        url: Where it lies, instead of ``data``.
+        title: Its name, for the model to cite.
+    """
+
+    media_type: str = "application/pdf"
+    data: str | None = None
+    url: str | None = None
+    title: str | None = None
+    echo: JsonObject | None = None
+
+
+ResultContent: TypeAlias = str | tuple[Text | Image | Document, ...]
+
+
+class ToolResult(ContentBlock, frozen=True, tag="tool_result"):
+    """What a tool call came to.
+
+    Attributes:
+        tool_use_id: The ``id`` of the call.
+        content: Text, or blocks.
+        is_error: Whether the call failed; the model may then try something else.
+        name: The tool's name, which some providers match by.
+    """
+
+    tool_use_id: str
+    content: ResultContent = ""
+    is_error: bool = False
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text of the content, without pictures and documents."""
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content if isinstance(part, Text))
+
+
+class ServerToolCall(ContentBlock, frozen=True, tag="server_tool_call"):
+    """The provider ran a tool of its own. Not ours to run; sent back as it came."""
+
+    id: str
+    name: str
+    input: Json = None
+    echo: JsonObject | None = None
+
+
+class ServerToolResult(ContentBlock, frozen=True, tag="server_tool_result"):
+    """What a tool of the provider's came to."""
+
+    tool_use_id: str = ""
+    name: str = ""
+    echo: JsonObject | None = None
+
+
+class OpaqueBlock(ContentBlock, frozen=True, tag="opaque"):
+    """A block we do not know, kept whole so that it can be sent back.
+
+    Attributes:
+        kind: The provider's name for it.
+        echo: The block.
+    """
+
+    kind: str
+    echo: JsonObject | None = None
+
+
+Content: TypeAlias = (
+    Text
+    | Thinking
+    | Refusal
+    | ToolCall
+    | ToolResult
+    | Image
+    | Document
+    | ServerToolCall
+    | ServerToolResult
+    | OpaqueBlock
+)
+
+__all__ = [
+    "Content",
+    "ContentBlock",
+    "Document",
+    "Image",
+    "OpaqueBlock",
+    "Refusal",
+    "ResultContent",
+    "ServerToolCall",
+    "ServerToolResult",
+    "Text",
+    "Thinking",
+    "ToolCall",
+    "ToolResult",
+]

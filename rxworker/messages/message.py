@@ -1,0 +1,95 @@
+"""Messages, and the conversation they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.messages.content import Content, Text, ToolCall, ToolResult
+
+Role: TypeAlias = Literal["system", "user", "assistant"]
+
+
+class Message(Struct, frozen=True, omit_defaults=True):
+    """One message.
+
+    Attributes:
+        role: Who speaks. Tool results are content of a ``user`` message.
+        content: What is said.
+        provider: Whose words they are, for an assistant's message: its blocks' ``echo`` is for that provider alone.
+        model: The model that spoke.
+    """
+
+    role: Role
+    content: tuple[Content, ...]
+    provider: str | None = None
+    model: str | None = None
+
+    @classmethod
+    def system(cls, text: str) -> Message:
+        """A message of the application's."""
+        return cls("system", (Text(text),))
+
+    @classmethod
+    def user(cls, *content: Content | str) -> Message:
+        """A message of the user's, from text or blocks.
+
+        >>> Message.user("hello").text
+        'hello'
+        """
+        return cls("user", tuple(Text(c) if isinstance(c, str) else c for c in content))
+
+    @classmethod
+    def assistant(cls, *content: Content | str) -> Message:
+        """A message of the model's, from text or blocks."""
+        return cls("assistant", tuple(Text(c) if isinstance(c, str) else c for c in content))
+
+    @property
+    def text(self) -> str:
+        """Its visible text."""
+        return "".join(block.text for block in self.content if isinstance(block, Text))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in it, in order."""
+        return tuple(block for block in self.content if isinstance(block, ToolCall))
+
+    @property
+    def tool_results(self) -> tuple[ToolResult, ...]:
+        """The tool results in it, in order."""
+        return tuple(block for block in self.content if isinstance(block, ToolResult))
+
+
+class Conversation(Struct, frozen=True, omit_defaults=True):
+    """Everything said so far. A value: adding to one makes another.
+
+    Attributes:
+        messages: In order.
+        system: What the application tells the model about its task.
+    """
+
+    messages: tuple[Message, ...] = ()
+    system: str | None = None
+
+    def add(self, *messages: Message) -> Conversation:
+        """The conversation with these messages at its end.
+
+        >>> len(Conversation().add(Message.user("hello")).messages)
+        1
+        """
+        return replace(self, messages=self.messages + messages)
+
+    def with_messages(self, messages: Iterable[Message]) -> Conversation:
+        """The conversation with these messages instead of its own."""
+        return replace(self, messages=tuple(messages))
+
+    @property
+    def last(self) -> Message | None:
+        """The last message."""
+        return self.messages[-1] if self.messages else None
+
+
+__all__ = ["Conversation", "Message", "Role"]

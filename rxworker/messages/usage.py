@@ -1,0 +1,70 @@
+"""How many tokens a response took."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from rxworker.messages.json import JsonObject
+
+
+class Usage(Struct, frozen=True, tag="usage", omit_defaults=True):
+    """Tokens of one response so far: a snapshot, never a difference. The last one holds.
+
+    The five numbers mean the same for every provider: cached input is part of the input, reasoning is part of the
+    output. ``None`` says that the provider did not tell. ``raw`` keeps its own object, in its own way of counting.
+
+    Attributes:
+        input_tokens: Everything the model read, cached or not.
+        output_tokens: Everything the model wrote, thinking included.
+        cache_read_tokens: The part of the input that came from a cache.
+        cache_creation_tokens: The part of the input that was written to a cache.
+        reasoning_tokens: The part of the output that was thinking.
+        raw: The provider's own numbers.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_creation_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    raw: JsonObject | None = None
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together.
+
+        >>> Usage(input_tokens=10, output_tokens=5).total_tokens
+        15
+        """
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+    def __add__(self, other: Usage) -> Usage:
+        """The usage of two responses together; ``raw`` belongs to one response and is left out.
+
+        >>> Usage(input_tokens=10) + Usage(input_tokens=1, output_tokens=2)
+        Usage(input_tokens=11, output_tokens=2, cache_read_tokens=None, cache_creation_tokens=None, \
+reasoning_tokens=None, raw=None)
+        """
+        return Usage(
+            input_tokens=_plus(self.input_tokens, other.input_tokens),
+            output_tokens=_plus(self.output_tokens, other.output_tokens),
+            cache_read_tokens=_plus(self.cache_read_tokens, other.cache_read_tokens),
+            cache_creation_tokens=_plus(self.cache_creation_tokens, other.cache_creation_tokens),
+            reasoning_tokens=_plus(self.reasoning_tokens, other.reasoning_tokens),
+        )
+
+
+class Counts(Struct, frozen=True):
+    """The four numbers as the provider itself counts them; ``None``: not sent."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read: int | None = None
+    cache_creation: int | None = None
+
+
+def _plus(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else a + b
+
+
+__all__ = ["Counts", "Usage"]

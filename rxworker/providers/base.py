@@ -1,0 +1,116 @@
+"""The seam of the providers: a conversation becomes a request, the answer's bytes become events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
+
+from rxworker.errors import ProviderError
+from rxworker.events import ResponseEvent
+from rxworker.framing.decoder import Decoder
+from rxworker.messages import Conversation, Counts, Json, JsonObject, ToolMeta, Usage
+
+SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+
+
+class HttpRequest(Struct, frozen=True):
+    """What goes over the wire. Its ``repr`` shows neither keys nor body.
+
+    Attributes:
+        url: Where to.
+        headers: Names in lower case. Some hold keys.
+        body: JSON.
+        accept: The content types that are a stream; another one is an answer that went wrong.
+        method: The HTTP method.
+    """
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    accept: tuple[str, ...] = ("text/event-stream",)
+    method: str = "POST"
+
+    def __repr__(self) -> str:
+        shown = {k: "***" if k in SECRET_HEADERS else v for k, v in self.headers.items()}
+        return f"HttpRequest({self.method} {self.url} {shown} {len(self.body)} bytes)"
+
+
+class ToolChoice(Struct, frozen=True):
+    """Whether the model must call a tool: ``auto``, ``none``, ``any`` one, or the ``tool`` of that name."""
+
+    mode: Literal["auto", "none", "any", "tool"] = "auto"
+    name: str | None = None
+
+
+class Options(Struct, frozen=True, omit_defaults=True):
+    """Settings of a request. ``None`` leaves it to the provider.
+
+    Attributes:
+        max_tokens: The most tokens to write.
+        temperature: Randomness, in the provider's own range.
+        stop_sequences: Texts at which the model stops.
+        tool_choice: Whether it must call a tool.
+        parallel_tool_calls: Whether it may call several at once.
+        thinking: How hard it thinks: a budget in tokens, or the provider's word for an effort, for example ``low``.
+        extra: Fields of the provider's own, put into the body as they are.
+        headers: Headers of the provider's own.
+    """
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    stop_sequences: tuple[str, ...] = ()
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    thinking: int | str | None = None
+    extra: JsonObject = field(default_factory=dict[str, Json])
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+ResponseDecoder: TypeAlias = Decoder[bytes, ResponseEvent]
+
+
+class Provider(Protocol):
+    """One protocol of one service. Pure: it opens no connection."""
+
+    @property
+    def name(self) -> str:
+        """Its name, as messages carry it, for example ``anthropic``."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model it asks."""
+        ...
+
+    def request(
+        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+    ) -> HttpRequest:
+        """The request that asks for the next message of the conversation.
+
+        Raises:
+            ConfigurationError: No key is to be had.
+        """
+        ...
+
+    def decoder(self) -> ResponseDecoder:
+        """A fresh machine from the answer's bytes to events."""
+        ...
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """What an answer that is no stream says went wrong, and what to do."""
+        ...
+
+    def counts(self, usage: Usage) -> Counts:
+        """The usage as the provider itself counts it."""
+        ...
+
+
+__all__ = [
+    "HttpRequest",
+    "Options",
+    "Provider",
+    "ResponseDecoder",
+    "ToolChoice",
+]
