@@ -1,1 +1,54 @@
-"""rxworker: language model responses as observables, and a turn loop that any number of watchers can follow."""
+"""Language model responses as observables, and a turn loop that any number of watchers can follow.
+
+>>> from rxworker import Worker, tool
+>>> from rxworker.testing import ScriptedModel, call, say
+>>> @tool
+... def add(a: int, b: int) -> int:
+...     return a + b
+>>> worker = Worker(ScriptedModel([call("add", a=1, b=2), say("It is 3.")]), tools=[add])
+>>> worker.run_sync("What is 1 + 2?").text
+'It is 3.'
+"""
+
+from rxworker.hooks import (
+    after_tool_call,
+    before_tool_call,
+    on_abort,
+    on_message_send,
+    on_turn_end,
+)
+from rxworker.messages import Conversation, Message, Usage
+from rxworker.providers import Options, Request
+from rxworker.timeline import Timeline
+from rxworker.tools import ToolContext, tool
+from rxworker.transport import Client
+from rxworker.worker import Finished, Limits, Paused, Run, RunResult, Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    # running
+    "Finished",
+    "Limits",
+    "Paused",
+    "Run",
+    "RunResult",
+    "Worker",
+    # asking without a loop
+    "Client",
+    "Options",
+    "Request",
+    "Timeline",
+    # talking
+    "Conversation",
+    "Message",
+    "Usage",
+    # tools and hooks
+    "ToolContext",
+    "after_tool_call",
+    "before_tool_call",
+    "on_abort",
+    "on_message_send",
+    "on_turn_end",
+    "tool",
+]

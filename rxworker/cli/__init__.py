@@ -1,1 +1,5 @@
-"""..."""
+"""The ``rxworker`` command."""
+
+from rxworker.cli.main import main
+
+__all__ = ["main"]

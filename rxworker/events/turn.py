@@ -29,8 +29,16 @@ class TurnStop(Struct, frozen=True, tag="turn_stop"):
     """A turn is over; another may follow."""
 
 
-class AttemptStart(Struct, frozen=True, tag="attempt_start"):
-    """A request goes out."""
+class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True):
+    """A request goes out.
+
+    Attributes:
+        provider: Who is asked, as messages carry it.
+        model: Which model is asked.
+    """
+
+    provider: str = ""
+    model: str = ""
 
 
 class AttemptRetract(Struct, frozen=True, tag="attempt_retract"):
@@ -149,28 +157,37 @@ class WatcherDetach(Struct, frozen=True, tag="watcher_detach"):
     error: str
 
 
-class RunPause(Struct, frozen=True, tag="run_pause"):
+class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
     """The run waits for somebody; ``worker.resume`` goes on.
 
     Attributes:
         hook: The name of the hook that asked for it.
-        pending: The tool calls that wait to be run, with their exact arguments.
+        pending: The tool calls that wait to be run, in order, with their exact arguments.
+        paused_at: The ``id`` of the call that the hook paused at; the hooks have let through those before it.
+            ``None`` at the end of a turn.
+        reason: For people.
+        refused: Results of calls that hooks have skipped.
     """
 
     hook: str
     pending: tuple[ToolCall, ...] = ()
+    paused_at: str | None = None
+    reason: str = ""
+    refused: tuple[ToolResult, ...] = ()
 
 
-class RunResume(Struct, frozen=True, tag="run_resume"):
+class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     """A paused run goes on.
 
     Attributes:
         conversation: Everything said so far.
         pending: The tool calls to run first.
+        refused: Results of calls that are not run.
     """
 
     conversation: Conversation
     pending: tuple[ToolCall, ...] = ()
+    refused: tuple[ToolResult, ...] = ()
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):

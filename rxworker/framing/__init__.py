@@ -1,1 +1,17 @@
 """Bytes to frames: machines with ``feed`` and ``finish``, without any input or output of their own."""
+
+from rxworker.framing.chain import Chain
+from rxworker.framing.decoder import Decoder
+from rxworker.framing.ndjson import NdjsonDecoder
+from rxworker.framing.sse import STRAY, SseDecoder, SseFrame
+
+__all__ = [
+    # formats
+    "STRAY",
+    # how machines are put together
+    "Chain",
+    "Decoder",
+    "NdjsonDecoder",
+    "SseDecoder",
+    "SseFrame",
+]

@@ -12,7 +12,18 @@ from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import Decoder
 from rxworker.messages import Conversation, Counts, Json, JsonObject, ToolMeta, Usage
 
+# Where the providers put their keys; and what the names of other headers with secrets have in them.
 SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+SECRET_WORDS = ("auth", "key", "token", "secret", "cookie")
+
+
+def is_secret(header: str) -> bool:
+    """Whether a header's value must not be shown, judged by its name.
+
+    >>> is_secret("x-api-key"), is_secret("accept")
+    (True, False)
+    """
+    return any(word in header.lower() for word in SECRET_WORDS)
 
 
 class HttpRequest(Struct, frozen=True):
@@ -33,7 +44,7 @@ class HttpRequest(Struct, frozen=True):
     method: str = "POST"
 
     def __repr__(self) -> str:
-        shown = {k: "***" if k in SECRET_HEADERS else v for k, v in self.headers.items()}
+        shown = {k: "***" if is_secret(k) else v for k, v in self.headers.items()}
         return f"HttpRequest({self.method} {self.url} {shown} {len(self.body)} bytes)"
 
 
@@ -66,6 +77,20 @@ class Options(Struct, frozen=True, omit_defaults=True):
     thinking: int | str | None = None
     extra: JsonObject = field(default_factory=dict[str, Json])
     headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+class Request(Struct, frozen=True):
+    """What a model is asked.
+
+    Attributes:
+        conversation: Everything said so far.
+        tools: What the model may call.
+        options: Settings.
+    """
+
+    conversation: Conversation
+    tools: tuple[ToolMeta, ...] = ()
+    options: Options = Options()
 
 
 ResponseDecoder: TypeAlias = Decoder[bytes, ResponseEvent]
@@ -111,6 +136,8 @@ __all__ = [
     "HttpRequest",
     "Options",
     "Provider",
+    "Request",
     "ResponseDecoder",
     "ToolChoice",
+    "is_secret",
 ]

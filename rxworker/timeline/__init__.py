@@ -1,1 +1,79 @@
-"""..."""
+"""Kinds, handlers and scopes; and what blocks, responses and runs come to, folded from their events."""
+
+from rxworker.timeline.block import BlockPhase, BlockState, step_block
+from rxworker.timeline.collectors import TextBlockCollector, ToolCallCollector
+from rxworker.timeline.content import content_of
+from rxworker.timeline.handler import Handler, HandlerLike
+from rxworker.timeline.kind import (
+    ERROR,
+    PING,
+    STATUS,
+    TEXT_BLOCK,
+    THINKING_BLOCK,
+    TOOL_USE_BLOCK,
+    USAGE,
+    Kind,
+    TextBlockAbort,
+    TextBlockEvent,
+    TextBlockStart,
+    TextBlockStop,
+    ThinkingBlockAbort,
+    ThinkingBlockEvent,
+    ThinkingBlockStart,
+    ThinkingBlockStop,
+    ToolUseBlockAbort,
+    ToolUseBlockEvent,
+    ToolUseBlockStart,
+    ToolUseBlockStop,
+)
+from rxworker.timeline.message import ResponseState, message_of, step_response
+from rxworker.timeline.pieces import Pieces, joined
+from rxworker.timeline.run import RunState, RunStatus, fold_run, step_run
+from rxworker.timeline.timeline import Timeline
+
+__all__ = [
+    # kinds
+    "ERROR",
+    "PING",
+    "STATUS",
+    "TEXT_BLOCK",
+    "THINKING_BLOCK",
+    "TOOL_USE_BLOCK",
+    "USAGE",
+    # states and their steps
+    "BlockPhase",
+    "BlockState",
+    # handlers
+    "Handler",
+    "HandlerLike",
+    "Kind",
+    "Pieces",
+    "ResponseState",
+    "RunState",
+    "RunStatus",
+    # the events of block kinds
+    "TextBlockAbort",
+    # collectors
+    "TextBlockCollector",
+    "TextBlockEvent",
+    "TextBlockStart",
+    "TextBlockStop",
+    "ThinkingBlockAbort",
+    "ThinkingBlockEvent",
+    "ThinkingBlockStart",
+    "ThinkingBlockStop",
+    # the timeline
+    "Timeline",
+    "ToolCallCollector",
+    "ToolUseBlockAbort",
+    "ToolUseBlockEvent",
+    "ToolUseBlockStart",
+    "ToolUseBlockStop",
+    "content_of",
+    "fold_run",
+    "joined",
+    "message_of",
+    "step_block",
+    "step_response",
+    "step_run",
+]

@@ -1,1 +1,24 @@
-"""..."""
+"""Where bytes come from: HTTP, a recording; and the client that joins a provider with one."""
+
+from rxworker.transport.client import Client, Timeouts
+from rxworker.transport.http import HttpTransport
+from rxworker.transport.model import Model
+from rxworker.transport.recording import RecordingTransport, from_recording
+from rxworker.transport.retry import Retry
+from rxworker.transport.session import close_session
+from rxworker.transport.transport import Transport
+
+__all__ = [
+    # the client
+    "Client",
+    # transports
+    "HttpTransport",
+    # seams
+    "Model",
+    "RecordingTransport",
+    "Retry",
+    "Timeouts",
+    "Transport",
+    "close_session",
+    "from_recording",
+]

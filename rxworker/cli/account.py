@@ -1,0 +1,81 @@
+"""The readable account of a response."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from rxworker.cli.clean import clean, one_line
+from rxworker.messages import Usage
+from rxworker.providers import CalledTool, Provider, Summary
+
+COLUMN = 11
+
+
+def account(summary: Summary, provider: Provider) -> str:
+    """What a response came to, for people.
+
+    >>> from rxworker.providers import Anthropic
+    >>> print(account(Summary(text="Hello", model="m"), Anthropic("m")))
+    response   m
+    text
+      Hello
+    stop       not told
+    """
+    return "\n".join(_lines(summary, provider))
+
+
+def _lines(summary: Summary, provider: Provider) -> Iterator[str]:
+    named = [one_line(part) for part in (summary.model, summary.response_id) if part]
+    yield _row("response", "  ".join(named) or provider.name)
+    sections = {"thinking": summary.thinking, "text": summary.text, "refusal": summary.refusal}
+    for title, text in sections.items():
+        if text:
+            yield title
+            yield textwrap.indent(clean(text).strip("\n"), "  ")
+    for call in summary.tool_calls:
+        yield _row("call", _call(call))
+    for call in summary.server_tool_calls:
+        yield _row("ran", _call(call) + "  (by the provider)")
+    yield _row("stop", _stop(summary))
+    if summary.usage is not None:
+        yield _row("usage", _usage(summary.usage, provider))
+    if summary.error is not None:
+        code = f"{summary.error.code}: " if summary.error.code else ""
+        yield _row("error", one_line(code + summary.error.message))
+    if summary.truncated:
+        yield _row("truncated", "the stream ended before the response did")
+
+
+def _row(title: str, text: str) -> str:
+    return f"{title:<{COLUMN - 1}} {text}"
+
+
+def _call(call: CalledTool) -> str:
+    parts = (call.name, call.arguments or "{}", f"[{call.id}]" if call.id else "")
+    cut = "  (cut off)" if call.aborted else ""
+    return one_line(" ".join(part for part in parts if part)) + cut
+
+
+def _stop(summary: Summary) -> str:
+    stop = summary.stop_reason
+    if stop is None:
+        return "not told"
+    raw = f" ({one_line(stop.raw)})" if stop.raw else ""
+    detail = f": {one_line(stop.detail)}" if stop.detail else ""
+    return f"{stop.kind.value}{raw}{detail}"
+
+
+def _usage(usage: Usage, provider: Provider) -> str:
+    counts = provider.counts(usage)
+    told = {
+        "in": counts.input_tokens,
+        "out": counts.output_tokens,
+        "read from cache": counts.cache_read,
+        "written to cache": counts.cache_creation,
+    }
+    shown = [f"{number:,} {title}" for title, number in told.items() if number is not None]
+    return ", ".join(shown) or "not told"
+
+
+__all__ = ["account"]

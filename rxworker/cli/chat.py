@@ -1,0 +1,125 @@
+"""``rxworker chat``: talk to a model in the terminal."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from rxworker.cli.failure import (
+    FAILED,
+    INTERRUPTED,
+    MISUSED,
+    CommandError,
+    explain,
+    need_rich,
+)
+from rxworker.cli.provider import find_provider
+from rxworker.cli.tool_import import import_tools
+from rxworker.errors import ConfigurationError
+from rxworker.providers import Options
+from rxworker.worker import Worker
+
+PROMPT = "> "
+
+
+def chat(
+    provider: str,
+    model: str,
+    *,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    system: str | None = None,
+    max_tokens: int | None = None,
+    tools: Sequence[str] = (),
+) -> int:
+    """Read messages and show answers until there are no more.
+
+    Args:
+        provider: Whose protocol is spoken.
+        model: Who is asked.
+        base_url: Where the service is.
+        api_key_env: The environment variable that holds the key.
+        system: What the model is told about its task.
+        max_tokens: The most tokens of an answer.
+        tools: What the model may call, as ``module:function``.
+
+    Returns:
+        0; 1 when an answer failed and nobody is there to go on; 130 after Ctrl-C.
+
+    Raises:
+        CommandError: An option is wrong.
+    """
+    need_rich("rxworker chat")
+    toolbox = import_tools(tools)
+    try:
+        asked = find_provider(provider)(model, base_url=base_url, api_key=_key(api_key_env))
+    except ConfigurationError as error:
+        raise CommandError(explain(error), MISUSED) from error
+    options = Options(max_tokens=max_tokens)
+    worker = Worker(asked, tools=toolbox, system=system, options=options)
+    return converse(worker, is_terminal=sys.stdin.isatty() and sys.stdout.isatty())
+
+
+def converse(worker: Worker, *, is_terminal: bool) -> int:
+    """Carry on a conversation over standard input and output.
+
+    Args:
+        worker: Who answers.
+        is_terminal: Whether a person sits at both ends.
+    """
+    from rich.console import Console
+
+    from rxworker.cli.answer import Outcome, answer
+    from rxworker.cli.background import Background
+    from rxworker.cli.page import PlainPage, TerminalPage
+
+    page = TerminalPage(Console(highlight=False)) if is_terminal else PlainPage()
+    if is_terminal:
+        with suppress(ImportError):
+            # Once imported, input() lets one edit the line and go back to earlier ones.
+            importlib.import_module("readline")
+        page.note(greeting(worker))
+    with Background() as background:
+        while (line := _read_line(is_terminal)) is not None:
+            if not line.strip():
+                continue
+            outcome = answer(worker, background, line, page, counted=is_terminal)
+            if outcome is Outcome.LEFT:
+                return INTERRUPTED
+            if not is_terminal and outcome is Outcome.CANCELLED:
+                return INTERRUPTED
+            if not is_terminal and outcome is Outcome.FAILED:
+                return FAILED
+    return 0
+
+
+def greeting(worker: Worker) -> str:
+    """Who answers, with which tools, and how to leave."""
+    who = f"{worker.model.name.replace('_', '-')} {worker.model.model}"
+    return f"{who}, tools: {worker.tools}. Ctrl-C cancels an answer, Ctrl-D leaves."
+
+
+def _read_line(is_terminal: bool) -> str | None:
+    """The next line; ``None``: there are no more."""
+    if not is_terminal:
+        return sys.stdin.readline() or None
+    try:
+        return input(PROMPT)
+    except EOFError:
+        print()
+        return None
+
+
+def _key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        raise CommandError(f"--api-key-env: the variable {variable!r} is not set", MISUSED)
+    return key
+
+
+__all__ = ["chat", "converse", "greeting"]

@@ -1,0 +1,108 @@
+"""From ``module:function`` on the command line to a tool."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from types import ModuleType
+
+from rxworker.cli.failure import MISUSED, CommandError, explain
+from rxworker.errors import ConfigurationError
+from rxworker.messages import ToolMeta
+from rxworker.tools import Tool, Toolbox, tool
+
+SHAPE = "write it as module:function, for example my_tools:look_up"
+
+
+def import_tools(names: Iterable[str]) -> Toolbox:
+    """The tools of these names, in order.
+
+    Raises:
+        CommandError: One cannot be had, or two tools have one name.
+    """
+    toolbox = Toolbox()
+    for name in names:
+        found = import_tool(name)
+        try:
+            toolbox.add(found)
+        except ConfigurationError as error:
+            raise CommandError(f"--tool {name}: {explain(error)}", MISUSED) from error
+    return toolbox
+
+
+def import_tool(name: str) -> Tool:
+    """The tool of that name. A plain function is made one. Modules of the current directory are found.
+
+    Args:
+        name: A module and something in it, as in ``package.module:function`` or ``module:object.method``.
+
+    Raises:
+        CommandError: There is no such thing, or it is no tool.
+    """
+    module_name, colon, path = name.partition(":")
+    parts = path.split(".")
+    if module_name.endswith(".py") or os.sep in module_name:
+        raise CommandError(f"--tool {name}: that is a file; {SHAPE}", MISUSED)
+    if not (colon and module_name and all(parts)):
+        raise CommandError(f"--tool {name}: {SHAPE}", MISUSED)
+    found: object = _import(name, module_name)
+    for part in parts:
+        found = _attribute(name, found, part)
+    return _as_tool(name, found)
+
+
+def _import(name: str, module_name: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        # The module itself, or one of its packages; or else something that it imports in turn.
+        if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            message = f"there is no module {error.name!r}, neither installed nor in {here}"
+            raise CommandError(f"--tool {name}: {message}", MISUSED) from error
+        raise CommandError(f"--tool {name}: {_broken(error)}", MISUSED) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a module may do anything, SystemExit too
+        raise CommandError(f"--tool {name}: {_broken(error)}", MISUSED) from error
+
+
+def _broken(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        file, line = error.filename or "?", error.lineno or 0
+    else:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        file, line = last.filename, last.lineno or 0
+    return f"its import failed with {explain(error)} ({os.path.basename(file)}, line {line})"
+
+
+def _attribute(name: str, owner: object, part: str) -> object:
+    try:
+        return getattr(owner, part)
+    except AttributeError as error:
+        there = [n for n in dir(owner) if not n.startswith("_")]
+        close = difflib.get_close_matches(part, there, 1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        kind = "module" if isinstance(owner, ModuleType) else type(owner).__name__
+        message = f"there is no {part!r} in the {kind}{hint}"
+        raise CommandError(f"--tool {name}: {message}", MISUSED) from error
+
+
+def _as_tool(name: str, found: object) -> Tool:
+    if isinstance(getattr(found, "meta", None), ToolMeta) and hasattr(found, "execute"):
+        return found  # pyright: ignore[reportReturnType] - a Tool, by its members
+    if isinstance(found, type) or not callable(found):
+        raise CommandError(f"--tool {name}: that is {found!r:.60}, no function", MISUSED)
+    try:
+        return tool(found)
+    except ConfigurationError as error:
+        raise CommandError(f"--tool {name}: {explain(error)}", MISUSED) from error
+
+
+__all__ = ["import_tool", "import_tools"]

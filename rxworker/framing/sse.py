@@ -1,0 +1,193 @@
+"""Server-sent events: bytes to frames, after the rules of the WHATWG.
+
+The machine works on bytes and never on text, so a chunk may end inside a character. Lines end with LF, CR or CRLF. A CR
+at the end of a chunk ends its line at once, without waiting for the LF that may follow; that LF is then dropped.
+
+Two paths lead to the same frames. Most chunks hold whole frames of at most an ``event`` and one ``data`` line, and two
+regular expressions take those in one go. Whatever else there is goes line by line. What grows is kept in pieces and
+joined once, so that a frame that comes byte by byte costs no more than one that comes whole.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+BOM = b"\xef\xbb\xbf"
+STRAY = "stray"
+MOST_NAMES = 64  # a provider has a dozen; who sends more of them pays for each
+
+_LINE_END = re.compile(rb"\r\n|\r|\n")
+_RUN = re.compile(rb"(?>(?:event: ?[^\n]*\n)?data: ?[^\n]*\n\n)*+")
+_FRAME = re.compile(rb"(?:event: ?([^\n]*)\n)?data: ?([^\n]*)\n\n")
+
+
+class SseFrame(Struct, frozen=True, gc=False):
+    """One event of the stream.
+
+    Attributes:
+        data: Its ``data`` lines, joined with LF.
+        event: Its name; ``message`` where none was sent, ``stray`` for lines that are no field (see `SseDecoder`).
+        id: The last ``id`` the stream has sent so far.
+        retry: Milliseconds to wait before a new connection, where the stream has said so since the last frame.
+    """
+
+    data: bytes
+    event: str = "message"
+    id: str | None = None
+    retry: int | None = None
+
+
+class SseDecoder:
+    r"""Bytes to `SseFrame`.
+
+    Args:
+        stray: Lines whose field name SSE does not know are dropped by the rules, yet some servers put their errors
+            there. With ``True`` they are gathered, and delivered as a frame with the event ``stray``.
+
+    >>> SseDecoder().feed(b"event: ping\ndata: 1\n\ndata: 2\n\n")
+    [SseFrame(data=b'1', event='ping', id=None, retry=None), SseFrame(data=b'2', event='message', id=None, retry=None)]
+    """
+
+    def __init__(self, stray: bool = False) -> None:
+        self._keep_stray = stray
+        self._quick = False  # whether nothing at all is pending
+        self._names: dict[bytes, str] = {}
+        self._head: bytes | None = b""  # the first bytes, while they may be a BOM
+        self._after_cr = False
+        self._line: list[bytes] = []  # the pieces of the unfinished line
+        self._data: list[bytes] = []
+        self._stray: list[bytes] = []
+        self._event = ""
+        self._id: str | None = None
+        self._retry: int | None = None
+
+    def feed(self, data: bytes, /) -> list[SseFrame]:
+        """Take the next bytes; return the frames they completed."""
+        if self._quick and b"\r" not in data:
+            one = _FRAME.match(data)
+            if one is not None and one.end() == len(data):
+                # The usual case: a provider sends one event a chunk.
+                name, value = one.groups()
+                event = "message" if not name else self._names.get(name) or self._name(name)
+                return [SseFrame(value, event, self._id)]
+            return self._take_run(data)
+        return self._take_slowly(data)
+
+    def finish(self) -> list[SseFrame]:
+        """The stream ended. A last frame without its empty line is delivered: real servers end that way."""
+        frames: list[SseFrame] = []
+        if self._head:
+            head, self._head = self._head, None
+            self._take(_LINE_END.split(head), frames)
+        if self._line:
+            line, self._line = b"".join(self._line), []
+            self._take_line(line, frames)
+        self._dispatch(frames)
+        return frames
+
+    def _take_run(self, data: bytes) -> list[SseFrame]:
+        """The quick path: plain frames from the start on, as many as there are; the rest line by line."""
+        run = _RUN.match(data)
+        end = run.end() if run else 0
+        names = self._names
+        frames = [
+            SseFrame(value, names.get(name) or self._name(name) if name else "message", self._id)
+            for name, value in _FRAME.findall(data, 0, end)
+        ]
+        if end < len(data):
+            self._take_all(data[end:], frames)
+        return frames
+
+    def _name(self, name: bytes) -> str:
+        known = name.decode("utf-8", "replace")
+        if len(self._names) < MOST_NAMES:
+            self._names[name] = known
+        return known
+
+    def _take_slowly(self, data: bytes) -> list[SseFrame]:
+        """Line by line to the first empty line, behind which nothing is pending; the rest by the quick path."""
+        if self._head is not None:
+            data = self._without_bom(data)
+        if self._after_cr and data:
+            self._after_cr = False
+            data = data.removeprefix(b"\n")
+        frames: list[SseFrame] = []
+        end = data.find(b"\n\n") + 2
+        if b"\r" in data or end in (1, len(data)):
+            self._take_all(data, frames)
+            return frames
+        self._take_all(data[:end], frames)
+        if self._quick:
+            return frames + self._take_run(data[end:])
+        self._take_all(data[end:], frames)  # only a ``retry`` waits behind an empty line
+        return frames
+
+    def _take_all(self, data: bytes, frames: list[SseFrame]) -> None:
+        """Line by line."""
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            self._take(_LINE_END.split(data), frames)
+        else:
+            self._take(data.split(b"\n"), frames)
+        self._quick = not (
+            self._line
+            or self._data
+            or self._event
+            or self._stray
+            or self._after_cr
+            or self._head is not None
+            or self._retry is not None
+        )
+
+    def _without_bom(self, data: bytes) -> bytes:
+        head = (self._head or b"") + data
+        if len(head) < len(BOM) and BOM.startswith(head):
+            self._head = head
+            return b""
+        self._head = None
+        return head.removeprefix(BOM)
+
+    def _take(self, lines: list[bytes], frames: list[SseFrame]) -> None:
+        rest = lines.pop()
+        if lines and self._line:
+            lines[0] = b"".join((*self._line, lines[0]))
+            self._line.clear()
+        for line in lines:
+            self._take_line(line, frames)
+        if rest:
+            self._line.append(rest)
+
+    def _take_line(self, line: bytes, frames: list[SseFrame]) -> None:
+        if not line:
+            self._dispatch(frames)
+            return
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"id":
+            if b"\0" not in value:
+                self._id = value.decode("utf-8", "replace")
+        elif name == b"retry":
+            if value.isdigit():
+                self._retry = int(value[:18])
+        elif name and self._keep_stray:
+            self._stray.append(line)
+
+    def _dispatch(self, frames: list[SseFrame]) -> None:
+        if self._data:
+            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            frames.append(SseFrame(data, self._event or "message", self._id, self._retry))
+            self._data = []
+            self._retry = None
+        if self._stray:
+            frames.append(SseFrame(b"\n".join(self._stray), STRAY, self._id))
+            self._stray = []
+        self._event = ""
+
+
+__all__ = ["STRAY", "SseDecoder", "SseFrame"]

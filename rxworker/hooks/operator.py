@@ -1,0 +1,95 @@
+"""A reactivex operator as a hook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import reactivex
+from reactivex import Observable
+from reactivex import operators as ops
+
+from rxworker.hooks.contexts import HookContext
+from rxworker.hooks.verdicts import Abort, Cancel, Continue, Finish, Skip, Verdict
+
+C = TypeVar("C", bound=HookContext)
+
+
+class OperatorFunction(Generic[C]):
+    """An operator over contexts, to be given where a hook's function is. Made by `from_operator`."""
+
+    def __init__(self, operator: Callable[[Observable[C]], Observable[C]], name: str) -> None:
+        self.operator = operator
+        self.__name__ = name
+
+    def __call__(self, context: C) -> Observable[C]:
+        """The context through the operator."""
+        return reactivex.just(context).pipe(self.operator)
+
+    async def ask(self, context: C, point: str) -> Verdict | None:
+        """The verdict that the operator's notifications stand for at this point."""
+        try:
+            passed = await self(context).pipe(
+                ops.map(_passed), ops.default_if_empty(False), ops.take(1)
+            )
+        except Exception as error:
+            return _refused(point, error)
+        if passed:
+            return Finish() if point == "on_turn_end" else Continue()
+        return _dropped(point)
+
+
+def from_operator(
+    operator: Callable[[Observable[C]], Observable[C]], *, name: str | None = None
+) -> OperatorFunction[C]:
+    """A reactivex operator as a hook's function.
+
+    The operator sees each context as an observable of one item. What it does with it is the verdict:
+
+        --c|      the context
+        [ operator ]
+        --c|      Continue                 (Finish at on_turn_end)
+        ---|      Skip                     (Cancel at on_message_send, Abort at after_tool_call)
+        --x       Abort                    (Cancel at on_message_send)
+
+    At ``on_turn_end`` completing without the context is `Finish`, and an error is the hook's failure.
+
+    Example:
+        >>> import asyncio
+        >>> from reactivex import operators as ops
+        >>> from rxworker.messages import Conversation
+        >>> def is_foreign(context: HookContext) -> bool:
+        ...     return context.run != "ours"
+        >>> permit = from_operator(ops.filter(is_foreign))
+        >>> context = HookContext(conversation=Conversation(), emit=print, run="ours")
+        >>> asyncio.run(permit.ask(context, "before_tool_call"))
+        Skip(reason='This call was not allowed.')
+    """
+    return OperatorFunction(operator, name or getattr(operator, "__name__", "operator"))
+
+
+def _passed(context: object) -> bool:
+    del context
+    return True
+
+
+def _refused(point: str, error: Exception) -> Verdict:
+    if point == "on_turn_end":
+        raise error
+    reason = str(error) or type(error).__name__
+    return Cancel(reason) if point == "on_message_send" else Abort(reason)
+
+
+def _dropped(point: str) -> Verdict | None:
+    match point:
+        case "before_tool_call":
+            return Skip()
+        case "on_message_send":
+            return Cancel("the request was held back")
+        case "after_tool_call":
+            return Abort("the result was held back")
+        case _:
+            return None
+
+
+__all__ = ["OperatorFunction", "from_operator"]

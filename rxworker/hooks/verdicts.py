@@ -1,0 +1,109 @@
+"""What a hook may answer. Each point takes its own verdicts and no others.
+
+| point | verdicts |
+|---|---|
+| ``on_message_send`` | `Continue`, `Cancel` |
+| ``before_tool_call`` | `Continue`, `Skip`, `Abort`, `Pause` |
+| ``after_tool_call`` | `Continue`, `Abort` |
+| ``on_turn_end`` | `Finish`, `ContinueWithMessages`, `Pause` |
+| ``on_abort`` | none |
+
+``None`` stands for `Continue`, and for `Finish` at ``on_turn_end``.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from rxworker.messages import Message
+
+
+class Continue(Struct, frozen=True):
+    """Go on: to the next hook, then to what the point stands before."""
+
+
+class Cancel(Struct, frozen=True):
+    """Do not send the request; the run ends with `RunAbortedError`.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str
+
+
+class Skip(Struct, frozen=True):
+    """Do not run this call. The model reads why; the hooks after this one are not asked about the call.
+
+    Attributes:
+        reason: For the model.
+    """
+
+    reason: str = "This call was not allowed."
+
+
+class Abort(Struct, frozen=True):
+    """End the run with `RunAbortedError`.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str
+
+
+class Pause(Struct, frozen=True):
+    """End the run as `Paused`; ``worker.resume()`` goes on.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str = ""
+
+
+class Finish(Struct, frozen=True):
+    """The turn may end."""
+
+
+class ContinueWithMessages(Struct, frozen=True):
+    """The turn may not end yet: add these messages and ask the model again.
+
+    Attributes:
+        messages: What to add, for example what is wrong with the answer.
+    """
+
+    messages: tuple[Message, ...]
+
+    @classmethod
+    def user(cls, text: str) -> ContinueWithMessages:
+        """Go on with one message of the user's.
+
+        >>> ContinueWithMessages.user("That is no JSON.").messages[0].role
+        'user'
+        """
+        return cls((Message.user(text),))
+
+
+MessageSendVerdict: TypeAlias = Continue | Cancel
+BeforeToolCallVerdict: TypeAlias = Continue | Skip | Abort | Pause
+AfterToolCallVerdict: TypeAlias = Continue | Abort
+TurnEndVerdict: TypeAlias = Finish | ContinueWithMessages | Pause
+Verdict: TypeAlias = Continue | Cancel | Skip | Abort | Pause | Finish | ContinueWithMessages
+
+__all__ = [
+    "Abort",
+    "AfterToolCallVerdict",
+    "BeforeToolCallVerdict",
+    "Cancel",
+    "Continue",
+    "ContinueWithMessages",
+    "Finish",
+    "MessageSendVerdict",
+    "Pause",
+    "Skip",
+    "TurnEndVerdict",
+    "Verdict",
+]

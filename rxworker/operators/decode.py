@@ -1,0 +1,90 @@
+"""Lifting a decoder, which is a plain machine, into an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from reactivex import Observable, abc
+
+from rxworker.framing.decoder import Decoder
+from rxworker.operators.stage import Sink, stage
+from rxworker.operators.types import Operator
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+def decode(make: Callable[[], Decoder[A, B]]) -> Operator[A, B]:
+    """Feed what comes to a decoder and emit what it completes; when the source completes, what was left in it.
+
+        --ab-----c|            each item may complete none, one or several
+        [ decode(Letters) ]
+        --(a,b)--(c,|)
+
+    Each subscription makes its own decoder. What the decoder raises ends the stream, and so does an error of the
+    source, without asking the decoder for its rest.
+
+    Args:
+        make: Makes a decoder, for example its class.
+
+    >>> from reactivex import of
+    >>> class Lines:
+    ...     def __init__(self) -> None:
+    ...         self.rest = ""
+    ...     def feed(self, data: str) -> list[str]:
+    ...         *lines, self.rest = (self.rest + data).split(";")
+    ...         return lines
+    ...     def finish(self) -> list[str]:
+    ...         return [self.rest] if self.rest else []
+    >>> of("a;b", "c;", "d").pipe(decode(Lines)).subscribe(print) and None
+    a
+    bc
+    d
+    """
+
+    def apply(source: Observable[A]) -> Observable[B]:
+        def start(observer: abc.ObserverBase[B]) -> Sink[A]:
+            decoder = make()
+            push = observer.on_next
+            over = False
+
+            def fail(error: Exception) -> None:
+                nonlocal over
+                if not over:
+                    over = True
+                    observer.on_error(error)
+
+            def on_next(data: A) -> None:
+                if over:
+                    return
+                try:
+                    items: Sequence[B] = decoder.feed(data)
+                except Exception as error:
+                    fail(error)
+                    return
+                for item in items:
+                    push(item)
+
+            def on_completed() -> None:
+                nonlocal over
+                if over:
+                    return
+                try:
+                    items = decoder.finish()
+                except Exception as error:
+                    fail(error)
+                    return
+                over = True
+                for item in items:
+                    push(item)
+                observer.on_completed()
+
+            return Sink(on_next, fail, on_completed)
+
+        return stage(source, start)
+
+    return apply
+
+
+__all__ = ["decode"]

@@ -1,0 +1,230 @@
+"""One observable for the life of each block.
+
+Theory of operation. What is meant is reactivex's own ``group_by_until(index, None, until_stop_or_abort)`` over the block
+events, and a property test holds the two equal; what is different is the price of a delta, a seventh of it. A block opens
+with the first event that has its index, is announced downstream, and only then receives that event: whoever subscribes
+in the notification sees the block whole. A stop or an abort is its last item; then it completes, and the same index may
+open again. The blocks and the outer observable share one subscription to the source, which ends when the last of them is
+disposed: ``group_blocks(), take(1), flat_map(...)`` follows the first block to its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from rxworker.events import (
+    BlockAbort,
+    BlockEvent,
+    BlockMetadata,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    CitationDelta,
+    Event,
+    InputJsonDelta,
+    InputValueDelta,
+    RefusalDelta,
+    SignatureDelta,
+    TextDelta,
+    ThinkingDelta,
+)
+from rxworker.operators.stage import Sink, Source, Stage, connect
+from rxworker.operators.types import Operator
+
+TYPE_OF_DELTA: dict[type[BlockEvent], BlockType] = {
+    TextDelta: BlockType.TEXT,
+    CitationDelta: BlockType.TEXT,
+    ThinkingDelta: BlockType.THINKING,
+    SignatureDelta: BlockType.THINKING,
+    RefusalDelta: BlockType.REFUSAL,
+    InputJsonDelta: BlockType.TOOL_USE,
+    InputValueDelta: BlockType.TOOL_USE,
+}
+"""Which block a delta opens when none is open at its index."""
+
+BLOCK_EVENTS: frozenset[type[object]] = frozenset(
+    {BlockStart, BlockStop, BlockAbort, *TYPE_OF_DELTA}
+)
+"""The types that `is_block_event` says yes to, for the paths where a question is too dear."""
+
+
+def start_of(event: BlockEvent) -> BlockStart:
+    """The start of the block that an event belongs to, if the event is the first one seen of it.
+
+    >>> start_of(TextDelta(3, "hello")).block_type
+    <BlockType.TEXT: 'text'>
+    """
+    if isinstance(event, BlockStart):
+        return event
+    if isinstance(event, BlockStop):
+        return BlockStart(event.index, event.block_type, event.metadata)
+    if isinstance(event, BlockAbort):
+        return BlockStart(event.index, event.block_type)
+    if isinstance(event, TextDelta | ThinkingDelta | RefusalDelta):
+        return BlockStart(event.index, TYPE_OF_DELTA[type(event)], choice=event.choice)
+    return BlockStart(event.index, TYPE_OF_DELTA[type(event)])
+
+
+class Block(Source[BlockEvent]):
+    """The life of one block: its events, ended by its stop or abort, then completion.
+
+    Attributes:
+        start: How it began; made up where the block opened without a start.
+    """
+
+    def __init__(self, start: BlockStart, lease: Lease, *, replay: bool = False) -> None:
+        super().__init__()
+        self.start = start
+        self._lease = lease
+        self._seen: list[BlockEvent] | None = [] if replay else None
+
+    @property
+    def index(self) -> int:
+        """Its name within the response."""
+        return self.start.index
+
+    @property
+    def block_type(self) -> BlockType:
+        """What it holds."""
+        return self.start.block_type
+
+    @property
+    def metadata(self) -> BlockMetadata | None:
+        """Which tool or result."""
+        return self.start.metadata
+
+    def on_next(self, value: BlockEvent) -> None:
+        """Push an event to all subscribers, and keep it for later ones where the block replays."""
+        if self._seen is not None:
+            self._seen.append(value)
+        super().on_next(value)
+
+    def _subscribe_core(
+        self,
+        observer: abc.ObserverBase[BlockEvent],
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        if self._seen is not None:
+            # A loop by position: what the observer causes to come in meanwhile is in the list too.
+            for event in self._seen:
+                observer.on_next(event)
+        if self._over:
+            return super()._subscribe_core(observer, scheduler)
+        self._lease.take()
+        subscription = super()._subscribe_core(observer, scheduler)
+
+        def dispose() -> None:
+            subscription.dispose()
+            self._lease.give_back()
+
+        return Disposable(dispose)
+
+
+class Lease:
+    """Counts who still needs the subscription to the source, and disposes it when nobody does."""
+
+    def __init__(self) -> None:
+        self._count = 1
+        self._source: abc.DisposableBase | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody needs the source any more."""
+        return self._count == 0
+
+    def hold(self, source: abc.DisposableBase) -> None:
+        """Take charge of the subscription."""
+        self._source = source
+        self._end_if_over()
+
+    def take(self) -> None:
+        """Somebody needs it."""
+        self._count += 1
+
+    def give_back(self) -> None:
+        """Somebody does not need it any more."""
+        self._count -= 1
+        self._end_if_over()
+
+    def _end_if_over(self) -> None:
+        if self._count == 0 and self._source is not None:
+            self._source.dispose()
+
+
+def group_blocks(replay: bool = False) -> Operator[Event, Block]:
+    """Announce each block when it opens, as an observable of its events. Other events pass by.
+
+        -s0-d0-s1-d0-d1-e0-e1-|     s start, d delta, e stop, of blocks 0 and 1
+        [ group_blocks() ]
+        -+-----+--------------|
+         |     +s1-----d1----e1|
+         +s0-d0----d0----e0|
+
+    Follow a block in the notification that announces it, for example with ``flat_map`` or `scan_scope`. Who comes later
+    has missed what was said before, unless the blocks replay. An error of the source is an error of all open blocks.
+
+    Args:
+        replay: Whether a block keeps its events for later subscribers, for as long as somebody keeps the block.
+
+    >>> from reactivex import of, operators as ops
+    >>> events = of(TextDelta(0, "a"), TextDelta(1, "b"), TextDelta(0, "c"))
+    >>> def count(block: Block) -> Observable[tuple[int, int]]:
+    ...     def named(number: int) -> tuple[int, int]:
+    ...         return block.index, number
+    ...     return block.pipe(ops.count(), ops.map(named))
+    >>> events.pipe(group_blocks(), ops.flat_map(count)).subscribe(print) and None
+    (0, 2)
+    (1, 1)
+    """
+
+    def apply(source: Observable[Event]) -> Observable[Block]:
+        def subscribe(
+            observer: abc.ObserverBase[Block], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            lease = Lease()
+            blocks: dict[int, Block] = {}
+            find = blocks.get
+            announce = observer.on_next
+
+            def on_next(event: Any) -> None:
+                kind: type[object] = event.__class__
+                if kind not in BLOCK_EVENTS:
+                    return
+                index: int = event.index
+                block = find(index)
+                if block is None:
+                    block = blocks[index] = Block(start_of(event), lease, replay=replay)
+                    announce(block)
+                block.on_next(event)
+                if kind is BlockStop or kind is BlockAbort:
+                    blocks.pop(index, None)
+                    block.on_completed()
+
+            def on_error(error: Exception) -> None:
+                for block in _emptied(blocks):
+                    block.on_error(error)
+                observer.on_error(error)
+
+            def on_completed() -> None:
+                for block in _emptied(blocks):
+                    block.on_completed()
+                observer.on_completed()
+
+            lease.hold(connect(source, Sink(on_next, on_error, on_completed), scheduler))
+            return Disposable(lease.give_back)
+
+        return Stage(subscribe)
+
+    return apply
+
+
+def _emptied(blocks: dict[int, Block]) -> list[Block]:
+    open_blocks = list(blocks.values())
+    blocks.clear()
+    return open_blocks
+
+
+__all__ = ["BLOCK_EVENTS", "TYPE_OF_DELTA", "Block", "group_blocks", "start_of"]

@@ -1,0 +1,171 @@
+"""Work done side by side, with its results in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable, SingleAssignmentDisposable
+
+from rxworker.operators.stage import Sink, Stage, connect
+from rxworker.operators.types import Operator
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class _Job(Generic[B]):
+    """What came of one item so far, kept back until those before it are done."""
+
+    __slots__ = ("is_done", "items")
+
+    def __init__(self) -> None:
+        self.items: deque[B] = deque()
+        self.is_done = False
+
+
+def map_in_order(project: Callable[[A], Observable[B]], limit: int) -> Operator[A, B]:
+    """Follow an observable for each item, several at a time, and emit what they say in the order of the items.
+
+        -a-b----|              a takes 6 columns, b takes 2
+        [ map_in_order(work, 2) ]
+        -------(A,B,|)
+
+    ``flat_map`` emits in the order of completion. Here the first in the row emits as it goes, and the others are kept
+    back until it is their turn. The first error, whoever's it is, ends everything at once.
+
+    Args:
+        project: Starts the work for an item.
+        limit: How many work at a time; the items above it wait, in order.
+
+    Raises:
+        ValueError: The limit is less than 1.
+
+    >>> from reactivex import of
+    >>> def twice(word: str) -> Observable[str]:
+    ...     return of(word, word)
+    >>> of("a", "b").pipe(map_in_order(twice, 1)).subscribe(print) and None
+    a
+    a
+    b
+    b
+    """
+    if limit < 1:
+        raise ValueError(f"at least one must work at a time, limit is {limit}")
+
+    def apply(source: Observable[A]) -> Observable[B]:
+        def subscribe(
+            observer: abc.ObserverBase[B], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            return _Row(project, limit, observer, scheduler).follow(source)
+
+        return Stage(subscribe)
+
+    return apply
+
+
+class _Row(Generic[A, B]):
+    """One subscription: the jobs in order, and the items that wait for one."""
+
+    def __init__(
+        self,
+        project: Callable[[A], Observable[B]],
+        limit: int,
+        observer: abc.ObserverBase[B],
+        scheduler: abc.SchedulerBase | None,
+    ) -> None:
+        self._project = project
+        self._limit = limit
+        self._observer = observer
+        self._scheduler = scheduler
+        self._subscriptions = CompositeDisposable()
+        self._jobs: deque[_Job[B]] = deque()
+        self._waiting: deque[A] = deque()
+        self._working = 0
+        self._starting = False
+        self._emitting = False
+        self._source_done = False
+        self._over = False
+
+    def follow(self, source: Observable[A]) -> abc.DisposableBase:
+        sink = Sink(self._take, self._fail, self._source_completed)
+        self._subscriptions.add(connect(source, sink, self._scheduler))
+        return self._subscriptions
+
+    def _take(self, item: A) -> None:
+        self._waiting.append(item)
+        self._start_next()
+
+    def _start_next(self) -> None:
+        if self._starting:
+            return  # a job that ended while it was started: the loop below goes on
+        self._starting = True
+        try:
+            while self._waiting and self._working < self._limit and not self._over:
+                self._start(self._waiting.popleft())
+        finally:
+            self._starting = False
+        self._complete_if_done()
+
+    def _start(self, item: A) -> None:
+        job: _Job[B] = _Job()
+        subscription = SingleAssignmentDisposable()
+
+        def on_next(value: B) -> None:
+            job.items.append(value)
+            self._let_out()
+
+        def on_completed() -> None:
+            self._subscriptions.remove(subscription)
+            job.is_done = True
+            self._working -= 1
+            self._let_out()
+            self._start_next()
+
+        self._jobs.append(job)
+        self._working += 1
+        self._subscriptions.add(subscription)
+        try:
+            work = self._project(item)
+        except Exception as error:
+            self._fail(error)
+            return
+        subscription.disposable = connect(
+            work, Sink(on_next, self._fail, on_completed), self._scheduler
+        )
+
+    def _let_out(self) -> None:
+        """Emit what the first job has said, and the one after it if the first is done, and so on."""
+        if self._emitting:
+            return  # an item that came out of an item that is being emitted: the loop below goes on
+        self._emitting = True
+        try:
+            while self._jobs:
+                job = self._jobs[0]
+                while job.items and not self._over:
+                    self._observer.on_next(job.items.popleft())
+                if not job.is_done or self._over:
+                    return
+                self._jobs.popleft()
+        finally:
+            self._emitting = False
+
+    def _source_completed(self) -> None:
+        self._source_done = True
+        self._complete_if_done()
+
+    def _complete_if_done(self) -> None:
+        idle = not (self._jobs or self._waiting or self._starting or self._emitting)
+        if self._source_done and idle and not self._over:
+            self._over = True
+            self._observer.on_completed()
+
+    def _fail(self, error: Exception) -> None:
+        if not self._over:
+            self._over = True
+            self._observer.on_error(error)
+
+
+__all__ = ["map_in_order"]

@@ -1,0 +1,40 @@
+"""From the records of a run to the events in them."""
+
+from __future__ import annotations
+
+from reactivex import Observable, abc
+
+from rxworker.events import Event, Record
+from rxworker.operators.stage import Sink, stage
+from rxworker.operators.types import Operator
+
+
+def events() -> Operator[Record, Event]:
+    """The event of each record, so that what is written for a response works on a run.
+
+        -1-2-3-|               records
+        [ events() ]
+        -a-b-c-|
+
+    >>> from reactivex import of
+    >>> from rxworker.events import Ping
+    >>> record = Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=Ping())
+    >>> of(record).pipe(events()).subscribe(print) and None
+    Ping(timestamp=None)
+    """
+
+    def apply(source: Observable[Record]) -> Observable[Event]:
+        def make(observer: abc.ObserverBase[Event]) -> Sink[Record]:
+            push = observer.on_next
+
+            def on_next(record: Record) -> None:
+                push(record.event)
+
+            return Sink(on_next, observer.on_error, observer.on_completed)
+
+        return stage(source, make)
+
+    return apply
+
+
+__all__ = ["events"]

@@ -1,0 +1,180 @@
+"""What the verbs that every token passes are built from: a hot `Source`, and `Stage`, an operator's result.
+
+Theory of operation. reactivex guards each subscription between two operators with an observer that detaches itself and
+with a trampoline; per event and per subscription that costs more than the operators do. The guard is needed once, at
+the end of a pipeline, where it stays: ``subscribe`` is not overridden. Between two of our own stages `connect` attaches
+directly. What it asks in return of whoever writes a stage:
+
+* nothing is emitted after a terminal event, provided that upstream does the same;
+* what a callback of the user's raises goes to ``on_error``, and the stage is silent from then on;
+* all state is born in the function that subscribes;
+* one thread at a time: there are no locks.
+
+Any other observable may stand upstream (`connect` falls back to ``subscribe``) or downstream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class Sink(abc.ObserverBase[A]):
+    """An observer of three functions, held as attributes so that calling one costs one frame.
+
+    Attributes:
+        on_next: Takes an item.
+        on_error: Takes the error that ends the stream.
+        on_completed: Is told that the stream is complete.
+    """
+
+    # The slots stand in for the base class's abstract methods; the names below only tell their types.
+    __slots__ = ("on_completed", "on_error", "on_next")
+
+    on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]
+    on_error: Callable[[Exception], None]  # pyright: ignore[reportIncompatibleMethodOverride]
+    on_completed: Callable[[], None]  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def __init__(
+        self,
+        on_next: Callable[[A], None],
+        on_error: Callable[[Exception], None],
+        on_completed: Callable[[], None],
+    ) -> None:
+        self.on_next = on_next
+        self.on_error = on_error
+        self.on_completed = on_completed
+
+
+class Stage(Observable[A]):
+    """An observable that keeps the Rx contract by itself, so that another stage may attach to it directly."""
+
+
+def connect(
+    source: Observable[A], sink: abc.ObserverBase[A], scheduler: abc.SchedulerBase | None = None
+) -> abc.DisposableBase:
+    """Subscribe a stage's observer: directly to one of our own stages, through ``subscribe`` to any other observable."""
+    if isinstance(source, Stage):
+        return source._subscribe_core(sink, scheduler)
+    return source.subscribe(sink, scheduler=scheduler)
+
+
+def stage(
+    source: Observable[A], make: Callable[[abc.ObserverBase[B]], abc.ObserverBase[A]]
+) -> Stage[B]:
+    """The result of an operator that is one observer in front of another.
+
+    Args:
+        source: What the operator is applied to.
+        make: Called at each subscription with the observer downstream; gives the one to attach upstream.
+
+    >>> from reactivex import of
+    >>> def doubled(source: Observable[int]) -> Observable[int]:
+    ...     def make(observer: abc.ObserverBase[int]) -> Sink[int]:
+    ...         def on_next(value: int) -> None:
+    ...             observer.on_next(2 * value)
+    ...         return Sink(on_next, observer.on_error, observer.on_completed)
+    ...     return stage(source, make)
+    >>> of(1, 2).pipe(doubled).subscribe(print) and None
+    2
+    4
+    """
+
+    def subscribe(
+        observer: abc.ObserverBase[B], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        return connect(source, make(observer), scheduler)
+
+    return Stage(subscribe)
+
+
+class Source(Stage[A]):
+    """A hot observable that is pushed by hand: what ``Subject`` is, without its locks.
+
+    All subscribers see an event, also when one of them raises; the first exception then goes on to whoever pushed. A
+    subscriber that comes when all is over is told so, and gets nothing else.
+
+    >>> numbers = Source[int]()
+    >>> subscription = numbers.subscribe(print)
+    >>> numbers.on_next(1)
+    1
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._observers: tuple[abc.ObserverBase[A], ...] = ()
+        self._pushes: tuple[Callable[[A], None], ...] = ()
+        self._over = False
+        self._error: Exception | None = None
+
+    def _subscribe_core(
+        self,
+        observer: abc.ObserverBase[A],
+        scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
+    ) -> abc.DisposableBase:
+        if self._over:
+            if self._error is None:
+                observer.on_completed()
+            else:
+                observer.on_error(self._error)
+            return Disposable()
+        # New tuples, not longer lists: a round of on_next that is under way keeps the ones it began with.
+        self._observers += (observer,)
+        self._pushes += (observer.on_next,)
+        return _Subscription(self, observer)
+
+    def _remove(self, observer: abc.ObserverBase[Any]) -> None:
+        self._observers = tuple(o for o in self._observers if o is not observer)
+        self._pushes = tuple(o.on_next for o in self._observers)
+
+    def on_next(self, value: A) -> None:
+        """Push an item to all subscribers."""
+        failure: Exception | None = None
+        for push in self._pushes:
+            try:
+                push(value)
+            except Exception as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def on_error(self, error: Exception) -> None:
+        """End the stream with an error, for all subscribers and those to come."""
+        for observer in self._end(error):
+            observer.on_error(error)
+
+    def on_completed(self) -> None:
+        """Complete the stream, for all subscribers and those to come."""
+        for observer in self._end(None):
+            observer.on_completed()
+
+    def _end(self, error: Exception | None) -> tuple[abc.ObserverBase[A], ...]:
+        if self._over:
+            return ()
+        self._over, self._error = True, error
+        observers, self._observers, self._pushes = self._observers, (), ()
+        return observers
+
+
+class _Subscription(abc.DisposableBase):
+    """The subscription of one observer to a source."""
+
+    __slots__ = ("_observer", "_source")
+
+    def __init__(self, source: Source[Any], observer: abc.ObserverBase[Any]) -> None:
+        self._source: Source[Any] | None = source
+        self._observer = observer
+
+    def dispose(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source._remove(self._observer)
+
+
+__all__ = ["Sink", "Source", "Stage", "connect", "stage"]

@@ -1,0 +1,60 @@
+"""The text of a response as it is written."""
+
+from __future__ import annotations
+
+from reactivex import Observable, abc
+
+from rxworker.events import Event, TextDelta, ThinkingDelta
+from rxworker.operators.stage import Sink, stage
+from rxworker.operators.types import Operator
+
+
+def text_deltas(choice: int = 0) -> Operator[Event, str]:
+    """The pieces of the visible text.
+
+        -s-t-t-u-|             s BlockStart, t TextDelta, u Usage
+        [ text_deltas() ]
+        ---a-b---|
+
+    Args:
+        choice: Whose text, where a response has several choices.
+
+    >>> from reactivex import of
+    >>> from rxworker.events import Ping, TextDelta
+    >>> of(Ping(), TextDelta(0, "hel"), TextDelta(0, "lo")).pipe(text_deltas()).subscribe(print) and None
+    hel
+    lo
+    """
+    return _texts(TextDelta, choice)
+
+
+def thinking_deltas(choice: int = 0) -> Operator[Event, str]:
+    """The pieces of what the model thinks before it speaks.
+
+        -s-k-k-t-|             s BlockStart, k ThinkingDelta, t TextDelta
+        [ thinking_deltas() ]
+        ---a-b---|
+
+    Args:
+        choice: Whose thoughts, where a response has several choices.
+    """
+    return _texts(ThinkingDelta, choice)
+
+
+def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int) -> Operator[Event, str]:
+    def apply(source: Observable[Event]) -> Observable[str]:
+        def make(observer: abc.ObserverBase[str]) -> Sink[Event]:
+            push = observer.on_next
+
+            def on_next(event: Event) -> None:
+                if isinstance(event, wanted) and event.choice == choice:
+                    push(event.text)
+
+            return Sink(on_next, observer.on_error, observer.on_completed)
+
+        return stage(source, make)
+
+    return apply
+
+
+__all__ = ["text_deltas", "thinking_deltas"]

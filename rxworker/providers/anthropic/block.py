@@ -1,0 +1,101 @@
+"""The blocks of the Messages stream: what they become, and what must be kept of them for the next request."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.events import (
+    BlockMetadata,
+    BlockType,
+    OpaqueMetadata,
+    ToolResultMetadata,
+    ToolUseMetadata,
+)
+from rxworker.messages import Json, JsonObject
+
+PROSE = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
+SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
+
+
+class Opening(Struct, frozen=True):
+    """How a block begins, read from ``content_block``.
+
+    Attributes:
+        block_type: What it holds.
+        metadata: Which tool, result or unknown kind.
+        echo: What the next request must repeat, as far as it is known.
+    """
+
+    block_type: BlockType
+    metadata: BlockMetadata | None = None
+    echo: JsonObject | None = None
+
+
+class OpenBlock:
+    """A block that has started, with what its deltas add to its echo, in pieces."""
+
+    __slots__ = ("block_type", "index", "kept", "pieces")
+
+    def __init__(self, index: int, block_type: BlockType) -> None:
+        self.index = index
+        self.block_type = block_type
+        self.pieces: dict[str, list[str]] = {}
+        self.kept: JsonObject = {}
+
+    def keep(self, field: str, piece: str) -> None:
+        """Add to a text that the echo will hold."""
+        self.pieces.setdefault(field, []).append(piece)
+
+    def echo(self) -> JsonObject | None:
+        """What the deltas have added, ``None`` for nothing."""
+        joined: JsonObject = {field: "".join(pieces) for field, pieces in self.pieces.items()}
+        if "input" in joined:
+            joined["input"] = parsed(joined["input"])
+        return self.kept | joined or None
+
+
+def read_block(block: JsonObject) -> Opening:
+    """What a ``content_block`` is.
+
+    >>> read_block({"type": "text", "text": ""}).block_type
+    <BlockType.TEXT: 'text'>
+    """
+    kind = text_of(block.get("type"))
+    if kind in PROSE:
+        return Opening(PROSE[kind])
+    if kind == "redacted_thinking":
+        return Opening(BlockType.THINKING, None, block)
+    if kind == "tool_use":
+        kept = ("type", "id", "name", "input")
+        echo = {key: value for key, value in block.items() if key not in kept}
+        return Opening(BlockType.TOOL_USE, _tool(block), echo or None)
+    if kind in SERVER_CALLS:
+        return Opening(BlockType.SERVER_TOOL_USE, _tool(block), block)
+    if kind.endswith("_tool_result"):
+        metadata = ToolResultMetadata(text_of(block.get("tool_use_id")), kind)
+        return Opening(BlockType.SERVER_TOOL_RESULT, metadata, block)
+    return Opening(BlockType.OPAQUE, OpaqueMetadata(kind), block)
+
+
+def parsed(value: Json) -> Json:
+    """The arguments of a server's tool; nothing at all stands for no arguments."""
+    if not isinstance(value, str):
+        return value
+    try:
+        decoded: Json = msgspec.json.decode(value or "{}")
+    except msgspec.DecodeError:
+        return value
+    return decoded
+
+
+def text_of(value: Json) -> str:
+    """A text, or the empty one for what is none."""
+    return value if isinstance(value, str) else ""
+
+
+def _tool(block: JsonObject) -> ToolUseMetadata:
+    return ToolUseMetadata(text_of(block.get("id")), text_of(block.get("name")))
+
+
+__all__ = ["OpenBlock", "Opening", "parsed", "read_block", "text_of"]

@@ -1,0 +1,233 @@
+"""Frames of the Messages stream to events.
+
+Blocks come one after another, but they are kept by their index, so that they may also overlap. A ``message_start`` in
+the middle comes from a proxy that tried again: it takes back what the response said before it. A response is over at
+``message_stop`` or at an error; what comes later is ignored. Bytes that end before are a truncated response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from rxworker.events import (
+    BlockStop,
+    BlockType,
+    Opaque,
+    Ping,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    TextDelta,
+    ToolUseMetadata,
+)
+from rxworker.framing import STRAY, SseFrame
+from rxworker.messages import JsonObject, StopKind, StopReason
+from rxworker.providers.anthropic.block import OpenBlock, read_block, text_of
+from rxworker.providers.anthropic.deltas import ADDERS, IMPLICIT, first_deltas
+from rxworker.providers.anthropic.stop import read_stop
+from rxworker.providers.anthropic.usage import merge_usage, read_usage
+from rxworker.providers.anthropic.wire import (
+    WireBlockDelta,
+    WireBlockStart,
+    WireBlockStop,
+    WireError,
+    WireMessageDelta,
+    WireMessageStart,
+    WireMessageStop,
+    WirePing,
+    WireStop,
+    WireTextDelta,
+    decode_event,
+)
+from rxworker.providers.blocks import CUT, OpenBlocks
+from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
+from rxworker.providers.ids import made_id
+
+Events: TypeAlias = Sequence[ResponseEvent]
+
+# A call that was never closed is whole only if the response ended for its sake.
+WHOLE = (StopKind.TOOL_USE, StopKind.END_TURN)
+
+
+class AnthropicDecoder:
+    """`SseFrame` to events, for one response.
+
+    Args:
+        new_id: Makes an id for a tool call that came without one.
+
+    >>> decoder = AnthropicDecoder()
+    >>> decoder.feed(SseFrame(b'{"type": "ping"}'))
+    [Ping(timestamp=None)]
+    """
+
+    def __init__(self, new_id: Callable[[], str] = made_id) -> None:
+        self._new_id = new_id
+        self._blocks = OpenBlocks()
+        self._open: dict[int, OpenBlock] = {}  # by the wire's index
+        self._closed: set[int] = set()
+        self._usage: JsonObject = {}
+        self._stop = WireStop()
+        self._called = False
+        self._broken: Failure | None = None
+        self._over = False
+
+    def feed(self, frame: SseFrame, /) -> Events:
+        """Take the next frame; return what happened."""
+        if self._over:
+            return ()
+        if self._broken:
+            return self._fail(self._broken)
+        try:
+            event = decode_event(frame.data)
+        except msgspec.ValidationError:
+            return self._take_unknown(frame)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return self._take_garbage(frame)
+        if type(event) is WireBlockDelta:
+            delta = event.delta
+            block = self._open.get(event.index)
+            if type(delta) is WireTextDelta and block and block.block_type is BlockType.TEXT:
+                return [TextDelta(block.index, delta.text)]
+            return self._take_delta(event, block)
+        return HANDLERS[type(event)](self, event)
+
+    def finish(self) -> Events:
+        """The bytes ended. Before the end of the message, that is an error."""
+        return () if self._over else self._fail(CUT)
+
+    # what a message says about itself
+
+    def _start_message(self, event: WireMessageStart) -> Events:
+        events = self._blocks.abort_all("the provider started the message again")
+        message = event.message
+        self._blocks = OpenBlocks()
+        self._open, self._closed = {}, set()
+        self._usage, self._stop, self._called = {}, WireStop(), False
+        events.append(Status(ResponseStatus.STARTED, message.id or None, message.model or None))
+        return [*events, *self._take_usage(message.usage)]
+
+    def _change_message(self, event: WireMessageDelta) -> Events:
+        if event.delta.stop_reason is not None:
+            self._stop = event.delta
+        return self._take_usage(event.usage)
+
+    def _stop_message(self, _: WireMessageStop) -> Events:
+        self._over = True
+        kind = read_stop(self._stop, self._called)
+        events = [
+            event for block in list(self._open.values()) for event in self._close_late(block, kind)
+        ]
+        return [*events, Status(ResponseStatus.COMPLETED, stop_reason=self._reason())]
+
+    def _take_usage(self, usage: JsonObject | None) -> Events:
+        if not usage:
+            return []
+        self._usage = merge_usage(self._usage, usage)
+        return [read_usage(self._usage)]
+
+    def _reason(self) -> StopReason | None:
+        return read_stop(self._stop, self._called)
+
+    # the life of a block
+
+    def _start_block(self, event: WireBlockStart) -> Events:
+        events: list[ResponseEvent] = []
+        before = self._open.pop(event.index, None)
+        if before:
+            events.append(self._blocks.abort(before.index, "another block took its place"))
+        block = event.content_block
+        opening = read_block(block)
+        metadata = opening.metadata
+        if isinstance(metadata, ToolUseMetadata) and not metadata.id:
+            metadata = ToolUseMetadata(self._new_id(), metadata.name)
+        start = self._blocks.start(
+            opening.block_type, metadata, opening.echo, wish=max(event.index, 0)
+        )
+        self._open[event.index] = OpenBlock(start.index, opening.block_type)
+        return [*events, start, *first_deltas(start.index, opening.block_type, block)]
+
+    def _take_delta(self, event: WireBlockDelta, block: OpenBlock | None) -> Events:
+        delta = event.delta
+        if block is None:
+            opened = IMPLICIT.get(type(delta))
+            if opened is None or event.index in self._closed:
+                return [Opaque("content_block_delta", msgspec.to_builtins(event))]
+            start = self._blocks.start(opened, wish=max(event.index, 0))
+            block = self._open[event.index] = OpenBlock(start.index, opened)
+            return [start, *self._add(block, delta)]
+        return self._add(block, delta)
+
+    def _add(self, block: OpenBlock, delta: object) -> Events:
+        adder = ADDERS.get((block.block_type, type(delta)))
+        if adder:
+            return adder(block, delta)
+        return [Opaque("content_block_delta", msgspec.to_builtins(delta))]
+
+    def _stop_block(self, event: WireBlockStop) -> Events:
+        block = self._open.get(event.index)
+        if block is None:
+            return [Opaque("content_block_stop", {"index": event.index})]
+        del self._open[event.index]
+        self._closed.add(event.index)
+        return [self._close(block)]
+
+    def _close(self, block: OpenBlock) -> BlockStop:
+        self._called |= block.block_type is BlockType.TOOL_USE
+        return self._blocks.stop(block.index, echo=block.echo())
+
+    def _close_late(self, block: OpenBlock, stop: StopReason | None) -> Events:
+        """Close a block whose stop was left out, as happens when the length limit cuts a call."""
+        if block.block_type is BlockType.TOOL_USE and not (stop and stop.kind in WHOLE):
+            raw = stop.raw if stop else "no stop reason"
+            return [self._blocks.abort(block.index, f"the call was cut off: {raw}")]
+        return [self._close(block)]
+
+    # what went wrong
+
+    def _take_error(self, event: WireError) -> Events:
+        failure = read_failure({"error": event.error, "request_id": event.request_id})
+        return self._fail(failure or Failure("the provider gave no reason", "error"))
+
+    def _take_unknown(self, frame: SseFrame) -> Events:
+        """JSON that fits no Struct: an error in another shape, or something new."""
+        raw = read_json(frame.data)
+        failure = stream_failure(frame.event, raw)
+        if failure:
+            return self._fail(failure)
+        kind = text_of(raw.get("type")) if isinstance(raw, dict) else ""
+        return [Opaque(kind or frame.event, raw)]
+
+    def _take_garbage(self, frame: SseFrame) -> Events:
+        failure = garbage_failure(frame)
+        if failure:
+            return self._fail(failure)
+        if frame.event == STRAY or not unreadable(frame.data):
+            return [Opaque(frame.event, frame.data.decode("utf-8", "replace"))]
+        # Half a frame at the very end is a truncated stream; anywhere else it is the provider's fault.
+        self._broken = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
+        return ()
+
+    def _fail(self, failure: Failure) -> Events:
+        self._over = True
+        return self._blocks.fail(failure, self._reason())
+
+    def _ping(self, _: WirePing) -> Events:
+        return [Ping()]
+
+
+# The protocol: what a message of the wire does to the response. What a delta does to a block is in `ADDERS`.
+HANDLERS: dict[type, Callable[[AnthropicDecoder, Any], Events]] = {
+    WireMessageStart: AnthropicDecoder._start_message,
+    WireMessageDelta: AnthropicDecoder._change_message,
+    WireMessageStop: AnthropicDecoder._stop_message,
+    WireBlockStart: AnthropicDecoder._start_block,
+    WireBlockStop: AnthropicDecoder._stop_block,
+    WirePing: AnthropicDecoder._ping,
+    WireError: AnthropicDecoder._take_error,
+}
+
+__all__ = ["AnthropicDecoder"]

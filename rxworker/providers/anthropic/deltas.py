@@ -1,0 +1,124 @@
+"""What a delta of the Messages stream does to its block: becomes an event, or is kept for the echo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from rxworker.events import (
+    BlockType,
+    CitationDelta,
+    InputJsonDelta,
+    ResponseEvent,
+    SignatureDelta,
+    TextDelta,
+    ThinkingDelta,
+)
+from rxworker.messages import JsonObject
+from rxworker.providers.anthropic.block import OpenBlock, text_of
+from rxworker.providers.anthropic.wire import (
+    WireCitationDelta,
+    WireCompactionDelta,
+    WireInputDelta,
+    WireSignatureDelta,
+    WireTextDelta,
+    WireThinkingDelta,
+)
+
+Events: TypeAlias = Sequence[ResponseEvent]
+
+# Which blocks a delta may open, when no start has come for it.
+IMPLICIT: dict[type, BlockType] = {
+    WireTextDelta: BlockType.TEXT,
+    WireCitationDelta: BlockType.TEXT,
+    WireThinkingDelta: BlockType.THINKING,
+    WireSignatureDelta: BlockType.THINKING,
+}
+
+
+def first_deltas(index: int, block_type: BlockType, block: JsonObject) -> Events:
+    """What a start already holds, as the deltas that would have brought it."""
+    events: list[ResponseEvent] = []
+    if block_type is BlockType.TEXT and block.get("text"):
+        events.append(TextDelta(index, text_of(block["text"])))
+    if block_type is BlockType.TEXT and isinstance(citations := block.get("citations"), list):
+        events += [CitationDelta(index, one) for one in citations if isinstance(one, dict)]
+    if block_type is BlockType.THINKING and block.get("thinking"):
+        events.append(ThinkingDelta(index, text_of(block["thinking"])))
+    if block_type is BlockType.THINKING and block.get("signature"):
+        events.append(SignatureDelta(index, text_of(block["signature"])))
+    if block_type in (BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE) and block.get("input"):
+        events.append(InputJsonDelta(index, msgspec.json.encode(block["input"]).decode()))
+    return events
+
+
+def _add_text(block: OpenBlock, delta: WireTextDelta) -> Events:
+    return [TextDelta(block.index, delta.text)]
+
+
+def _add_thinking(block: OpenBlock, delta: WireThinkingDelta) -> Events:
+    return [ThinkingDelta(block.index, delta.thinking)]
+
+
+def _add_signature(block: OpenBlock, delta: WireSignatureDelta) -> Events:
+    return [SignatureDelta(block.index, delta.signature)]
+
+
+def _add_citation(block: OpenBlock, delta: WireCitationDelta) -> Events:
+    return [CitationDelta(block.index, delta.citation)]
+
+
+def _add_input(block: OpenBlock, delta: WireInputDelta) -> Events:
+    return [InputJsonDelta(block.index, delta.partial_json)]
+
+
+def _add_server_input(block: OpenBlock, delta: WireInputDelta) -> Events:
+    if delta.partial_json:
+        block.keep("input", delta.partial_json)
+    return [InputJsonDelta(block.index, delta.partial_json)]
+
+
+def _keep_compaction(block: OpenBlock, delta: WireCompactionDelta) -> Events:
+    given: JsonObject = msgspec.to_builtins(delta)
+    block.kept |= {k: v for k, v in given.items() if k != "type" and v is not None}
+    return ()
+
+
+def _keep_text(block: OpenBlock, delta: WireTextDelta) -> Events:
+    block.keep("text", delta.text)
+    return ()
+
+
+def _keep_thinking(block: OpenBlock, delta: WireThinkingDelta) -> Events:
+    block.keep("thinking", delta.thinking)
+    return ()
+
+
+def _keep_input(block: OpenBlock, delta: WireInputDelta) -> Events:
+    block.keep("input", delta.partial_json)
+    return ()
+
+
+def _keep_signature(block: OpenBlock, delta: WireSignatureDelta) -> Events:
+    block.kept["signature"] = delta.signature
+    return ()
+
+
+# What a delta does, by the block it is for. What is not in the table travels on as `Opaque`.
+ADDERS: dict[tuple[BlockType, type], Callable[[OpenBlock, Any], Events]] = {
+    (BlockType.TEXT, WireTextDelta): _add_text,
+    (BlockType.TEXT, WireCitationDelta): _add_citation,
+    (BlockType.THINKING, WireThinkingDelta): _add_thinking,
+    (BlockType.THINKING, WireSignatureDelta): _add_signature,
+    (BlockType.TOOL_USE, WireInputDelta): _add_input,
+    (BlockType.SERVER_TOOL_USE, WireInputDelta): _add_server_input,
+    (BlockType.OPAQUE, WireCompactionDelta): _keep_compaction,
+    (BlockType.OPAQUE, WireTextDelta): _keep_text,
+    (BlockType.OPAQUE, WireThinkingDelta): _keep_thinking,
+    (BlockType.OPAQUE, WireInputDelta): _keep_input,
+    (BlockType.OPAQUE, WireSignatureDelta): _keep_signature,
+}
+
+__all__ = ["ADDERS", "IMPLICIT", "first_deltas"]

@@ -1,0 +1,220 @@
+"""A conversation to the body of a Messages request.
+
+Roles alternate: what stands in a row under one role becomes one message, and tool results come first in theirs. What an
+answer of Anthropic's carried for the next request (signatures, sealed thinking, blocks of server tools) is sent back as
+it came; what another provider's answer carried is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rxworker.messages import (
+    Conversation,
+    Document,
+    Image,
+    Json,
+    JsonObject,
+    Message,
+    OpaqueBlock,
+    Refusal,
+    ServerToolCall,
+    ServerToolResult,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.providers.anthropic.options import (
+    encode_choice,
+    encode_thinking,
+    encode_tool,
+    limit_of,
+    with_extra,
+)
+from rxworker.providers.base import Options
+from rxworker.providers.content import arguments, plain_text, split_system
+
+NAME = "anthropic"
+
+_NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def encode(
+    model: str,
+    conversation: Conversation,
+    tools: Sequence[ToolMeta],
+    options: Options,
+    max_tokens: int,
+) -> JsonObject:
+    """The body.
+
+    Args:
+        model: The model to ask.
+        conversation: Everything said so far.
+        tools: What it may call.
+        options: Settings.
+        max_tokens: The most to write, where the options do not say.
+
+    Raises:
+        ConfigurationError: The thinking budget leaves no room for the answer.
+    """
+    system, messages = split_system(conversation)
+    body: JsonObject = {
+        "model": model,
+        "max_tokens": limit_of(options, max_tokens),
+        "messages": list(encode_messages(messages)),
+        "stream": True,
+    }
+    if system:
+        body["system"] = system
+    if tools:
+        body["tools"] = [encode_tool(tool) for tool in tools]
+        choice = encode_choice(options.tool_choice, options.parallel_tool_calls)
+        if choice:
+            body["tool_choice"] = choice
+    if options.stop_sequences:
+        body["stop_sequences"] = list(options.stop_sequences)
+    if options.temperature is not None:
+        body["temperature"] = options.temperature
+    return with_extra(body | encode_thinking(options.thinking), options.extra)
+
+
+def encode_messages(messages: Sequence[Message]) -> list[JsonObject]:
+    """The messages, roles alternating, none of them empty."""
+    encoded: list[tuple[str, list[JsonObject]]] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        blocks = _encode_blocks(message, role)
+        if not blocks:
+            continue
+        if encoded and encoded[-1][0] == role:
+            encoded[-1][1].extend(blocks)
+        else:
+            encoded.append((role, blocks))
+    return [{"role": role, "content": [*_results_first(blocks)]} for role, blocks in encoded]
+
+
+def _results_first(blocks: list[JsonObject]) -> list[JsonObject]:
+    return sorted(blocks, key=_is_no_result)
+
+
+def _is_no_result(block: JsonObject) -> bool:
+    return block["type"] != "tool_result"
+
+
+def _encode_blocks(message: Message, role: str) -> list[JsonObject]:
+    own = message.provider == NAME
+    table = ASSISTANT if role == "assistant" else USER
+    found = (table[type(block)](block, own) for block in message.content if type(block) in table)
+    return [block for block in found if block is not None]
+
+
+def _text(block: Text, own: bool) -> JsonObject | None:
+    if not block.text.strip():  # Anthropic refuses text without a letter
+        return None
+    encoded: JsonObject = {"type": "text", "text": block.text}
+    if own and block.citations:
+        encoded["citations"] = list(block.citations)
+    return encoded
+
+
+def _refusal(block: Refusal, _: bool) -> JsonObject | None:
+    return {"type": "text", "text": block.text} if block.text.strip() else None
+
+
+def _thinking_block(block: Thinking, own: bool) -> JsonObject | None:
+    if not own:
+        return None
+    if block.echo and "type" in block.echo:
+        return block.echo
+    if not block.signature:  # cut off before its seal came: Anthropic would refuse it
+        return None
+    return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+
+
+def _tool_call(block: ToolCall, own: bool) -> JsonObject:
+    call: JsonObject = {
+        "type": "tool_use",
+        "id": safe_id(block.id),
+        "name": block.name,
+        "input": arguments(block),
+    }
+    return block.echo | call if own and block.echo else call
+
+
+def _echoed(block: ServerToolCall | ServerToolResult | OpaqueBlock, own: bool) -> JsonObject | None:
+    return block.echo if own and block.echo and "type" in block.echo else None
+
+
+def _tool_result(block: ToolResult, _: bool) -> JsonObject:
+    content: Json
+    if isinstance(block.content, str):
+        content = block.content
+    else:
+        parts = (USER[type(part)](part, False) for part in block.content)
+        content = [part for part in parts if part is not None]
+    encoded: JsonObject = {"type": "tool_result", "tool_use_id": safe_id(block.tool_use_id)}
+    if block.is_error:
+        encoded["is_error"] = True
+        content = content or "The tool failed and gave no reason."
+    if content:
+        encoded["content"] = content
+    return encoded
+
+
+def _image(block: Image, _: bool) -> JsonObject:
+    if block.url:
+        return {"type": "image", "source": {"type": "url", "url": block.url}}
+    return {"type": "image", "source": _source(block)}
+
+
+def _document(block: Document, _: bool) -> JsonObject:
+    encoded: JsonObject = {"type": "document"}
+    if block.url:
+        encoded["source"] = {"type": "url", "url": block.url}
+    elif block.media_type.startswith("text/"):
+        text = plain_text(block)
+        encoded["source"] = {"type": "text", "media_type": "text/plain", "data": text}
+    else:
+        encoded["source"] = _source(block)
+    if block.title:
+        encoded["title"] = block.title
+    return encoded
+
+
+def _source(block: Image | Document) -> JsonObject:
+    return {"type": "base64", "media_type": block.media_type, "data": block.data or ""}
+
+
+def safe_id(tool_id: str) -> str:
+    """A call's id in the letters that Anthropic allows; other providers allow more.
+
+    >>> safe_id("functions.look:0")
+    'functions_look_0'
+    """
+    return _NOT_AN_ID.sub("_", tool_id) or "_"
+
+
+# What a block becomes, by who speaks. What is not in the table cannot be said in that role.
+USER: dict[type, Callable[[Any, bool], JsonObject | None]] = {
+    Text: _text,
+    Refusal: _refusal,
+    Image: _image,
+    Document: _document,
+    ToolResult: _tool_result,
+}
+ASSISTANT: dict[type, Callable[[Any, bool], JsonObject | None]] = {
+    Text: _text,
+    Refusal: _refusal,
+    Thinking: _thinking_block,
+    ToolCall: _tool_call,
+    ServerToolCall: _echoed,
+    ServerToolResult: _echoed,
+    OpaqueBlock: _echoed,
+}
+
+__all__ = ["NAME", "encode", "encode_messages", "safe_id"]

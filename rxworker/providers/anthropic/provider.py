@@ -1,0 +1,120 @@
+"""The Messages protocol of Anthropic, as a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from rxworker.errors import ProviderError
+from rxworker.framing import Chain, SseDecoder
+from rxworker.messages import Conversation, Counts, ToolMeta, Usage
+from rxworker.providers.address import base_address, endpoint
+from rxworker.providers.anthropic.decode import AnthropicDecoder
+from rxworker.providers.anthropic.encode import NAME, encode
+from rxworker.providers.anthropic.usage import count
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
+from rxworker.providers.http_error import explain
+from rxworker.providers.keys import checked_headers, current_secrets, read_key
+
+BASE_URL = "https://api.anthropic.com"
+KEY = "ANTHROPIC_API_KEY"
+DEFAULT_MAX_TOKENS = 8192
+
+
+class Anthropic:
+    """Claude, by Anthropic's Messages protocol.
+
+    Args:
+        model: The model to ask, for example ``claude-sonnet-4-5``.
+        api_key: The key; without one, the environment variable ``ANTHROPIC_API_KEY`` is read for each request. A server
+            of your own (``base_url``) needs none.
+        base_url: Where the service is; without one, ``ANTHROPIC_BASE_URL``, or else Anthropic.
+        max_tokens: The most tokens of an answer, where the request's options do not say.
+
+    Raises:
+        ConfigurationError: The ``base_url`` is no address.
+
+    >>> provider = Anthropic("claude-sonnet-4-5", api_key="sk-ant-secret")
+    >>> provider
+    Anthropic('claude-sonnet-4-5')
+    >>> provider.request(Conversation(), (), Options()).url
+    'https://api.anthropic.com/v1/messages'
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+    ) -> None:
+        if base_url:
+            endpoint(base_url, "/messages")
+        self._model = model
+        self._api_key = api_key
+        self._base_url = base_url
+        self._max_tokens = max_tokens
+
+    def __repr__(self) -> str:
+        where = f", base_url={self._base_url!r}" if self._base_url else ""
+        return f"Anthropic({self._model!r}{where})"
+
+    @property
+    def name(self) -> str:
+        """``anthropic``."""
+        return NAME
+
+    @property
+    def model(self) -> str:
+        """The model it asks."""
+        return self._model
+
+    def request(
+        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+    ) -> HttpRequest:
+        """The request that asks for the next message.
+
+        Raises:
+            ConfigurationError: No key is to be had, or an address, key or header cannot be sent.
+        """
+        base = base_address(self._base_url, "ANTHROPIC_BASE_URL", BASE_URL)
+        url = endpoint(base, "/messages")
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            "anthropic-version": "2023-06-01",
+        }
+        own = checked_headers(options.headers)
+        authorised = "authorization" in own or "x-api-key" in own
+        needed = url == endpoint(BASE_URL, "/messages") and not authorised
+        if not authorised:
+            key = read_key(self._api_key, KEY, needed=needed)
+            if key:
+                headers["x-api-key"] = key
+        body = encode(self._model, conversation, tools, options, self._max_tokens)
+        return HttpRequest(url, headers | own, msgspec.json.encode(body))
+
+    def decoder(self) -> ResponseDecoder:
+        """A fresh machine from the answer's bytes to events."""
+        return Chain(SseDecoder(stray=True), AnthropicDecoder())
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """What an answer that is no stream says went wrong, and what to do."""
+        return explain(
+            NAME,
+            status,
+            headers,
+            body,
+            model=self._model,
+            variable=KEY,
+            secrets=current_secrets(self._api_key, KEY),
+        )
+
+    def counts(self, usage: Usage) -> Counts:
+        """The usage as Anthropic counts it: its input is what no cache held."""
+        return count(usage)
+
+
+__all__ = ["Anthropic"]

@@ -1,0 +1,45 @@
+"""Why a message of Anthropic's ends."""
+
+from __future__ import annotations
+
+from rxworker.messages import StopKind, StopReason
+from rxworker.providers.anthropic.wire import WireStop
+
+STOPS = {
+    "end_turn": StopKind.END_TURN,
+    "max_tokens": StopKind.MAX_TOKENS,
+    "model_context_window_exceeded": StopKind.MAX_TOKENS,
+    "stop_sequence": StopKind.STOP_SEQUENCE,
+    "tool_use": StopKind.TOOL_USE,
+    "pause_turn": StopKind.PAUSE_TURN,
+    "compaction": StopKind.PAUSE_TURN,
+    "refusal": StopKind.REFUSAL,
+}
+
+
+def read_stop(wire: WireStop, called: bool) -> StopReason | None:
+    """The normal form.
+
+    Args:
+        wire: What was sent.
+        called: Whether a call of a client's tool was completed.
+
+    >>> read_stop(WireStop("end_turn"), called=True).kind
+    <StopKind.TOOL_USE: 'ToolUse'>
+    """
+    raw = wire.stop_reason
+    if raw is None:
+        return None
+    kind = STOPS.get(raw, StopKind.OTHER)
+    if kind is StopKind.END_TURN and called:
+        kind = StopKind.TOOL_USE
+    detail = wire.stop_sequence
+    if raw == "model_context_window_exceeded":
+        detail = "context"
+    if wire.stop_details:
+        explanation = wire.stop_details.get("explanation") or wire.stop_details.get("category")
+        detail = explanation if isinstance(explanation, str) else detail
+    return StopReason(kind, raw, detail)
+
+
+__all__ = ["STOPS", "read_stop"]

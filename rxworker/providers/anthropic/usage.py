@@ -1,0 +1,68 @@
+"""How Anthropic counts tokens: cached input stands beside the input, and later numbers come over earlier ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rxworker.messages import Counts, Json, JsonObject, Usage
+
+INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def merge_usage(raw: JsonObject, news: JsonObject) -> JsonObject:
+    """The numbers so far with the news over them; what is absent or null in the news stays."""
+    return raw | {key: value for key, value in news.items() if value is not None}
+
+
+def read_usage(raw: JsonObject) -> Usage:
+    """The normal form.
+
+    After a compaction the top level tells of the last pass only; what was read and written is the sum of the passes.
+    Passes of another model, such as an adviser, are not this model's tokens and are left out.
+
+    >>> read_usage({"input_tokens": 2, "cache_read_input_tokens": 10, "output_tokens": 3}).input_tokens
+    12
+    """
+    passes = _passes(raw)
+    details = raw.get("output_tokens_details")
+    thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
+    if not passes:
+        passes = [raw]
+    return Usage(
+        input_tokens=_sum(_sum(one.get(key) for key in INPUT) for one in passes),
+        output_tokens=_sum(one.get("output_tokens") for one in passes),
+        cache_read_tokens=_sum(one.get("cache_read_input_tokens") for one in passes),
+        cache_creation_tokens=_sum(one.get("cache_creation_input_tokens") for one in passes),
+        reasoning_tokens=_int(thinking),
+        raw=raw,
+    )
+
+
+def count(usage: Usage) -> Counts:
+    """The four numbers as Anthropic counts them: its input is what no cache held."""
+    raw = usage.raw or {}
+    return Counts(
+        _int(raw.get("input_tokens")),
+        _int(raw.get("output_tokens")),
+        _int(raw.get("cache_read_input_tokens")),
+        _int(raw.get("cache_creation_input_tokens")),
+    )
+
+
+def _passes(raw: JsonObject) -> list[JsonObject]:
+    iterations = raw.get("iterations")
+    if not isinstance(iterations, list):
+        return []
+    return [one for one in iterations if isinstance(one, dict) and "model" not in one]
+
+
+def _int(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _sum(values: Iterable[Json]) -> int | None:
+    numbers = [number for value in values if (number := _int(value)) is not None]
+    return sum(numbers) if numbers else None
+
+
+__all__ = ["count", "merge_usage", "read_usage"]

@@ -1,0 +1,161 @@
+"""The JSON of the Messages stream.
+
+The Structs name what the decoder reads. A message whose ``type`` is not among them does not fit the union; the decoder
+then takes it as plain JSON, and it travels on as `Opaque`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.messages import Json, JsonObject
+
+
+class WireTextDelta(Struct, frozen=True, tag_field="type", tag="text_delta", gc=False):
+    """More text."""
+
+    text: str
+
+
+class WireThinkingDelta(Struct, frozen=True, tag_field="type", tag="thinking_delta", gc=False):
+    """More thinking."""
+
+    thinking: str
+
+
+class WireInputDelta(Struct, frozen=True, tag_field="type", tag="input_json_delta", gc=False):
+    """More of a tool's arguments."""
+
+    partial_json: str
+
+
+class WireSignatureDelta(Struct, frozen=True, tag_field="type", tag="signature_delta", gc=False):
+    """The seal on a thinking block."""
+
+    signature: str
+
+
+class WireCitationDelta(Struct, frozen=True, tag_field="type", tag="citations_delta"):
+    """One more source."""
+
+    citation: JsonObject
+
+
+class WireCompactionDelta(Struct, frozen=True, tag_field="type", tag="compaction_delta"):
+    """What became of an older part of the conversation."""
+
+    content: Json = None
+    encrypted_content: Json = None
+
+
+WireDelta: TypeAlias = (
+    WireTextDelta
+    | WireThinkingDelta
+    | WireInputDelta
+    | WireSignatureDelta
+    | WireCitationDelta
+    | WireCompactionDelta
+)
+
+
+class WireBlockDelta(Struct, frozen=True, tag_field="type", tag="content_block_delta", gc=False):
+    """Something to add to a block."""
+
+    index: int
+    delta: WireDelta
+
+
+class WireBlockStart(Struct, frozen=True, tag_field="type", tag="content_block_start"):
+    """A block begins; it is kept as it came, since some blocks are whole from the start."""
+
+    index: int
+    content_block: JsonObject
+
+
+class WireBlockStop(Struct, frozen=True, tag_field="type", tag="content_block_stop"):
+    """A block ends."""
+
+    index: int
+
+
+class WireMessage(Struct, frozen=True):
+    """The head of a message."""
+
+    id: str | None = None
+    model: str | None = None
+    usage: JsonObject | None = None
+
+
+class WireMessageStart(Struct, frozen=True, tag_field="type", tag="message_start"):
+    """A message begins."""
+
+    message: WireMessage
+
+
+class WireStop(Struct, frozen=True):
+    """Why a message ends."""
+
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    stop_details: JsonObject | None = None
+
+
+class WireMessageDelta(Struct, frozen=True, tag_field="type", tag="message_delta"):
+    """What is known of a message near its end."""
+
+    delta: WireStop = WireStop()
+    usage: JsonObject | None = None
+
+
+class WireMessageStop(Struct, frozen=True, tag_field="type", tag="message_stop"):
+    """A message is over."""
+
+
+class WirePing(Struct, frozen=True, tag_field="type", tag="ping"):
+    """The connection lives."""
+
+
+class WireError(Struct, frozen=True, tag_field="type", tag="error"):
+    """The message failed."""
+
+    error: Json = None
+    request_id: str | None = None
+
+
+WireEvent: TypeAlias = (
+    WireBlockDelta
+    | WireBlockStart
+    | WireBlockStop
+    | WireMessageStart
+    | WireMessageDelta
+    | WireMessageStop
+    | WirePing
+    | WireError
+)
+
+decode_event = msgspec.json.Decoder(WireEvent).decode
+
+__all__ = [
+    "WireBlockDelta",
+    "WireBlockStart",
+    "WireBlockStop",
+    "WireCitationDelta",
+    "WireCompactionDelta",
+    "WireDelta",
+    "WireError",
+    "WireEvent",
+    "WireInputDelta",
+    "WireMessage",
+    "WireMessageDelta",
+    "WireMessageStart",
+    "WireMessageStop",
+    "WirePing",
+    "WireSignatureDelta",
+    "WireStop",
+    "WireTextDelta",
+    "WireThinkingDelta",
+    "decode_event",
+]

@@ -1,0 +1,81 @@
+"""The open blocks of a response, and the promise that each of them ends exactly once."""
+
+from __future__ import annotations
+
+from rxworker.events import (
+    TRUNCATED,
+    BlockAbort,
+    BlockMetadata,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+)
+from rxworker.messages import JsonObject, StopReason
+from rxworker.providers.failure import Failure
+
+CUT = Failure(
+    "the stream ended before the response was complete; the connection was probably cut",
+    TRUNCATED,
+    TRUNCATED,
+)
+
+
+class OpenBlocks:
+    """What has started and not ended. Every block event of start, stop and abort is made here.
+
+    >>> blocks = OpenBlocks()
+    >>> start = blocks.start(BlockType.TEXT)
+    >>> blocks.stop(start.index).block_type
+    <BlockType.TEXT: 'text'>
+    >>> blocks.abort_all("cut")
+    []
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[int, BlockStart] = {}
+        self._next = 0
+
+    def start(
+        self,
+        block_type: BlockType,
+        metadata: BlockMetadata | None = None,
+        echo: JsonObject | None = None,
+        *,
+        choice: int = 0,
+        wish: int = 0,
+    ) -> BlockStart:
+        """Open a block under the index wished for, or a higher one if that has been used."""
+        index = max(wish, self._next)
+        self._next = index + 1
+        start = BlockStart(index, block_type, metadata, echo, choice)
+        self._open[index] = start
+        return start
+
+    def stop(
+        self, index: int, stop_reason: StopReason | None = None, echo: JsonObject | None = None
+    ) -> BlockStop:
+        """Close a block that is whole."""
+        start = self._open.pop(index)
+        return BlockStop(index, start.block_type, stop_reason, echo, start.metadata)
+
+    def abort(self, index: int, reason: str) -> BlockAbort:
+        """Close a block that is not."""
+        return BlockAbort(index, self._open.pop(index).block_type, reason)
+
+    def abort_all(self, reason: str) -> list[ResponseEvent]:
+        """Close everything, in the order in which it was opened."""
+        return [self.abort(index, reason) for index in list(self._open)]
+
+    def fail(self, failure: Failure, stop: StopReason | None = None) -> list[ResponseEvent]:
+        """The end of a response that failed: blocks aborted, one error, one status."""
+        return [
+            *self.abort_all(failure.message),
+            failure.event(),
+            Status(ResponseStatus.FAILED, stop_reason=stop),
+        ]
+
+
+__all__ = ["CUT", "OpenBlocks"]

@@ -1,0 +1,168 @@
+"""What went wrong, read from the many shapes in which the services say it."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from rxworker.events import TRUNCATED, Error
+from rxworker.messages import Json, JsonObject
+
+# The providers' words, whether they call them type, code or status.
+KINDS = {
+    "authentication_error": "authentication",
+    "invalid_api_key": "authentication",
+    "unauthorized": "authentication",
+    "permission_error": "permission",
+    "permission_denied": "permission",
+    "not_found_error": "not_found",
+    "model_not_found": "not_found",
+    "deploymentnotfound": "not_found",
+    "context_length_exceeded": "context_length",
+    "too_many_prompt_tokens": "context_length",
+    "request_too_large": "context_length",
+    "rate_limit_error": "rate_limit",
+    "rate_limit_exceeded": "rate_limit",
+    "ratelimitreached": "rate_limit",
+    "too_many_requests": "rate_limit",
+    "insufficient_quota": "quota",
+    "billing_error": "quota",
+    "billing_hard_limit_reached": "quota",
+    "overloaded_error": "overloaded",
+    "overloaded": "overloaded",
+    "engine_overloaded_error": "overloaded",
+    "timeout_error": "timeout",
+    "timeout": "timeout",
+    "api_error": "server",
+    "server_error": "server",
+    "internal_error": "server",
+    "internal_server_error": "server",
+    "service_unavailable": "server",
+    "tool_use_failed": "invalid_request",
+    "invalid_request_error": "invalid_request",
+    "cancelled": "cancelled",
+    TRUNCATED: TRUNCATED,
+}
+STATUSES = {
+    400: "invalid_request",
+    401: "authentication",
+    402: "quota",
+    403: "permission",
+    404: "not_found",
+    408: "timeout",
+    409: "server",
+    413: "context_length",
+    422: "invalid_request",
+    429: "rate_limit",
+    503: "overloaded",
+    504: "timeout",
+    529: "overloaded",
+}
+RETRYABLE_KINDS = frozenset({"rate_limit", "overloaded", "server", "timeout", TRUNCATED})
+
+_TOO_LONG = re.compile(
+    r"context.?(length|window)|maximum context|prompt (is )?too long|too many tokens"
+    r"|messages is too long",
+    re.IGNORECASE,
+)
+_WRONG_KEY = re.compile(r"(incorrect|invalid|missing) (api key|x-api-key)", re.IGNORECASE)
+
+
+class Failure(Struct, frozen=True):
+    """What a service said went wrong.
+
+    Attributes:
+        message: Its words for people.
+        code: Its word for it: the code, else the type.
+        kind: The normal form, see `rxworker.errors.ProviderError`.
+        request_id: Its name for the request.
+    """
+
+    message: str
+    code: str | None = None
+    kind: str = "unknown"
+    request_id: str | None = None
+
+    def event(self) -> Error:
+        """The failure as an event within a stream."""
+        return Error(
+            self.code,
+            self.message,
+            retryable=self.kind in RETRYABLE_KINDS,
+            kind=self.kind,
+            request_id=self.request_id,
+        )
+
+
+def read_failure(body: Json, status: int | None = None) -> Failure | None:
+    """The failure that a JSON value tells of; ``None`` when it tells of none.
+
+    Known are ``{"error": {...}}``, ``{"error": "text"}``, ``{"detail": ...}``, and the error object alone.
+
+    Args:
+        body: What was sent.
+        status: The HTTP status, where there is one.
+
+    >>> read_failure({"error": {"message": "Overloaded", "type": "overloaded_error"}}).kind
+    'overloaded'
+    """
+    if isinstance(body, list) and body:
+        body = body[0]
+    if not isinstance(body, dict):
+        return None
+    inner = body.get("error")
+    holder: JsonObject = inner if isinstance(inner, dict) else body
+    message = _text(inner) or _text(holder.get("message")) or _text(body.get("message"))
+    message = message or _text(holder.get("detail")) or _text(body.get("detail"))
+    if message is None and inner is None:
+        return None
+    code = _word(holder.get("code")) or _word(body.get("code"))
+    kinds = [code, _word(holder.get("type")), _word(holder.get("status"))]
+    words = [word for word in kinds if word and word != "error"]
+    message = message or _word(holder.get("type")) or "the service gave no reason"
+    return Failure(
+        message,
+        code or next(iter(words), None),
+        classify(words, status, message),
+        _text(body.get("request_id")),
+    )
+
+
+def classify(words: list[str], status: int | None, message: str) -> str:
+    """The normal form of a failure.
+
+    Args:
+        words: The provider's words for it, the most exact first; a number is read as an HTTP status.
+        status: The HTTP status, where there is one.
+        message: The provider's sentence, for what no word says.
+    """
+    found = [KINDS[word.lower()] for word in words if word.lower() in KINDS]
+    number = status or next((int(w) for w in words if w.isdecimal() and len(w) == 3), None)
+    kind = found[0] if found else "unknown"
+    if number is not None and number >= 400:
+        by_status = STATUSES.get(number, "server" if number >= 500 else "invalid_request")
+        # The status is more exact than the words that stand for everything.
+        if kind in ("unknown", "invalid_request", "server") and by_status != "invalid_request":
+            kind = next((k for k in found if k not in ("invalid_request", "server")), by_status)
+        elif kind == "unknown":
+            kind = by_status
+    if kind in ("unknown", "invalid_request"):
+        if _TOO_LONG.search(message):
+            return "context_length"
+        if _WRONG_KEY.search(message):
+            return "authentication"
+    return kind
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _word(value: Json) -> str | None:
+    if isinstance(value, bool):
+        return None
+    return str(value) if isinstance(value, int | float) else _text(value)
+
+
+__all__ = ["KINDS", "RETRYABLE_KINDS", "Failure", "classify", "read_failure"]

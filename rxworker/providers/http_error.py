@@ -1,0 +1,107 @@
+"""An answer that is no stream, explained: who said what, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rxworker.errors import ProviderError
+from rxworker.providers.failure import RETRYABLE_KINDS, Failure, classify, read_failure
+from rxworker.providers.garbage import read_json
+from rxworker.providers.keys import masked
+from rxworker.providers.retry_headers import may_retry, retry_after
+
+REQUEST_IDS = ("request-id", "x-request-id", "apim-request-id", "cf-ray")
+LONGEST = 300
+
+_TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
+_SPACE = re.compile(r"\s+")
+
+
+def explain(
+    name: str,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    model: str,
+    variable: str,
+    secrets: tuple[str | None, ...] = (),
+) -> ProviderError:
+    """The error that an answer stands for.
+
+    Args:
+        name: The provider's name.
+        status: The HTTP status; 200 where the body was no stream.
+        headers: Of the answer.
+        body: Of the answer: JSON, HTML, text or nothing.
+        model: The model that was asked.
+        variable: The environment variable of the key.
+        secrets: What must not be repeated.
+    """
+    headers = {key.lower(): value for key, value in headers.items()}
+    failure = _read(status, body)
+    request_id = failure.request_id or _request_id(headers)
+    wait = retry_after(headers)
+    retryable = _retryable(status, headers, failure)
+    sentence = f"{name} answered with HTTP {status}"
+    if status < 400:
+        sentence += " and no stream"
+    if failure.code:
+        sentence += f" ({failure.code})"
+    sentence += f": {failure.message}"
+    if request_id:
+        sentence += f" [request {request_id}]"
+    sentence += _advice(failure.kind, model, variable, wait)
+    return ProviderError(
+        masked(sentence, secrets),
+        kind=failure.kind,
+        status=status,
+        code=failure.code,
+        retryable=retryable,
+        retry_after=wait,
+        request_id=request_id,
+    )
+
+
+def _read(status: int, body: bytes) -> Failure:
+    failure = read_failure(read_json(body), status)
+    if failure:
+        return failure
+    text = _SPACE.sub(" ", _TAG.sub(" ", body[:20_000].decode("utf-8", "replace"))).strip()
+    if len(text) > LONGEST:
+        text = text[:LONGEST] + "..."
+    return Failure(text or "the answer was empty", None, classify([], status, text))
+
+
+def _retryable(status: int, headers: Mapping[str, str], failure: Failure) -> bool:
+    if "x-should-retry" in headers:
+        return may_retry(status, headers)
+    if failure.kind in ("quota", "context_length", "authentication", "permission"):
+        return False
+    # An answer with status 200 that is no stream is judged by what it says.
+    return may_retry(status, headers) if status >= 400 else failure.kind in RETRYABLE_KINDS
+
+
+def _request_id(headers: Mapping[str, str]) -> str | None:
+    return next((headers[name] for name in REQUEST_IDS if headers.get(name)), None)
+
+
+def _advice(kind: str, model: str, variable: str, wait: float | None) -> str:
+    pause = f"wait {wait:g} s" if wait else "wait a little"
+    advice = {
+        "authentication": f"check the key: {variable} or api_key=...",
+        "permission": f"the key may not use {model!r}; check its rights",
+        "not_found": f"check the model's name {model!r} and the base_url",
+        "context_length": "the conversation is too long for the model; shorten it",
+        "rate_limit": f"{pause} and try again, or ask less often",
+        "quota": "check the account's plan and billing",
+        "overloaded": f"{pause} and try again",
+        "server": f"{pause} and try again",
+        "timeout": f"{pause} and try again",
+        "invalid_request": "check the request's options",
+    }.get(kind)
+    return f" - {advice}" if advice else ""
+
+
+__all__ = ["explain"]

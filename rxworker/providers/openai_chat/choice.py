@@ -1,0 +1,183 @@
+"""One choice of a Chat Completions stream: prose, thinking, refusals and calls, as blocks of our own numbering.
+
+The wire has no blocks. Text goes into a block for as long as text comes; when thinking or a call comes, that block ends.
+Calls stay open until the choice ends, since their pieces may alternate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from rxworker.events import (
+    BlockType,
+    CitationDelta,
+    Opaque,
+    RefusalDelta,
+    ResponseEvent,
+    TextDelta,
+    ThinkingDelta,
+)
+from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.openai_chat.details import merge_details, text_of_details
+from rxworker.providers.openai_chat.stop import keeps_calls, read_stop
+from rxworker.providers.openai_chat.tools import ToolCalls
+from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
+
+# The encoder finds this in the echo of thinking that must be sent back under its name.
+FIELD = "field"
+REASONING_CONTENT = "reasoning_content"
+DETAILS = "reasoning_details"
+
+OPAQUE_FIELDS = ("audio", "images", "executed_tools")
+PROSE = {
+    BlockType.TEXT: TextDelta,
+    BlockType.THINKING: ThinkingDelta,
+    BlockType.REFUSAL: RefusalDelta,
+}
+
+
+class Choice:
+    """What is open in a choice, and how it ended.
+
+    Args:
+        index: The choice's number.
+        blocks: Where blocks are opened, shared by all choices.
+        new_id: Makes an id for a call that came without one.
+
+    Attributes:
+        ended: Whether its finish reason has come.
+        stop: Why it ended.
+        text: The index of its open text block, if text is what is open.
+    """
+
+    def __init__(self, index: int, blocks: OpenBlocks, new_id: Callable[[], str]) -> None:
+        self.index = index
+        self.ended = False
+        self.stop: StopReason | None = None
+        self.text: int | None = None
+        self._blocks = blocks
+        self._tools = ToolCalls(blocks, index, new_id)
+        self._prose: int | None = None
+        self._kind = BlockType.TEXT
+        self._called = False
+        self._refused = False
+        self._details: list[JsonObject] = []
+        self._owes_reasoning = False  # an empty one was received, and must be echoed with calls
+
+    def take(self, wire: WireChoice) -> Iterator[ResponseEvent]:
+        """A piece of the choice."""
+        if wire.delta is not None:
+            yield from self._take_delta(wire.delta)
+        elif wire.content_filter_offsets is not None:
+            yield Opaque(
+                "content_filter", {"choice": wire.index, "offsets": wire.content_filter_offsets}
+            )
+        if wire.finish_reason is not None:
+            yield from self.end(wire.finish_reason, wire.stop_reason)
+
+    def end(self, raw: str | None, matched: Json = None) -> Iterator[ResponseEvent]:
+        """The choice ended, or the response did; a second time changes nothing."""
+        if not self.ended or raw is not None:
+            stop = read_stop(raw, calls=self._called, refused=self._refused, matched=matched)
+            self.stop = stop or self.stop
+        self.ended = self.ended or raw is not None
+        yield from self._close_prose()
+        told = self.stop if self.index else None
+        whole = keeps_calls(self.stop)
+        yield from self._tools.close(told, whole, f"the response was cut: {raw}")
+
+    def _take_delta(self, delta: WireDelta) -> Iterator[ResponseEvent]:
+        yield from self._take_thinking(delta)
+        if isinstance(delta.content, str):
+            yield from self._say(BlockType.TEXT, delta.content)
+        elif delta.content is not None:
+            for part in delta.content:
+                yield from self._take_part(part)
+        if delta.refusal:
+            self._refused = True
+            yield from self._say(BlockType.REFUSAL, delta.refusal)
+        for annotation in delta.annotations or ():
+            if self.text is not None:
+                yield CitationDelta(self.text, annotation)
+            else:
+                yield Opaque("annotation", annotation)
+        for piece in delta.tool_calls or ():
+            yield from self._call(piece)
+        if delta.function_call is not None:
+            yield from self._call(WireToolCall(function=delta.function_call))
+        if delta.audio is not None or delta.images is not None or delta.executed_tools is not None:
+            for field in OPAQUE_FIELDS:
+                if getattr(delta, field):
+                    yield Opaque(field, getattr(delta, field))
+
+    def _take_thinking(self, delta: WireDelta) -> Iterator[ResponseEvent]:
+        details = delta.reasoning_details
+        text = delta.reasoning_content or delta.reasoning
+        if not text and details:
+            text = text_of_details(details)
+        if delta.reasoning_content is not None and not text and self._prose is None:
+            self._owes_reasoning = True
+        if not text and not details:
+            return
+        echo: JsonObject | None = None
+        if delta.reasoning_content is not None:
+            echo = {FIELD: REASONING_CONTENT}
+            self._owes_reasoning = False
+        yield from self._open(BlockType.THINKING, echo)
+        self._details += details or ()
+        yield from self._say(BlockType.THINKING, text or "")
+
+    def _take_part(self, part: JsonObject) -> Iterator[ResponseEvent]:
+        """One part of Mistral's content."""
+        kind, inner = part.get("type"), part.get("thinking")
+        text = part.get("text")
+        if kind == "text" and isinstance(text, str):
+            yield from self._say(BlockType.TEXT, text)
+        elif kind == "thinking" and isinstance(inner, str):
+            yield from self._say(BlockType.THINKING, inner)
+        elif kind == "thinking" and isinstance(inner, list):
+            for one in inner:
+                text = one.get("text") if isinstance(one, dict) else None
+                yield from self._say(BlockType.THINKING, text if isinstance(text, str) else "")
+        else:
+            yield Opaque(f"content.{kind}", part)
+
+    def _call(self, piece: WireToolCall) -> Iterator[ResponseEvent]:
+        yield from self._close_prose()
+        if self._owes_reasoning:
+            self._owes_reasoning = False
+            yield from self._open(BlockType.THINKING, {FIELD: REASONING_CONTENT})
+            yield from self._close_prose()
+        self._called = True
+        yield from self._tools.take(piece)
+
+    def _say(self, kind: BlockType, text: str) -> Iterator[ResponseEvent]:
+        if not text:
+            return
+        yield from self._open(kind)
+        if self._prose is not None:
+            yield PROSE[kind](self._prose, text, self.index)
+
+    def _open(self, kind: BlockType, echo: JsonObject | None = None) -> Iterator[ResponseEvent]:
+        if self._prose is not None and self._kind is kind:
+            return
+        yield from self._close_prose()
+        start = self._blocks.start(kind, echo=echo, choice=self.index)
+        self._prose, self._kind = start.index, kind
+        self.text = start.index if kind is BlockType.TEXT else None
+        yield start
+
+    def _close_prose(self) -> Iterator[ResponseEvent]:
+        if self._prose is None:
+            return
+        echo: JsonObject | None = None
+        if self._details:
+            echo, self._details = {DETAILS: merge_details(self._details)}, []
+        # Of several choices, only the first one's reason is told at the end of the response.
+        stop = self.stop if self.index else None
+        yield self._blocks.stop(self._prose, stop, echo)
+        self._prose = self.text = None
+
+
+__all__ = ["DETAILS", "FIELD", "REASONING_CONTENT", "Choice"]

@@ -1,0 +1,225 @@
+"""A conversation to the body of a Chat Completions request.
+
+Tool results are messages of their own and follow the call they answer at once. They hold text only, so pictures and
+documents in them go into the user message after them. What a compatible server wants to see again (DeepSeek's thinking,
+OpenRouter's details, Google's signatures) is sent back if this provider's answer carried it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from rxworker.messages import (
+    Conversation,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.content import arguments, data_url, joined_text, plain_text
+from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
+from rxworker.providers.openai_chat.details import merge_details
+
+NAME = "openai_chat"
+MODES = {"auto": "auto", "none": "none", "any": "required"}
+# What a budget in tokens comes to in the protocol's own words: less than so many is so hard.
+EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
+
+
+def encode(
+    model: str,
+    conversation: Conversation,
+    tools: Sequence[ToolMeta],
+    options: Options,
+    limit_field: str,
+) -> JsonObject:
+    """The body.
+
+    Args:
+        model: The model to ask.
+        conversation: Everything said so far.
+        tools: What it may call.
+        options: Settings.
+        limit_field: What the server calls the most tokens to write.
+    """
+    body: JsonObject = {
+        "model": model,
+        "messages": list(encode_messages(conversation)),
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if tools:
+        body["tools"] = [_tool(tool) for tool in tools]
+        if options.tool_choice is not None:
+            body["tool_choice"] = _tool_choice(options.tool_choice)
+        if options.parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = options.parallel_tool_calls
+    if options.max_tokens is not None:
+        body[limit_field] = options.max_tokens
+    if options.stop_sequences:
+        body["stop"] = list(options.stop_sequences)
+    if options.temperature is not None:
+        body["temperature"] = options.temperature
+    if options.thinking is not None:
+        body["reasoning_effort"] = _effort(options.thinking)
+    ours, theirs = body.get("tools"), options.extra.get("tools")
+    body |= options.extra
+    if isinstance(ours, list) and isinstance(theirs, list):
+        body["tools"] = [*ours, *theirs]
+    return body
+
+
+def encode_messages(conversation: Conversation) -> list[JsonObject]:
+    """The messages."""
+    encoded: list[JsonObject] = []
+    if conversation.system:
+        encoded.append({"role": "system", "content": conversation.system})
+    slot = len(encoded)  # where results go: behind the calls they answer
+    for message in conversation.messages:
+        if message.role == "assistant":
+            assistant = _assistant(message)
+            if assistant:
+                encoded.append(assistant)
+                slot = len(encoded)
+        elif message.role == "system":
+            if message.text:
+                encoded.append({"role": "system", "content": message.text})
+        else:
+            results = [_result(result) for result in message.tool_results]
+            encoded[slot:slot] = results
+            slot += len(results)
+            parts = [part for block in message.content for part in _parts(block)]
+            if parts:
+                encoded.append({"role": "user", "content": _flat(parts)})
+    return encoded
+
+
+def _assistant(message: Message) -> JsonObject | None:
+    own = message.provider == NAME
+    text = joined_text(message.content)
+    refusal = "".join(block.text for block in message.content if isinstance(block, Refusal))
+    calls = [_call(block, own) for block in message.tool_calls]
+    encoded: JsonObject = {"role": "assistant", "content": text or None}
+    if refusal and own:
+        encoded["refusal"] = refusal
+    elif refusal:
+        encoded["content"] = text + refusal
+    if calls:
+        encoded["tool_calls"] = [*calls]
+    if own:
+        thinking = [block for block in message.content if isinstance(block, Thinking)]
+        encoded |= _thinking(thinking, bool(calls))
+    return encoded if len(encoded) > 2 or encoded["content"] else None
+
+
+def _thinking(blocks: Iterable[Thinking], called: bool) -> JsonObject:
+    texts: list[str] = []
+    details: list[JsonObject] = []
+    encoded: JsonObject = {}
+    for block in blocks:
+        echo = block.echo or {}
+        if echo.get(FIELD) == REASONING_CONTENT:
+            texts.append(block.text)
+        kept = echo.get(DETAILS)
+        if isinstance(kept, list):
+            details += [detail for detail in kept if isinstance(detail, dict)]
+    if texts and called:  # DeepSeek refuses a call without it, also an empty one
+        encoded[REASONING_CONTENT] = "".join(texts)
+    if details:
+        encoded[DETAILS] = merge_details(details)
+    return encoded
+
+
+def _call(call: ToolCall, own: bool) -> JsonObject:
+    text = msgspec.json.encode(arguments(call)).decode()
+    encoded: JsonObject = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": text},
+    }
+    return call.echo | encoded if own and call.echo else encoded
+
+
+def _result(result: ToolResult) -> JsonObject:
+    text = result.text
+    if not text and result.is_error:
+        text = "The tool failed and gave no reason."
+    elif not text and result.content:
+        text = "The result is in the next message."
+    return {"role": "tool", "tool_call_id": result.tool_use_id, "content": text}
+
+
+def _parts(block: object) -> list[JsonObject]:
+    encoder = PARTS.get(type(block))
+    return encoder(block) if encoder else []
+
+
+def _text(block: Text) -> list[JsonObject]:
+    return [{"type": "text", "text": block.text}] if block.text else []
+
+
+def _image(block: Image) -> list[JsonObject]:
+    return [{"type": "image_url", "image_url": {"url": data_url(block)}}]
+
+
+def _document(block: Document) -> list[JsonObject]:
+    title = block.title or "document"
+    if block.url:  # the protocol has no document by its address
+        return [{"type": "text", "text": f"{title}: {block.url}"}]
+    if block.media_type.startswith("text/"):
+        return [{"type": "text", "text": f"{title}:\n{plain_text(block)}"}]
+    return [{"type": "file", "file": {"filename": title, "file_data": data_url(block)}}]
+
+
+def _of_result(block: ToolResult) -> list[JsonObject]:
+    """What of a result is no text."""
+    if isinstance(block.content, str):
+        return []
+    shown = [p for one in block.content if not isinstance(one, Text) for p in _parts(one)]
+    label: JsonObject = {"type": "text", "text": f"From the result of call {block.tool_use_id}:"}
+    return [label, *shown] if shown else []
+
+
+def _flat(parts: list[JsonObject]) -> Any:
+    """One text alone goes as it is, which every compatible server understands."""
+    return parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts
+
+
+def _tool(tool: ToolMeta) -> JsonObject:
+    function: JsonObject = {"name": tool.name, "parameters": tool.input_schema}
+    if tool.description:
+        function["description"] = tool.description
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(choice: ToolChoice) -> Any:
+    if choice.mode == "tool":
+        return {"type": "function", "function": {"name": choice.name}}
+    return MODES[choice.mode]
+
+
+def _effort(thinking: int | str) -> str:
+    if isinstance(thinking, str):
+        return thinking
+    return next((word for most, word in EFFORTS if thinking < most), "high")
+
+
+# What a block of the user's becomes. What is not in the table cannot be said by a user.
+PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
+    Text: _text,
+    Image: _image,
+    Document: _document,
+    ToolResult: _of_result,
+}
+
+__all__ = ["NAME", "encode", "encode_messages"]

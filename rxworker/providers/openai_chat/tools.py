@@ -1,0 +1,148 @@
+"""Tool calls that arrive in pieces, told apart by whatever the server sends to tell them apart.
+
+By the protocol a piece names its call with ``index``, and the first piece of a call brings id and name. Compatible
+servers leave the index out, say 0 for every call, send ids again or empty, or send each call whole. The rules:
+
+- A piece with an index belongs to the call of that index, unless it brings another id together with a name: then a
+  new call begins there.
+- A piece without an index belongs to the call of its id; a new id begins a new call; without an id it goes on with the
+  last one.
+- A piece that brings no id, but a name and arguments that are whole by themselves, begins a new call if the call it
+  would belong to has arguments already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from rxworker.events import BlockType, InputJsonDelta, ResponseEvent, ToolUseMetadata
+from rxworker.messages import JsonObject, StopReason
+from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
+
+
+class PendingCall:
+    """One call. It starts as a block when its name is known; what comes before that waits.
+
+    Attributes:
+        wire_id: The id that the server sent, empty if none.
+        name: The tool's name, empty while unknown.
+        index: The index of its block; ``None`` before the start.
+        has_arguments: Whether any have come.
+    """
+
+    __slots__ = ("echo", "has_arguments", "index", "name", "started_echo", "waiting", "wire_id")
+
+    def __init__(self) -> None:
+        self.wire_id = ""
+        self.name = ""
+        self.index: int | None = None
+        self.has_arguments = False
+        self.waiting: list[str] = []
+        self.echo: JsonObject = {}
+        self.started_echo: JsonObject = {}
+
+    def late_echo(self) -> JsonObject | None:
+        """What came for the echo after the block had started."""
+        return None if self.echo == self.started_echo else self.echo
+
+
+class ToolCalls:
+    """The calls of one choice.
+
+    Args:
+        blocks: Where blocks are opened.
+        choice: Whose calls they are.
+        new_id: Makes an id for a call that came without one.
+    """
+
+    def __init__(self, blocks: OpenBlocks, choice: int, new_id: Callable[[], str]) -> None:
+        self._blocks = blocks
+        self._choice = choice
+        self._new_id = new_id
+        self._by_index: dict[int, PendingCall] = {}
+        self._by_id: dict[str, PendingCall] = {}
+        self._last: PendingCall | None = None
+        self._open: list[PendingCall] = []
+
+    def take(self, piece: WireToolCall) -> Iterator[ResponseEvent]:
+        """A piece of a call: perhaps a start, perhaps arguments."""
+        function = piece.function or WireFunction()
+        text = _text(function)
+        call = self._find(piece, function, text)
+        call.wire_id = call.wire_id or piece.id or ""
+        if piece.extra_content is not None:
+            call.echo = {"extra_content": piece.extra_content}
+        if text:
+            call.has_arguments = True
+        if call.index is None:
+            call.name = function.name or ""
+            if text:
+                call.waiting.append(text)
+            if call.name:
+                yield from self._start(call)
+        elif text:
+            yield InputJsonDelta(call.index, text)
+
+    def close(self, stop: StopReason | None, whole: bool, reason: str) -> Iterator[ResponseEvent]:
+        """The choice ended: the calls stop if they are whole, else they are aborted."""
+        for call in self._open:
+            if call.index is None:
+                yield from self._start(call)
+            if call.index is not None:
+                if whole and call.name:
+                    yield self._blocks.stop(call.index, stop, call.late_echo())
+                else:
+                    yield self._blocks.abort(call.index, reason)
+        self._open = []
+        self._by_index, self._by_id, self._last = {}, {}, None
+
+    def _find(self, piece: WireToolCall, function: WireFunction, text: str) -> PendingCall:
+        known: PendingCall | None
+        if piece.index is not None:
+            known = self._by_index.get(piece.index)
+            new = bool(known and piece.id and known.wire_id not in ("", piece.id) and function.name)
+        else:
+            known = self._by_id.get(piece.id) if piece.id else self._last
+            new = False
+        if known and not piece.id and function.name and known.has_arguments:
+            new = _is_whole(text)
+        if known is None or new:
+            known = PendingCall()
+            self._open.append(known)
+        if piece.index is not None:
+            self._by_index[piece.index] = known
+        if piece.id:
+            self._by_id[piece.id] = known
+        self._last = known
+        return known
+
+    def _start(self, call: PendingCall) -> Iterator[ResponseEvent]:
+        metadata = ToolUseMetadata(call.wire_id or self._new_id(), call.name)
+        start = self._blocks.start(
+            BlockType.TOOL_USE, metadata, call.echo or None, choice=self._choice
+        )
+        call.index, call.started_echo = start.index, call.echo
+        yield start
+        if call.waiting:
+            yield InputJsonDelta(start.index, "".join(call.waiting))
+            call.waiting = []
+
+
+def _text(function: WireFunction) -> str:
+    arguments = function.arguments
+    if isinstance(arguments, dict):
+        return msgspec.json.encode(arguments).decode()
+    return arguments or ""
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except msgspec.DecodeError:
+        return False
+
+
+__all__ = ["PendingCall", "ToolCalls"]

@@ -1,0 +1,109 @@
+"""The JSON of the Chat Completions stream, with the fields that compatible servers add.
+
+Decoded JSON has no cycles, so the garbage collector need not watch these Structs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.messages import JsonObject
+
+
+class WireFunction(Struct, frozen=True, gc=False):
+    """Which function, and a piece of its arguments; some servers send these as an object."""
+
+    name: str | None = None
+    arguments: str | JsonObject | None = None
+
+
+class WireToolCall(Struct, frozen=True, gc=False):
+    """A piece of a tool call.
+
+    Attributes:
+        index: Which call; some servers leave it out, or start at 1, or say 0 for all.
+        id: With the first piece; some servers repeat it, or repeat it empty.
+        extra_content: What Google's compatible server wants back with the call.
+    """
+
+    index: int | None = None
+    id: str | None = None
+    function: WireFunction | None = None
+    extra_content: JsonObject | None = None
+
+
+class WireDelta(Struct, frozen=True, gc=False):
+    """What is new in a choice.
+
+    Attributes:
+        content: Text, or with Mistral a list of parts.
+        reasoning_content: Thinking, as DeepSeek, xAI and others call it.
+        reasoning: Thinking, as OpenRouter, Groq and Ollama call it.
+        reasoning_details: The same again, in parts that OpenRouter wants back.
+        function_call: A tool call of the first kind, long out of date.
+    """
+
+    content: str | list[JsonObject] | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    reasoning_details: list[JsonObject] | None = None
+    tool_calls: list[WireToolCall] | None = None
+    function_call: WireFunction | None = None
+    annotations: list[JsonObject] | None = None
+    audio: Any = None
+    images: Any = None
+    executed_tools: Any = None
+
+
+class WireChoice(Struct, frozen=True, gc=False):
+    """One of the answers, piece by piece.
+
+    Attributes:
+        stop_reason: The text that matched, with vLLM.
+        usage: Moonshot counts here.
+    """
+
+    index: int = 0
+    delta: WireDelta | None = None
+    finish_reason: str | None = None
+    stop_reason: Any = None
+    usage: JsonObject | None = None
+    content_filter_offsets: Any = None
+
+
+class WireGroq(Struct, frozen=True, gc=False):
+    """What Groq adds: the usage, and an error."""
+
+    usage: JsonObject | None = None
+    error: Any = None
+
+
+class WireChunk(Struct, frozen=True, gc=False):
+    """One frame of the stream. Its names are texts, but no content is worth losing for one that is not."""
+
+    id: Any = None
+    model: Any = None
+    choices: list[WireChoice] | None = None
+    usage: JsonObject | None = None
+    error: Any = None
+    x_groq: WireGroq | None = None
+
+
+decode_chunk = msgspec.json.Decoder(WireChunk).decode
+# Numbers as text, and the like: what careless servers send.
+decode_loosely = msgspec.json.Decoder(WireChunk, strict=False).decode
+
+__all__ = [
+    "WireChoice",
+    "WireChunk",
+    "WireDelta",
+    "WireFunction",
+    "WireGroq",
+    "WireToolCall",
+    "decode_chunk",
+    "decode_loosely",
+]

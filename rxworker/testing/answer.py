@@ -1,0 +1,156 @@
+"""What a replay server answers, as a value: a body, and the faults with which it is sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+import msgspec
+from msgspec import Struct, field
+
+from rxworker.messages import Json
+from rxworker.testing.reply import Reply, to_reply
+
+CONTENT_TYPES = {
+    ".sse": "text/event-stream; charset=utf-8",
+    ".ndjson": "application/x-ndjson",
+    ".json": "application/json",
+    ".html": "text/html; charset=utf-8",
+}
+GARBAGE = b"\xff\xfe\x00{]: neither text nor JSON \xc3\x28\r\n\r\n"
+PAGE = "<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>"
+
+
+class Faults(TypedDict, total=False):
+    """What goes wrong while an answer is sent; see the attributes of `Answer`."""
+
+    delay: float
+    pace: float
+    chunk: int
+    cut_after: int
+    cut_at: int
+    stall_after: int
+    stall_at: int
+    garbage_after: int
+    drop: bool
+
+
+class Answer(Struct, frozen=True):
+    """One answer of a `ReplayServer`. A frame is a server-sent event, or a line of NDJSON.
+
+    Attributes:
+        body: The frames; or a reply, which is rendered in the format that the request's path speaks.
+        status: The HTTP status.
+        headers: Headers, over those that belong to the body.
+        delay: Seconds before the status line.
+        pace: Seconds before each piece that is written.
+        chunk: How many bytes a written piece has, whatever the frames are; ``None``: a frame a piece.
+        cut_after: After this many frames the connection is closed, in the middle of the HTTP body.
+        cut_at: The same, counted in bytes.
+        stall_after: After this many frames nothing more comes, and the connection stays open.
+        stall_at: The same, counted in bytes.
+        garbage_after: After this many frames comes one that is no text and no JSON; then the rest.
+        drop: Whether the connection is closed before any byte, as a reused one may be.
+    """
+
+    body: tuple[bytes, ...] | Reply
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    delay: float = 0.0
+    pace: float = 0.0
+    chunk: int | None = None
+    cut_after: int | None = None
+    cut_at: int | None = None
+    stall_after: int | None = None
+    stall_at: int | None = None
+    garbage_after: int | None = None
+    drop: bool = False
+
+    @classmethod
+    def from_reply(cls, reply: Reply | str, **faults: Unpack[Faults]) -> Answer:
+        """A reply, in the format that the request's path speaks."""
+        return cls(to_reply(reply), **faults)
+
+    @classmethod
+    def from_recording(
+        cls, path: str | Path, *, status: int = 200, **faults: Unpack[Faults]
+    ) -> Answer:
+        """The bytes of a file, exactly; its ending (``.sse``, ``.ndjson``, ``.json``) says what they are."""
+        file = Path(path)
+        kind = CONTENT_TYPES.get(file.suffix, "application/octet-stream")
+        frames = split_frames(file.read_bytes(), lines=file.suffix == ".ndjson")
+        return cls(frames, status, {"content-type": kind}, **faults)
+
+    @classmethod
+    def from_frames(
+        cls,
+        frames: Iterable[bytes],
+        content_type: str = CONTENT_TYPES[".sse"],
+        **faults: Unpack[Faults],
+    ) -> Answer:
+        """Frames written by hand."""
+        return cls(tuple(frames), headers={"content-type": content_type}, **faults)
+
+    @classmethod
+    def from_json(cls, body: Json, *, status: int = 200, **faults: Unpack[Faults]) -> Answer:
+        """JSON instead of a stream: an error, or what a proxy makes of one with status 200."""
+        data = msgspec.json.encode(body)
+        return cls((data,), status, {"content-type": CONTENT_TYPES[".json"]}, **faults)
+
+    @classmethod
+    def from_html(cls, page: str = PAGE, *, status: int = 502, **faults: Unpack[Faults]) -> Answer:
+        """A page for people, as gateways send it."""
+        return cls((page.encode(),), status, {"content-type": CONTENT_TYPES[".html"]}, **faults)
+
+    @classmethod
+    def from_status(
+        cls,
+        status: int,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: Json | bytes = None,
+        **faults: Unpack[Faults],
+    ) -> Answer:
+        """A refusal.
+
+        Args:
+            status: The HTTP status.
+            headers: For example ``{"retry-after": "1"}``.
+            body: JSON, or the bytes of something else; ``None``: empty.
+            **faults: What goes wrong while it is sent.
+
+        >>> Answer.from_status(429, headers={"retry-after": "1"}, body={"error": "slow down"}).body
+        (b'{"error":"slow down"}',)
+        """
+        kind = {"content-type": CONTENT_TYPES[".json"]}
+        data = (
+            b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
+        )
+        return cls((data,), status, {**kind, **(headers or {})}, **faults)
+
+    @classmethod
+    def garbage(cls, data: bytes = GARBAGE, **faults: Unpack[Faults]) -> Answer:
+        """Bytes that are no stream, under a name that says they are."""
+        return cls.from_frames([data], **faults)
+
+    @classmethod
+    def dropped(cls) -> Answer:
+        """No answer: the connection is closed before any byte."""
+        return cls((), drop=True)
+
+
+def split_frames(data: bytes, *, lines: bool = False) -> tuple[bytes, ...]:
+    r"""The frames of a recorded body, which joined are the body again.
+
+    >>> split_frames(b"data: 1\n\ndata: 2\r\n\r\nrest")
+    (b'data: 1\n\n', b'data: 2\r\n\r\n', b'rest')
+    """
+    ends = re.compile(rb"\n" if lines else rb"\r\n\r\n|\n\n|\r\r")
+    cuts = [0, *(end.end() for end in ends.finditer(data)), len(data)]
+    return tuple(data[a:b] for a, b in pairwise(cuts) if a < b)
+
+
+__all__ = ["GARBAGE", "Answer", "Faults", "split_frames"]

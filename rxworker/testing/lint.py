@@ -1,0 +1,117 @@
+"""The protocol linter: does a stream of events keep the rules that every watcher relies on?
+
+Every block that starts has one stop or one abort, deltas lie within their blocks, a tool call says which it is, and
+after the terminal status nothing comes. Records are numbered without gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias, TypeVar
+
+from reactivex import Observable, abc
+
+from rxworker.events import Event, Record
+from rxworker.operators.types import Operator
+from rxworker.testing.lint_run import RecordLinter, RunLinter
+
+Lintable: TypeAlias = Event | Record
+E = TypeVar("E", bound=Lintable)
+
+
+class Linter:
+    """Reads events or records, one by one, and complains.
+
+    Args:
+        implicit: Whether a delta may open its block.
+    """
+
+    def __init__(self, *, implicit: bool = False) -> None:
+        self._events = RunLinter(implicit=implicit)
+        self._records = RecordLinter(implicit=implicit)
+        self._place = 0
+
+    def feed(self, event: Lintable, /) -> list[str]:
+        """Take the next one; return what is wrong with it, with its place in the stream."""
+        place, self._place = self._place, self._place + 1
+        if isinstance(event, Record):
+            return [f"seq {event.seq}: {complaint}" for complaint in self._records.feed(event)]
+        return [f"event {place}: {complaint}" for complaint in self._events.feed(event)]
+
+    def finish(self) -> list[str]:
+        """The stream ended; return what is missing."""
+        return [f"end: {c}" for c in [*self._events.finish(), *self._records.finish()]]
+
+
+def lint(events: Iterable[Lintable], *, implicit: bool = False, complete: bool = True) -> list[str]:
+    """What is wrong with a stream; nothing, for a sound one.
+
+    Args:
+        events: Events of one response, or records of runs.
+        implicit: Whether a delta may open its block.
+        complete: Whether this is the whole stream; of a part, nothing can be said to be missing.
+
+    >>> from rxworker.events import BlockStart, BlockType, TextDelta
+    >>> lint([TextDelta(0, "Hello")], complete=False)
+    ['event 0: TextDelta outside of a block: 0 is not open']
+    """
+    linter = Linter(implicit=implicit)
+    complaints = [complaint for event in events for complaint in linter.feed(event)]
+    return complaints + (linter.finish() if complete else [])
+
+
+def check_balanced(
+    events: Iterable[Lintable], *, implicit: bool = False, complete: bool = True
+) -> None:
+    """Assert that a stream keeps the rules; the arguments are those of `lint`.
+
+    Raises:
+        AssertionError: It does not; the message lists every complaint.
+
+    >>> from rxworker.testing.reply import say
+    >>> from rxworker.testing.reply_events import reply_events
+    >>> check_balanced(reply_events(say("Hello")))
+    """
+    complaints = lint(events, implicit=implicit, complete=complete)
+    if complaints:
+        raise AssertionError("the stream breaks the protocol:\n  " + "\n  ".join(complaints))
+
+
+def ensure_balanced(*, implicit: bool = False) -> Operator[E, E]:
+    """Pass a stream on, and end it with an `AssertionError` at the first event that breaks the rules.
+
+        --s--d--d--|         s start, d delta, no stop
+        [ ensure_balanced() ]
+        --s--d--d--X
+
+    A stream that fails is passed on as it is: what it could not finish, it could not finish.
+    """
+
+    def ensure(source: Observable[E]) -> Observable[E]:
+        def subscribe(
+            observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            linter = Linter(implicit=implicit)
+
+            def on_next(event: E) -> None:
+                complaints = linter.feed(event)
+                if complaints:
+                    observer.on_error(AssertionError("; ".join(complaints)))
+                else:
+                    observer.on_next(event)
+
+            def on_completed() -> None:
+                complaints = linter.finish()
+                if complaints:
+                    observer.on_error(AssertionError("; ".join(complaints)))
+                else:
+                    observer.on_completed()
+
+            return source.subscribe(on_next, observer.on_error, on_completed, scheduler=scheduler)
+
+        return Observable(subscribe)
+
+    return ensure
+
+
+__all__ = ["Linter", "check_balanced", "ensure_balanced", "lint"]

@@ -1,0 +1,128 @@
+"""The rules of a run's records: numbers without gaps, what opens is closed, each response by its own rules."""
+
+from __future__ import annotations
+
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    Event,
+    Record,
+    RunAbort,
+    RunPause,
+    RunResume,
+    RunStart,
+    RunStop,
+    ToolProgress,
+    ToolStart,
+    ToolStop,
+    TurnStart,
+    TurnStop,
+    is_block_event,
+    is_meta,
+)
+from rxworker.testing.lint_response import ResponseLinter
+
+
+class RunLinter:
+    """Reads the events of one run, without those of the runs inside it, and complains.
+
+    >>> from rxworker.messages import ToolResult
+    >>> RunLinter().feed(ToolProgress("call_1", 0.5))
+    ['ToolProgress of call_1, which does not run']
+    """
+
+    def __init__(self, *, implicit: bool = False) -> None:
+        self._implicit = implicit
+        self._response = ResponseLinter(implicit=implicit)
+        self._tools: set[str] = set()
+        self._in_turn: bool | None = False  # None: a resumed run may go on within a turn
+        self._over: str | None = None
+
+    def feed(self, event: Event) -> list[str]:
+        """Take the next event; return what is wrong with it."""
+        name = type(event).__name__
+        if is_meta(event) or is_block_event(event):
+            late = [f"{name} after {self._over}"] if self._over else []
+            return late + self._response.feed(event)
+        match event:
+            case AttemptStart():
+                complaints = self._response.finish()
+                self._response = ResponseLinter(implicit=self._implicit)
+                return complaints
+            case AttemptRetract():
+                return self._response.retract()
+            case TurnStart():
+                complaints = ["TurnStart within a turn"] if self._in_turn else []
+                self._in_turn = True
+                return complaints
+            case TurnStop():
+                complaints = ["TurnStop outside of a turn"] if self._in_turn is False else []
+                self._in_turn = False
+                return complaints + self._no_tools(name)
+            case ToolStart() | ToolProgress() | ToolStop():
+                return self._tool(event)
+            case RunStart() | RunResume():
+                self._over = None
+                self._in_turn = None if isinstance(event, RunResume) else False
+                return []
+            case RunStop() | RunAbort() | RunPause():
+                return self._end(name)
+            case _:
+                return []
+
+    def finish(self) -> list[str]:
+        """There are no more records; return what is missing."""
+        return [*self._response.finish(), *self._no_tools("the end")]
+
+    def _tool(self, event: ToolStart | ToolProgress | ToolStop) -> list[str]:
+        """A tool that did not start may still stop: it was skipped."""
+        if isinstance(event, ToolStart):
+            again = event.call.id in self._tools
+            self._tools.add(event.call.id)
+            return [f"ToolStart of {event.call.id}, which runs already"] if again else []
+        if isinstance(event, ToolStop):
+            self._tools.discard(event.result.tool_use_id)
+            return []
+        runs = event.call_id in self._tools
+        return [] if runs else [f"ToolProgress of {event.call_id}, which does not run"]
+
+    def _end(self, name: str) -> list[str]:
+        complaints = [f"{name} after {self._over}"] if self._over else []
+        if name == "RunAbort":  # a response that was broken off has no status of its own
+            complaints += self._response.retract()
+        self._over = name
+        self._in_turn = False
+        return complaints + self._no_tools(name)
+
+    def _no_tools(self, when: str) -> list[str]:
+        complaints = [f"tool call {call} still runs at {when}" for call in sorted(self._tools)]
+        self._tools.clear()
+        return complaints
+
+
+class RecordLinter:
+    """Reads the records of any number of runs, runs inside runs included, and complains."""
+
+    def __init__(self, *, implicit: bool = False) -> None:
+        self._implicit = implicit
+        self._seqs: dict[str, int] = {}
+        self._runs: dict[tuple[str, tuple[str, ...]], RunLinter] = {}
+
+    def feed(self, record: Record) -> list[str]:
+        """Take the next record; return what is wrong with it."""
+        complaints: list[str] = []
+        before = self._seqs.get(record.run)
+        if before is not None and record.seq != before + 1:
+            complaints.append(f"seq {record.seq} after {before}")
+        self._seqs[record.run] = record.seq
+        key = (record.run, record.path)
+        if key not in self._runs:
+            self._runs[key] = RunLinter(implicit=self._implicit)
+        return complaints + self._runs[key].feed(record.event)
+
+    def finish(self) -> list[str]:
+        """There are no more records; return what is missing."""
+        return [complaint for run in self._runs.values() for complaint in run.finish()]
+
+
+__all__ = ["RecordLinter", "RunLinter"]

@@ -1,0 +1,171 @@
+"""Streams that are drawn: marble diagrams on virtual time.
+
+The dialect, a column a tick of virtual time:
+
+=========  ===================================================================================
+``-``      a tick in which nothing happens
+``a``      an item; several characters without a dash between them are one item, and one tick each
+``(a,b)``  items of one tick; the group still takes the columns that it is written in
+``|``      completion
+``#``      an error
+space      nothing, not even time: for lining diagrams up
+=========  ===================================================================================
+
+An item is what ``lookup`` says of its name, with the type that it has there. Without a lookup it is the name itself.
+
+A test subscribes at tick 200, which is column one, and disposes at tick 1000. What a *hot* stream does in column one is
+therefore missed; a *cold* one begins when it is subscribed to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, overload
+
+from reactivex import Observable
+from reactivex.notification import OnNext
+from reactivex.testing import ReactiveTest, Recorded, TestScheduler
+from reactivex.testing.coldobservable import ColdObservable
+from reactivex.testing.hotobservable import HotObservable
+from reactivex.testing.subscription import Subscription
+
+A = TypeVar("A")
+
+SUBSCRIBED = ReactiveTest.subscribed
+DISPOSED = ReactiveTest.disposed
+FAILURE = Exception("error")
+
+_TOKEN = re.compile(r"(?P<group>\([^()]*\))|(?P<ticks>-+)|(?P<item>[^-,()#|]+|[#|])")
+
+
+class Marbles:
+    """One test: its virtual time, its streams, what is expected of them and what was seen.
+
+    Attributes:
+        scheduler: The virtual time, for operators that take a scheduler.
+
+    >>> from reactivex import operators as ops
+    >>> test = Marbles()
+    >>> def shout(word: str) -> str:
+    ...     return word.upper()
+    >>> source = test.hot("    -a-b-|")
+    >>> seen = test.observe(source.pipe(ops.map(shout)))
+    >>> seen == test.expected("-A-B-|")
+    True
+    >>> source.subscriptions == test.subscriptions("^----!")
+    True
+    """
+
+    __test__ = False  # not a class of tests, whatever its name says to pytest
+
+    def __init__(self) -> None:
+        self.scheduler = TestScheduler()
+
+    @overload
+    def hot(self, drawing: str, *, error: Exception = ...) -> HotObservable[str]: ...
+    @overload
+    def hot(
+        self, drawing: str, lookup: Mapping[str, A], *, error: Exception = ...
+    ) -> HotObservable[A]: ...
+    def hot(
+        self, drawing: str, lookup: Mapping[str, Any] | None = None, *, error: Exception = FAILURE
+    ) -> HotObservable[Any]:
+        """A stream that runs whether anybody listens or not; column one is when the test subscribes."""
+        return self.scheduler.create_hot_observable(parse(drawing, lookup, SUBSCRIBED, error))
+
+    @overload
+    def cold(self, drawing: str, *, error: Exception = ...) -> ColdObservable[str]: ...
+    @overload
+    def cold(
+        self, drawing: str, lookup: Mapping[str, A], *, error: Exception = ...
+    ) -> ColdObservable[A]: ...
+    def cold(
+        self, drawing: str, lookup: Mapping[str, Any] | None = None, *, error: Exception = FAILURE
+    ) -> ColdObservable[Any]:
+        """A stream that runs anew for each subscription; column one is when it is subscribed to."""
+        return self.scheduler.create_cold_observable(parse(drawing, lookup, 0, error))
+
+    def expected(
+        self,
+        drawing: str,
+        lookup: Mapping[str, A] | None = None,
+        *,
+        error: Exception = FAILURE,
+    ) -> list[Recorded[Any]]:
+        """What `observe` gives when the drawing comes true."""
+        return parse(drawing, lookup, SUBSCRIBED, error)
+
+    def observe(
+        self, source: Observable[A] | Callable[[], Observable[A]], *, until: str = ""
+    ) -> list[Recorded[A]]:
+        """Run the test from beginning to end and tell what came out, with the tick of each item.
+
+        Args:
+            source: What is observed, or what makes it.
+            until: A drawing that ends in ``!`` at the column in which to dispose, as in ``"----!"``.
+        """
+        disposed = SUBSCRIBED + until.replace(" ", "").index("!") if until else DISPOSED
+
+        def given() -> Observable[A]:
+            assert not callable(source)
+            return source
+
+        create = source if callable(source) else given
+        return self.scheduler.start(create, disposed=disposed).messages
+
+    def subscriptions(self, *drawings: str) -> list[Subscription]:
+        """When a stream was subscribed to and left: ``^`` and ``!``, one drawing for each subscription."""
+        return [_subscription(drawing.replace(" ", "")) for drawing in drawings]
+
+
+def parse(
+    drawing: str, lookup: Mapping[str, Any] | None, start: int, error: Exception = FAILURE
+) -> list[Recorded[Any]]:
+    """The notifications in a drawing whose column one is the tick ``start``.
+
+    Raises:
+        ValueError: The drawing cannot be read, or an item is missing from the lookup.
+    """
+    drawing = drawing.replace(" ", "")
+    records: list[Recorded[Any]] = []
+    column = 0
+    for match in _TOKEN.finditer(drawing):
+        if match.start() != column:
+            break
+        tick, column = start + match.start(), match.end()
+        group, item = match["group"], match["item"]
+        names = group[1:-1].split(",") if group else [item] if item else []
+        records.extend(_notification(tick, name, lookup, error) for name in names)
+    if column != len(drawing):
+        raise ValueError(f"{drawing!r} cannot be read from column {column + 1} on")
+    return records
+
+
+def values_of(records: Iterable[Recorded[A]]) -> list[A]:
+    """The items among the notifications, without their ticks.
+
+    >>> values_of(parse("-a-b-|", None, 0))
+    ['a', 'b']
+    """
+    return [record.value.value for record in records if isinstance(record.value, OnNext)]
+
+
+def _notification(
+    tick: int, name: str, lookup: Mapping[str, Any] | None, error: Exception
+) -> Recorded[Any]:
+    if name == "|":
+        return ReactiveTest.on_completed(tick)
+    if name == "#":
+        return ReactiveTest.on_error(tick, error)
+    if lookup is not None and name not in lookup:
+        raise ValueError(f"the lookup has no {name!r}, only {', '.join(map(repr, lookup))}")
+    return ReactiveTest.on_next(tick, name if lookup is None else lookup[name])
+
+
+def _subscription(drawing: str) -> Subscription:
+    begin, end = drawing.index("^"), drawing.find("!")
+    return Subscription(SUBSCRIBED + begin, DISPOSED if end < 0 else SUBSCRIBED + end)
+
+
+__all__ = ["DISPOSED", "FAILURE", "SUBSCRIBED", "Marbles", "parse", "values_of"]

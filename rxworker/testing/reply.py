@@ -1,0 +1,214 @@
+"""What a scripted model answers, as a value.
+
+A reply is put together with ``+`` from small parts: what the model thinks, says and calls, and how it ends. The same
+reply can be told as events (`ScriptedModel`) or over real HTTP in a provider's own format (`ReplayServer`).
+
+>>> reply = think("Rain?") + say("Let me look.") + call("get_weather", city="Kyoto")
+>>> reply.text, reply.tool_calls[0].input
+('Let me look.', {'city': 'Kyoto'})
+>>> reply.stop_reason.kind.value
+'ToolUse'
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct, field
+
+from rxworker.events import TRUNCATED, Error
+from rxworker.messages import (
+    Json,
+    JsonObject,
+    StopKind,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
+
+USAGE = Usage(input_tokens=10, output_tokens=5)
+CHUNK = 4
+RETRYABLE = frozenset({"rate_limit", "overloaded", "timeout", "server"})
+
+ReplyBlock: TypeAlias = Thinking | Text | ToolCall
+
+
+class Call(Struct, frozen=True):
+    """A tool call of a reply.
+
+    Attributes:
+        name: The tool's name.
+        input: Its arguments. A string is sent as it is, for arguments that are cut or no JSON at all.
+        id: The call's id; ``None``: made from the number of the request and the place of the call.
+    """
+
+    name: str
+    input: JsonObject | str = field(default_factory=dict[str, Json])
+    id: str | None = None
+
+
+class Reply(Struct, frozen=True):
+    """One answer of a model.
+
+    Attributes:
+        text: What it says.
+        thinking: What it thinks before that.
+        tool_calls: What it calls after that.
+        stop: Why it ends; ``None``: ``ToolUse`` when it calls tools, ``EndTurn`` when it does not.
+        usage: The tokens it took; ``None``: the provider does not tell.
+        error: How it fails, after everything it says; its last block is then not finished.
+        stalls: Whether it falls silent after everything it says, and keeps the connection open.
+        chunk: How many characters a delta has.
+        signature: The seal on the thinking.
+    """
+
+    text: str = ""
+    thinking: str = ""
+    tool_calls: tuple[Call, ...] = ()
+    stop: StopKind | StopReason | None = None
+    usage: Usage | None = USAGE
+    error: Error | None = None
+    stalls: bool = False
+    chunk: int = CHUNK
+    signature: str | None = None
+
+    def __add__(self, other: Reply) -> Reply:
+        """Both replies in one: texts and calls joined; how it ends is the second's word, if it has one."""
+        return Reply(
+            text=self.text + other.text,
+            thinking=self.thinking + other.thinking,
+            tool_calls=self.tool_calls + other.tool_calls,
+            stop=other.stop or self.stop,
+            usage=self.usage if other.usage is USAGE else other.usage,
+            error=other.error or self.error,
+            stalls=other.stalls or self.stalls,
+            chunk=self.chunk if other.chunk == CHUNK else other.chunk,
+            signature=other.signature or self.signature,
+        )
+
+    @property
+    def stop_reason(self) -> StopReason:
+        """Why it ends, in the normal form."""
+        if isinstance(self.stop, StopReason):
+            return self.stop
+        inferred = StopKind.TOOL_USE if self.tool_calls else StopKind.END_TURN
+        return StopReason(self.stop or inferred)
+
+    @property
+    def breaks(self) -> bool:
+        """Whether it never comes to its proper end."""
+        return self.stalls or self.error is not None
+
+    def blocks(self, prefix: str) -> tuple[ReplyBlock, ...]:
+        """What it consists of, in order: thinking, text, calls; calls without an id get ``<prefix>_<place>``."""
+        thinking = (Thinking(self.thinking, self.signature),) if self.thinking else ()
+        text = (Text(self.text),) if self.text else ()
+        calls = tuple(
+            ToolCall(call.id or f"{prefix}_{place}", call.name, call.input)
+            for place, call in enumerate(self.tool_calls, start=1)
+        )
+        return (*thinking, *text, *calls)
+
+    def pieces(self, text: str) -> list[str]:
+        """The text cut into deltas.
+
+        >>> Reply(chunk=3).pieces("abcdefgh")
+        ['abc', 'def', 'gh']
+        """
+        return [text[at : at + self.chunk] for at in range(0, len(text), self.chunk)]
+
+
+def say(
+    text: str,
+    *,
+    stop: StopKind | StopReason | None = None,
+    usage: Usage | None = USAGE,
+    chunk: int = CHUNK,
+) -> Reply:
+    """A reply that says something.
+
+    >>> say("Hello").stop_reason.kind.value
+    'EndTurn'
+    """
+    return Reply(text=text, stop=stop, usage=usage, chunk=chunk)
+
+
+def think(text: str, signature: str | None = None) -> Reply:
+    """A reply that thinks; add what it says after that."""
+    return Reply(thinking=text, signature=signature)
+
+
+def call(name: str, /, **arguments: Json) -> Reply:
+    """A reply that calls a tool; for an id of your own, or arguments that are no JSON, write out the `Call`.
+
+    >>> (call("look", at="a") + call("look", at="b")).blocks("call_1")[1].id
+    'call_1_2'
+    """
+    return Reply(tool_calls=(Call(name, arguments),))
+
+
+def fail(
+    message: str,
+    kind: str = "server",
+    *,
+    code: str | None = None,
+    retryable: bool | None = None,
+    request_id: str | None = None,
+) -> Reply:
+    """A reply that ends with an error of the provider's, at once or after what it is added to.
+
+    Args:
+        message: The provider's words for people.
+        kind: What sort of failure, see `ProviderError.kind`.
+        code: The provider's word for it; by default the kind.
+        retryable: Whether the same request may succeed; by default as it is usual for the kind.
+        request_id: The provider's name for the request.
+
+    >>> (say("half a sen") + fail("Overloaded", "overloaded")).error.retryable
+    True
+    """
+    again = kind in RETRYABLE if retryable is None else retryable
+    return Reply(error=Error(code or kind, message, again, kind, request_id))
+
+
+def cut() -> Reply:
+    """A reply whose stream just stops, without its terminal event, after what it is added to."""
+    return Reply(
+        error=Error(TRUNCATED, "the stream ended before its terminal event", True, TRUNCATED)
+    )
+
+
+def stall() -> Reply:
+    """A reply that falls silent for ever, after what it is added to."""
+    return Reply(stalls=True)
+
+
+def to_reply(answer: Reply | str) -> Reply:
+    """A text is short for a reply that says it."""
+    return say(answer) if isinstance(answer, str) else answer
+
+
+def input_text(block: ToolCall) -> str:
+    """The arguments of a call as the JSON text that a provider streams."""
+    if isinstance(block.input, str):
+        return block.input
+    return msgspec.json.encode(block.input).decode()
+
+
+__all__ = [
+    "USAGE",
+    "Call",
+    "Reply",
+    "ReplyBlock",
+    "call",
+    "cut",
+    "fail",
+    "input_text",
+    "say",
+    "stall",
+    "think",
+    "to_reply",
+]

@@ -1,0 +1,150 @@
+"""A reply as Anthropic's Messages API streams it: named frames, blocks one after another, a ping after the first."""
+
+from __future__ import annotations
+
+from rxworker.events import TRUNCATED, Error
+from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, Usage
+from rxworker.testing.reply import Reply, ReplyBlock, input_text
+from rxworker.testing.wire.format import asked, data_frame, stop_word
+
+STOP_WORDS = {
+    StopKind.END_TURN: "end_turn",
+    StopKind.MAX_TOKENS: "max_tokens",
+    StopKind.STOP_SEQUENCE: "stop_sequence",
+    StopKind.TOOL_USE: "tool_use",
+    StopKind.REFUSAL: "refusal",
+    StopKind.CONTENT_FILTER: "refusal",
+    StopKind.PAUSE_TURN: "pause_turn",
+}
+ERROR_WORDS = {
+    "authentication": "authentication_error",
+    "permission": "permission_error",
+    "not_found": "not_found_error",
+    "invalid_request": "invalid_request_error",
+    "context_length": "invalid_request_error",
+    "quota": "billing_error",
+    "rate_limit": "rate_limit_error",
+    "overloaded": "overloaded_error",
+    "timeout": "timeout_error",
+    "server": "api_error",
+}
+PING = data_frame({"type": "ping"}, "ping")
+
+
+def anthropic_frames(
+    reply: Reply, *, number: int = 1, model: str = "claude-scripted"
+) -> list[bytes]:
+    r"""The frames of a reply, one server-sent event each.
+
+    Args:
+        reply: What is answered.
+        number: The number of the request, from 1; the ids are made from it.
+        model: The model's name.
+
+    >>> from rxworker.testing.reply import say
+    >>> anthropic_frames(say("Hi"))[-1]
+    b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+    """
+    blocks = reply.blocks(f"toolu_{number}")
+    if reply.error is not None and not blocks:
+        return _error(reply.error)
+    frames = [_message_start(reply, number, model)]
+    for index, block in enumerate(blocks):
+        frames += _block(reply, index, block)
+    frames.insert(min(2, len(frames)), PING)
+    if reply.breaks:
+        if blocks:
+            frames.pop()  # the last block stays open
+        return frames + (_error(reply.error) if reply.error else [])
+    return [*frames, _message_delta(reply), _frame("message_stop", {})]
+
+
+def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
+    """The frames of a reply to a request with this body."""
+    model = asked(body, "model")
+    return anthropic_frames(
+        reply, number=number, model=model if isinstance(model, str) else "claude-scripted"
+    )
+
+
+def error_body(message: str) -> JsonObject:
+    """The body of an answer that is an error."""
+    return {"type": "error", "error": {"type": "api_error", "message": message}}
+
+
+def _frame(kind: str, fields: JsonObject) -> bytes:
+    return data_frame({"type": kind, **fields}, kind)
+
+
+def _message_start(reply: Reply, number: int, model: str) -> bytes:
+    message: JsonObject = {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**_usage(reply.usage or Usage()), "output_tokens": 1},
+    }
+    return _frame("message_start", {"message": message})
+
+
+def _block(reply: Reply, index: int, block: ReplyBlock) -> list[bytes]:
+    """The frames of one block."""
+    start: JsonObject
+    if isinstance(block, Thinking):
+        start = {"type": "thinking", "thinking": "", "signature": ""}
+        deltas = [_delta(index, "thinking_delta", thinking=p) for p in reply.pieces(block.text)]
+        if block.signature:
+            deltas.append(_delta(index, "signature_delta", signature=block.signature))
+    elif isinstance(block, Text):
+        start = {"type": "text", "text": ""}
+        deltas = [_delta(index, "text_delta", text=piece) for piece in reply.pieces(block.text)]
+    else:
+        start = {"type": "tool_use", "id": block.id, "name": block.name, "input": {}}
+        # The first piece is always empty; arguments without fields have no other.
+        pieces = ["", *(reply.pieces(input_text(block)) if block.input else [])]
+        deltas = [_delta(index, "input_json_delta", partial_json=piece) for piece in pieces]
+    first = _frame("content_block_start", {"index": index, "content_block": start})
+    return [first, *deltas, _frame("content_block_stop", {"index": index})]
+
+
+def _delta(index: int, kind: str, **fields: Json) -> bytes:
+    return _frame("content_block_delta", {"index": index, "delta": {"type": kind, **fields}})
+
+
+def _message_delta(reply: Reply) -> bytes:
+    """The frame that says why the message ends, and the final count."""
+    reason = reply.stop_reason
+    delta: JsonObject = {"stop_reason": stop_word(reply, STOP_WORDS), "stop_sequence": None}
+    if reason.kind is StopKind.STOP_SEQUENCE:
+        delta["stop_sequence"] = reason.detail
+    if reason.kind is StopKind.REFUSAL and reason.detail:
+        delta["stop_details"] = {"category": None, "explanation": reason.detail}
+    return _frame("message_delta", {"delta": delta, "usage": _usage(reply.usage or Usage())})
+
+
+def _usage(usage: Usage) -> JsonObject:
+    """The usage as this provider counts it: its input leaves out what has to do with the cache."""
+    read, created = usage.cache_read_tokens or 0, usage.cache_creation_tokens or 0
+    return {
+        "input_tokens": max(0, (usage.input_tokens or 0) - read - created),
+        "cache_creation_input_tokens": created,
+        "cache_read_input_tokens": read,
+        "output_tokens": usage.output_tokens or 0,
+    }
+
+
+def _error(error: Error) -> list[bytes]:
+    """The frame of an error; a stream that is merely cut has none."""
+    if error.code == TRUNCATED:
+        return []
+    word = error.code if error.code and error.code != error.kind else ERROR_WORDS.get(error.kind)
+    fields: JsonObject = {"error": {"type": word or "api_error", "message": error.message}}
+    if error.request_id:
+        fields["request_id"] = error.request_id
+    return [_frame("error", fields)]
+
+
+__all__ = ["anthropic_frames", "error_body", "frames_for"]

@@ -1,0 +1,148 @@
+"""A reply as OpenAI's Chat Completions API streams it: unnamed frames, one choice, ``[DONE]`` at the end.
+
+Thinking is sent as ``reasoning_content``, which is how the compatible servers do it; OpenAI itself keeps it back.
+"""
+
+from __future__ import annotations
+
+from rxworker.events import TRUNCATED, Error
+from rxworker.messages import Json, JsonObject, StopKind, Text, Thinking, Usage
+from rxworker.testing.reply import Reply, ReplyBlock, input_text
+from rxworker.testing.wire.format import asked, data_frame, stop_word
+
+STOP_WORDS = {
+    StopKind.END_TURN: "stop",
+    StopKind.STOP_SEQUENCE: "stop",
+    StopKind.REFUSAL: "stop",
+    StopKind.MAX_TOKENS: "length",
+    StopKind.TOOL_USE: "tool_calls",
+    StopKind.CONTENT_FILTER: "content_filter",
+}
+ERROR_WORDS = {
+    "authentication": ("invalid_request_error", "invalid_api_key"),
+    "not_found": ("invalid_request_error", "model_not_found"),
+    "invalid_request": ("invalid_request_error", None),
+    "context_length": ("invalid_request_error", "context_length_exceeded"),
+    "quota": ("insufficient_quota", "insufficient_quota"),
+    "rate_limit": ("requests", "rate_limit_exceeded"),
+    "server": ("server_error", "server_error"),
+}
+CREATED = 1_700_000_000
+DONE = b"data: [DONE]\n\n"
+
+
+def openai_chat_frames(
+    reply: Reply, *, number: int = 1, model: str = "gpt-scripted", include_usage: bool = True
+) -> list[bytes]:
+    r"""The frames of a reply, one chunk each.
+
+    Args:
+        reply: What is answered.
+        number: The number of the request, from 1; the ids are made from it.
+        model: The model's name.
+        include_usage: Whether the request asked for a last chunk with the usage.
+
+    >>> from rxworker.testing.reply import say
+    >>> openai_chat_frames(say("Hi"))[-1]
+    b'data: [DONE]\n\n'
+    """
+    blocks = reply.blocks(f"call_{number}")
+    if reply.error is not None and not blocks:
+        return _error(reply.error)
+    chunk = _Chunk(number, model, include_usage)
+    frames = [chunk.choice({"role": "assistant", "content": None if reply.tool_calls else ""})]
+    calls = 0
+    for block in blocks:
+        frames += [chunk.choice(delta) for delta in _deltas(reply, block, calls)]
+        calls += not isinstance(block, (Text, Thinking))
+    if reply.breaks:
+        return frames + (_error(reply.error) if reply.error else [])
+    frames.append(chunk.choice({}, stop_word(reply, STOP_WORDS)))
+    if include_usage and reply.usage is not None:
+        frames.append(chunk.usage(reply.usage))
+    return [*frames, DONE]
+
+
+def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
+    """The frames of a reply to a request with this body."""
+    model = asked(body, "model")
+    return openai_chat_frames(
+        reply,
+        number=number,
+        model=model if isinstance(model, str) else "gpt-scripted",
+        include_usage=asked(asked(body, "stream_options"), "include_usage") is True,
+    )
+
+
+def error_body(message: str) -> JsonObject:
+    """The body of an answer that is an error."""
+    return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
+
+
+class _Chunk:
+    """What all chunks of one answer share."""
+
+    def __init__(self, number: int, model: str, include_usage: bool) -> None:
+        self._head: JsonObject = {
+            "id": f"chatcmpl-{number}",
+            "object": "chat.completion.chunk",
+            "created": CREATED,
+            "model": model,
+        }
+        self._tail: JsonObject = {"usage": None} if include_usage else {}
+
+    def choice(self, delta: JsonObject, finish: str | None = None) -> bytes:
+        choice: JsonObject = {
+            "index": 0,
+            "delta": delta,
+            "logprobs": None,
+            "finish_reason": finish,
+        }
+        return data_frame({**self._head, "choices": [choice], **self._tail})
+
+    def usage(self, usage: Usage) -> bytes:
+        return data_frame({**self._head, "choices": [], "usage": _usage(usage)})
+
+
+def _deltas(reply: Reply, block: ReplyBlock, calls: int) -> list[JsonObject]:
+    """The pieces of one block; ``calls`` is how many tool calls came before it."""
+    if isinstance(block, Thinking):
+        return [{"reasoning_content": piece} for piece in reply.pieces(block.text)]
+    if isinstance(block, Text):
+        refused = reply.stop_reason.kind is StopKind.REFUSAL
+        return [{"refusal" if refused else "content": piece} for piece in reply.pieces(block.text)]
+    function: JsonObject = {"name": block.name, "arguments": ""}
+    first: JsonObject = {"index": calls, "id": block.id, "type": "function", "function": function}
+    rest: list[JsonObject] = [
+        {"index": calls, "function": {"arguments": piece}}
+        for piece in reply.pieces(input_text(block))
+    ]
+    return [{"tool_calls": [call]} for call in (first, *rest)]
+
+
+def _usage(usage: Usage) -> JsonObject:
+    """The usage as this provider counts it."""
+    counted: JsonObject = {
+        "prompt_tokens": usage.input_tokens or 0,
+        "completion_tokens": usage.output_tokens or 0,
+        "total_tokens": usage.total_tokens,
+    }
+    if usage.cache_read_tokens is not None:
+        counted["prompt_tokens_details"] = {"cached_tokens": usage.cache_read_tokens}
+    if usage.reasoning_tokens is not None:
+        counted["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return counted
+
+
+def _error(error: Error) -> list[bytes]:
+    """The frame of an error; a stream that is merely cut has none."""
+    if error.code == TRUNCATED:
+        return []
+    kind, code = ERROR_WORDS.get(error.kind, ("server_error", error.kind))
+    if error.code and error.code != error.kind:
+        code = error.code
+    fields: JsonObject = {"message": error.message, "type": kind, "param": None, "code": code}
+    return [data_frame({"error": fields})]
+
+
+__all__ = ["error_body", "frames_for", "openai_chat_frames"]

@@ -1,0 +1,177 @@
+"""What a block has come to so far: its state, and the step from one state to the next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from rxworker.events import (
+    BlockAbort,
+    BlockEvent,
+    BlockMetadata,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    CitationDelta,
+    InputJsonDelta,
+    InputValueDelta,
+    RefusalDelta,
+    SignatureDelta,
+    TextDelta,
+    ThinkingDelta,
+)
+from rxworker.messages import JsonObject, StopReason
+from rxworker.operators.group import start_of
+from rxworker.timeline.pieces import Pieces, joined
+
+BlockPhase: TypeAlias = Literal["open", "stopped", "aborted"]
+
+
+class BlockState(Struct, frozen=True):
+    """A block so far. A value: a step makes another.
+
+    Attributes:
+        index: Its name within the response.
+        block_type: What it holds.
+        metadata: Which tool or result.
+        choice: Whose it is, where a response has several choices.
+        phase: Whether it is ``open``, ``stopped`` or ``aborted``.
+        text: The pieces of its text, thoughts, refusal, or of the JSON text of its arguments.
+        values: Its arguments, where they come by path.
+        signature: The provider's seal on it.
+        citations: What its text rests on.
+        echo: What the provider wants back: what came with the start, and over it what came with the stop.
+        stop_reason: Why its choice ended, where the protocol says so with the block.
+        reason: Why it was aborted, for people.
+    """
+
+    index: int
+    block_type: BlockType
+    metadata: BlockMetadata | None = None
+    choice: int = 0
+    phase: BlockPhase = "open"
+    text: Pieces[str] = field(default_factory=Pieces[str])
+    values: Pieces[InputValueDelta] = field(default_factory=Pieces[InputValueDelta])
+    signature: str | None = None
+    citations: Pieces[JsonObject] = field(default_factory=Pieces[JsonObject])
+    echo: JsonObject | None = None
+    stop_reason: StopReason | None = None
+    reason: str = ""
+
+
+def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
+    """The block after one of its events.
+
+    Args:
+        state: The block before it; ``None`` for the first event, which need not be a start.
+        event: What happened. Deltas that do not belong into such a block change nothing.
+
+    >>> state = step_block(step_block(None, TextDelta(0, "hel")), TextDelta(0, "lo"))
+    >>> step_block(state, BlockStop(0, BlockType.TEXT)).text
+    Pieces(['hello'])
+    """
+    if state is None:
+        start = start_of(event)
+        state = BlockState(
+            start.index, start.block_type, start.metadata, start.choice, echo=start.echo
+        )
+    return _STEPS[type(event)](state, event)
+
+
+def _start(state: BlockState, event: BlockStart) -> BlockState:
+    # Also behind deltas that had opened the block already: what they said stays.
+    return replace(
+        state,
+        block_type=event.block_type,
+        metadata=event.metadata,
+        choice=event.choice,
+        echo=_over(state.echo, event.echo),
+    )
+
+
+def _text(state: BlockState, event: TextDelta) -> BlockState:
+    if state.block_type is BlockType.TEXT or state.block_type is BlockType.TOOL_RESULT:
+        return replace(state, text=state.text.add(event.text))
+    return state
+
+
+def _thinking(state: BlockState, event: ThinkingDelta) -> BlockState:
+    if state.block_type is BlockType.THINKING:
+        return replace(state, text=state.text.add(event.text))
+    return state
+
+
+def _refusal(state: BlockState, event: RefusalDelta) -> BlockState:
+    if state.block_type is BlockType.REFUSAL:
+        return replace(state, text=state.text.add(event.text))
+    return state
+
+
+def _input_json(state: BlockState, event: InputJsonDelta) -> BlockState:
+    if _takes_input(state):
+        return replace(state, text=state.text.add(event.text))
+    return state
+
+
+def _input_value(state: BlockState, event: InputValueDelta) -> BlockState:
+    if _takes_input(state):
+        return replace(state, values=state.values.add(event))
+    return state
+
+
+def _signature(state: BlockState, event: SignatureDelta) -> BlockState:
+    return replace(state, signature=event.signature)
+
+
+def _citation(state: BlockState, event: CitationDelta) -> BlockState:
+    return replace(state, citations=state.citations.add(event.citation))
+
+
+def _stop(state: BlockState, event: BlockStop) -> BlockState:
+    return replace(
+        _packed(state),
+        phase="stopped",
+        metadata=event.metadata or state.metadata,
+        echo=_over(state.echo, event.echo),
+        stop_reason=event.stop_reason,
+    )
+
+
+def _abort(state: BlockState, event: BlockAbort) -> BlockState:
+    return replace(_packed(state), phase="aborted", reason=event.reason)
+
+
+def _packed(state: BlockState) -> BlockState:
+    """With its text in one piece: it is joined once, and the pieces are freed."""
+    if len(state.text) < 2:
+        return state
+    return replace(state, text=Pieces[str]().add(joined(state.text)))
+
+
+def _over(first: JsonObject | None, second: JsonObject | None) -> JsonObject | None:
+    if first is None or second is None:
+        return second if first is None else first
+    return {**first, **second}
+
+
+def _takes_input(state: BlockState) -> bool:
+    block_type = state.block_type
+    return block_type is BlockType.TOOL_USE or block_type is BlockType.SERVER_TOOL_USE
+
+
+_STEPS: dict[type[object], Callable[[BlockState, Any], BlockState]] = {
+    BlockStart: _start,
+    TextDelta: _text,
+    ThinkingDelta: _thinking,
+    RefusalDelta: _refusal,
+    InputJsonDelta: _input_json,
+    InputValueDelta: _input_value,
+    SignatureDelta: _signature,
+    CitationDelta: _citation,
+    BlockStop: _stop,
+    BlockAbort: _abort,
+}
+__all__ = ["BlockPhase", "BlockState", "step_block"]

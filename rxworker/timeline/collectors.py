@@ -1,0 +1,124 @@
+"""Handlers that gather what blocks come to."""
+
+from __future__ import annotations
+
+import threading
+from typing import Generic, TypeVar
+
+from rxworker.events import InputJsonDelta, InputValueDelta, TextDelta
+from rxworker.messages import JsonObject, ToolCall
+from rxworker.operators import assemble_arguments, parse_arguments
+from rxworker.timeline.kind import (
+    TextBlockEvent,
+    TextBlockStart,
+    TextBlockStop,
+    ToolUseBlockEvent,
+    ToolUseBlockStop,
+)
+
+C = TypeVar("C")
+
+
+class _Collector(Generic[C]):
+    """What was collected, safe to be taken by one thread while another collects."""
+
+    def __init__(self) -> None:
+        self._collected: list[C] = []
+        self._lock = threading.Lock()
+
+    def collected(self) -> list[C]:
+        """What was collected so far; it stays."""
+        with self._lock:
+            return list(self._collected)
+
+    def take_collected(self) -> list[C]:
+        """What was collected so far; it is the caller's now, and the collector begins anew."""
+        with self._lock:
+            taken, self._collected = self._collected, []
+        return taken
+
+    def clear(self) -> None:
+        """Forget what was collected."""
+        self.take_collected()
+
+    def _add(self, item: C) -> None:
+        with self._lock:
+            self._collected.append(item)
+
+
+class TextBlockCollector(_Collector[str]):
+    """Gathers the text of each text block when it stops. Empty blocks and aborted ones give none.
+
+    >>> from rxworker.events import BlockStop, BlockType
+    >>> from rxworker.timeline.timeline import Timeline
+    >>> timeline, texts = Timeline(), TextBlockCollector()
+    >>> registration = timeline.on_text_block(texts)
+    >>> timeline.dispatch(TextDelta(0, "hel")); timeline.dispatch(TextDelta(0, "lo"))
+    >>> timeline.dispatch(BlockStop(0, BlockType.TEXT))
+    >>> texts.collected()
+    ['hello']
+    """
+
+    def has_content(self) -> bool:
+        """Whether a text waits to be taken."""
+        return bool(self.collected())
+
+    def scope(self) -> list[str]:
+        """The pieces of one block's text."""
+        return []
+
+    def on_event(self, scope: list[str], event: TextBlockEvent, /) -> None:
+        """Take an event of a text block."""
+        if isinstance(event, TextDelta):
+            scope.append(event.text)
+        elif isinstance(event, TextBlockStart):
+            scope.clear()
+        elif isinstance(event, TextBlockStop):
+            text = "".join(scope)
+            if text:
+                self._add(text)
+
+
+class ToolCallCollector(_Collector[ToolCall]):
+    """Gathers each tool call when its block stops. Aborted blocks give none.
+
+    The input of a call is an object; a call without any text has the input ``{}``. Where the text is no JSON object, the
+    input is the text: that is how a call whose arguments cannot be read is told from the others.
+
+    >>> from rxworker.events import BlockStart, BlockStop, BlockType, ToolUseMetadata
+    >>> from rxworker.timeline.timeline import Timeline
+    >>> timeline, calls = Timeline(), ToolCallCollector()
+    >>> registration = timeline.on_tool_use_block(calls)
+    >>> timeline.dispatch(BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look")))
+    >>> timeline.dispatch(InputJsonDelta(0, '{"city": "Oslo"}'))
+    >>> timeline.dispatch(BlockStop(0, BlockType.TOOL_USE))
+    >>> calls.take_collected()
+    [ToolCall(id='1', name='look', input={'city': 'Oslo'}, echo=None)]
+    """
+
+    def has_pending_calls(self) -> bool:
+        """Whether a call waits to be taken."""
+        return bool(self.collected())
+
+    def scope(self) -> list[InputJsonDelta | InputValueDelta]:
+        """The pieces of one call's arguments."""
+        return []
+
+    def on_event(
+        self, scope: list[InputJsonDelta | InputValueDelta], event: ToolUseBlockEvent, /
+    ) -> None:
+        """Take an event of a tool call."""
+        if isinstance(event, InputJsonDelta | InputValueDelta):
+            scope.append(event)
+        elif isinstance(event, ToolUseBlockStop):
+            self._add(ToolCall(event.id, event.name, _arguments(scope)))
+
+
+def _arguments(deltas: list[InputJsonDelta | InputValueDelta]) -> JsonObject | str:
+    values = [delta for delta in deltas if isinstance(delta, InputValueDelta)]
+    if values:
+        return assemble_arguments(values)
+    return parse_arguments("".join(d.text for d in deltas if isinstance(d, InputJsonDelta)))
+
+
+__all__ = ["TextBlockCollector", "ToolCallCollector"]

@@ -1,0 +1,144 @@
+"""The content block that a block's state makes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from rxworker.events import (
+    BlockMetadata,
+    BlockType,
+    OpaqueMetadata,
+    ToolResultMetadata,
+    ToolUseMetadata,
+)
+from rxworker.messages import (
+    Content,
+    Image,
+    Json,
+    JsonObject,
+    OpaqueBlock,
+    Refusal,
+    ServerToolCall,
+    ServerToolResult,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from rxworker.operators import assemble_arguments, parse_arguments
+from rxworker.timeline.block import BlockState
+from rxworker.timeline.pieces import joined
+
+
+def content_of(state: BlockState) -> Content | None:
+    """The content block that it makes; ``None`` where there is nothing worth keeping.
+
+    Of a block that is not whole, open or aborted, only what can stand by itself is kept: its text or refusal, if there
+    is any. Half a thought has no seal, half a call no arguments. The input of a tool call whose text is no JSON object
+    is the text.
+
+    >>> from rxworker.events import BlockStop, TextDelta
+    >>> from rxworker.timeline.block import step_block
+    >>> state = step_block(step_block(None, TextDelta(0, "hel")), TextDelta(0, "lo"))
+    >>> content_of(step_block(state, BlockStop(0, BlockType.TEXT)))
+    Text(text='hello', citations=(), echo=None)
+    """
+    make = _CONTENT.get(state.block_type)
+    if make is None or (state.phase != "stopped" and state.block_type not in _KEPT_IN_PART):
+        return None
+    return make(state)
+
+
+def _text_content(state: BlockState) -> Content | None:
+    text, citations = joined(state.text), tuple(state.citations)
+    is_whole = state.phase == "stopped"
+    if not text and not (is_whole and (citations or state.echo)):
+        return None
+    return Text(text, citations, state.echo if is_whole else None)
+
+
+def _thinking_content(state: BlockState) -> Content | None:
+    text = joined(state.text)
+    if not text and state.signature is None and state.echo is None:
+        return None
+    return Thinking(text, state.signature, state.echo)
+
+
+def _refusal_content(state: BlockState) -> Content | None:
+    text = joined(state.text)
+    is_whole = state.phase == "stopped"
+    if not text and not (is_whole and state.echo):
+        return None
+    return Refusal(text, state.echo if is_whole else None)
+
+
+def _arguments(state: BlockState) -> JsonObject | str:
+    if state.values:
+        return assemble_arguments(state.values)
+    return parse_arguments(joined(state.text))
+
+
+def _tool_call(state: BlockState) -> Content:
+    return ToolCall(*_call(state.metadata), _arguments(state), state.echo)
+
+
+def _server_tool_call(state: BlockState) -> Content:
+    value: Json = _arguments(state) if state.text or state.values else None
+    if isinstance(value, str):
+        value = _any_json(value)
+    return ServerToolCall(*_call(state.metadata), value, state.echo)
+
+
+def _server_tool_result(state: BlockState) -> Content:
+    return ServerToolResult(*_result(state.metadata), state.echo)
+
+
+def _result_of(state: BlockState) -> Content:
+    tool_use_id, name = _result(state.metadata)
+    return ToolResult(tool_use_id, joined(state.text), name=name)
+
+
+def _image(state: BlockState) -> Content:
+    return Image(echo=state.echo)
+
+
+def _opaque(state: BlockState) -> Content:
+    metadata = state.metadata
+    kind = metadata.kind if isinstance(metadata, OpaqueMetadata) else ""
+    return OpaqueBlock(kind, state.echo)
+
+
+def _any_json(text: str) -> Json:
+    try:
+        return cast(Json, msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
+
+
+def _call(metadata: BlockMetadata | None) -> tuple[str, str]:
+    return (metadata.id, metadata.name) if isinstance(metadata, ToolUseMetadata) else ("", "")
+
+
+def _result(metadata: BlockMetadata | None) -> tuple[str, str]:
+    if isinstance(metadata, ToolResultMetadata):
+        return metadata.tool_use_id, metadata.name
+    return "", ""
+
+
+_KEPT_IN_PART = frozenset({BlockType.TEXT, BlockType.REFUSAL})
+_CONTENT: dict[BlockType, Callable[[BlockState], Content | None]] = {
+    BlockType.TEXT: _text_content,
+    BlockType.THINKING: _thinking_content,
+    BlockType.REFUSAL: _refusal_content,
+    BlockType.TOOL_USE: _tool_call,
+    BlockType.TOOL_RESULT: _result_of,
+    BlockType.SERVER_TOOL_USE: _server_tool_call,
+    BlockType.SERVER_TOOL_RESULT: _server_tool_result,
+    BlockType.IMAGE: _image,
+    BlockType.OPAQUE: _opaque,
+}
+
+__all__ = ["content_of"]

@@ -1,0 +1,139 @@
+"""What a response has come to so far, and the message it makes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from rxworker.events import (
+    BlockEvent,
+    Error,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    Usage,
+)
+from rxworker.messages import Content, Message, ServerToolCall, ServerToolResult, StopReason
+from rxworker.operators.group import BLOCK_EVENTS
+from rxworker.timeline.block import BlockState, step_block
+from rxworker.timeline.content import content_of
+from rxworker.timeline.pieces import Pieces
+
+
+class ResponseState(Struct, frozen=True):
+    """A response so far. A value: a step makes another.
+
+    Attributes:
+        status: Where it stands; ``None`` before it said.
+        usage: The last snapshot of what it took.
+        stop_reason: Why it ended.
+        response_id: The provider's name for it.
+        model: The model that answers.
+        error: What went wrong.
+        open: The blocks that are open, by index, in the order in which they opened.
+        closed: The blocks that have stopped or were aborted, in the order in which they closed.
+    """
+
+    status: ResponseStatus | None = None
+    usage: Usage | None = None
+    stop_reason: StopReason | None = None
+    response_id: str | None = None
+    model: str | None = None
+    error: Error | None = None
+    open: dict[int, BlockState] = field(default_factory=dict[int, BlockState])
+    closed: Pieces[BlockState] = field(default_factory=Pieces[BlockState])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.status is not None and self.status is not ResponseStatus.STARTED
+
+    @property
+    def blocks(self) -> tuple[BlockState, ...]:
+        """All blocks, closed and open, in the order of their index."""
+        return tuple(sorted([*self.closed, *self.open.values()], key=_index))
+
+
+def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
+    """The response after an event.
+
+    A second ``Status(STARTED)`` takes back what the response said before it: the state begins anew.
+
+    >>> from rxworker.events import TextDelta
+    >>> state = step_response(ResponseState(), TextDelta(0, "hello"))
+    >>> message_of(state, "echo").text
+    'hello'
+    """
+    step = _STEPS.get(type(event))
+    return state if step is None else step(state, event)
+
+
+def message_of(state: ResponseState, provider: str) -> Message | None:
+    """The assistant's message that the response makes, as far as it has come; ``None`` where nothing is worth keeping.
+
+    Args:
+        state: The response.
+        provider: Whose words they are: the name of the provider.
+    """
+    content = [c for block in state.blocks if block.choice == 0 and (c := content_of(block))]
+    if state.status is not ResponseStatus.COMPLETED:
+        content = _without_unanswered(content)
+    if not content:
+        return None
+    return Message("assistant", tuple(content), provider=provider or None, model=state.model)
+
+
+def _index(block: BlockState) -> int:
+    return block.index
+
+
+def _without_unanswered(content: list[Content]) -> list[Content]:
+    """Without the provider's own calls whose result never came: no provider accepts them in a message that was cut."""
+    answered = {c.tool_use_id for c in content if isinstance(c, ServerToolResult)}
+    return [c for c in content if not isinstance(c, ServerToolCall) or c.id in answered]
+
+
+def _step_block(state: ResponseState, event: BlockEvent) -> ResponseState:
+    index = event.index
+    block = step_block(state.open.get(index), event)
+    # A copy of what is open: a handful of blocks, whatever the length of the response.
+    blocks = state.open.copy()
+    if block.phase == "open":
+        blocks[index] = block
+        return replace(state, open=blocks)
+    blocks.pop(index, None)
+    return replace(state, open=blocks, closed=state.closed.add(block))
+
+
+def _status(state: ResponseState, event: Status) -> ResponseState:
+    if event.status is ResponseStatus.STARTED:
+        # The first start keeps what came before it, such as the usage; a second one takes everything back.
+        before = state if state.status is None else ResponseState(model=state.model)
+        return replace(
+            before,
+            status=event.status,
+            response_id=event.response_id,
+            model=event.model or before.model,
+        )
+    return replace(state, status=event.status, stop_reason=event.stop_reason)
+
+
+def _usage(state: ResponseState, event: Usage) -> ResponseState:
+    return replace(state, usage=event)
+
+
+def _error(state: ResponseState, event: Error) -> ResponseState:
+    return replace(state, error=event)
+
+
+_STEPS: dict[type[object], Callable[[ResponseState, Any], ResponseState]] = {
+    Status: _status,
+    Usage: _usage,
+    Error: _error,
+    **dict.fromkeys(BLOCK_EVENTS, _step_block),
+}
+
+__all__ = ["ResponseState", "message_of", "step_response"]

@@ -1,0 +1,74 @@
+"""A list that is only ever added to, and is a value all the same. Pure.
+
+Theory of operation. A state is never changed, so adding to what has grown must not copy it. A `Pieces` is therefore a
+link to the pieces before it and one more: adding makes one object and shares the rest. Whatever walks along the links
+does so in a loop, since a chain may be as long as a response; Python itself takes care of freeing one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+C = TypeVar("C")
+
+
+class Pieces(Struct, Generic[C], frozen=True, eq=False):
+    """An immutable list that is added to in constant time.
+
+    >>> some = Pieces[str]().add("a").add("b")
+    >>> some.add("c"), some.add("d"), len(some)
+    (Pieces(['a', 'b', 'c']), Pieces(['a', 'b', 'd']), 2)
+    """
+
+    _before: Pieces[C] | None = None
+    _last: C | None = None
+    _count: int = 0
+
+    def add(self, piece: C) -> Pieces[C]:
+        """The list with one more piece at its end."""
+        return Pieces(self, piece, self._count + 1)
+
+    def to_list(self) -> list[C]:
+        """The pieces, in order."""
+        pieces: list[C] = []
+        node = self
+        while node._before is not None:
+            pieces.append(node._last)  # pyright: ignore[reportArgumentType] - only the empty list has none
+            node = node._before
+        pieces.reverse()
+        return pieces
+
+    def __iter__(self) -> Iterator[C]:
+        return iter(self.to_list())
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __bool__(self) -> bool:
+        return self._count > 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Pieces):
+            return NotImplemented
+        return self._count == other._count and self.to_list() == other.to_list()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.to_list()))
+
+    def __repr__(self) -> str:
+        return f"Pieces({self.to_list()!r})"
+
+
+def joined(pieces: Pieces[str]) -> str:
+    """The text that the pieces make.
+
+    >>> joined(Pieces[str]().add("hel").add("lo"))
+    'hello'
+    """
+    return "".join(pieces.to_list())
+
+
+__all__ = ["Pieces", "joined"]

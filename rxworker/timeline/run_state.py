@@ -1,0 +1,117 @@
+"""The state of a run, and how a response moves within it. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.events import ResponseStatus, RunPause
+from rxworker.messages import Conversation, StopReason, ToolCall, ToolResult, Usage, repair
+from rxworker.timeline.message import ResponseState, message_of
+
+RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
+
+
+class RunState(Struct, frozen=True):
+    """A run so far. A value: a step makes another.
+
+    Attributes:
+        status: Where the run stands.
+        conversation: Everything said, as far as it cannot change any more.
+        response: The response of the last attempt, as far as it has come; ``None`` before the first attempt, after a
+            retracted one, and after the turn.
+        provider: Who is asked.
+        turns: How many turns have started.
+        attempts: How many requests went out, over all turns.
+        tool_calls: How many tools were started.
+        pending: The tool calls of the last response that have no result yet, in order.
+        started: The ids of the pending calls that are running.
+        results: What tools came to, as far as it is not in the conversation yet, in the order of completion.
+        reason: Why the run was aborted, which hook paused it, or which limit it reached.
+        cause: What sort of abort it was.
+        stop_reason: Why the last response that completed ended.
+        continuations: How often hooks have sent an answer back.
+        pause: What the run waits for, while it is paused.
+        seq: The number of the last record.
+        path: Whose records are folded: those of runs inside the run have a longer path.
+        spent: The tokens of the responses that are over.
+        base: The conversation before the response; what a retracted attempt goes back to.
+        is_closed: Whether the response is in the conversation.
+    """
+
+    status: RunStatus = "new"
+    conversation: Conversation = Conversation()
+    response: ResponseState | None = None
+    provider: str = ""
+    turns: int = 0
+    attempts: int = 0
+    tool_calls: int = 0
+    pending: tuple[ToolCall, ...] = ()
+    started: tuple[str, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    reason: str = ""
+    cause: str = ""
+    stop_reason: StopReason | None = None
+    continuations: int = 0
+    pause: RunPause | None = None
+    seq: int = 0
+    path: tuple[str, ...] = ()
+    spent: Usage = Usage()
+    base: Conversation = Conversation()
+    is_closed: bool = False
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of all responses, with the one that is being received."""
+        if self.response is None or self.response.usage is None:
+            return self.spent
+        return self.spent + self.response.usage
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run finished or was aborted."""
+        return self.status in ("finished", "aborted")
+
+
+def received(state: RunState, response: ResponseState) -> RunState:
+    """The run with its response a step further."""
+    if state.response is None:
+        return replace(state, response=response, base=state.conversation, is_closed=False)
+    if state.is_closed and response.status is ResponseStatus.STARTED:
+        # The response begins anew although it was complete: what it said is taken back.
+        return replace(
+            state, response=response, conversation=state.base, is_closed=False, pending=()
+        )
+    state = replace(state, response=response, stop_reason=response.stop_reason)
+    return close(state) if response.status is ResponseStatus.COMPLETED else state
+
+
+def close(state: RunState) -> RunState:
+    """The response enters the conversation, unless it has."""
+    response = state.response
+    if response is None or state.is_closed:
+        return state
+    message = message_of(response, state.provider)
+    if message is None:
+        return replace(state, is_closed=True)
+    conversation = state.conversation.add(message)
+    calls = message.tool_calls
+    stop = response.stop_reason
+    if response.status is not ResponseStatus.COMPLETED or stop is None or not stop.runs_tools:
+        if calls:
+            conversation = repair(conversation)  # they will not run; the model is told so
+        return replace(state, conversation=conversation, is_closed=True)
+    done = {result.tool_use_id for result in state.results}
+    pending = tuple(call for call in calls if call.id not in done)
+    return replace(state, conversation=conversation, is_closed=True, pending=pending)
+
+
+def settle(state: RunState) -> RunState:
+    """Nothing more comes of the response: it is in the conversation, and its tokens are counted."""
+    state = close(state)
+    return replace(state, response=None, is_closed=False, spent=state.usage)
+
+
+__all__ = ["RunState", "RunStatus", "close", "received", "settle"]

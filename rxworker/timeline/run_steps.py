@@ -1,0 +1,182 @@
+"""What each turn event does to the state of a run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    HookVerdict,
+    LimitReached,
+    MessageAdd,
+    RunAbort,
+    RunPause,
+    RunResume,
+    RunStart,
+    RunStop,
+    ToolStart,
+    ToolStop,
+    TurnStart,
+    TurnStop,
+)
+from rxworker.messages import Conversation, Message, ToolResult, repair
+from rxworker.timeline.message import ResponseState
+from rxworker.timeline.run_state import RunState, close, settle
+
+STARTED_ONLY = "This call was started and did not finish: the run ended before it."
+
+
+def _run_start(state: RunState, event: RunStart) -> RunState:
+    return RunState(status="running", conversation=event.conversation, path=state.path)
+
+
+def _run_resume(state: RunState, event: RunResume) -> RunState:
+    return replace(
+        settle(state),
+        status="running",
+        conversation=event.conversation,
+        pending=event.pending,
+        started=(),
+        pause=None,
+        reason="",
+    )
+
+
+def _run_pause(state: RunState, event: RunPause) -> RunState:
+    return replace(
+        close(state), status="paused", reason=event.hook, pending=event.pending, pause=event
+    )
+
+
+def _run_stop(state: RunState, _: RunStop) -> RunState:
+    return replace(settle(state), status="finished", pending=(), started=(), results=())
+
+
+def _run_abort(state: RunState, event: RunAbort) -> RunState:
+    state = settle(state)
+    unfinished = {
+        call.id: ToolResult(call.id, STARTED_ONLY, is_error=True, name=call.name)
+        for call in state.pending
+        if call.id in state.started
+    }
+    known = unfinished | {result.tool_use_id: result for result in state.results}
+    conversation = state.conversation
+    if known:
+        conversation = _answered(conversation, Message("user", tuple(known.values())))
+    return replace(
+        state,
+        status="aborted",
+        cause=event.cause,
+        reason=event.reason,
+        conversation=repair(conversation),
+        pending=(),
+        started=(),
+        results=(),
+    )
+
+
+def _answered(conversation: Conversation, answers: Message) -> Conversation:
+    """The conversation with these results right behind the calls, before what hooks have added since."""
+    messages = conversation.messages
+    end = max(
+        (n for n, m in enumerate(messages, 1) if m.role == "assistant"), default=len(messages)
+    )
+    return conversation.with_messages((*messages[:end], answers, *messages[end:]))
+
+
+def _hook_verdict(state: RunState, event: HookVerdict) -> RunState:
+    if event.verdict != "ContinueWithMessages":
+        return state
+    return replace(state, continuations=state.continuations + 1)
+
+
+def _turn_start(state: RunState, _: TurnStart) -> RunState:
+    return replace(settle(state), status="running", turns=state.turns + 1)
+
+
+def _turn_stop(state: RunState, _: TurnStop) -> RunState:
+    return settle(state)
+
+
+def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
+    state = settle(state)
+    return replace(
+        state,
+        attempts=state.attempts + 1,
+        provider=event.provider or state.provider,
+        response=ResponseState(model=event.model or None),
+        base=state.conversation,
+    )
+
+
+def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
+    return replace(
+        state,
+        conversation=state.conversation if state.response is None else state.base,
+        spent=state.usage,
+        response=None,
+        is_closed=False,
+        pending=(),
+        started=(),
+        results=(),
+    )
+
+
+def _tool_start(state: RunState, event: ToolStart) -> RunState:
+    return replace(state, tool_calls=state.tool_calls + 1, started=(*state.started, event.call.id))
+
+
+def _tool_stop(state: RunState, event: ToolStop) -> RunState:
+    ended = event.result.tool_use_id
+    return replace(
+        state,
+        pending=tuple(call for call in state.pending if call.id != ended),
+        started=tuple(call_id for call_id in state.started if call_id != ended),
+        results=(*state.results, event.result),
+    )
+
+
+def _message_add(state: RunState, event: MessageAdd) -> RunState:
+    state = close(state)
+    told = {result.tool_use_id for m in event.messages for result in m.tool_results}
+    conversation = state.conversation
+    for message in event.messages:
+        # Results stand right behind the calls, before what hooks have said in between.
+        conversation = (_answered if message.tool_results else Conversation.add)(
+            conversation, message
+        )
+    return replace(
+        state,
+        conversation=conversation,
+        pending=tuple(call for call in state.pending if call.id not in told),
+        results=tuple(r for r in state.results if r.tool_use_id not in told),
+    )
+
+
+def _limit_reached(state: RunState, event: LimitReached) -> RunState:
+    return replace(state, reason=event.limit)
+
+
+# The turn events that are missing here are for watchers, and change nothing.
+TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
+    RunStart: _run_start,
+    RunResume: _run_resume,
+    RunPause: _run_pause,
+    RunStop: _run_stop,
+    RunAbort: _run_abort,
+    TurnStart: _turn_start,
+    TurnStop: _turn_stop,
+    AttemptStart: _attempt_start,
+    AttemptRetract: _attempt_retract,
+    ToolStart: _tool_start,
+    ToolStop: _tool_stop,
+    MessageAdd: _message_add,
+    LimitReached: _limit_reached,
+    HookVerdict: _hook_verdict,
+}
+
+__all__ = ["STARTED_ONLY", "TURN_STEPS"]

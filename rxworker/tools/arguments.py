@@ -1,0 +1,113 @@
+"""Decoding the arguments of a call with the types of the signature."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from rxworker.errors import ConfigurationError, InvalidArgumentError
+from rxworker.tools.context import ToolContext
+from rxworker.tools.signature import Parameter
+
+AT = re.compile(r"(?P<reason>.*) - at `(?P<path>[^`]*)`", re.DOTALL)
+FIELD = re.compile(r"Object (?:missing required|contains unknown) field `(?P<field>.*)`", re.DOTALL)
+
+
+class ArgumentDecoder:
+    """Turns JSON text into the arguments of a function.
+
+    The types are taken as they are: a text is no number, even if it looks like one.
+
+    Args:
+        parameters: The function's parameters.
+        tool: The tool's name, for the errors.
+    """
+
+    def __init__(self, parameters: Sequence[Parameter], tool: str) -> None:
+        self._parameters = parameters
+        self._tool = tool
+        self._decoder = msgspec.json.Decoder(_struct(parameters, tool))
+
+    def decode(
+        self, input_json: str | bytes, context: ToolContext
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The positional and the named arguments.
+
+        Args:
+            input_json: A JSON object; no text at all is an empty one.
+            context: What injected parameters receive.
+
+        Raises:
+            InvalidArgumentError: It does not fit; the error names the path.
+        """
+        given = self._given(input_json)
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for index, parameter in enumerate(self._parameters):
+            value = context if parameter.injected else getattr(given, f"p{index}")
+            if parameter.positional:
+                positional.append(parameter.default if value is UNSET else value)
+            elif value is not UNSET:
+                named[parameter.name] = value
+        return positional, named
+
+    def _given(self, input_json: str | bytes) -> Struct:
+        try:
+            return self._decoder.decode(input_json if input_json.strip() else b"{}")
+        except msgspec.ValidationError as error:
+            path, reason = explain(str(error))
+            raise self._invalid(reason, path) from error
+        # No JSON, a lone surrogate, or brackets without end.
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise self._invalid(f"this is no JSON object: {error}", "$") from error
+
+    def _invalid(self, reason: str, path: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"invalid arguments at {path}: {reason}", tool=self._tool, path=path
+        )
+
+
+def explain(message: str) -> tuple[str, str]:
+    """Where msgspec found what wrong. A field that is missing or unknown is where it should be.
+
+    >>> explain("Expected `str`, got `int` - at `$.city`")
+    ('$.city', 'Expected `str`, got `int`')
+    >>> explain("Object missing required field `city`")
+    ('$.city', 'Object missing required field `city`')
+    """
+    at = AT.fullmatch(message)
+    path, reason = (at["path"], at["reason"]) if at else ("$", message)
+    field = FIELD.fullmatch(reason)
+    return (f"{path}.{field['field']}" if field else path), reason
+
+
+def _struct(parameters: Sequence[Parameter], tool: str) -> type[Struct]:
+    """A Struct with a field for each argument.
+
+    Its fields have names of ours, so that a parameter may be called as it likes. What is not given stays ``UNSET``,
+    and Python itself then puts in the default.
+    """
+    fields = {f"p{i}": p for i, p in enumerate(parameters) if not p.injected}
+    definitions: list[Any] = [
+        (key, p.annotation) if p.required else (key, p.annotation, UNSET)
+        for key, p in fields.items()
+    ]
+    try:
+        return msgspec.defstruct(
+            "Arguments",
+            definitions,
+            rename={key: p.name for key, p in fields.items()},
+            forbid_unknown_fields=True,
+            kw_only=True,
+        )
+    except Exception as error:
+        raise ConfigurationError(
+            f"tool {tool!r}: its arguments cannot be decoded: {error}"
+        ) from error
+
+
+__all__ = ["ArgumentDecoder", "explain"]

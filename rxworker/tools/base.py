@@ -1,0 +1,94 @@
+"""The seam of the tools: what anything must have that a model may call."""
+
+from __future__ import annotations
+
+import math
+import re
+import typing
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import ResultContent, ToolMeta
+from rxworker.tools.context import ToolContext
+
+# What all providers accept.
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+Effect: TypeAlias = Literal["write", "idempotent", "pure"]
+
+
+class ToolPolicy(Struct, frozen=True):
+    """How a tool may be run.
+
+    Attributes:
+        timeout: Seconds until a call is given up; ``None``: never.
+        effect: ``write`` changes something, ``idempotent`` does too but may be repeated, ``pure`` only looks and may
+            start while the model still streams.
+        retries: How many more times a call that failed is made before the model hears of it.
+    """
+
+    timeout: float | None = None
+    effect: Effect = "write"
+    retries: int = 0
+
+
+class Tool(Protocol):
+    """Something the model may call. It may also have a ``policy``, a `ToolPolicy`."""
+
+    @property
+    def meta(self) -> ToolMeta:
+        """What the model is told of it."""
+        ...
+
+    async def execute(self, input_json: str | bytes, context: ToolContext, /) -> ResultContent:
+        """Run it with the JSON text of its arguments.
+
+        Raises:
+            InvalidArgumentError: The arguments do not fit.
+            ExecutionFailedError: It failed. Any other exception is taken for that, too.
+        """
+        ...
+
+
+def policy_of(tool: Tool) -> ToolPolicy:
+    """How a tool may be run; what is usual where it does not say."""
+    policy = getattr(tool, "policy", None)
+    return policy if isinstance(policy, ToolPolicy) else ToolPolicy()
+
+
+def check_name(name: str) -> str:
+    """The name of a tool, if every provider accepts it.
+
+    Raises:
+        ConfigurationError: One does not.
+    """
+    if TOOL_NAME.fullmatch(name) is None:
+        raise ConfigurationError(
+            f"{name!r} cannot be the name of a tool: providers take 1 to 64 letters, digits, underscores and hyphens; "
+            "give it one with @tool(name=...)"
+        )
+    return name
+
+
+def check_policy(timeout: float | None, effect: Effect, retries: int) -> ToolPolicy:
+    """The policy of these settings, if they make sense.
+
+    Raises:
+        ConfigurationError: They do not.
+    """
+    if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
+        raise ConfigurationError(
+            f"timeout={timeout!r}: give seconds above 0, or None for no time-out"
+        )
+    if effect not in typing.get_args(Effect):
+        raise ConfigurationError(f"effect={effect!r}: give one of {typing.get_args(Effect)}")
+    if retries < 0 or (retries and effect == "write"):
+        raise ConfigurationError(
+            f"retries={retries!r}: only a tool that may be repeated can be retried; declare it with "
+            "effect='idempotent' or effect='pure'"
+        )
+    return ToolPolicy(timeout, effect, retries)
+
+
+__all__ = ["Effect", "Tool", "ToolPolicy", "check_name", "check_policy", "policy_of"]

@@ -1,0 +1,93 @@
+"""What a running tool may know about its call, and say while it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.messages import Json
+
+A = TypeVar("A")
+
+
+class Progress(Struct, Generic[A], frozen=True):
+    """Wraps a value that a tool yields, to say that it is progress and not the result.
+
+    Attributes:
+        value: Anything that has a JSON form.
+    """
+
+    value: A
+
+
+class ToolContext:
+    """One call, as the tool that serves it sees it.
+
+    A tool asks for it with a parameter of this type. The model does not see that parameter.
+
+    Attributes:
+        call_id: The call's id.
+        tool: The name it was called by.
+        idempotency_key: The same whenever this very call is made again, for example after a crash; for services
+            that take such a key.
+        variables: Values shared by the hooks and tools of a turn.
+
+    >>> heard: list[object] = []
+    >>> context = ToolContext("call_1", "copy", report=heard.append)
+    >>> context.progress({"files": 3})
+    >>> heard
+    [{'files': 3}]
+    """
+
+    def __init__(
+        self,
+        call_id: str = "",
+        tool: str = "",
+        *,
+        idempotency_key: str | None = None,
+        variables: dict[str, Any] | None = None,
+        report: Callable[[Json], None] | None = None,
+    ) -> None:
+        self.call_id = call_id
+        self.tool = tool
+        self.idempotency_key = call_id if idempotency_key is None else idempotency_key
+        self.variables: dict[str, Any] = {} if variables is None else variables
+        self._report = report
+        self._closed = False
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether nobody waits for the result any more. A tool in a thread may look at it now and then, and stop."""
+        return self._closed
+
+    def progress(self, value: object) -> None:
+        """Tell the watchers how far the tool is. The model does not hear it.
+
+        It may be called from any thread. After the call has ended it does nothing.
+
+        Args:
+            value: Anything that has a JSON form.
+
+        Raises:
+            TypeError: It has none.
+        """
+        if self._closed or self._report is None:
+            return
+        try:
+            # A copy, and surely JSON: what the tool does to the value afterwards is no news of now.
+            shown: Json = msgspec.json.decode(msgspec.json.encode(value))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(
+                f"progress of type {type(value).__qualname__} has no JSON form: {error}"
+            ) from error
+        self._report(shown)
+
+    def close(self) -> None:
+        """The call has ended; the runner calls it."""
+        self._closed = True
+
+
+__all__ = ["Progress", "ToolContext"]

@@ -1,0 +1,166 @@
+"""`tool`: from a function to something the model may call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar, cast, overload
+
+from reactivex import Observable
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import ToolMeta
+from rxworker.tools.arguments import ArgumentDecoder
+from rxworker.tools.base import Effect, ToolPolicy, check_name, check_policy
+from rxworker.tools.docstring import parse_docstring
+from rxworker.tools.function import FunctionTool
+from rxworker.tools.schema import input_schema
+from rxworker.tools.signature import read_parameters, resolve
+
+P = ParamSpec("P")
+B = TypeVar("B")
+
+
+@overload
+def tool(function: Callable[P, B], /) -> FunctionTool[P, B]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    effect: Effect = "write",
+    retries: int = 0,
+) -> Callable[[Callable[P, B]], FunctionTool[P, B]]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float | None = None,
+    effect: Effect = "write",
+    retries: int = 0,
+) -> Any:
+    """Make a tool of a function or a method. It can still be called as before.
+
+    The model is told what the signature and the docstring say: parameters with their types, defaults and meanings.
+    The function may be a plain one, which runs in a thread; a coroutine function; a generator of either sort, whose
+    last value is the result and those before it progress; or one that returns an observable, likewise. A parameter
+    of type `ToolContext` is not the model's: it receives the call.
+
+    Args:
+        function: The function, where the decorator stands without parentheses.
+        name: What the model calls it by; the function's name unless it is given.
+        description: When and how to use it; the docstring's unless it is given.
+        timeout: Seconds until a call is given up.
+        effect: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only looks and may start early.
+        retries: How many more times a failed call is made; not for ``write``, which may have been half done.
+
+    Raises:
+        ConfigurationError: No tool can be made of it; the error says of which parameter and what to do.
+
+    >>> @tool
+    ... def add(a: int, b: int = 1) -> int:
+    ...     '''Add two numbers.'''
+    ...     return a + b
+    >>> add.meta.name, add.meta.description, add(2, 3)
+    ('add', 'Add two numbers.', 5)
+    """
+    policy = check_policy(timeout, effect, retries)
+
+    def decorate(function: Callable[..., Any], names: Mapping[str, Any]) -> FunctionTool[..., Any]:
+        return _make(function, name, description, policy, names)
+
+    def decorate_below(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+        return decorate(function, _names_around())
+
+    return decorate_below if function is None else decorate(function, _names_around())
+
+
+def _make(
+    function: Callable[..., Any],
+    name: str | None,
+    description: str | None,
+    policy: ToolPolicy,
+    names: Mapping[str, Any],
+) -> FunctionTool[..., Any]:
+    function, method = _function(function)
+    name = check_name(function.__name__ if name is None else name)
+    parameters = read_parameters(function, name, method=method, names=names)
+    docstring = parse_docstring(function.__doc__)
+    meta = ToolMeta(
+        name,
+        docstring.description if description is None else description,
+        input_schema(parameters, docstring.parameters, name),
+    )
+    return FunctionTool(
+        function,
+        meta,
+        ArgumentDecoder(parameters, name),
+        policy,
+        on_loop=_belongs_on_loop(function, names),
+        unbound=method,
+    )
+
+
+def _function(function: Any) -> tuple[Callable[..., Any], bool]:
+    """The function itself, and whether it is a method that will be given its object."""
+    if isinstance(function, FunctionTool):
+        raise ConfigurationError(f"{function!r} is a tool already: use @tool once")
+    if isinstance(function, staticmethod):
+        return cast("Callable[..., Any]", function.__func__), False
+    if isinstance(function, classmethod):
+        raise ConfigurationError(
+            f"{cast('Any', function).__qualname__}: a class method cannot be a tool; make it a method or a function"
+        )
+    if not inspect.isroutine(function):
+        raise ConfigurationError(
+            f"{function!r} is no function: put @tool on a function or a method that calls it"
+        )
+    if function.__name__ == "<lambda>":
+        raise ConfigurationError(
+            "a lambda cannot be a tool, since it has no types: write it as a function with def"
+        )
+    if inspect.ismethod(function):
+        return function, False
+    # ``App.get_user`` was written in a class; ``f.<locals>.get_user`` in a function.
+    scope = function.__qualname__.rpartition(".")[0]
+    return function, bool(scope) and not scope.endswith("<locals>")
+
+
+def _belongs_on_loop(function: Callable[..., Any], names: Mapping[str, Any]) -> bool:
+    """Whether calling it does not hold the loop, since it only makes something that works later."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        return True
+    annotation = getattr(inspect.unwrap(function), "__annotations__", {}).get("return")
+    try:
+        returned = resolve(annotation, function, names)
+    except Exception:
+        return False  # it names what is not there yet, such as its own class: an ordinary value
+    returned = typing.get_origin(returned) or returned
+    return isinstance(returned, type) and issubclass(returned, Observable)
+
+
+def _names_around() -> Mapping[str, Any]:
+    """The local names where the decorator stands, for annotations that are written as text.
+
+    Inside a class these are the names of its body and those of the function around it.
+    """
+    frame = sys._getframe(2)
+    scopes: list[Mapping[str, Any]] = []
+    while frame is not None and frame.f_locals is not frame.f_globals:
+        scopes.append(dict(frame.f_locals))
+        # Only a class body sees through to what is around it without a closure.
+        frame = frame.f_back if "__qualname__" in frame.f_locals else None
+    return functools.reduce(_under, scopes, {})
+
+
+def _under(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**outer, **inner}
+
+
+__all__ = ["tool"]

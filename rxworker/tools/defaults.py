@@ -1,0 +1,56 @@
+"""The defaults of nested fields, which msgspec leaves out of a schema where a factory makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+from msgspec import NODEFAULT
+from msgspec.inspect import DataclassType, Field, NamedTupleType, StructType, Type, type_info
+
+OBJECTS = (StructType, DataclassType, NamedTupleType)
+
+
+def factory_defaults(annotation: Any) -> Iterator[tuple[type, str, Any]]:
+    """The fields within a type whose default is a list or another container: class, field and default.
+
+    Defaults of other sorts that a factory makes, such as the time of day, would be wrong tomorrow.
+
+    >>> class Place(msgspec.Struct):
+    ...     tags: list[str] = msgspec.field(default_factory=lambda: ["home"])
+    >>> [(name, default) for _, name, default in factory_defaults(list[Place])]
+    [('tags', ['home'])]
+    """
+    for found in _objects(type_info(annotation)):
+        for field in found.fields:
+            if field.default_factory is NODEFAULT:
+                continue
+            default = _made_by(field)
+            if isinstance(default, list | dict):
+                yield cast("type", found.cls), field.encode_name, default
+
+
+def _made_by(field: Field) -> object:
+    try:
+        return msgspec.json.decode(msgspec.json.encode(field.default_factory()))
+    except Exception:
+        return None  # a factory that needs something that is not there yet, or makes what has no JSON form
+
+
+def _objects(root: Type) -> Iterator[StructType | DataclassType | NamedTupleType]:
+    """Every type with fields, once, however the types hang together."""
+    seen: set[int] = set()
+    waiting: list[object] = [root]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, tuple):
+            waiting.extend(cast("tuple[object, ...]", item))
+        elif isinstance(item, Type | Field) and id(item) not in seen:
+            seen.add(id(item))
+            waiting.extend(getattr(item, name) for name in item.__struct_fields__)
+            if isinstance(item, OBJECTS):
+                yield item
+
+
+__all__ = ["factory_defaults"]

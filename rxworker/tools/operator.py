@@ -1,0 +1,137 @@
+"""`run_tools`: tool calls in, their results out.
+
+Each subscription keeps a row of tasks in the order of the calls. A task that ends looks at the head of the row: what
+is done there is emitted, up to the first that still runs. All of this happens in the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignmentDisposable
+
+from rxworker.errors import LocalProtocolError
+from rxworker.messages import ToolCall, ToolResult
+from rxworker.tools.run import Emit, check_limit, ignore, run_call
+from rxworker.tools.toolbox import Toolbox
+
+
+def run_tools(
+    toolbox: Toolbox, limit: int = 8, *, emit: Emit = ignore, scope: str = ""
+) -> Callable[[Observable[ToolCall]], Observable[ToolResult]]:
+    """Run each call as it comes, side by side, and emit the results in the order of the calls.
+
+        --a--b----c-|            b is quicker than a
+        [ run_tools(toolbox) ]
+        --------(a,b)--c|
+
+    A call that fails is a result too. An error of the source ends the stream and cancels what runs, and so does
+    disposing the subscription. It must be subscribed to, and the source must notify, in the event loop's thread.
+
+    Args:
+        toolbox: Where the tools are.
+        limit: How many calls may run at once; the others wait for their turn.
+        emit: Is told when a call starts and how far it is.
+        scope: What makes a call's id unique: idempotency keys begin with it.
+
+    Raises:
+        ConfigurationError: The limit is below 1.
+
+    >>> import reactivex
+    >>> from rxworker.tools import tool
+    >>> @tool
+    ... async def double(number: int) -> int:
+    ...     return 2 * number
+    >>> async def main() -> str:
+    ...     calls = reactivex.just(ToolCall("1", "double", {"number": 21}))
+    ...     return (await calls.pipe(run_tools(Toolbox([double])))).text
+    >>> asyncio.run(main())
+    '42'
+    """
+    check_limit(limit)
+
+    def operate(source: Observable[ToolCall]) -> Observable[ToolResult]:
+        def subscribe(
+            observer: abc.ObserverBase[ToolResult], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            row = _Row(toolbox, limit, emit, scope, observer)
+            upstream = SingleAssignmentDisposable()
+            # Ready before the source speaks, which it may do at once.
+            both = CompositeDisposable(upstream, Disposable(row.cancel))
+            upstream.disposable = source.subscribe(
+                row.take, row.fail, row.complete, scheduler=scheduler
+            )
+            return both
+
+        return Observable(subscribe)
+
+    return operate
+
+
+class _Row:
+    """The calls of one subscription, in order, from start to emission."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        limit: int,
+        emit: Emit,
+        scope: str,
+        observer: abc.ObserverBase[ToolResult],
+    ) -> None:
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise LocalProtocolError(
+                "run_tools was subscribed to outside an event loop: do it in a coroutine"
+            ) from error
+        self._toolbox, self._emit, self._scope = toolbox, emit, scope
+        self._observer = observer
+        self._gate = asyncio.Semaphore(limit)
+        self._tasks: deque[asyncio.Task[ToolResult]] = deque()
+        self._ended = False
+        self._over = False
+
+    def take(self, call: ToolCall) -> None:
+        task = self._loop.create_task(self._run(call))
+        self._tasks.append(task)
+        task.add_done_callback(self._advance)
+
+    def fail(self, error: Exception) -> None:
+        self.cancel()
+        self._observer.on_error(error)
+
+    def complete(self) -> None:
+        self._ended = True
+        self._advance()
+
+    def cancel(self) -> None:
+        self._over = True
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+
+    async def _run(self, call: ToolCall) -> ToolResult:
+        async with self._gate:
+            return await run_call(self._toolbox, call, self._emit, scope=self._scope)
+
+    def _advance(self, _: Any = None) -> None:
+        while self._tasks and self._tasks[0].done() and not self._over:
+            task = self._tasks.popleft()
+            if task.cancelled():
+                self.fail(LocalProtocolError("a call's task was cancelled from outside"))
+            elif (error := task.exception()) is not None:
+                # Tools do not raise here. This is `emit`, or an end of the program, which has passed by already.
+                self.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            else:
+                self._observer.on_next(task.result())
+        if self._ended and not self._tasks and not self._over:
+            self._over = True
+            self._observer.on_completed()
+
+
+__all__ = ["run_tools"]

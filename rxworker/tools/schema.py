@@ -1,0 +1,157 @@
+"""JSON schemas from types.
+
+msgspec makes the schema of each type. Its way of writing them is then changed where providers would stumble:
+references are replaced by what they refer to, enums and literals are given their ``type``, and defaults are kept.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, cast
+
+import msgspec
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import Json, JsonObject
+from rxworker.tools.defaults import factory_defaults
+from rxworker.tools.signature import Parameter
+
+PREFIX = "#/$defs/"
+# Where a schema holds other schemas. Everything else in it, such as a default, is data.
+ONE = frozenset({"items", "additionalProperties", "not", "contains", "propertyNames"})
+SOME = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+NAMED = frozenset({"properties", "patternProperties"})
+TYPES: Mapping[type, str] = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
+HINT = (
+    "use a type that JSON can carry, such as str, int, float, bool, list, dict, Literal, an Enum of texts or of "
+    "integers, a dataclass, a TypedDict or a msgspec.Struct"
+)
+
+
+def input_schema(
+    parameters: Sequence[Parameter], texts: Mapping[str, str], tool: str
+) -> JsonObject:
+    """The schema of a tool's arguments: an object without ``$ref``.
+
+    Args:
+        parameters: The function's parameters; those that are injected are left out.
+        texts: What they mean, for those whose type does not say it.
+        tool: The tool's name, for the errors.
+
+    Raises:
+        ConfigurationError: A type has no schema, or one that refers to itself.
+    """
+    seen = [parameter for parameter in parameters if not parameter.injected]
+    properties: JsonObject = {p.name: _property(p, texts.get(p.name), tool) for p in seen}
+    schema: JsonObject = {"type": "object", "properties": properties}
+    if required := [p.name for p in seen if p.required]:
+        schema["required"] = list[Json](required)
+    schema["additionalProperties"] = False
+    return schema
+
+
+def schema_of(annotation: Any) -> JsonObject:
+    """The schema of a type, without ``$ref``.
+
+    Raises:
+        TypeError: The type has no schema.
+        ValueError: The type refers to itself.
+
+    >>> schema_of(typing.Literal["celsius", "kelvin"])
+    {'type': 'string', 'enum': ['celsius', 'kelvin']}
+    """
+    (schema,), components = msgspec.json.schema_components(
+        [annotation], ref_template=PREFIX + "{name}"
+    )
+    _keep_defaults(annotation, components)
+    return _inline(schema, components, ())
+
+
+def _property(parameter: Parameter, text: str | None, tool: str) -> JsonObject:
+    where = f"tool {tool!r}, parameter {parameter.name!r}"
+    try:
+        schema = schema_of(parameter.annotation)
+    except RecursionError as error:
+        raise ConfigurationError(f"{where}: its type is nested too deeply") from error
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{where}: {error}, and some providers take no schema that does; limit how deep it goes, or take a dict "
+            "and say in the docstring what is in it"
+        ) from error
+    except Exception as error:
+        # The last line has the type; those before it speak of hooks that a tool does not have.
+        reason = str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)
+        raise ConfigurationError(f"{where}: {reason}; {HINT}") from error
+    # Over the description of the class that is its type: this one is about the parameter.
+    if text := (_said(parameter.annotation) or text):
+        schema["description"] = text
+    if not parameter.required:
+        _set_default(schema, parameter.default, parameter.annotation)
+    return schema
+
+
+def _said(annotation: Any) -> str | None:
+    """The text in ``Annotated[int, "how many"]`` or in ``Annotated[int, Meta(description="how many")]``."""
+    if typing.get_origin(annotation) is not Annotated:
+        return None
+    notes = typing.get_args(annotation)[1:]
+    said = [note.description if isinstance(note, msgspec.Meta) else note for note in notes]
+    return next((text for text in reversed(said) if isinstance(text, str)), None)
+
+
+def _set_default(schema: JsonObject, default: object, annotation: Any) -> None:
+    """Show a default to the model, if it is one that the model could send itself."""
+    try:
+        shown = msgspec.json.decode(msgspec.json.encode(default))
+        msgspec.convert(shown, annotation, str_keys=True)
+    except Exception:
+        return
+    schema["default"] = shown
+
+
+def _inline(
+    schema: JsonObject, components: Mapping[str, Any], trail: tuple[str, ...]
+) -> JsonObject:
+    """The schema with its references replaced. ``trail`` names the references that lead to it."""
+    out: JsonObject = {}
+    if isinstance(ref := schema.get("$ref"), str) and ref.startswith(PREFIX):
+        name = ref.removeprefix(PREFIX)
+        if name in trail:
+            raise ValueError(f"the type {name} refers to itself")
+        out.update(_inline(components[name], components, (*trail, name)))
+    if "enum" in schema and "type" not in schema:
+        out["type"] = _type_of(cast("list[Json]", schema["enum"]))
+    for key, value in schema.items():
+        # A discriminator points into the definitions, which are gone; the tags stand in each alternative.
+        if key not in ("$ref", "discriminator"):
+            out[key] = _inline_value(key, value, components, trail)
+    return out
+
+
+def _inline_value(
+    key: str, value: Json, components: Mapping[str, Any], trail: tuple[str, ...]
+) -> Json:
+    if key in ONE and isinstance(value, dict):
+        return _inline(value, components, trail)
+    if key in SOME and isinstance(value, list):
+        return [_inline(cast("JsonObject", part), components, trail) for part in value]
+    if key in NAMED and isinstance(value, dict):
+        return {k: _inline(cast("JsonObject", v), components, trail) for k, v in value.items()}
+    return value
+
+
+def _type_of(values: Sequence[Json]) -> Json:
+    types = list[Json](dict.fromkeys(TYPES[type(value)] for value in values))
+    return types[0] if len(types) == 1 else types
+
+
+def _keep_defaults(annotation: Any, components: dict[str, Any]) -> None:
+    """Put back the defaults of nested fields that msgspec leaves out."""
+    for cls, field, default in factory_defaults(annotation):
+        ((schema,), _) = msgspec.json.schema_components([cls], ref_template="{name}")
+        properties = components.get(cast("str", schema["$ref"]), {}).get("properties", {})
+        properties.get(field, {}).setdefault("default", default)
+
+
+__all__ = ["input_schema", "schema_of"]

@@ -1,0 +1,128 @@
+"""Waiting for what a tool gave back: a value, or something that will give one.
+
+The rule for everything that gives several values, be it a generator or an observable: what is wrapped in `Progress`
+is progress, told at once. Of the rest, the last is the result, and each one before it is told as progress when the
+next one shows that it was not the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import Any, cast
+
+from msgspec import UNSET
+from reactivex import Observable
+from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
+
+from rxworker.tools.context import Progress, ToolContext
+
+
+class _Last:
+    """Takes values one by one; knows which of them is the result."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._held: object = UNSET
+
+    def take(self, item: object) -> None:
+        if isinstance(item, Progress):
+            self._context.progress(cast("Progress[object]", item).value)
+            return
+        if self._held is not UNSET:
+            self._context.progress(self._held)
+        self._held = item
+
+    @property
+    def result(self) -> object:
+        return None if self._held is UNSET else self._held
+
+
+async def settle(value: object, context: ToolContext) -> object:
+    """Wait until it is a value: await what can be awaited, follow generators and observables to their end.
+
+    Args:
+        value: What a tool's function gave back.
+        context: Where progress is told.
+    """
+    while True:
+        if isinstance(value, Observable):
+            value = await _follow(cast("Observable[Any]", value), context)
+        elif isinstance(value, AsyncIterator):
+            value = await _exhaust(cast("AsyncIterator[object]", value), context)
+        elif inspect.isawaitable(value):
+            value = await value
+        else:
+            return value
+
+
+def settle_generator(generator: Generator[object, None, object], context: ToolContext) -> object:
+    """Go through a plain generator, in a thread. It is closed at its next ``yield`` once nobody waits any more."""
+    last = _Last(context)
+    with contextlib.closing(generator):
+        for item in generator:
+            last.take(item)
+            if context.cancelled:
+                break
+    return last.result
+
+
+async def _exhaust(items: AsyncIterator[object], context: ToolContext) -> object:
+    last = _Last(context)
+    try:
+        async for item in items:
+            last.take(item)
+    finally:
+        if inspect.isasyncgen(items):
+            await items.aclose()
+    return last.result
+
+
+async def _follow(source: Observable[Any], context: ToolContext) -> object:
+    """Subscribe, on the loop's scheduler; the subscription is disposed when the wait is cancelled."""
+    loop, home = asyncio.get_running_loop(), threading.get_ident()
+    last, done = _Last(context), cast("asyncio.Future[Exception | None]", loop.create_future())
+
+    def on_loop(function: Callable[[Any], None], argument: Any) -> None:
+        """Observables may notify from any thread; our state belongs to the loop's."""
+        if threading.get_ident() == home:
+            function(argument)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(function, argument)
+
+    def take(item: Any) -> None:
+        if done.done():
+            return
+        try:
+            last.take(item)
+        except Exception as error:
+            end(error)
+
+    def end(error: Exception | None) -> None:
+        if not done.done():
+            done.set_result(error)
+
+    def on_next(item: Any) -> None:
+        on_loop(take, item)
+
+    def on_error(error: Exception) -> None:
+        on_loop(end, error)
+
+    def on_completed() -> None:
+        on_loop(end, None)
+
+    scheduler = AsyncIOThreadSafeScheduler(loop)
+    subscription = source.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
+    try:
+        error = await done
+    finally:
+        subscription.dispose()
+    if error is not None:
+        raise error
+    return last.result
+
+
+__all__ = ["settle", "settle_generator"]

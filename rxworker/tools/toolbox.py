@@ -1,0 +1,113 @@
+"""The tools a model may call, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import ToolMeta
+from rxworker.tools.base import Tool, check_name
+from rxworker.tools.function import FunctionTool
+
+
+class Toolbox:
+    """Tools by name. They are looked up when they are called, so that tools may come and go during a run.
+
+    Args:
+        tools: The tools to begin with, in the order the model sees them.
+
+    Raises:
+        ConfigurationError: One is no tool, or two have the same name.
+
+    >>> from rxworker.tools import tool
+    >>> @tool
+    ... def look(where: str) -> str:
+    ...     return f"nothing {where}"
+    >>> toolbox = Toolbox([look])
+    >>> toolbox.names, "look" in toolbox
+    (('look',), True)
+    """
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        self.add(*tools)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools' names, in order."""
+        return tuple(self._tools)
+
+    @property
+    def metas(self) -> tuple[ToolMeta, ...]:
+        """What the model is told of the tools, in order."""
+        return tuple(tool.meta for tool in self._tools.values())
+
+    def get(self, name: str) -> Tool | None:
+        """The tool of that name."""
+        return self._tools.get(name)
+
+    def add(self, *tools: Tool) -> None:
+        """Put tools in: all of them, or with an error none.
+
+        Raises:
+            ConfigurationError: One is no tool, or its name is taken.
+        """
+        added: dict[str, Tool] = {}
+        for tool in tools:
+            name = check_name(_checked(tool).meta.name)
+            if (other := self._tools.get(name) or added.get(name)) is not None:
+                raise ConfigurationError(
+                    f"two tools are called {name!r}: {_origin(other)} and {_origin(tool)}; give one of them another "
+                    "name with @tool(name=...)"
+                )
+            added[name] = tool
+        self._tools.update(added)
+
+    def remove(self, name: str) -> Tool:
+        """Take a tool out. Calls of it that run go on.
+
+        Raises:
+            ConfigurationError: There is none of that name.
+        """
+        if name not in self._tools:
+            raise ConfigurationError(f"there is no tool {name!r} to remove; there are: {self}")
+        return self._tools.pop(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(tuple(self._tools.values()))
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __str__(self) -> str:
+        return ", ".join(self._tools) or "none"
+
+
+def _checked(tool: object) -> Tool:
+    if isinstance(tool, FunctionTool):
+        function = cast("FunctionTool[..., object]", tool)
+        if function.unbound:
+            raise ConfigurationError(
+                f"{_origin(function)} is a method without its object: take it from one, such as app.{function.__name__}; "
+                "for a static method put @tool above @staticmethod"
+            )
+    # Who passes a plain function has not heeded the types, so they are no proof here.
+    elif not isinstance(getattr(tool, "meta", None), ToolMeta) or not hasattr(tool, "execute"):
+        hint = (
+            "decorate it with @tool" if callable(tool) else "it needs a meta and an execute method"
+        )
+        raise ConfigurationError(f"{_origin(tool)} is no tool: {hint}")
+    return cast("Tool", tool)
+
+
+def _origin(tool: object) -> str:
+    """Where a tool comes from, for people."""
+    it = tool if hasattr(tool, "__qualname__") else type(tool)
+    return f"{getattr(it, '__module__', '?')}.{getattr(it, '__qualname__', '?')}"
+
+
+__all__ = ["Toolbox"]

@@ -1,0 +1,52 @@
+"""One HTTP session for each event loop, shared by everything that runs on it.
+
+A session keeps connections open for the next request, and wants to be closed before its loop is. Nothing in asyncio
+calls back when a loop ends, but for one thing: ``asyncio.run`` closes the asynchronous generators that are still
+suspended. So the session lives in one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from weakref import WeakKeyDictionary
+
+import aiohttp
+
+_Keeper = AsyncGenerator[aiohttp.ClientSession, None]
+_kept: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, _Keeper]] = (
+    WeakKeyDictionary()
+)
+
+
+async def shared_session() -> aiohttp.ClientSession:
+    """The session of the running loop; made when it is first asked for, closed when the loop ends."""
+    loop = asyncio.get_running_loop()
+    held = _kept.get(loop)
+    if held is None or held[0].closed:
+        keeper = _keep()
+        held = _kept[loop] = (await anext(keeper), keeper)
+    return held[0]
+
+
+async def close_session() -> None:
+    """Close the running loop's session now; a later request opens another."""
+    held = _kept.pop(asyncio.get_running_loop(), None)
+    if held is not None:
+        await held[1].aclose()
+
+
+async def _keep() -> _Keeper:
+    # No total time-out: a long answer is no failure. Many streams may go to one host at once.
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=None),
+        auto_decompress=True,
+    )
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+__all__ = ["close_session", "shared_session"]

@@ -1,0 +1,147 @@
+"""Third stage of a turn: the tools that the response calls.
+
+All are asked about, one by one and in order, before any runs. The allowed ones run in parallel. All results are looked
+at, one by one and in order, before the model hears any.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from rxworker.errors import LimitExceededError, RunAbortedError
+from rxworker.events import Event, LimitReached, MessageAdd, RunPause, ToolStop
+from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
+from rxworker.messages import Message, ToolCall, ToolResult
+from rxworker.tools import Finished as FinishedCall
+from rxworker.tools import run_calls
+from rxworker.worker.context import RunContext, TurnScope
+
+Emit = Callable[[Event], None]
+
+
+async def call_tools(context: RunContext, scope: TurnScope, emit: Emit) -> None:
+    """Ask, run, look at the results, and put them into the conversation.
+
+    Raises:
+        LimitExceededError: The run has had all its tool calls.
+        RunAbortedError: A hook ended the run.
+        HookError: A hook failed.
+    """
+    # The calls of a response that was cut short are not pending: the state has answered them already.
+    calls = scope.resumed if scope.is_resumed else context.journal.state.pending
+    if not calls and not scope.refused:
+        return
+    _within(context, len(calls), emit)
+    allowed, refused = await _ask(context, scope, calls, emit)
+    if scope.paused:
+        return
+    finished = await run_calls(
+        context.tools,
+        allowed,
+        limit=context.parallel,
+        emit=emit,
+        scope=f"{context.journal.run}/{context.journal.turn}",
+        variables=scope.variables,
+    )
+    results = [
+        await _look_at(context, scope, call, done, emit)
+        for call, done in zip(allowed, finished, strict=True)
+    ]
+    scope.called = True
+    answers = _in_call_order(_called(context), [*results, *refused])
+    emit(MessageAdd((Message("user", answers),), "tools"))
+
+
+def _called(context: RunContext) -> tuple[ToolCall, ...]:
+    """The calls as the model made them, refused ones among them."""
+    messages = context.journal.state.conversation.messages
+    return next((m.tool_calls for m in reversed(messages) if m.role == "assistant"), ())
+
+
+def _within(context: RunContext, more: int, emit: Emit) -> None:
+    most = context.limits.max_tool_calls
+    if most is not None and context.journal.state.tool_calls + more > most:
+        emit(LimitReached("max_tool_calls", most))
+        raise LimitExceededError("max_tool_calls", most)
+
+
+async def _ask(
+    context: RunContext, scope: TurnScope, calls: tuple[ToolCall, ...], emit: Emit
+) -> tuple[list[ToolCall], list[ToolResult]]:
+    """The calls that may run, and the results of those that may not."""
+    allowed: list[ToolCall] = []
+    refused = list(scope.refused)
+    for place, call in enumerate(calls):
+        tool = context.tools.get(call.name)
+        if tool is None or place < scope.approved:
+            allowed.append(call)
+            continue
+        asked = ToolCallContext(
+            # The watchers hold the original; what a hook changes in place is a copy.
+            call=replace(call, input=copy.deepcopy(call.input)),
+            tool=tool,
+            conversation=context.journal.state.conversation,
+            emit=emit,
+            variables=scope.variables,
+            run=context.journal.run,
+            turn=context.journal.turn,
+        )
+        verdict, hook = await context.hooks.ask(HookPoint.BEFORE_TOOL_CALL, asked, emit)
+        match verdict:
+            case Skip(reason=reason):
+                refused.append(ToolResult(call.id, reason, is_error=True, name=call.name))
+                emit(ToolStop(refused[-1]))
+            case Abort(reason=reason):
+                raise RunAbortedError(reason, hook=hook)
+            case Pause(reason=reason):
+                pending = (*allowed, asked.call, *calls[place + 1 :])
+                emit(RunPause(hook, pending, call.id, reason, tuple(refused)))
+                scope.paused = True
+                break
+            case _:
+                allowed.append(asked.call)
+    return allowed, refused
+
+
+async def _look_at(
+    context: RunContext, scope: TurnScope, call: ToolCall, done: FinishedCall, emit: Emit
+) -> ToolResult:
+    """The result as the hooks leave it."""
+    tool = context.tools.get(call.name)
+    if tool is None:
+        emit(ToolStop(done.result, done.seconds))
+        return done.result
+    asked = ToolResultContext(
+        call=call,
+        result=done.result,
+        tool=tool,
+        conversation=context.journal.state.conversation,
+        emit=emit,
+        variables=scope.variables,
+        run=context.journal.run,
+        turn=context.journal.turn,
+    )
+    verdict, hook = await context.hooks.ask(HookPoint.AFTER_TOOL_CALL, asked, emit)
+    if isinstance(verdict, Abort):
+        raise RunAbortedError(verdict.reason, hook=hook)
+    emit(ToolStop(asked.result, done.seconds))
+    return asked.result
+
+
+def _in_call_order(
+    calls: tuple[ToolCall, ...], results: Sequence[ToolResult]
+) -> tuple[ToolResult, ...]:
+    """The results in the order of the calls, each used once: a provider may give two calls one id."""
+    left = list(results)
+    ordered: list[ToolResult] = []
+    for call in calls:
+        place = next((i for i, result in enumerate(left) if result.tool_use_id == call.id), None)
+        if place is not None:
+            ordered.append(left.pop(place))
+    return (*ordered, *left)
+
+
+__all__ = ["call_tools"]

@@ -1,0 +1,81 @@
+"""What the stages of a run share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from reactivex import Observable
+
+from rxworker.events import ResponseEvent
+from rxworker.hooks import Hooks
+from rxworker.messages import ToolCall, ToolResult
+from rxworker.providers import Options, Request
+from rxworker.timeline import Timeline
+from rxworker.tools import Toolbox
+from rxworker.transport import Model
+from rxworker.worker.journal import Journal
+from rxworker.worker.limits import Limits
+
+ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[ResponseEvent]]
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What stays the same for a run.
+
+    Attributes:
+        model: Who answers.
+        tools: What it may call.
+        hooks: Who is asked at the points of the loop.
+        timeline: Sees the events of each response.
+        operators: Each response passes through them, the first listed first.
+        options: Settings of each request.
+        limits: How far the run may go.
+        parallel: How many tools run at once.
+        journal: Where what happens is written down.
+        tasks: What is under way and has to be waited for before the run can end.
+    """
+
+    model: Model
+    tools: Toolbox
+    hooks: Hooks
+    timeline: Timeline
+    operators: Sequence[ResponseOperator]
+    options: Options
+    limits: Limits
+    parallel: int
+    journal: Journal
+    tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+
+@dataclass
+class TurnScope:
+    """What the stages of one turn hand on to each other. It ends with the turn.
+
+    Attributes:
+        variables: Shared by the hooks of the turn.
+        request: What the hooks left of the request.
+        is_resumed: Whether the turn goes on where a paused run stopped, without a request.
+        resumed: The calls that wait since then.
+        approved: How many of those, from the first, need not be asked about again.
+        refused: Results of calls that are not to be run.
+        finishes: Whether the run ends here, since nothing is left to ask.
+        called: Whether tools ran, so that the model must hear their results.
+        paused: Whether a hook paused the run.
+    """
+
+    variables: dict[str, object] = field(default_factory=dict[str, object])
+    request: Request | None = None
+    is_resumed: bool = False
+    resumed: tuple[ToolCall, ...] = ()
+    approved: int = 0
+    refused: tuple[ToolResult, ...] = ()
+    finishes: bool = False
+    called: bool = False
+    paused: bool = False
+
+
+__all__ = ["ResponseOperator", "RunContext", "TurnScope"]

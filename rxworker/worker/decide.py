@@ -1,0 +1,70 @@
+"""Last stage of a turn: is the model done?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rxworker.errors import HookError, LimitExceededError
+from rxworker.events import Event, LimitReached, MessageAdd, RunPause, RunStop, TurnStop
+from rxworker.hooks import ContinueWithMessages, HookPoint, Pause, TurnEndContext
+from rxworker.messages import StopKind
+from rxworker.worker.context import RunContext, TurnScope
+
+Emit = Callable[[Event], None]
+
+
+async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
+    """Go on after tools and after a provider's own pause; else ask ``on_turn_end``, and stop the run.
+
+    Raises:
+        LimitExceededError: Hooks have sent the answer back too often.
+        HookError: A hook failed.
+    """
+    if scope.paused:
+        return
+    if scope.called or _provider_paused(context):
+        emit(TurnStop())
+        return
+    if scope.finishes:
+        emit(TurnStop())
+        emit(RunStop())
+        return
+    asked = TurnEndContext(
+        conversation=context.journal.state.conversation,
+        emit=emit,
+        variables=scope.variables,
+        run=context.journal.run,
+        turn=context.journal.turn,
+    )
+    verdict, hook = await context.hooks.ask(HookPoint.ON_TURN_END, asked, emit)
+    match verdict:
+        case ContinueWithMessages():
+            _send_back(context, verdict, hook, emit)
+            emit(TurnStop())
+        case Pause(reason=reason):
+            emit(TurnStop())
+            emit(RunPause(hook, reason=reason))
+        case _:
+            emit(TurnStop())
+            emit(RunStop())
+
+
+def _provider_paused(context: RunContext) -> bool:
+    """Whether the provider wants its own words back to go on with."""
+    reason = context.journal.state.stop_reason
+    return reason is not None and reason.kind is StopKind.PAUSE_TURN
+
+
+def _send_back(context: RunContext, verdict: ContinueWithMessages, hook: str, emit: Emit) -> None:
+    if not verdict.messages:
+        text = f"hook {hook!r} answered ContinueWithMessages without messages"
+        raise HookError(text, hook=hook, point=HookPoint.ON_TURN_END.value)
+    most = context.limits.max_continuations
+    # The verdict of now is already among the records.
+    if most is not None and context.journal.state.continuations > most:
+        emit(LimitReached("max_continuations", most))
+        raise LimitExceededError("max_continuations", most)
+    emit(MessageAdd(tuple(verdict.messages), hook))
+
+
+__all__ = ["decide"]

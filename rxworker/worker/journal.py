@@ -1,0 +1,53 @@
+"""What happens in a run, written down: events become records, records go to the watchers and fold into the state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
+from rxworker.hub import Hub
+from rxworker.timeline import RunState, step_run
+
+
+class Journal:
+    """The records of one run.
+
+    Args:
+        run: The run's id.
+        clock: Tells the time, in seconds since the epoch.
+    """
+
+    def __init__(self, run: str, clock: Callable[[], float] = time.time) -> None:
+        self.run = run
+        self.hub: Hub[Record] = Hub(self._detached)
+        self.turn = 0
+        self._attempt = 0
+        self._clock = clock
+        self._state = RunState()
+        self._folded = 0
+
+    def emit(self, event: Event) -> None:
+        """Number the event and show it to every watcher."""
+        if isinstance(event, TurnStart):
+            self.turn, self._attempt = self.turn + 1, 0
+        elif isinstance(event, AttemptStart):
+            self._attempt += 1
+        hub = self.hub
+        seq = len(hub.row) + 1
+        hub.push(Record(seq, self.run, self.turn, self._attempt, self._clock(), event))
+
+    @property
+    def state(self) -> RunState:
+        """What the records so far come to. Folded when asked for, so that a delta costs nothing here."""
+        row, state = self.hub.row, self._state
+        for place in range(self._folded, len(row)):
+            state = step_run(state, row[place])
+        self._state, self._folded = state, len(row)
+        return state
+
+    def _detached(self, watcher: str, error: Exception) -> None:
+        self.emit(WatcherDetach(watcher, f"{type(error).__name__}: {error}"))
+
+
+__all__ = ["Journal"]

@@ -1,0 +1,72 @@
+"""The feedback edge: one turn after the other, each begun by the scheduler.
+
+A turn's results reach the next turn only through here. The hop through the scheduler lets every observer see the end of a turn
+before the next one begins, and keeps the stack flat however many turns there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable, SerialDisposable
+
+A = TypeVar("A")
+
+
+def repeat_turns(
+    turn: Callable[[], Observable[A]],
+    goes_on: Callable[[], bool],
+    scheduler: abc.SchedulerBase,
+) -> Observable[A]:
+    """Turns, one after the other, for as long as there is something to do.
+
+        turn       --a--b|
+        goes_on          yes     no
+        [ repeat_turns ]
+        --a--b---a--b|
+
+    Args:
+        turn: Makes the next turn; called when it begins.
+        goes_on: Asked after each turn whether there is another.
+        scheduler: Begins each turn.
+
+    Example:
+        >>> import reactivex
+        >>> from reactivex.scheduler import CurrentThreadScheduler
+        >>> left = iter([True, False])
+        >>> turns = repeat_turns(lambda: reactivex.of("a", "b"), lambda: next(left), CurrentThreadScheduler())
+        >>> seen = []
+        >>> _ = turns.subscribe(seen.append)
+        >>> seen
+        ['a', 'b', 'a', 'b']
+    """
+
+    def subscribe(
+        observer: abc.ObserverBase[A], _scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        current = SerialDisposable()
+        next_one = SerialDisposable()
+
+        def begin(_: abc.SchedulerBase, __: object = None) -> None:
+            try:
+                started = turn()
+            except Exception as error:
+                observer.on_error(error)
+                return
+            current.disposable = started.subscribe(observer.on_next, observer.on_error, ended)
+
+        def ended() -> None:
+            if goes_on():
+                next_one.disposable = scheduler.schedule(begin)
+            else:
+                observer.on_completed()
+
+        next_one.disposable = scheduler.schedule(begin)
+        return CompositeDisposable(next_one, current)
+
+    return Observable(subscribe)
+
+
+__all__ = ["repeat_turns"]

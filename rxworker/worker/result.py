@@ -1,0 +1,52 @@
+"""What a run comes to. What is neither finished nor paused is raised."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from rxworker.messages import Conversation, StopReason, ToolCall, ToolResult, Usage
+
+
+class RunResult(Struct, frozen=True):
+    """The base of the results.
+
+    Attributes:
+        conversation: Everything said, the answer at its end.
+        text: The visible text of the last answer.
+        usage: The tokens of all requests of the run.
+        turns: How many turns it took.
+        stop_reason: Why the last response ended.
+        run: The run's id.
+    """
+
+    conversation: Conversation
+    text: str
+    usage: Usage
+    turns: int
+    stop_reason: StopReason | None
+    run: str
+
+
+class Finished(RunResult, frozen=True):
+    """The model has answered."""
+
+
+class Paused(RunResult, frozen=True):
+    """A hook paused the run; ``worker.resume()`` goes on.
+
+    Attributes:
+        pending: The tool calls that wait, with their exact arguments.
+        paused_at: The ``id`` of the call that was asked about; ``None`` when the turn's end was.
+        hook: The hook's name.
+        reason: What the hook gave as its reason.
+        refused: Results of calls that hooks have skipped.
+    """
+
+    pending: tuple[ToolCall, ...] = ()
+    paused_at: str | None = None
+    hook: str = ""
+    reason: str = ""
+    refused: tuple[ToolResult, ...] = ()
+
+
+__all__ = ["Finished", "Paused", "RunResult"]

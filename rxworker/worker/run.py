@@ -1,0 +1,241 @@
+"""A run under way: awaitable, observable, and iterable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from typing import Literal
+
+from reactivex import Observable, abc
+from reactivex.scheduler.eventloop import AsyncIOScheduler
+
+from rxworker.errors import LimitExceededError, LocalProtocolError, RunCancelledError
+from rxworker.events import Event, LimitReached, Record
+from rxworker.operators import events
+from rxworker.timeline import RunState
+from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.loop import repeat_turns
+from rxworker.worker.result import Finished, Paused, RunResult
+from rxworker.worker.turn import turn
+from rxworker.worker.wind_up import wind_up
+
+logger = logging.getLogger("rxworker.worker")
+
+
+class Run(Observable[Record]):
+    """One run of a worker. It begins by itself and goes on whether anybody watches or not.
+
+    - ``await run`` gives the `RunResult`, or raises what ended the run.
+    - ``run.subscribe(...)`` and ``run.pipe(...)``: it is the observable of its records. ``run.events`` is that of the bare events.
+    - ``async for record in run`` reads the records at the reader's own pace.
+
+    Whoever comes late sees everything from the start. Leaving detaches; only ``cancel`` ends the run. Made by ``Worker.run``.
+
+    Attributes:
+        id: Its name in the records.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        first: Sequence[Event],
+        scope: TurnScope,
+        ended: Callable[[RunState, RunResult | None], None],
+    ) -> None:
+        super().__init__()
+        self._context = context
+        self._journal = context.journal
+        self._scope = scope
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._reason: str | None = None
+        self._after_turn = False
+        self._limit: LimitExceededError | None = None
+        self._winding = False
+        self._awaited = False
+        self._result: asyncio.Future[RunResult] = self._loop.create_future()
+        self.id = self._journal.run
+        for event in first:
+            self._journal.emit(event)
+        self._driver = self._loop.create_task(self._drive(), name=f"rxworker run {self.id}")
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r}, {self.state.status})"
+
+    @property
+    def events(self) -> Observable[Event]:
+        """The observable of the bare events."""
+        return self.pipe(events())
+
+    @property
+    def state(self) -> RunState:
+        """What the records so far come to."""
+        return self._journal.state
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._result.done()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it runs on."""
+        return self._loop
+
+    def cancel(
+        self,
+        when: Literal["now", "after_turn"] = "now",
+        *,
+        reason: str = "cancelled by the caller",
+    ) -> asyncio.Future[None]:
+        """End the run: the connection is closed, tools are cancelled, ``on_abort`` is told, the conversation stays usable.
+
+        Args:
+            when: ``now``, or ``after_turn``: when the tools of this turn have run. A run that finishes by itself until then has finished.
+            reason: For people.
+
+        Returns:
+            Done when the run has ended; need not be awaited. It raises nothing.
+        """
+        if not self.done and not self._winding and self._reason is None:
+            self._reason = reason
+            if when == "now":
+                self._driver.cancel()
+            else:
+                self._after_turn = True
+        elif when == "now" and self._after_turn and not self._winding:
+            self._driver.cancel()
+        return asyncio.ensure_future(self._wait())
+
+    async def _wait(self) -> None:
+        await asyncio.wait([self._result])
+
+    # An observable's own __await__ gives its last item. A run's last record says less than its result.
+    def __await__(self) -> Generator[object, None, RunResult]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The result.
+
+        Raises:
+            RunCancelledError: ``cancel`` was called.
+            RunAbortedError: A hook ended the run.
+            LimitExceededError: A limit was reached.
+            RxWorkerError: What else went wrong.
+        """
+        if self._loop.is_closed() and not self.done:
+            message = "this run's event loop has closed before the run ended: start a new run"
+            raise LocalProtocolError(message)
+        self._awaited = True
+        return asyncio.shield(self._result).__await__()
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        """The records from the start, at the reader's own pace; raises what ended the run."""
+        return aiter(self._journal.hub)
+
+    def _subscribe_core(
+        self, observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        return self._journal.hub.subscribe(observer, scheduler=scheduler)
+
+    async def _drive(self) -> None:
+        timer = self._start_timer()
+        try:
+            await self._turns()
+        except asyncio.CancelledError:
+            reason = self._reason or "its task was cancelled"
+            await self._fail(self._limit or RunCancelledError(reason))
+        except Exception as error:
+            await self._fail(error)
+        else:
+            self._finish()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def _turns(self) -> None:
+        scheduler = AsyncIOScheduler(self._loop)
+        over: asyncio.Future[None] = self._loop.create_future()
+
+        def completed() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        def failed(error: Exception) -> None:
+            if not over.done():
+                over.set_exception(error)
+
+        turns = repeat_turns(self._turn, self._goes_on, scheduler)
+        subscription = turns.subscribe(self._journal.emit, failed, completed)
+        try:
+            await over
+        finally:
+            subscription.dispose()
+        if self.state.status == "running":
+            raise RunCancelledError(self._reason or "")
+
+    def _turn(self) -> Observable[Event]:
+        scope, self._scope = self._scope, TurnScope()
+        return turn(self._context, scope)
+
+    def _goes_on(self) -> bool:
+        return self.state.status == "running" and not self._after_turn
+
+    def _start_timer(self) -> asyncio.TimerHandle | None:
+        most = self._context.limits.max_seconds
+        return None if most is None else self._loop.call_later(most, self._out_of_time, most)
+
+    def _out_of_time(self, most: float) -> None:
+        if not self.done and not self._winding:
+            self._journal.emit(LimitReached("max_seconds", most))
+            self._limit = LimitExceededError("max_seconds", most)
+            self._driver.cancel()
+
+    async def _fail(self, error: Exception) -> None:
+        self._winding = True
+        try:
+            await wind_up(self._context, error)
+        finally:
+            self._ended(self.state, None)
+            # Told to whoever waits; not awaiting a run is no mistake, so asyncio need not complain of it.
+            self._result.set_exception(error)
+            self._result.exception()
+            self._journal.hub.end(error)
+            if not (self._awaited or self._journal.hub.watched):
+                logger.warning("run %s ended and nobody watched it: %s", self.id, error)
+
+    def _finish(self) -> None:
+        result = result_of(self.state, self.id)
+        self._ended(self.state, result)
+        self._result.set_result(result)
+        self._journal.hub.end()
+
+
+def result_of(state: RunState, run: str) -> RunResult:
+    """The result that a state stands for."""
+    answer = next((m for m in reversed(state.conversation.messages) if m.role == "assistant"), None)
+    text = answer.text if answer is not None else ""
+    pause = state.pause
+    if pause is None:
+        return Finished(
+            conversation=state.conversation,
+            text=text,
+            usage=state.usage,
+            turns=state.turns,
+            stop_reason=state.stop_reason,
+            run=run,
+        )
+    return Paused(
+        conversation=state.conversation,
+        text=text,
+        usage=state.usage,
+        turns=state.turns,
+        stop_reason=state.stop_reason,
+        run=run,
+        pending=pause.pending,
+        paused_at=pause.paused_at,
+        hook=pause.hook,
+        reason=pause.reason,
+        refused=pause.refused,
+    )
+
+
+__all__ = ["Run", "result_of"]

@@ -1,0 +1,266 @@
+"""A worker: a model, its tools and hooks, and the conversation they carry on."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from rxworker.errors import ConfigurationError, LocalProtocolError, WorkerBusyError
+from rxworker.events import Event, MessageAdd, RunResume, RunStart
+from rxworker.hooks import Hooks
+from rxworker.messages import Content, Conversation, Message, ToolResult, repair
+from rxworker.providers import Options, Provider
+from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector
+from rxworker.tools import Tool, Toolbox
+from rxworker.transport import Client, Model
+from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
+from rxworker.worker.journal import Journal
+from rxworker.worker.limits import Limits
+from rxworker.worker.result import Paused, RunResult
+from rxworker.worker.run import Run
+
+Input: TypeAlias = str | Message | Sequence[Message | Content | str]
+
+
+class Worker:
+    """Runs the turn loop: ask the model, run the tools it calls, ask again, until it has answered.
+
+    Args:
+        model: A provider, which is then spoken to over HTTP, or anything with a ``stream``, such as a `Client`.
+        tools: What the model may call, made with ``@tool``.
+        system: What the model is told about its task.
+        hooks: Asked at the points of the loop, in this order.
+        options: Settings of each request.
+        limits: How far a run may go.
+        operators: Each response's events pass through these, the first listed first, before the timeline and the watchers see them.
+        parallel: How many tools run at once.
+        conversation: What was said before.
+
+    Attributes:
+        conversation: Everything said so far; the next run continues it.
+        tools: The toolbox; tools may come and go between turns.
+        hooks: The hooks; they may come and go.
+        timeline: Handlers may be added to it.
+        texts: Gathers the text blocks of the responses.
+        tool_calls: Gathers their tool calls.
+
+    Raises:
+        ConfigurationError: Something is not what it should be; the message says what.
+
+    Example:
+        >>> from rxworker.testing import ScriptedModel, say
+        >>> worker = Worker(ScriptedModel([say("Hello!")]))
+        >>> worker.run_sync("Hi").text
+        'Hello!'
+    """
+
+    def __init__(
+        self,
+        model: Provider | Model,
+        *,
+        tools: Iterable[Tool] = (),
+        system: str | None = None,
+        hooks: Iterable[object] = (),
+        options: Options | None = None,
+        limits: Limits | None = None,
+        operators: Sequence[ResponseOperator] = (),
+        parallel: int = 8,
+        conversation: Conversation | None = None,
+    ) -> None:
+        self.model = _as_model(model)
+        self.tools = Toolbox(tools)
+        self.hooks = Hooks(hooks)
+        self.options = options or Options()
+        self.limits = limits or Limits()
+        self.operators = tuple(operators)
+        self.parallel = parallel
+        self.conversation = conversation or Conversation()
+        if system is not None:
+            self.conversation = Conversation(self.conversation.messages, system)
+        self.timeline = Timeline()
+        self.texts = TextBlockCollector()
+        self.tool_calls = ToolCallCollector()
+        self.timeline.on_text_block(self.texts)
+        self.timeline.on_tool_use_block(self.tool_calls)
+        self._current: Run | None = None
+        self._paused: Paused | None = None
+
+    def __repr__(self) -> str:
+        return f"Worker({self.model!r}, tools=[{self.tools}])"
+
+    def run(self, input: Input) -> Run:  # noqa: A002 - the word for what goes into a run
+        """Begin a run with this input. It goes on by itself; see `Run` for the ways to watch it.
+
+        Args:
+            input: A text, a message, or several: messages as they are, or the content of one message of the user's.
+
+        Raises:
+            WorkerBusyError: A run is on.
+            LocalProtocolError: No event loop runs; in a script use ``run_sync``.
+            ConfigurationError: The input is none of those.
+        """
+        added = _messages(input)
+        self._check_free("run")
+        # Calls that were paused and never resumed get a result that says so.
+        conversation = repair(self.conversation).add(*added)
+        return self._begin([RunStart(conversation)], TurnScope())
+
+    def run_sync(self, input: Input) -> RunResult:  # noqa: A002
+        """Run to the end in a script, where no event loop runs.
+
+        Ctrl-C cancels the run, keeps the conversation, and raises ``KeyboardInterrupt``.
+
+        Raises:
+            LocalProtocolError: An event loop runs; there ``await worker.run(...)``.
+        """
+        _check_no_loop("run_sync", "await worker.run(...)")
+        return asyncio.run(self._to_the_end(input))
+
+    def resume(
+        self,
+        *,
+        deny: Mapping[str, str] | None = None,
+        add: Sequence[Message] = (),
+    ) -> Run:
+        """Go on with the run that a hook paused.
+
+        The call that the hook paused at is run, as it was shown in `Paused.pending`; the hooks are asked about those after it.
+
+        Args:
+            deny: Calls not to run, by id, with the reason that the model reads.
+            add: Messages to add to the conversation; with them a run that was paused at the end of a turn goes on.
+
+        Raises:
+            LocalProtocolError: Nothing is paused, or a denied call is not pending.
+            WorkerBusyError: A run is on.
+        """
+        self._check_free("resume")
+        paused = self._paused
+        if paused is None:
+            raise LocalProtocolError("nothing is paused: resume() goes on after a result Paused")
+        denied = dict(deny or {})
+        unknown = denied.keys() - {call.id for call in paused.pending}
+        if unknown:
+            known = ", ".join(call.id for call in paused.pending) or "none"
+            message = f"no pending call has the id {sorted(unknown)[0]!r}; pending are: {known}"
+            raise LocalProtocolError(message)
+        return self._begin(*_resumed(paused, denied, tuple(add)))
+
+    async def _to_the_end(self, input: Input) -> RunResult:  # noqa: A002
+        run = self.run(input)
+        try:
+            return await run
+        except asyncio.CancelledError:
+            await run.cancel(reason="interrupted")
+            raise
+
+    def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run:
+        context = RunContext(
+            model=self.model,
+            tools=self.tools,
+            hooks=self.hooks,
+            timeline=self.timeline,
+            operators=self.operators,
+            options=self.options,
+            limits=self.limits,
+            parallel=self.parallel,
+            journal=Journal(f"run-{uuid.uuid4().hex[:12]}"),
+        )
+        self._paused = None
+        self.texts.clear()
+        self.tool_calls.clear()
+        self._current = Run(context, first, scope, self._ended)
+        return self._current
+
+    def _ended(self, state: RunState, result: RunResult | None) -> None:
+        self.conversation = state.conversation
+        self._current = None
+        self._paused = result if isinstance(result, Paused) else None
+
+    def _check_free(self, call: str) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            message = (
+                f"worker.{call}() needs a running event loop; in a script use worker.run_sync(...)"
+            )
+            raise LocalProtocolError(message) from None
+        current = self._current
+        if current is None or current.done:
+            return
+        if current.loop.is_closed():
+            # Its loop went away under it; what was said until then is kept.
+            self.conversation = repair(current.state.conversation)
+            self._current = None
+            return
+        message = (
+            f"this worker is busy with {current.id}: await it, cancel it, or use another Worker"
+        )
+        raise WorkerBusyError(message)
+
+
+def _as_model(model: Provider | Model) -> Model:
+    if isinstance(model, type):
+        message = f"{model.__name__} is a class: give a model, for example {model.__name__}('name')"
+        raise ConfigurationError(message)
+    if hasattr(model, "stream"):
+        return model  # pyright: ignore[reportReturnType] - a Model, by its one method
+    if hasattr(model, "request") and hasattr(model, "decoder"):
+        return Client(model)  # pyright: ignore[reportArgumentType] - a Provider, by its methods
+    message = f"{model!r} is neither a provider, for example Anthropic('claude-sonnet-4-6'), nor a model with stream()"
+    raise ConfigurationError(message)
+
+
+def _messages(given: Input) -> tuple[Message, ...]:
+    if isinstance(given, str):
+        return (Message.user(given),)
+    if isinstance(given, Message):
+        return (given,)
+    parts: list[object] = list(given) if isinstance(given, list | tuple) else []
+    if parts and all(isinstance(part, Message) for part in parts):
+        return tuple(part for part in parts if isinstance(part, Message))
+    if parts and all(isinstance(part, str | Content) for part in parts):
+        return (Message.user(*(part for part in parts if isinstance(part, str | Content))),)
+    message = (
+        f"the input of a run is a text, a message, or a list of messages or content, not {given!r}"
+    )
+    raise ConfigurationError(message)
+
+
+def _resumed(
+    paused: Paused, denied: dict[str, str], added: tuple[Message, ...]
+) -> tuple[list[Event], TurnScope]:
+    """How a paused run goes on: with the calls that are left, and the hooks' word on those up to the pause."""
+    ids = [call.id for call in paused.pending]
+    asked = ids[: ids.index(paused.paused_at) + 1] if paused.paused_at in ids else []
+    pending = tuple(call for call in paused.pending if call.id not in denied)
+    refused = paused.refused + tuple(
+        ToolResult(call.id, denied[call.id], is_error=True, name=call.name)
+        for call in paused.pending
+        if call.id in denied
+    )
+    scope = TurnScope(
+        # Without calls and with something new to say, the next thing is a request.
+        is_resumed=bool(ids) or not added,
+        resumed=pending,
+        approved=sum(1 for id_ in asked if id_ not in denied),
+        refused=refused,
+        finishes=not ids and not added,
+    )
+    first: list[Event] = [RunResume(paused.conversation, pending, refused)]
+    if added:
+        first.append(MessageAdd(added, "resume"))
+    return first, scope
+
+
+def _check_no_loop(call: str, instead: str) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise LocalProtocolError(f"worker.{call}() cannot wait where an event loop runs: use {instead}")
+
+
+__all__ = ["Input", "Worker"]

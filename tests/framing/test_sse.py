@@ -1,0 +1,155 @@
+"""Frames are the same however the bytes are cut."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rxworker.framing import SseDecoder, SseFrame
+
+CASES = Path(__file__).parents[3] / "shared" / "recordings" / "framing_cases.json"
+
+# name, bytes, (event, data) of each frame
+TABLE: list[tuple[str, bytes, list[tuple[str, str]]]] = [
+    ("lf", b"event: a\ndata: 1\n\ndata: 2\n\n", [("a", "1"), ("message", "2")]),
+    ("split crlf", b"event: a\r\ndata: 1\r\n\r\ndata: 2\r\n\r\n", [("a", "1"), ("message", "2")]),
+    ("lone cr", b"data: 1\r\rdata: 2\r\r", [("message", "1"), ("message", "2")]),
+    ("cr then lf line", b"data: 1\r\n\ndata: 2\n\r\n", [("message", "1"), ("message", "2")]),
+    ("bom", b"\xef\xbb\xbfdata: 1\n\n", [("message", "1")]),
+    (
+        "second bom is a field",
+        b"\xef\xbb\xbf\xef\xbb\xbfdata: 1\n\ndata: 2\n\n",
+        [("message", "2")],
+    ),
+    ("comments", b": hello\n\n: again\ndata: 1\n: end\n\n", [("message", "1")]),
+    ("id and blank lines", b"id: 7\n\n\n\ndata: 1\n\n", [("message", "1")]),
+    ("many data lines", b"data: {\ndata: }\n\n", [("message", "{\n}")]),
+    ("utf-8", "data: 日本語 🦩\n\n".encode(), [("message", "日本語 🦩")]),
+    (
+        "line separators",
+        "data: a\u2028b\u0085c\x0bd\n\n".encode(),
+        [("message", "a\u2028b\u0085c\x0bd")],
+    ),
+    ("event without data", b"event: x\n\ndata: 1\n\n", [("message", "1")]),
+    ("empty event name", b"event:\ndata: 1\n\n", [("message", "1")]),
+    ("empty data", b"data\n\ndata:\n\n", [("message", ""), ("message", "")]),
+    ("one space", b"data:1\n\ndata:  2\n\n", [("message", "1"), ("message", " 2")]),
+    ("cut inside the last frame", b"data: 1\n\nevent: b\ndata: 2", [("message", "1"), ("b", "2")]),
+    ("cut inside a field name", b"data: 1\n\ndat", [("message", "1")]),
+    ("nothing", b"", []),
+]
+
+
+def decode(chunks: list[bytes], stray: bool = False) -> list[SseFrame]:
+    decoder = SseDecoder(stray)
+    frames = [frame for chunk in chunks for frame in decoder.feed(chunk)]
+    return frames + decoder.finish()
+
+
+def single(data: bytes) -> list[bytes]:
+    return [data[i : i + 1] for i in range(len(data))]
+
+
+def shown(frames: list[SseFrame]) -> list[tuple[str, str]]:
+    return [(frame.event, frame.data.decode()) for frame in frames]
+
+
+@pytest.mark.parametrize(("name", "data", "expected"), TABLE, ids=[row[0] for row in TABLE])
+def test_each_case_gives_its_frames_whole_byte_by_byte_and_cut_in_two(
+    name: str, data: bytes, expected: list[tuple[str, str]]
+) -> None:
+    assert shown(decode([data])) == expected, name
+    assert shown(decode(single(data))) == expected, name
+    for cut in range(len(data) + 1):
+        assert shown(decode([data[:cut], b"", data[cut:]])) == expected, (name, cut)
+
+
+@pytest.mark.parametrize(("name", "data", "expected"), TABLE, ids=[row[0] for row in TABLE])
+def test_trailing_data_gives_one_frame_more(
+    name: str, data: bytes, expected: list[tuple[str, str]]
+) -> None:
+    if data and not data.endswith((b"\n", b"\r")):
+        return
+    assert shown(decode([data + b"data: end\n\n"])) == [*expected, ("message", "end")], name
+
+
+@given(st.lists(st.sampled_from(TABLE), max_size=6), st.data())
+@settings(deadline=None)
+def test_cases_in_a_row_give_the_same_frames_under_every_cut(
+    rows: list[tuple[str, bytes, list[tuple[str, str]]]], data: st.DataObject
+) -> None:
+    whole = b"".join(row[1] for row in rows)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+    chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    for stray in (False, True):
+        assert decode(chunks, stray) == decode(single(whole), stray) == decode([whole], stray)
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="the recordings are not beside the repository")
+def test_the_shared_cases_pass_under_every_cut() -> None:
+    cases: list[dict[str, Any]] = json.loads(CASES.read_text())
+    for case in cases:
+        data = base64.b64decode(case["raw_b64"])
+        expected = [(frame["event"], frame["data"]) for frame in case["expected"]]
+        for cut in range(len(data) + 1):
+            assert shown(decode([data[:cut], data[cut:]])) == expected, (case["name"], cut)
+        assert shown(decode(single(data))) == expected, case["name"]
+
+
+def test_a_frame_is_delivered_at_the_cr_without_waiting_for_its_lf() -> None:
+    decoder = SseDecoder()
+    assert shown(decoder.feed(b"data: 1\r\n\r")) == [("message", "1")]
+    assert decoder.feed(b"\ndata: 2\r\n") == []
+
+
+def test_the_id_stays_and_the_retry_goes_with_one_frame() -> None:
+    frames = decode([b"id: 7\nretry: 100\nretry: x\ndata: 1\n\ndata: 2\n\nid: a\0b\ndata: 3\n\n"])
+    assert [(f.id, f.retry) for f in frames] == [("7", 100), ("7", None), ("7", None)]
+
+
+def test_stray_lines_are_dropped_unless_they_are_asked_for() -> None:
+    data = b'data: 1\n\nerror: {"a": 1}\n\n{\n  "error": {}\n}\n\nfoo: 1\ndata: 2\n\n'
+    assert shown(decode([data])) == [("message", "1"), ("message", "2")]
+    expected = [
+        ("message", "1"),
+        ("stray", 'error: {"a": 1}'),
+        ("stray", '{\n  "error": {}\n}'),
+        ("message", "2"),
+        ("stray", "foo: 1"),
+    ]
+    assert shown(decode([data], stray=True)) == expected
+    assert shown(decode(single(data), stray=True)) == expected
+
+
+def test_stray_lines_at_the_end_are_delivered_by_finish() -> None:
+    assert shown(decode([b'{\n  "error": 1\n}'], stray=True)) == [("stray", '{\n  "error": 1\n}')]
+
+
+def test_a_large_frame_byte_by_byte_is_kept_in_pieces() -> None:
+    """Were it joined each time, this would copy 31 GB."""
+    data = b"data: " + b"x" * 250_000 + b"\n\n"
+    frames = decode(single(data))
+    assert [len(frame.data) for frame in frames] == [250_000]
+
+
+def test_a_frame_of_very_many_data_lines_is_joined_once() -> None:
+    frames = decode([b"data: x\n"] * 100_000 + [b"\n"])
+    assert [len(frame.data) for frame in frames] == [199_999]
+
+
+def test_very_many_comments_between_frames_do_no_harm() -> None:
+    frames = decode([b": wait\n\ndata: 1\n\n" * 50_000])
+    assert len(frames) == 50_000
+
+
+def test_the_names_of_a_hostile_server_are_not_all_remembered() -> None:
+    decoder = SseDecoder()
+    for number in range(1_000):
+        decoder.feed(f"event: {number}\ndata: 1\n\n".encode())
+    assert len(decoder._names) <= 64

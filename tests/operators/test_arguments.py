@@ -1,0 +1,84 @@
+"""The arguments of a tool call, from text or by path."""
+
+from __future__ import annotations
+
+import pytest
+
+from rxworker.events import InputValueDelta
+from rxworker.messages import Json
+from rxworker.operators.arguments import assemble_arguments, parse_arguments, parse_path
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", {}),
+        (" \n", {}),
+        ('{"a": 1}', {"a": 1}),
+        ('{"a": 1', '{"a": 1'),
+        ("[1]", "[1]"),
+        ("free text", "free text"),
+        ('{"a": "\ud800"}', '{"a": "\ud800"}'),
+        ("[" * 5000, "[" * 5000),
+    ],
+)
+def test_text_is_an_object_or_stays_text(text: str, value: Json) -> None:
+    assert parse_arguments(text) == value
+
+
+@pytest.mark.parametrize(
+    ("path", "segments"),
+    [
+        ("$", ()),
+        ("$.a", ("a",)),
+        ("$.a.b[0].c", ("a", "b", 0, "c")),
+        ("$[2][3]", (2, 3)),
+        ("$['a b'][\"c\"]", ("a b", "c")),
+        ("a.b", ("a", "b")),
+    ],
+)
+def test_a_path_is_names_and_positions(path: str, segments: tuple[str | int, ...]) -> None:
+    assert parse_path(path) == segments
+
+
+def values(*deltas: tuple[str, Json]) -> list[InputValueDelta]:
+    """One delta for each path and value; a path that ends in ``+`` appends."""
+    return [
+        InputValueDelta(0, path.removesuffix("+"), value, append=path.endswith("+"))
+        for path, value in deltas
+    ]
+
+
+def test_values_find_their_places() -> None:
+    deltas = values(("$.a.b[0].c", 1), ("$.a.b[1].c", None), ("$.d", True), ("$.a.x", 2.5))
+    assert assemble_arguments(deltas) == {
+        "a": {"b": [{"c": 1}, {"c": None}], "x": 2.5},
+        "d": True,
+    }
+
+
+def test_texts_append_also_when_others_come_between() -> None:
+    deltas = values(("$.a", "he"), ("$.b+", "x"), ("$.a+", "l"), ("$.a+", "lo"))
+    assert assemble_arguments(deltas) == {"a": "hello", "b": "x"}
+
+
+def test_a_later_value_replaces_an_earlier_one() -> None:
+    assert assemble_arguments(values(("$.a", "x"), ("$.a", 1))) == {"a": 1}
+    assert assemble_arguments(values(("$.a", 1), ("$.a", "x"))) == {"a": "x"}
+
+
+def test_a_far_position_costs_nothing() -> None:
+    assert assemble_arguments(values(("$.a[999999999]", 1))) == {"a": [1]}
+
+
+def test_the_root_may_come_whole() -> None:
+    assert assemble_arguments(values(("$", {"a": 1}), ("$.b", 2))) == {"a": 1, "b": 2}
+
+
+def test_what_is_no_object_is_no_arguments() -> None:
+    assert assemble_arguments(values(("$[0]", 1))) == {}
+    assert assemble_arguments([]) == {}
+
+
+def test_a_very_deep_path_is_cut() -> None:
+    assert assemble_arguments(values(("$" + ".a" * 5000, 1)))

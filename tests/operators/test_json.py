@@ -1,0 +1,148 @@
+"""`tool_inputs` and the scanner below it: members as they become whole, each text read once."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rxworker.events import (
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    Event,
+    InputJsonDelta,
+    InputValueDelta,
+    ToolUseMetadata,
+)
+from rxworker.messages import Json, JsonObject
+from rxworker.operators import Source, ToolInput, tool_inputs
+from rxworker.operators.members import MemberScanner
+
+START = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look"))
+STOP = BlockStop(0, BlockType.TOOL_USE)
+
+json_values: st.SearchStrategy[Json] = st.recursive(
+    st.none() | st.booleans() | st.integers(-1000, 1000) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def views(*events: Event) -> list[ToolInput]:
+    seen: list[ToolInput] = []
+    source: Source[Event] = Source()
+    source.pipe(tool_inputs()).subscribe(seen.append)
+    for event in events:
+        source.on_next(event)
+    return seen
+
+
+def texts(*pieces: str) -> list[Event]:
+    return [InputJsonDelta(0, piece) for piece in pieces]
+
+
+@given(st.dictionaries(st.text(), json_values, max_size=5), st.data())
+def test_members_come_out_however_the_text_is_cut(value: JsonObject, data: st.DataObject) -> None:
+    text = msgspec.json.format(msgspec.json.encode(value), indent=1).decode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=10)))
+    scanner = MemberScanner()
+    members: list[tuple[str, Json]] = []
+    for begin, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
+        members.extend(scanner.feed(text[begin:end]))
+    assert dict(members) == value
+    assert not scanner.is_broken
+
+
+def test_a_member_is_told_as_soon_as_it_is_whole() -> None:
+    seen = views(START, *texts('{"a": ', "[1, {", '"b": "}"}], "c', '": 2', ", ", '"d":3}'), STOP)
+    assert [view.input for view in seen] == [
+        {"a": [1, {"b": "}"}]},
+        {"a": [1, {"b": "}"}], "c": 2},
+        {"a": [1, {"b": "}"}], "c": 2, "d": 3},
+        {"a": [1, {"b": "}"}], "c": 2, "d": 3},
+    ]
+    assert [view.pieces for view in seen] == [3, 5, 6, 6]
+    assert [view.complete for view in seen] == [False, False, False, True]
+    assert {(view.index, view.id, view.name) for view in seen} == {(0, "1", "look")}
+
+
+def test_a_call_without_text_has_no_arguments() -> None:
+    assert [view.input for view in views(START, *texts(""), STOP)] == [{}]
+
+
+def test_text_that_is_no_object_has_no_input_in_the_end() -> None:
+    seen = views(START, *texts('{"a": 1, oops', '"b": 2}'), STOP)
+    assert [(view.input, view.complete) for view in seen] == [({"a": 1}, False), (None, True)]
+
+
+def test_an_escape_may_be_cut() -> None:
+    seen = views(START, *texts('{"a": "x\\', '"y"', "}"), STOP)
+    assert seen[-1].input == {"a": 'x"y'}
+
+
+def test_an_aborted_call_says_no_more() -> None:
+    seen = views(START, *texts('{"a": 1, "b"'), BlockAbort(0, BlockType.TOOL_USE), *texts(": 2}"))
+    assert [view.input for view in seen] == [{"a": 1}]
+
+
+def test_calls_that_are_open_at_once_are_kept_apart() -> None:
+    other = BlockStart(1, BlockType.TOOL_USE, ToolUseMetadata("2", "hear"))
+    seen = views(
+        START,
+        other,
+        InputJsonDelta(0, '{"a"'),
+        InputJsonDelta(1, '{"b"'),
+        InputJsonDelta(0, ": 1}"),
+        InputJsonDelta(1, ": 2}"),
+    )
+    assert [(view.name, view.input) for view in seen] == [("look", {"a": 1}), ("hear", {"b": 2})]
+
+
+def test_calls_of_the_providers_own_tools_are_not_shown() -> None:
+    start = BlockStart(0, BlockType.SERVER_TOOL_USE, ToolUseMetadata("1", "search"))
+    assert views(start, *texts('{"a": 1}'), BlockStop(0, BlockType.SERVER_TOOL_USE)) == []
+
+
+def test_arguments_by_path_are_told_when_the_next_member_begins() -> None:
+    seen = views(
+        START,
+        InputValueDelta(0, "$.a", "Os"),
+        InputValueDelta(0, "$.a", "lo", append=True),
+        InputValueDelta(0, "$.b[0]", 1),
+        InputValueDelta(0, "$.b[1]", 2),
+        STOP,
+    )
+    assert [view.input for view in seen] == [{"a": "Oslo"}, {"a": "Oslo", "b": [1, 2]}]
+
+
+def test_a_view_does_not_change_when_the_call_goes_on() -> None:
+    first, *_ = seen = views(START, *texts('{"a": 1,', '"b": 2,', '"c": 3}'), STOP)
+    assert first.input == {"a": 1}
+    assert repr(seen[1]).endswith("input={'a': 1, 'b': 2})")
+
+
+def test_the_cost_is_in_proportion_to_the_text() -> None:
+    """A long string in many pieces, and many members: four times as much takes about four times as long."""
+
+    def cost(size: int) -> float:
+        pieces = [
+            '{"a": "',
+            *["word " * 2] * size,
+            '"',
+            *[f', "m{n}": {n}' for n in range(size)],
+            "}",
+        ]
+        begin = time.process_time()
+        scanner = MemberScanner()
+        for piece in pieces:
+            scanner.feed(piece)
+        return time.process_time() - begin
+
+    cost(1000)
+    small = min(cost(5_000) for _ in range(3))
+    large = min(cost(20_000) for _ in range(3))
+    assert large < 8 * small

@@ -1,0 +1,135 @@
+"""Sources and stages keep the Rx contract."""
+
+from __future__ import annotations
+
+import pytest
+from reactivex import Observable, abc, of
+from reactivex import operators as ops
+from reactivex.subject import Subject
+
+from rxworker.operators import Sink, Source, Stage, connect, only, stage
+from rxworker.testing.marbles import Marbles
+
+
+def doubled(source: Observable[int]) -> Observable[int]:
+    def make(observer: abc.ObserverBase[int]) -> Sink[int]:
+        def on_next(value: int) -> None:
+            observer.on_next(2 * value)
+
+        return Sink(on_next, observer.on_error, observer.on_completed)
+
+    return stage(source, make)
+
+
+def nothing() -> None:
+    return None
+
+
+def ignore(_: object) -> None:
+    return None
+
+
+def test_stages_attach_to_each_other_and_to_any_observable() -> None:
+    seen: list[int] = []
+    of(1, 2).pipe(doubled, ops.map(doubled_value), doubled, doubled).subscribe(seen.append)
+    assert seen == [16, 32]
+
+
+def doubled_value(value: int) -> int:
+    return 2 * value
+
+
+def test_a_stage_on_a_subject_leaves_it_when_disposed() -> None:
+    source: Subject[int] = Subject()
+    source.pipe(doubled, doubled).subscribe(ignore).dispose()
+    assert source.observers == []
+
+
+def test_a_stage_on_a_source_leaves_it_when_disposed() -> None:
+    source: Source[int] = Source()
+    seen: list[int] = []
+    subscription = source.pipe(doubled, doubled).subscribe(seen.append)
+    source.on_next(1)
+    subscription.dispose()
+    source.on_next(2)
+    assert seen == [4]
+    assert source._observers == ()
+
+
+def test_all_subscribers_see_an_event_also_when_one_raises() -> None:
+    source: Source[int] = Source()
+    seen: list[int] = []
+
+    def refuse(value: int) -> None:
+        raise ValueError(value)
+
+    source.subscribe(refuse)
+    source.subscribe(seen.append)
+    with pytest.raises(ValueError, match="1"):
+        source.on_next(1)
+    assert seen == [1]
+
+
+def test_a_late_subscriber_is_told_that_the_source_completed() -> None:
+    source: Source[int] = Source()
+    source.on_completed()
+    source.on_completed()
+    ended: list[str] = []
+    source.subscribe(ignore, on_completed=lambda: ended.append("completed"))
+    assert ended == ["completed"]
+
+
+def test_a_late_subscriber_is_told_that_the_source_failed() -> None:
+    source: Source[int] = Source()
+    failure = ValueError("no")
+    source.on_error(failure)
+    source.on_next(1)
+    errors: list[Exception] = []
+    source.subscribe(ignore, errors.append)
+    assert errors == [failure]
+
+
+def test_who_subscribes_within_an_event_gets_the_next_one() -> None:
+    source: Source[int] = Source()
+    late: list[int] = []
+
+    def subscribe_once(value: int) -> None:
+        if value == 1:
+            source.subscribe(late.append)
+
+    source.subscribe(subscribe_once)
+    source.on_next(1)
+    source.on_next(2)
+    assert late == [2]
+
+
+def test_a_subscription_to_a_source_may_be_disposed_twice() -> None:
+    source: Source[int] = Source()
+    subscription = connect(source, Sink(ignore, ignore, nothing))
+    subscription.dispose()
+    subscription.dispose()
+    assert source._observers == ()
+
+
+def test_an_error_while_subscribing_arrives_as_an_error() -> None:
+    failure = ValueError("no")
+
+    def refuse(_: abc.ObserverBase[int], __: abc.SchedulerBase | None = None) -> abc.DisposableBase:
+        raise failure
+
+    errors: list[Exception] = []
+    Stage(refuse).pipe(doubled).subscribe(ignore, errors.append)
+    assert errors == [failure]
+
+
+def test_a_synchronous_source_can_be_cut() -> None:
+    seen: list[int] = []
+    of(1, 2, 3).pipe(doubled, ops.take(1)).subscribe(seen.append)
+    assert seen == [2]
+
+
+def test_the_scheduler_of_the_subscription_reaches_the_source() -> None:
+    test = Marbles()
+    source = test.cold("-a-|")
+    seen = test.observe(source.pipe(only(str), only(str)))
+    assert seen == test.expected("-a-|")

@@ -1,0 +1,350 @@
+"""The rules of the Messages stream that the recordings alone do not hold down."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rxworker.events import (
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    Error,
+    InputJsonDelta,
+    Opaque,
+    Ping,
+    ResponseEvent,
+    ResponseStatus,
+    SignatureDelta,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseMetadata,
+    Usage,
+)
+from rxworker.framing import SseFrame
+from rxworker.messages import JsonObject, StopKind, StopReason
+from rxworker.providers.anthropic import Anthropic, AnthropicDecoder
+
+HEAD = {
+    "type": "message_start",
+    "message": {
+        "id": "msg_1",
+        "model": "m",
+        "usage": {"input_tokens": 2, "cache_read_input_tokens": 5, "output_tokens": 1},
+    },
+}
+END = {"type": "message_stop"}
+
+
+def start(index: int, **block: Any) -> dict[str, Any]:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def delta(index: int, kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
+
+
+def stop(index: int) -> dict[str, Any]:
+    return {"type": "content_block_stop", "index": index}
+
+
+def reason(raw: str | None, **more: Any) -> dict[str, Any]:
+    return {"type": "message_delta", "delta": {"stop_reason": raw, **more}, "usage": {}}
+
+
+def decode(*messages: dict[str, Any] | str, event: str = "message") -> list[ResponseEvent]:
+    decoder = AnthropicDecoder(new_id=lambda: "rxw_1")
+    events: list[ResponseEvent] = []
+    for message in messages:
+        data = message if isinstance(message, str) else json.dumps(message)
+        events += decoder.feed(SseFrame(data.encode(), event))
+    return [*events, *decoder.finish()]
+
+
+def last_stop(events: list[ResponseEvent]) -> StopReason | None:
+    assert isinstance(events[-1], Status)
+    return events[-1].stop_reason
+
+
+def test_a_message_from_start_to_end() -> None:
+    text = [start(0, type="text", text=""), delta(0, "text_delta", text="Hi"), stop(0)]
+    usage: JsonObject = {"input_tokens": 2, "cache_read_input_tokens": 5, "output_tokens": 1}
+    assert decode(HEAD, {"type": "ping"}, *text, reason("end_turn"), END) == [
+        Status(ResponseStatus.STARTED, "msg_1", "m"),
+        Usage(7, 1, 5, None, None, usage),
+        Ping(),
+        BlockStart(0, BlockType.TEXT),
+        TextDelta(0, "Hi"),
+        BlockStop(0, BlockType.TEXT),
+        Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN, "end_turn")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("raw", "more", "kind", "detail"),
+    [
+        ("end_turn", {}, StopKind.END_TURN, None),
+        ("max_tokens", {}, StopKind.MAX_TOKENS, None),
+        ("model_context_window_exceeded", {}, StopKind.MAX_TOKENS, "context"),
+        ("stop_sequence", {"stop_sequence": "X"}, StopKind.STOP_SEQUENCE, "X"),
+        ("tool_use", {}, StopKind.TOOL_USE, None),
+        ("pause_turn", {}, StopKind.PAUSE_TURN, None),
+        ("compaction", {}, StopKind.PAUSE_TURN, None),
+        ("refusal", {"stop_details": {"explanation": "why"}}, StopKind.REFUSAL, "why"),
+        ("brand_new", {}, StopKind.OTHER, None),
+    ],
+)
+def test_each_stop_reason_has_its_normal_form(
+    raw: str, more: dict[str, Any], kind: StopKind, detail: str | None
+) -> None:
+    assert last_stop(decode(HEAD, reason(raw, **more), END)) == StopReason(kind, raw, detail)
+
+
+def test_a_completed_call_makes_an_ordinary_end_a_tool_use() -> None:
+    call = [start(0, type="tool_use", id="t", name="look", input={}), stop(0)]
+    found = last_stop(decode(HEAD, *call, reason("end_turn"), END))
+    assert found == StopReason(StopKind.TOOL_USE, "end_turn")
+
+
+def test_a_call_that_starts_with_its_input_has_it_as_one_delta() -> None:
+    events = decode(HEAD, start(0, type="tool_use", id="t", name="look", input={"a": [1]}), stop(0))
+    assert InputJsonDelta(0, '{"a":[1]}') in events
+
+
+def test_a_call_without_an_id_is_given_one() -> None:
+    events = decode(HEAD, start(0, type="tool_use", name="look", input={}), stop(0))
+    assert events[2] == BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("rxw_1", "look"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "whole"), [("max_tokens", False), ("refusal", False), (None, False), ("tool_use", True)]
+)
+def test_a_call_without_its_stop_is_whole_only_if_the_message_ended_for_it(
+    raw: str | None, whole: bool
+) -> None:
+    opened = start(0, type="tool_use", id="t", name="look", input={})
+    events = decode(
+        HEAD, opened, delta(0, "input_json_delta", partial_json='{"a'), reason(raw), END
+    )
+    assert isinstance(events[-2], BlockStop if whole else BlockAbort)
+
+
+def test_text_without_its_stop_is_closed() -> None:
+    events = decode(HEAD, start(0, type="text", text=""), reason("max_tokens"), END)
+    assert BlockStop(0, BlockType.TEXT) in events
+
+
+def test_a_stream_that_just_ends_is_truncated_and_its_blocks_are_aborted() -> None:
+    events = decode(HEAD, start(0, type="text", text="Hi"))
+    abort, error, status = events[-3:]
+    assert isinstance(abort, BlockAbort)
+    assert isinstance(error, Error)
+    assert (error.code, error.kind, error.retryable) == ("truncated", "truncated", True)
+    assert status == Status(ResponseStatus.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "retryable"),
+    [
+        ("overloaded_error", True),
+        ("api_error", True),
+        ("rate_limit_error", True),
+        ("timeout_error", True),
+        ("invalid_request_error", False),
+        ("billing_error", False),
+        ("brand_new_error", False),
+    ],
+)
+def test_an_error_ends_the_response_and_nothing_comes_after(kind: str, retryable: bool) -> None:
+    failed = {"type": "error", "error": {"type": kind, "message": "m"}, "request_id": "req"}
+    events = decode(
+        HEAD, start(0, type="text", text=""), failed, delta(0, "text_delta", text="x"), END
+    )
+    abort, error, status = events[-3:]
+    assert abort == BlockAbort(0, BlockType.TEXT, "m")
+    assert isinstance(error, Error)
+    assert (error.code, error.message, error.retryable) == (kind, "m", retryable)
+    assert error.request_id == "req"
+    assert status == Status(ResponseStatus.FAILED)
+    assert sum(isinstance(event, Error) for event in events) == 1
+
+
+def test_an_error_event_in_plain_words_is_an_error() -> None:
+    events = decode("upstream went away", event="error")
+    assert isinstance(events[0], Error)
+    assert events[0].message == "upstream went away"
+
+
+def test_stray_json_with_an_error_is_an_error() -> None:
+    events = decode('error: {"error": {"type": "api_error", "message": "m"}}', event="stray")
+    assert isinstance(events[0], Error)
+    assert events[0].kind == "server"
+
+
+def test_a_second_start_aborts_what_is_open_and_begins_again() -> None:
+    events = decode(
+        HEAD, start(0, type="text", text="a"), HEAD, start(0, type="text", text="b"), END
+    )
+    starts = [e for e in events if isinstance(e, Status) and e.status is ResponseStatus.STARTED]
+    assert len(starts) == 2
+    assert [type(e) for e in events[2:6]] == [BlockStart, TextDelta, BlockAbort, Status]
+    assert isinstance(events[7], BlockStart)
+    assert events[7].index == 0
+
+
+def test_an_index_that_is_used_again_names_a_new_block() -> None:
+    events = decode(
+        HEAD, start(0, type="text", text=""), stop(0), start(0, type="text", text=""), stop(0)
+    )
+    assert [e.index for e in events if isinstance(e, BlockStart)] == [0, 1]
+    assert [e.index for e in events if isinstance(e, BlockStop)] == [0, 1]
+
+
+def test_a_start_over_an_open_block_aborts_it() -> None:
+    events = decode(
+        HEAD, start(0, type="text", text=""), start(0, type="text", text=""), stop(0), END
+    )
+    kinds = [type(event) for event in events[2:6]]
+    assert kinds == [BlockStart, BlockAbort, BlockStart, BlockStop]
+
+
+def test_a_delta_without_a_start_opens_its_block() -> None:
+    events = decode(HEAD, delta(3, "thinking_delta", thinking="hm"), stop(3))
+    assert events[2:5] == [
+        BlockStart(3, BlockType.THINKING),
+        ThinkingDelta(3, "hm"),
+        BlockStop(3, BlockType.THINKING),
+    ]
+
+
+def test_overlapping_blocks_are_kept_apart() -> None:
+    events = decode(
+        HEAD,
+        start(0, type="text", text=""),
+        start(1, type="tool_use", id="t", name="f", input={}),
+        delta(0, "text_delta", text="a"),
+        delta(1, "input_json_delta", partial_json="{}"),
+        stop(1),
+        stop(0),
+        END,
+    )
+    assert events[4:6] == [TextDelta(0, "a"), InputJsonDelta(1, "{}")]
+
+
+def test_what_must_be_echoed_is_whole_at_the_stop() -> None:
+    server: dict[str, Any] = {
+        "type": "server_tool_use",
+        "id": "s",
+        "name": "web_search",
+        "input": {},
+    }
+    events = decode(
+        HEAD,
+        start(0, **server),
+        delta(0, "input_json_delta", partial_json='{"q"'),
+        delta(0, "input_json_delta", partial_json=': "x"}'),
+        stop(0),
+        start(1, type="compaction", content=None),
+        delta(1, "compaction_delta", content="short", encrypted_content="AA"),
+        stop(1),
+        start(2, type="brand_new", a=1),
+        delta(2, "text_delta", text="b"),
+        delta(2, "text_delta", text="c"),
+        stop(2),
+        start(3, type="tool_use", id="t", name="f", input={}, caller={"type": "direct"}),
+        stop(3),
+        END,
+    )
+    starts = {event.index: event for event in events if isinstance(event, BlockStart)}
+    stops = {event.index: event for event in events if isinstance(event, BlockStop)}
+    echoes = {i: (starts[i].echo or {}) | (stops[i].echo or {}) for i in starts}
+    assert echoes == {
+        0: {**server, "input": {"q": "x"}},
+        1: {"type": "compaction", "content": "short", "encrypted_content": "AA"},
+        2: {"type": "brand_new", "a": 1, "text": "bc"},
+        3: {"caller": {"type": "direct"}},
+    }
+
+
+def test_thinking_that_is_kept_secret_still_has_its_seal() -> None:
+    events = decode(
+        HEAD,
+        start(0, type="thinking", thinking="", signature=""),
+        delta(0, "signature_delta", signature="sig"),
+        stop(0),
+    )
+    assert events[2:5] == [
+        BlockStart(0, BlockType.THINKING),
+        SignatureDelta(0, "sig"),
+        BlockStop(0, BlockType.THINKING),
+    ]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "brand_new", "a": 1},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "brand_new"}},
+        {"type": "content_block_stop", "index": 9},
+        {
+            "type": "content_block_delta",
+            "index": 9,
+            "delta": {"type": "input_json_delta", "partial_json": "1"},
+        },
+        {"a": 1},
+        "keepalive",
+    ],
+)
+def test_what_is_unknown_travels_on(message: dict[str, Any] | str) -> None:
+    events = decode(HEAD, message, END)
+    assert isinstance(events[2], Opaque)
+    assert events[-1] == Status(ResponseStatus.COMPLETED)
+
+
+def test_broken_json_in_the_middle_is_an_error_and_at_the_end_a_truncation() -> None:
+    middle = decode(HEAD, '{"type": "pi', {"type": "ping"}, END)
+    assert isinstance(middle[-2], Error)
+    assert (middle[-2].code, middle[-2].retryable) == ("bad_json", True)
+    end = decode(HEAD, '{"type": "pi')
+    assert isinstance(end[-2], Error)
+    assert end[-2].code == "truncated"
+
+
+def test_usage_is_a_snapshot_in_which_later_numbers_come_over_earlier_ones() -> None:
+    later = {
+        "type": "message_delta",
+        "delta": {},
+        "usage": {"output_tokens": 9, "input_tokens": None},
+    }
+    events = decode(HEAD, later, END)
+    usage = next(e for e in reversed(events) if isinstance(e, Usage))
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (7, 9, 5)
+    counts = Anthropic("m").counts(usage)
+    assert (counts.input_tokens, counts.output_tokens, counts.cache_read) == (2, 9, 5)
+
+
+def test_usage_after_a_compaction_is_the_sum_of_its_passes_without_those_of_other_models() -> None:
+    passes = [
+        {"input_tokens": 1, "cache_read_input_tokens": 10, "output_tokens": 2},
+        {"input_tokens": 4, "output_tokens": 3},
+        {"input_tokens": 100, "output_tokens": 100, "model": "adviser"},
+    ]
+    usage = {"input_tokens": 4, "output_tokens": 3, "iterations": passes}
+    events = decode(HEAD, {"type": "message_delta", "delta": {}, "usage": usage}, END)
+    found = next(e for e in reversed(events) if isinstance(e, Usage))
+    assert (found.input_tokens, found.output_tokens, found.cache_read_tokens) == (15, 5, 10)
+
+
+def test_a_response_of_many_deltas_costs_the_same_for_each() -> None:
+    """The decoder keeps nothing of what it has passed on: its state does not grow with the text."""
+    decoder = AnthropicDecoder()
+    for message in (HEAD, start(0, type="text", text="")):
+        decoder.feed(SseFrame(json.dumps(message).encode()))
+    frame = SseFrame(json.dumps(delta(0, "text_delta", text="x")).encode())
+    events = [event for _ in range(20_000) for event in decoder.feed(frame)]
+    assert len(events) == 20_000
+    assert decoder._open[0].pieces == {}

@@ -1,0 +1,85 @@
+"""Answers that are no stream: who, what, and what to do."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+import pytest
+
+from rxworker.providers import PROVIDERS, Anthropic, OpenAIChat
+
+KEY = "sk-a-very-secret-key-0123456789"
+
+
+def test_every_recorded_error_is_explained(http_errors: list[str]) -> None:
+    """Status, the provider's words, and something to do; no recorded answer stays unknown."""
+    for line in http_errors:
+        recorded = json.loads(line)
+        if recorded["provider"] not in PROVIDERS:
+            continue
+        provider = PROVIDERS[recorded["provider"]]("a-model", api_key=KEY)
+        headers = {k: ast.literal_eval(v)[0] for k, v in recorded["headers"].items()}
+        error = provider.error(recorded["status"], headers, recorded["body"].encode())
+        assert str(recorded["status"]) in error.message
+        assert error.kind != "unknown", error.message
+        assert error.status == recorded["status"]
+        assert error.retryable is (recorded["status"] == 429)
+        assert " - " in error.message
+        assert error.request_id == (headers.get("request-id") or headers.get("x-request-id"))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "retryable"),
+    [
+        (401, '{"error":{"message":"no","type":"authentication_error"}}', "authentication", False),
+        (401, '{"detail":"Invalid API Key"}', "authentication", False),
+        (400, '{"code":"x","error":"Incorrect API key provided"}', "authentication", False),
+        (403, "", "permission", False),
+        (404, "<html><body>Not here</body></html>", "not_found", False),
+        (400, '{"error":{"message":"prompt is too long: 9 tokens"}}', "context_length", False),
+        (429, '{"error":{"message":"no","code":"insufficient_quota"}}', "quota", False),
+        (429, "slow down", "rate_limit", True),
+        (502, "<html><style>b{}</style><h1>Bad Gateway</h1></html>", "server", True),
+        (503, "", "overloaded", True),
+        (529, '{"error":{"message":"no","type":"overloaded_error"}}', "overloaded", True),
+        (200, '{"error":{"message":"no","type":"overloaded_error"}}', "overloaded", True),
+        (
+            200,
+            '{"error":{"message":"no","type":"invalid_request_error"}}',
+            "invalid_request",
+            False,
+        ),
+        (200, "<html>log in</html>", "unknown", False),
+        (500, '["not", "an", "object"]', "server", True),
+    ],
+)
+def test_the_kind_is_read_from_status_and_words(
+    status: int, body: str, kind: str, retryable: bool
+) -> None:
+    error = OpenAIChat("a-model").error(status, {}, body.encode())
+    assert (error.kind, error.retryable) == (kind, retryable)
+
+
+def test_html_is_shown_as_its_text() -> None:
+    body = b"<html><style>b{}</style><h1>Bad\n Gateway</h1></html>"
+    assert "HTTP 502: Bad Gateway - " in OpenAIChat("m").error(502, {}, body).message
+
+
+def test_the_headers_decide_about_the_retry() -> None:
+    body = b'{"type":"error","error":{"type":"api_error","message":"no"},"request_id":"req_1"}'
+    error = Anthropic("m").error(500, {"X-Should-Retry": "false", "Retry-After": "7"}, body)
+    assert (error.retryable, error.retry_after, error.request_id) == (False, 7.0, "req_1")
+    assert "[request req_1]" in error.message
+    assert "wait 7 s" in error.message
+
+
+def test_no_key_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "an-odd-environment-key")
+    provider = OpenAIChat("m", headers={"authorization": "Bearer an-odd-header-key"})
+    body = b'{"error":{"message":"bad: an-odd-environment-key an-odd-header-key sk-proj-abcd1234"}}'
+    assert "bad: *** *** ***" in provider.error(401, {}, body).message
+
+
+def test_a_short_key_does_not_garble_the_text() -> None:
+    assert "bad request" in OpenAIChat("m", api_key="e").error(400, {}, b"bad request").message

@@ -1,0 +1,498 @@
+"""The rules of the Chat Completions stream and its dialects that the recordings alone do not hold down."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rxworker.events import (
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    CitationDelta,
+    Error,
+    InputJsonDelta,
+    Opaque,
+    RefusalDelta,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseMetadata,
+    Usage,
+)
+from rxworker.framing import SseFrame
+from rxworker.messages import JsonObject, StopKind, StopReason
+from rxworker.providers import OpenAIChat, summarise
+from rxworker.providers.openai_chat import OpenAIChatDecoder
+
+DONE = "[DONE]"
+
+
+def chunk(
+    delta: dict[str, Any] | None = None, finish: str | None = None, index: int = 0, **more: Any
+) -> dict[str, Any]:
+    choice = {"index": index, "delta": delta or {}, "finish_reason": finish}
+    return {"id": "chatcmpl-1", "model": "m", "choices": [choice], **more}
+
+
+def tool(**piece: Any) -> dict[str, Any]:
+    return chunk({"tool_calls": [piece]})
+
+
+def ids() -> Callable[[], str]:
+    numbers = itertools.count(1)
+    return lambda: f"rxw_{next(numbers)}"
+
+
+def decode(*messages: dict[str, Any] | str, event: str = "message") -> list[ResponseEvent]:
+    decoder = OpenAIChatDecoder(ids())
+    events: list[ResponseEvent] = []
+    for message in messages:
+        data = message if isinstance(message, str) else json.dumps(message)
+        events += decoder.feed(
+            SseFrame(data.encode(), event if data == messages[-1] else "message")
+        )
+    return [*events, *decoder.finish()]
+
+
+def calls(*pieces: dict[str, Any], finish: str = "tool_calls") -> list[tuple[str | None, str, Any]]:
+    summary = summarise(decode(*pieces, chunk(finish=finish), DONE))
+    return [(call.id, call.name, call.input) for call in summary.tool_calls]
+
+
+def test_a_response_from_start_to_end() -> None:
+    usage: JsonObject = {
+        "prompt_tokens": 5,
+        "completion_tokens": 2,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    }
+    assert decode(
+        chunk({"role": "assistant", "content": ""}),
+        chunk({"content": "He"}),
+        chunk({"content": "y"}),
+        chunk(finish="stop"),
+        {"id": "chatcmpl-1", "choices": [], "usage": usage},
+        DONE,
+        chunk({"content": "late"}),
+    ) == [
+        Status(ResponseStatus.STARTED, "chatcmpl-1", "m"),
+        BlockStart(0, BlockType.TEXT),
+        TextDelta(0, "He"),
+        TextDelta(0, "y"),
+        BlockStop(0, BlockType.TEXT),
+        Usage(5, 2, 4, None, None, usage),
+        Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN, "stop")),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("delta", "raw", "expected"),
+    [
+        ({"content": "a"}, "stop", StopReason(StopKind.END_TURN, "stop")),
+        ({"content": "a"}, "length", StopReason(StopKind.MAX_TOKENS, "length")),
+        ({"content": "a"}, "model_length", StopReason(StopKind.MAX_TOKENS, "model_length")),
+        ({"content": "a"}, "content_filter", StopReason(StopKind.CONTENT_FILTER, "content_filter")),
+        ({"content": "a"}, "brand_new", StopReason(StopKind.OTHER, "brand_new")),
+        ({"refusal": "no"}, "stop", StopReason(StopKind.REFUSAL, "stop")),
+        (
+            {"function_call": {"name": "f"}},
+            "function_call",
+            StopReason(StopKind.TOOL_USE, "function_call"),
+        ),
+        (
+            {"tool_calls": [{"id": "a", "function": {"name": "f"}}]},
+            "stop",
+            StopReason(StopKind.TOOL_USE, "stop"),
+        ),
+        ({"content": "a"}, None, None),
+        (
+            {"tool_calls": [{"id": "a", "function": {"name": "f"}}]},
+            None,
+            StopReason(StopKind.TOOL_USE),
+        ),
+    ],
+)
+def test_each_finish_reason_has_its_normal_form(
+    delta: dict[str, Any], raw: str | None, expected: StopReason | None
+) -> None:
+    end = decode(chunk(delta, raw), DONE)[-1]
+    assert end == Status(ResponseStatus.COMPLETED, stop_reason=expected)
+
+
+def test_a_stop_sequence_is_told_where_the_server_tells_it() -> None:
+    message = chunk({"content": "a"}, "stop")
+    message["choices"][0]["stop_reason"] = "END"
+    status = decode(message, DONE)[-1]
+    assert isinstance(status, Status)
+    assert status.stop_reason == StopReason(StopKind.STOP_SEQUENCE, "stop", "END")
+
+
+# pieces, the calls they make, what is odd about them
+DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], str]] = [
+    (
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
+            tool(index=0, id="", function={"arguments": ":1}"}),
+        ],
+        [("a", "f", {"x": 1})],
+        "an empty id does not overwrite",
+    ),
+    (
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
+            tool(index=0, id="a", function={"name": "f", "arguments": ":1}"}),
+        ],
+        [("a", "f", {"x": 1})],
+        "id and name again",
+    ),
+    (
+        [tool(index=1, id="a", function={"name": "f", "arguments": "{}"})],
+        [("a", "f", {})],
+        "the index starts at 1",
+    ),
+    (
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": "{}"}),
+            tool(index=0, id="b", function={"name": "f", "arguments": "{}"}),
+        ],
+        [("a", "f", {}), ("b", "f", {})],
+        "index 0 for every call",
+    ),
+    (
+        [
+            tool(id="a", function={"name": "f", "arguments": '{"x"'}),
+            tool(function={"arguments": ":1}"}),
+            tool(id="b", function={"name": "g", "arguments": "{}"}),
+        ],
+        [("a", "f", {"x": 1}), ("b", "g", {})],
+        "no index",
+    ),
+    (
+        [
+            tool(id="a", function={"name": "f", "arguments": '{"x"'}),
+            tool(id="b", function={"name": "g", "arguments": "{}"}),
+            tool(id="a", function={"arguments": ":1}"}),
+        ],
+        [("a", "f", {"x": 1}), ("b", "g", {})],
+        "no index, alternating ids",
+    ),
+    (
+        [
+            tool(index=0, function={"name": "f", "arguments": '{"x": 1}'}),
+            tool(index=0, function={"name": "f", "arguments": {"x": 2}}),
+        ],
+        [(None, "f", {"x": 1}), (None, "f", {"x": 2})],
+        "whole calls without ids, arguments as an object",
+    ),
+    (
+        [
+            tool(index=0, id="a", function={"arguments": '{"x"'}),
+            tool(index=0, function={"name": "f", "arguments": ":1}"}),
+        ],
+        [("a", "f", {"x": 1})],
+        "the name comes late",
+    ),
+    ([tool(index=0, id="a", function={"name": "f"})], [("a", "f", {})], "no arguments"),
+    (
+        [
+            chunk({"function_call": {"name": "f", "arguments": "{"}}),
+            chunk({"function_call": {"arguments": "}"}}),
+        ],
+        [(None, "f", {})],
+        "the function call of old",
+    ),
+]
+
+
+@pytest.mark.parametrize(("pieces", "expected", "odd"), DIALECTS, ids=[row[2] for row in DIALECTS])
+def test_calls_are_told_apart(
+    pieces: list[dict[str, Any]], expected: list[tuple[str | None, str, Any]], odd: str
+) -> None:
+    assert calls(*pieces) == expected, odd
+
+
+def test_made_ids_are_unique() -> None:
+    events = decode(
+        tool(index=0, function={"name": "f", "arguments": "{}"}),
+        tool(index=1, function={"name": "f", "arguments": "{}"}),
+        DONE,
+    )
+    starts = [e.metadata for e in events if isinstance(e, BlockStart)]
+    assert starts == [ToolUseMetadata("rxw_1", "f"), ToolUseMetadata("rxw_2", "f")]
+
+
+def test_calls_of_two_choices_with_one_index_are_kept_apart() -> None:
+    def piece(text: str, index: int, **more: Any) -> dict[str, Any]:
+        function = {"arguments": text, **more}
+        return chunk(
+            {
+                "tool_calls": [
+                    {"index": 0, "id": str(index) if more else None, "function": function}
+                ]
+            },
+            index=index,
+        )
+
+    events = decode(
+        piece("{", 0, name="f"),
+        piece("[", 1, name="g"),
+        piece("}", 0),
+        piece("]", 1),
+        chunk(finish="tool_calls"),
+        chunk(finish="tool_calls", index=1),
+        DONE,
+    )
+    texts = [(e.index, e.text) for e in events if isinstance(e, InputJsonDelta)]
+    assert texts == [(0, "{"), (1, "["), (0, "}"), (1, "]")]
+    stops = [e.stop_reason for e in events if isinstance(e, BlockStop)]
+    assert stops == [None, StopReason(StopKind.TOOL_USE, "tool_calls")]
+
+
+@pytest.mark.parametrize("raw", ["length", "content_filter", "brand_new"])
+def test_calls_of_a_cut_response_are_aborted(raw: str) -> None:
+    events = decode(
+        tool(index=0, id="a", function={"name": "f", "arguments": "{"}), chunk(finish=raw), DONE
+    )
+    assert isinstance(events[-2], BlockAbort)
+
+
+def test_a_call_that_never_says_its_name_is_aborted() -> None:
+    events = decode(
+        tool(index=0, id="a", function={"arguments": "{}"}), chunk(finish="tool_calls"), DONE
+    )
+    assert isinstance(events[-2], BlockAbort)
+
+
+def test_a_response_without_an_end_marker_is_complete_after_its_finish_reason() -> None:
+    assert decode(chunk({"content": "a"}, "stop"))[-1] == Status(
+        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN, "stop")
+    )
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        (),
+        (chunk({"content": "a"}),),
+        (chunk({"content": "a"}, "stop"), chunk({"content": "b"}, index=1)),
+    ],
+)
+def test_a_response_without_any_end_is_truncated(messages: tuple[dict[str, Any], ...]) -> None:
+    events = decode(*messages)
+    assert isinstance(events[-2], Error)
+    assert (events[-2].code, events[-2].retryable) == ("truncated", True)
+    assert isinstance(events[-1], Status)
+    assert events[-1].status is ResponseStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("message", "event", "code", "kind"),
+    [
+        ({"error": {"message": "m", "code": 502}}, "message", "502", "server"),
+        (
+            {"error": {"message": "m", "type": "server_error", "code": None}},
+            "message",
+            "server_error",
+            "server",
+        ),
+        ({"error": "m", "code": "overloaded"}, "message", "overloaded", "overloaded"),
+        (
+            '{"error": {"message": "m", "code": "rate_limit_exceeded"}}',
+            "error",
+            "rate_limit_exceeded",
+            "rate_limit",
+        ),
+        ('{"message": "m"}', "error", None, "unknown"),
+        ("m", "error", "error", "unknown"),
+        ('error: {"error": {"message": "m"}}', "stray", None, "unknown"),
+        ({"id": "x", "choices": "odd", "error": {"message": "m"}}, "message", None, "unknown"),
+        ({"id": "x", "x_groq": {"error": {"message": "m"}}}, "message", None, "unknown"),
+    ],
+)
+def test_an_error_is_found_in_every_shape(
+    message: dict[str, Any] | str, event: str, code: str | None, kind: str
+) -> None:
+    events = decode(chunk({"content": "a"}), message, event=event)
+    abort, error, status = events[-3:]
+    assert isinstance(abort, BlockAbort)
+    assert isinstance(error, Error)
+    assert (error.code, error.message, error.kind) == (code, "m", kind)
+    assert isinstance(status, Status)
+    assert status.status is ResponseStatus.FAILED
+
+
+def test_an_error_that_shares_a_chunk_with_choices_waits_for_the_usage() -> None:
+    failed = chunk({"content": ""}, error={"message": "m", "code": 400})
+    usage: dict[str, Any] = {
+        "id": "x",
+        "choices": [],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2},
+    }
+    events = decode(chunk({"content": "a"}, "length"), failed, chunk({"content": "b"}), usage, DONE)
+    kinds = [type(event) for event in events[-3:]]
+    assert kinds == [Usage, Error, Status]
+    assert "b" not in summarise(events).text
+    assert summarise(events).stop_reason == StopReason(StopKind.MAX_TOKENS, "length")
+
+
+def test_thinking_is_counted_once_however_often_it_is_sent() -> None:
+    details = [{"type": "reasoning.text", "text": "hm", "index": 0}]
+    both = chunk({"reasoning": "hm", "reasoning_content": "hm", "reasoning_details": details})
+    only_details = chunk({"reasoning_details": details})
+    assert summarise(decode(both, only_details, DONE)).thinking == "hmhm"
+
+
+def test_details_are_joined_and_kept_for_the_echo() -> None:
+    def detail(**fields: Any) -> dict[str, Any]:
+        return chunk({"reasoning_details": [{"type": "reasoning.text", "index": 0, **fields}]})
+
+    sealed = {"type": "reasoning.encrypted", "data": "AA", "index": 1}
+    events = decode(
+        detail(text="a"),
+        detail(text="b"),
+        detail(signature="sig"),
+        chunk({"reasoning_details": [sealed]}),
+        chunk({"content": "x"}),
+        DONE,
+    )
+    stop = next(event for event in events if isinstance(event, BlockStop))
+    joined = {"type": "reasoning.text", "index": 0, "text": "ab", "signature": "sig"}
+    assert stop.echo == {"reasoning_details": [joined, sealed]}
+
+
+def test_reasoning_content_is_marked_for_the_echo_also_when_it_is_empty() -> None:
+    call = tool(index=0, id="a", function={"name": "f", "arguments": "{}"})
+    events = decode(
+        chunk({"content": None, "reasoning_content": ""}), call, chunk(finish="tool_calls"), DONE
+    )
+    assert events[1] == BlockStart(0, BlockType.THINKING, echo={"field": "reasoning_content"})
+    without = decode(
+        chunk({"content": None, "reasoning_content": ""}), chunk({"content": "a"}), DONE
+    )
+    assert not any(
+        isinstance(e, BlockStart) and e.block_type is BlockType.THINKING for e in without
+    )
+
+
+def test_content_that_comes_in_parts_is_text_and_thinking() -> None:
+    parts: list[dict[str, Any]] = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "h"}]},
+        {"type": "thinking", "thinking": "m"},
+        {"type": "text", "text": "1"},
+        {"type": "reference", "reference_ids": [1]},
+    ]
+    events = decode(chunk({"content": parts}), chunk({"content": "2"}), DONE)
+    assert [e.text for e in events if isinstance(e, ThinkingDelta)] == ["h", "m"]
+    assert [e.text for e in events if isinstance(e, TextDelta)] == ["1", "2"]
+    assert Opaque("content.reference", parts[3]) in events
+
+
+def test_text_thinking_and_refusals_take_turns_in_blocks() -> None:
+    events = decode(
+        chunk({"reasoning": "hm"}),
+        chunk({"content": "a"}),
+        chunk({"refusal": "no"}),
+        chunk(finish="stop"),
+        DONE,
+    )
+    types = [e.block_type for e in events if isinstance(e, BlockStart)]
+    assert types == [BlockType.THINKING, BlockType.TEXT, BlockType.REFUSAL]
+    assert RefusalDelta(2, "no") in events
+
+
+def test_signatures_of_calls_are_kept_whenever_they_come() -> None:
+    extra = {"google": {"thought_signature": "s"}}
+    first = tool(index=0, id="a", function={"name": "f"}, extra_content=extra)
+    start = next(e for e in decode(first, DONE) if isinstance(e, BlockStart))
+    assert start.echo == {"extra_content": extra}
+    late = tool(index=0, function={"arguments": "{}"}, extra_content=extra)
+    events = decode(tool(index=0, id="a", function={"name": "f"}), late, DONE)
+    stop = next(e for e in events if isinstance(e, BlockStop))
+    assert stop.echo == {"extra_content": extra}
+
+
+def test_citations_belong_to_the_open_text() -> None:
+    events = decode(
+        chunk({"content": "a"}), chunk({"annotations": [{"type": "url_citation"}]}), DONE
+    )
+    assert CitationDelta(0, {"type": "url_citation"}) in events
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (chunk({"audio": {"id": "x"}}), "audio"),
+        (chunk({"images": [{"image_url": {}}]}), "images"),
+        (chunk({"executed_tools": [{"index": 0}]}), "executed_tools"),
+        ({"id": "x", "choices": [], "moderation": {}}, "chunk"),
+        ({"id": "x", "choices": [{"index": 0, "delta": {"content": 5.5}}]}, "chunk"),
+        ("keepalive", "message"),
+    ],
+)
+def test_what_is_unknown_travels_on(message: dict[str, Any] | str, kind: str) -> None:
+    events = decode(chunk({"content": "a"}), message, DONE)
+    assert kind in [event.kind for event in events if isinstance(event, Opaque)]
+    assert summarise(events).text == "a"
+
+
+def test_what_comes_before_the_response_has_a_name_follows_its_start() -> None:
+    first: dict[str, Any] = {"id": "", "choices": [], "prompt_filter_results": []}
+    events = decode(first, chunk({"content": "a"}), DONE)
+    assert [type(event) for event in events[:3]] == [Status, Opaque, BlockStart]
+
+
+def test_careless_numbers_are_read() -> None:
+    events = decode({"id": 5, "choices": [{"index": "0", "delta": {"content": "a"}}]}, DONE)
+    assert events[0] == Status(ResponseStatus.STARTED, "5")
+    assert summarise(events).text == "a"
+
+
+@pytest.mark.parametrize(
+    ("raw", "output", "cached"),
+    [
+        ({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}, 2, None),
+        (
+            {
+                "prompt_tokens": 5,
+                "completion_tokens": 2,
+                "total_tokens": 17,
+                "completion_tokens_details": {"reasoning_tokens": 10},
+            },
+            12,
+            None,
+        ),
+        ({"prompt_tokens": 5, "completion_tokens": 2, "cached_tokens": 3}, 2, 3),
+        ({"prompt_tokens": 5, "completion_tokens": 2, "prompt_cache_hit_tokens": 4}, 2, 4),
+    ],
+)
+def test_usage_has_its_normal_form_and_the_counts_as_sent(
+    raw: dict[str, Any], output: int, cached: int | None
+) -> None:
+    usage = next(e for e in decode(chunk(usage=raw), DONE) if isinstance(e, Usage))
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (5, output, cached)
+    counts = OpenAIChat("m").counts(usage)
+    assert (counts.input_tokens, counts.output_tokens) == (5, 2)
+
+
+@pytest.mark.parametrize("where", ["x_groq", "choice"])
+def test_usage_is_found_where_others_put_it(where: str) -> None:
+    raw = {"prompt_tokens": 5, "completion_tokens": 2}
+    message = (
+        chunk(finish="stop", x_groq={"usage": raw}) if where == "x_groq" else chunk(finish="stop")
+    )
+    if where == "choice":
+        message["choices"][0]["usage"] = raw
+    assert any(isinstance(event, Usage) for event in decode(message, DONE))
+
+
+def test_usage_that_is_repeated_is_told_once() -> None:
+    raw = {"prompt_tokens": 5, "completion_tokens": 2}
+    events = decode(chunk({"content": "a"}, usage=raw), chunk({"content": "b"}, usage=raw), DONE)
+    assert sum(isinstance(event, Usage) for event in events) == 1

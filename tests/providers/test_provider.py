@@ -1,0 +1,149 @@
+"""Keys, addresses and headers of the requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import Conversation, Message
+from rxworker.providers import Anthropic, HttpRequest, OpenAIChat, Options, Provider
+
+ASK = Conversation((Message.user("hello"),))
+KEY = "sk-secret-0123456789"
+
+
+def ask(provider: Provider, options: Options | None = None) -> HttpRequest:
+    return provider.request(ASK, (), options or Options())
+
+
+def body_of(request: HttpRequest) -> dict[str, Any]:
+    return msgspec.json.decode(request.body)
+
+
+@pytest.mark.parametrize("provider", [Anthropic("m"), OpenAIChat("m")])
+def test_without_a_key_the_error_says_what_to_do(provider: Provider) -> None:
+    with pytest.raises(ConfigurationError, match=r"_API_KEY, or pass api_key="):
+        ask(provider)
+
+
+def test_the_key_of_the_environment_is_read_for_each_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    anthropic, chat = Anthropic("m"), OpenAIChat("m")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-a")
+    monkeypatch.setenv("OPENAI_API_KEY", "key-o")
+    assert ask(anthropic).headers["x-api-key"] == "key-a"
+    assert ask(chat).headers["authorization"] == "Bearer key-o"
+
+
+def test_a_server_of_ones_own_needs_no_key() -> None:
+    anthropic = ask(Anthropic("m", base_url="http://127.0.0.1:1"))
+    chat = ask(OpenAIChat("m", base_url="http://127.0.0.1:1"))
+    assert anthropic.url == "http://127.0.0.1:1/v1/messages"
+    assert chat.url == "http://127.0.0.1:1/v1/chat/completions"
+    assert "x-api-key" not in anthropic.headers
+    assert "authorization" not in chat.headers
+
+
+@pytest.mark.parametrize(
+    ("base_url", "url"),
+    [
+        ("https://api.openai.com", "https://api.openai.com/v1/chat/completions"),
+        ("https://api.openai.com/v1/", "https://api.openai.com/v1/chat/completions"),
+        ("https://openrouter.ai/api/v1", "https://openrouter.ai/api/v1/chat/completions"),
+        ("http://[::1]:8080", "http://[::1]:8080/v1/chat/completions"),
+        (
+            "https://x.openai.azure.com/openai/deployments/d?api-version=1",
+            "https://x.openai.azure.com/openai/deployments/d/chat/completions?api-version=1",
+        ),
+        ("https://h/v1/chat/completions", "https://h/v1/chat/completions"),
+    ],
+)
+def test_the_address_is_completed(base_url: str, url: str) -> None:
+    assert ask(OpenAIChat("m", api_key=KEY, base_url=base_url)).url == url
+
+
+def test_the_address_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:2/v1")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:3")
+    assert ask(OpenAIChat("m")).url == "http://127.0.0.1:2/v1/chat/completions"
+    assert ask(Anthropic("m")).url == "http://127.0.0.1:3/v1/messages"
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "localhost:8080",
+        "ftp://h",
+        "http://",
+        "http://h:99999",
+        "http://a b",
+        "http://h/\n",
+        "https://日本",
+    ],
+)
+def test_a_bad_address_is_refused(base_url: str) -> None:
+    with pytest.raises(ConfigurationError, match="base_url"):
+        Anthropic("m", base_url=base_url)
+    with pytest.raises(ConfigurationError, match="base_url"):
+        OpenAIChat("m", base_url=base_url)
+
+
+def test_an_address_with_a_password_is_refused_without_showing_it() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        OpenAIChat("m", base_url="https://me:hunter22@h")
+    assert "hunter22" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["sk-secret\n", "sk-sécret", "sk secret", "\x00"])
+def test_a_key_that_cannot_be_sent_is_refused_without_showing_it(key: str) -> None:
+    for provider in (Anthropic("m", api_key=key), OpenAIChat("m", api_key=key)):
+        with pytest.raises(ConfigurationError) as caught:
+            ask(provider)
+        assert "cret" not in str(caught.value)
+
+
+def test_nothing_printed_shows_the_key() -> None:
+    for provider in (Anthropic("m", api_key=KEY), OpenAIChat("m", api_key=KEY)):
+        request = ask(provider, Options(headers={"X-My-Token": "hidden"}))
+        assert KEY not in repr(provider)
+        assert KEY not in repr(request)
+        assert "hidden" not in repr(request)
+
+
+def test_headers_of_the_options_come_over_ours_in_lower_case() -> None:
+    options = Options(headers={"Anthropic-Beta": "a,b", "Anthropic-Version": "x"})
+    headers = ask(Anthropic("m", api_key=KEY), options).headers
+    assert headers["anthropic-beta"] == "a,b"
+    assert headers["anthropic-version"] == "x"
+    assert headers["content-type"] == "application/json"
+
+
+def test_a_header_with_a_line_end_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="x-a"):
+        ask(Anthropic("m", api_key=KEY), Options(headers={"x-a": "b\r\nc: d"}))
+    with pytest.raises(ConfigurationError, match="name of a header"):
+        OpenAIChat("m", headers={"a b": "c"})
+
+
+def test_a_header_that_authorises_stands_for_the_key() -> None:
+    request = ask(OpenAIChat("m", headers={"Authorization": "Bearer mine"}))
+    assert request.headers["authorization"] == "Bearer mine"
+    request = ask(Anthropic("m"), Options(headers={"authorization": "Bearer oauth"}))
+    assert "x-api-key" not in request.headers
+
+
+def test_azure_has_the_key_in_a_header_of_its_own() -> None:
+    request = ask(OpenAIChat("m", api_key=KEY, base_url="https://x.openai.azure.com/openai/v1"))
+    assert request.headers["api-key"] == KEY
+    assert "authorization" not in request.headers
+
+
+def test_the_limit_has_the_name_that_the_server_knows() -> None:
+    options = Options(max_tokens=5)
+    assert body_of(ask(OpenAIChat("m", api_key=KEY), options))["max_completion_tokens"] == 5
+    own = OpenAIChat("m", base_url="http://127.0.0.1:1")
+    assert body_of(ask(own, options))["max_tokens"] == 5

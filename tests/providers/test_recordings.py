@@ -1,0 +1,153 @@
+"""Every recording decodes to what it says, however its bytes are cut."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rxworker.events import (
+    BlockAbort,
+    BlockDelta,
+    BlockStart,
+    BlockStop,
+    Error,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+)
+from rxworker.providers import PROVIDERS, summarise, to_json
+
+
+def decode(path: Path, chunks: Iterable[bytes]) -> list[ResponseEvent]:
+    decoder = PROVIDERS[path.parent.name]("a-model").decoder()
+    events = [event for chunk in chunks for event in decoder.feed(chunk)]
+    return [*events, *decoder.finish()]
+
+
+def expected_of(path: Path) -> dict[str, Any]:
+    return json.loads(path.with_suffix(".expected.json").read_text())
+
+
+def assert_balanced(events: Sequence[ResponseEvent]) -> None:
+    opened: set[int] = set()
+    for event in events:
+        if isinstance(event, BlockStart):
+            assert event.index not in opened
+            opened.add(event.index)
+        elif isinstance(event, BlockStop | BlockAbort):
+            opened.remove(event.index)
+        elif isinstance(event, BlockDelta):
+            assert event.index in opened
+    assert not opened
+
+
+def test_a_recording_says_what_is_expected(recording: Path) -> None:
+    expected = expected_of(recording)
+    provider = PROVIDERS[recording.parent.name]("a-model")
+    summary = summarise(decode(recording, [recording.read_bytes()]))
+    said = to_json(summary, provider)
+    for key in ("text", "thinking", "tool_calls", "usage"):
+        assert said[key] == expected[key], key
+    stop = summary.stop_reason
+    assert (stop.raw if stop else None) == expected["stop_reason"]
+    assert summary.truncated is not expected["terminated"]
+    assert (summary.refusal or None) == expected.get("refusal")
+    assert summary.response_id == (expected.get("response_id") or None)
+
+
+def test_a_recording_fails_as_expected(recording: Path) -> None:
+    expected = expected_of(recording)["error"]
+    error = summarise(decode(recording, [recording.read_bytes()])).error
+    if expected is None:
+        assert error is None
+        return
+    assert error is not None
+    code = expected.get("code") or expected.get("type")
+    assert (error.code, error.message) == (str(code) if code else None, expected["message"])
+
+
+def test_a_recording_has_the_blocks_and_seals_expected(recording: Path) -> None:
+    expected = expected_of(recording)
+    summary = summarise(decode(recording, [recording.read_bytes()]))
+    if "block_types" in expected:
+        assert list(summary.block_types) == expected["block_types"]
+        assert summary.block_types.count("redacted_thinking") == expected["redacted_thinking"]
+    if "thinking_signatures" in expected:
+        assert list(summary.signatures) == expected["thinking_signatures"]
+    if "server_tool_calls" in expected:
+        calls = [{"id": c.id, "name": c.name, "input": c.input} for c in summary.server_tool_calls]
+        assert calls == expected["server_tool_calls"]
+
+
+def test_a_recording_keeps_the_providers_own_numbers(recording: Path) -> None:
+    expected = expected_of(recording)
+    usage = summarise(decode(recording, [recording.read_bytes()])).usage
+    assert (usage.raw if usage else None) == (expected.get("usage_raw") or None)
+    if "reasoning_tokens" in expected:
+        assert usage is not None
+        assert usage.reasoning_tokens == expected["reasoning_tokens"]
+
+
+def test_other_choices_say_what_is_expected(recording: Path) -> None:
+    events = decode(recording, [recording.read_bytes()])
+    for number, expected in expected_of(recording).get("other_choices", {}).items():
+        starts = {e.index for e in events if isinstance(e, BlockStart) and e.choice == int(number)}
+        text = "".join(
+            getattr(e, "text", "")
+            for e in events
+            if isinstance(e, BlockDelta) and e.index in starts
+        )
+        stops = [e for e in events if isinstance(e, BlockStop) and e.index in starts]
+        assert text == expected["text"]
+        assert stops[-1].stop_reason is not None
+        assert stops[-1].stop_reason.raw == expected["stop_reason"]
+
+
+def test_a_recording_gives_the_same_events_byte_by_byte(recording: Path) -> None:
+    data = recording.read_bytes()
+    pieces = [data[i : i + 1] for i in range(len(data))]
+    assert decode(recording, pieces) == decode(recording, [data])
+
+
+@given(st.data())
+@settings(
+    deadline=None, max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_recording_gives_the_same_events_under_any_cut(
+    recording: Path, data: st.DataObject
+) -> None:
+    whole = recording.read_bytes()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=20)))
+    edges = [0, *cuts, len(whole)]
+    chunks = [whole[a:b] for a, b in itertools.pairwise(edges)]
+    assert decode(recording, chunks) == decode(recording, [whole])
+
+
+@given(st.data())
+@settings(
+    deadline=None, max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_a_recording_that_ends_early_is_balanced_and_ends_once(
+    recording: Path, data: st.DataObject
+) -> None:
+    whole = recording.read_bytes()
+    end = data.draw(st.integers(0, len(whole)))
+    events = decode(recording, [whole[:end]])
+    assert_balanced(events)
+    ends = [e for e in events if isinstance(e, Status) and e.status is not ResponseStatus.STARTED]
+    assert ends == [events[-1]]
+    failed = ends[0].status is ResponseStatus.FAILED
+    assert failed is any(isinstance(event, Error) for event in events)
+
+
+def test_the_events_of_a_recording_are_json_and_back(recording: Path) -> None:
+    events = decode(recording, [recording.read_bytes()])
+    as_json = msgspec.json.encode(events)
+    assert msgspec.json.decode(as_json, type=list[ResponseEvent]) == events

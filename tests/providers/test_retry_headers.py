@@ -1,0 +1,55 @@
+"""When to try again, as the headers say it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rxworker.providers.retry_headers import may_retry, retry_after
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "2.5"}, 2.5),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ({"retry-after-ms": "0", "retry-after": "1"}, 1.0),
+        ({"retry-after-ms": "soon", "retry-after": "1"}, 1.0),
+        ({"retry-after": "0"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "Thu, 01 Jan 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Thu, 01 Jan 2026 11:00:00 GMT"}, None),
+    ],
+)
+def test_the_wait_is_read_from_whichever_header_tells_it(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    assert retry_after(headers, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "expected"),
+    [
+        (429, None, True),
+        (408, None, True),
+        (409, None, True),
+        (500, None, True),
+        (529, None, True),
+        (400, None, False),
+        (401, None, False),
+        (400, "true", True),
+        (500, "false", False),
+        (500, "perhaps", True),
+    ],
+)
+def test_what_the_server_says_comes_before_the_status(
+    status: int, said: str | None, expected: bool
+) -> None:
+    assert may_retry(status, {"x-should-retry": said} if said else {}) is expected

@@ -1,0 +1,125 @@
+"""What the renderers write, the decoders read as what the scripted model tells: each is tested with the other."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+import pytest
+
+from rxworker.events import (
+    BlockStart,
+    BlockType,
+    Error,
+    InputJsonDelta,
+    ResponseEvent,
+    ResponseStatus,
+    SignatureDelta,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseMetadata,
+)
+from rxworker.messages import Json, StopKind, Usage
+from rxworker.providers.anthropic import Anthropic
+from rxworker.providers.base import ResponseDecoder
+from rxworker.providers.openai_chat import OpenAIChat
+from rxworker.testing import (
+    Call,
+    Reply,
+    anthropic_frames,
+    check_balanced,
+    cut,
+    fail,
+    openai_chat_frames,
+    reply_events,
+    say,
+    think,
+)
+
+Through = Callable[[Reply], list[ResponseEvent]]
+
+USAGE = Usage(input_tokens=100, output_tokens=7, cache_read_tokens=60, cache_creation_tokens=30)
+CALLS = Reply(tool_calls=(Call("look", {"at": "世界", "n": [1]}, "id-1"), Call("now", id="id-2")))
+REPLIES = [
+    say("Hello, 世界."),
+    think("hmm") + say("Hello"),
+    say("Let me look.") + CALLS,
+    think("two") + CALLS,
+    say("cut off here", stop=StopKind.MAX_TOKENS),
+    say("", usage=Usage(input_tokens=1, output_tokens=0)),
+    say("half") + cut(),
+    say("half") + fail("no more", "server"),
+    CALLS + cut(),
+    fail("slow down", "rate_limit"),
+    fail("nobody there", "server"),
+]
+
+
+def anthropic(reply: Reply) -> list[ResponseEvent]:
+    return decoded(Anthropic("m", api_key="k").decoder(), anthropic_frames(reply))
+
+
+def openai_chat(reply: Reply) -> list[ResponseEvent]:
+    return decoded(OpenAIChat("m", api_key="k").decoder(), openai_chat_frames(reply))
+
+
+def decoded(decoder: ResponseDecoder, frames: Iterable[bytes]) -> list[ResponseEvent]:
+    events = [event for frame in frames for event in decoder.feed(frame)]
+    return [*events, *decoder.finish()]
+
+
+def told(events: Sequence[ResponseEvent]) -> dict[str, object]:
+    """What a stream of events comes to, without the ways in which protocols differ."""
+    blocks: dict[int, tuple[BlockType, str, str]] = {}
+    texts: dict[int, list[str]] = {}
+    summary: dict[str, object] = {}
+    for event in events:
+        match event:
+            case BlockStart(index=index, block_type=kind, metadata=ToolUseMetadata(id, name)):
+                blocks[index] = (kind, id, name)
+            case BlockStart(index=index, block_type=kind):
+                blocks[index] = (kind, "", "")
+            case TextDelta() | ThinkingDelta() | InputJsonDelta():
+                texts.setdefault(event.index, []).append(event.text)
+            case Error():
+                summary["error"] = (event.kind, event.retryable)
+            case Status(status=ResponseStatus.COMPLETED, stop_reason=reason):
+                summary["stop"] = reason and reason.kind
+            case Status(status=ResponseStatus.FAILED):
+                summary["failed"] = True
+            case _:
+                pass
+    summary["blocks"] = [
+        (*block, arguments(block[0], "".join(texts.get(index, []))))
+        for index, block in sorted(blocks.items())
+    ]
+    return summary
+
+
+def arguments(kind: BlockType, text: str) -> Json:
+    """Arguments as their value: whether none are written as ``{}`` or not at all is a matter of the protocol."""
+    if kind is not BlockType.TOOL_USE:
+        return text
+    try:
+        return msgspec.json.decode(text or "{}")
+    except msgspec.DecodeError:
+        return text
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+@pytest.mark.parametrize("through", [anthropic, openai_chat])
+def test_the_decoder_reads_what_the_scripted_model_tells(through: Through, reply: Reply) -> None:
+    events = through(reply)
+
+    check_balanced(events)
+    assert told(events) == told(reply_events(reply))
+
+
+@pytest.mark.parametrize("through", [anthropic, openai_chat])
+def test_the_usage_is_counted_the_same(through: Through) -> None:
+    usage = [e for e in through(say("x", usage=USAGE)) if isinstance(e, Usage)][-1]
+
+    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (100, 7, 60)
+
+
+def test_the_seal_on_the_thinking_arrives() -> None:
+    assert SignatureDelta(0, "seal") in anthropic(think("hm", "seal"))

@@ -1,0 +1,447 @@
+"""The timeline calls handlers: kinds, scopes, order, failures, threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reactivex import abc
+
+from rxworker.events import (
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    CitationDelta,
+    Error,
+    Event,
+    InputJsonDelta,
+    Opaque,
+    Ping,
+    RefusalDelta,
+    ResponseStatus,
+    SignatureDelta,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolResultMetadata,
+    ToolUseMetadata,
+    TurnStart,
+    Usage,
+)
+from rxworker.messages import StopKind, StopReason
+from rxworker.operators import Source
+from rxworker.testing.marbles import Marbles
+from rxworker.timeline import (
+    TEXT_BLOCK,
+    TextBlockAbort,
+    TextBlockEvent,
+    TextBlockStart,
+    TextBlockStop,
+    ThinkingBlockAbort,
+    ThinkingBlockStart,
+    ThinkingBlockStop,
+    Timeline,
+    ToolUseBlockAbort,
+    ToolUseBlockStart,
+    ToolUseBlockStop,
+)
+
+T = BlockType
+LOOK = ToolUseMetadata("1", "look")
+
+
+class Counting:
+    """Counts the events of each scope."""
+
+    def __init__(self) -> None:
+        self.scopes: list[list[object]] = []
+
+    def scope(self) -> list[object]:
+        scope: list[object] = []
+        self.scopes.append(scope)
+        return scope
+
+    def on_event(self, scope: list[object], event: object, /) -> None:
+        scope.append(event)
+
+
+def everything(timeline: Timeline) -> list[object]:
+    seen: list[object] = []
+    registrations: list[Callable[[Callable[[object], None]], abc.DisposableBase]] = [
+        timeline.on_usage,
+        timeline.on_ping,
+        timeline.on_status,
+        timeline.on_error,
+        timeline.on_text_block,
+        timeline.on_thinking_block,
+        timeline.on_tool_use_block,
+    ]
+    for register in registrations:
+        register(seen.append)
+    return seen
+
+
+def play(timeline: Timeline, *events: Event) -> None:
+    for event in events:
+        timeline.dispatch(event)
+
+
+def test_meta_events_keep_their_place_between_the_events_of_blocks() -> None:
+    timeline = Timeline()
+    seen = everything(timeline)
+    story: list[Event] = [
+        Status(ResponseStatus.STARTED),
+        TextDelta(0, "a"),
+        Ping(),
+        TextDelta(0, "b"),
+        Usage(1),
+        Error("x", "y"),
+    ]
+    play(timeline, *story)
+    assert seen == story
+
+
+def test_the_scope_of_a_meta_handler_lives_from_its_registration_on() -> None:
+    timeline, handler = Timeline(), Counting()
+    timeline.on_usage(handler)
+    assert len(handler.scopes) == 1
+    play(timeline, Usage(1), Usage(2))
+    assert handler.scopes == [[Usage(1), Usage(2)]]
+
+
+def test_text_blocks_have_typed_events_and_a_scope_each() -> None:
+    timeline, handler = Timeline(), Counting()
+    timeline.on_text_block(handler)
+    reason = StopReason(StopKind.END_TURN)
+    play(
+        timeline,
+        BlockStart(0, T.TEXT),
+        TextDelta(0, "a"),
+        CitationDelta(0, {}),
+        BlockStop(0, T.TEXT, reason),
+        BlockStart(1, T.TEXT),
+        BlockAbort(1, T.TEXT, "cut"),
+    )
+    assert handler.scopes == [
+        [TextBlockStart(0), TextDelta(0, "a"), CitationDelta(0, {}), TextBlockStop(0, reason)],
+        [TextBlockStart(1), TextBlockAbort(1, "cut")],
+    ]
+
+
+def test_thinking_blocks_have_typed_events() -> None:
+    timeline, handler = Timeline(), Counting()
+    timeline.on_thinking_block(handler)
+    play(
+        timeline,
+        BlockStart(0, T.THINKING),
+        ThinkingDelta(0, "hm"),
+        SignatureDelta(0, "s"),
+        BlockStop(0, T.THINKING),
+        BlockStart(1, T.THINKING),
+        BlockAbort(1, T.THINKING, "cut"),
+    )
+    assert handler.scopes == [
+        [
+            ThinkingBlockStart(0),
+            ThinkingDelta(0, "hm"),
+            SignatureDelta(0, "s"),
+            ThinkingBlockStop(0),
+        ],
+        [ThinkingBlockStart(1), ThinkingBlockAbort(1, "cut")],
+    ]
+
+
+def test_start_and_stop_of_a_tool_call_carry_its_id_and_name() -> None:
+    timeline, handler = Timeline(), Counting()
+    timeline.on_tool_use_block(handler)
+    play(
+        timeline,
+        BlockStart(0, T.TOOL_USE, LOOK),
+        InputJsonDelta(0, "{}"),
+        BlockStop(0, T.TOOL_USE),
+        InputJsonDelta(1, "{}"),
+        BlockStop(1, T.TOOL_USE, metadata=LOOK),
+        BlockStart(2, T.TOOL_USE, LOOK),
+        BlockAbort(2, T.TOOL_USE, "cut"),
+    )
+    assert handler.scopes == [
+        [
+            ToolUseBlockStart(0, "1", "look"),
+            InputJsonDelta(0, "{}"),
+            ToolUseBlockStop(0, "1", "look"),
+        ],
+        [InputJsonDelta(1, "{}"), ToolUseBlockStop(1, "1", "look")],
+        [ToolUseBlockStart(2, "1", "look"), ToolUseBlockAbort(2, "1", "look", "cut")],
+    ]
+
+
+def test_a_delta_without_a_start_opens_its_block_and_its_scope() -> None:
+    timeline, handler = Timeline(), Counting()
+    timeline.on_text_block(handler)
+    play(timeline, TextDelta(0, "a"), TextDelta(0, "b"), BlockStop(0, T.TEXT), TextDelta(0, "c"))
+    assert handler.scopes == [
+        [TextDelta(0, "a"), TextDelta(0, "b"), TextBlockStop(0)],
+        [TextDelta(0, "c")],
+    ]
+
+
+def test_a_handler_sees_only_the_deltas_of_its_kind() -> None:
+    timeline = Timeline()
+    seen = everything(timeline)
+    play(timeline, BlockStart(0, T.TEXT), ThinkingDelta(0, "x"), InputJsonDelta(0, "x"))
+    play(timeline, BlockStart(1, T.TOOL_USE, LOOK), TextDelta(1, "x"))
+    assert seen == [TextBlockStart(0), ToolUseBlockStart(1, "1", "look")]
+
+
+def test_tool_results_go_to_text_handlers() -> None:
+    timeline = Timeline()
+    seen = everything(timeline)
+    metadata = ToolResultMetadata("call_1")
+    play(
+        timeline,
+        BlockStart(0, T.TOOL_RESULT, metadata),
+        TextDelta(0, "9"),
+        BlockStop(0, T.TOOL_RESULT),
+    )
+    assert seen == [TextBlockStart(0, "call_1"), TextDelta(0, "9"), TextBlockStop(0)]
+
+
+def test_other_blocks_and_events_concern_no_handler() -> None:
+    timeline = Timeline()
+    seen = everything(timeline)
+    play(timeline, BlockStart(0, T.IMAGE), BlockStop(0, T.IMAGE), RefusalDelta(1, "no"))
+    play(timeline, Opaque("x"), TurnStart())
+    assert seen == []
+
+
+def test_blocks_that_are_open_at_once_are_kept_apart() -> None:
+    timeline, handler = Timeline(), Counting()
+    timeline.on_text_block(handler)
+    play(timeline, TextDelta(0, "a"), TextDelta(1, "x"), TextDelta(0, "b"), BlockStop(1, T.TEXT))
+    play(timeline, TextDelta(0, "c"))
+    assert handler.scopes == [
+        [TextDelta(0, "a"), TextDelta(0, "b"), TextDelta(0, "c")],
+        [TextDelta(1, "x"), TextBlockStop(1)],
+    ]
+
+
+def test_a_second_start_begins_a_new_scope() -> None:
+    timeline, handler = Timeline(), Counting()
+    timeline.on_text_block(handler)
+    play(timeline, BlockStart(0, T.TEXT), BlockStart(0, T.TEXT))
+    assert handler.scopes == [[TextBlockStart(0)], [TextBlockStart(0)]]
+
+
+def test_handlers_are_called_in_the_order_of_registration_each_with_its_own_scope() -> None:
+    timeline = Timeline()
+    order: list[str] = []
+
+    class Named(Counting):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def on_event(self, scope: list[object], event: object, /) -> None:
+            super().on_event(scope, event)
+            order.append(self.name)
+
+    first, second = Named("first"), Named("second")
+    timeline.on_text_block(first)
+    timeline.on_text_block(second)
+    play(timeline, TextDelta(0, "a"))
+    assert order == ["first", "second"]
+    assert first.scopes == second.scopes
+    assert first.scopes[0] is not second.scopes[0]
+
+
+def test_a_handler_can_be_removed() -> None:
+    timeline = Timeline()
+    seen: list[object] = []
+    registration = timeline.on(TEXT_BLOCK, seen.append)
+    play(timeline, TextDelta(0, "a"))
+    registration.dispose()
+    play(timeline, TextDelta(0, "b"))
+    assert seen == [TextDelta(0, "a")]
+
+
+def test_aborting_closes_what_is_open_and_drops_the_scopes() -> None:
+    timeline, handler = Timeline(), Counting()
+    timeline.on_text_block(handler)
+    play(timeline, TextDelta(0, "a"), TextDelta(1, "b"))
+    timeline.abort_current_block("cancelled")
+    timeline.abort_current_block("again")
+    play(timeline, TextDelta(0, "c"))
+    assert handler.scopes == [
+        [TextDelta(0, "a"), TextBlockAbort(0, "cancelled")],
+        [TextDelta(1, "b"), TextBlockAbort(1, "cancelled")],
+        [TextDelta(0, "c")],
+    ]
+
+
+def test_a_handler_that_raises_keeps_no_other_from_the_event() -> None:
+    timeline = Timeline()
+    seen: list[object] = []
+    failures = [ValueError("one"), ValueError("two")]
+
+    def refuse_with(failure: Exception) -> Callable[[object], None]:
+        def refuse(_: object) -> None:
+            raise failure
+
+        return refuse
+
+    first = timeline.on_ping(refuse_with(failures[0]))
+    timeline.on_ping(seen.append)
+    with pytest.raises(ValueError, match="one"):
+        timeline.dispatch(Ping())
+    assert seen == [Ping()]
+    timeline.on_ping(refuse_with(failures[1]))
+    with pytest.raises(ExceptionGroup) as group:
+        timeline.dispatch(Ping())
+    assert list(group.value.exceptions) == failures
+    first.dispose()
+    with pytest.raises(ValueError, match="two"):
+        timeline.dispatch(Ping())
+    assert len(seen) == 3
+
+
+def test_what_a_handler_dispatches_comes_after_the_event_for_all_handlers() -> None:
+    timeline = Timeline()
+    seen: list[object] = []
+
+    def answer(_: Ping) -> None:
+        timeline.dispatch(Usage(1))
+
+    timeline.on_ping(answer)
+    timeline.on_ping(seen.append)
+    timeline.on_usage(seen.append)
+    timeline.dispatch(Ping())
+    assert seen == [Ping(), Usage(1)]
+
+
+def test_a_handler_may_abort_the_block_it_is_called_for() -> None:
+    timeline = Timeline()
+    seen: list[object] = []
+
+    def abort(event: TextBlockEvent) -> None:
+        seen.append(event)
+        if isinstance(event, TextDelta):
+            timeline.abort_current_block("enough")
+
+    timeline.on_text_block(abort)
+    play(timeline, TextDelta(0, "a"))
+    assert seen == [TextDelta(0, "a"), TextBlockAbort(0, "enough")]
+
+
+def test_threads_lose_nothing_and_keep_their_order() -> None:
+    timeline, handler = Timeline(), Counting()
+    timeline.on_text_block(handler)
+    overlaps: list[str] = []
+    busy = threading.Lock()
+
+    def alone(_: TextBlockEvent) -> None:
+        if not busy.acquire(blocking=False):
+            overlaps.append("overlap")
+            return
+        busy.release()
+
+    timeline.on_text_block(alone)
+    barrier = threading.Barrier(4)
+
+    def speak(index: int) -> None:
+        barrier.wait()
+        for number in range(500):
+            timeline.dispatch(TextDelta(index, str(number)))
+
+    threads = [threading.Thread(target=speak, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert overlaps == []
+    assert len(handler.scopes) == 4
+    for scope in handler.scopes:
+        texts = [event.text for event in scope if isinstance(event, TextDelta)]
+        assert texts == [str(number) for number in range(500)]
+
+
+EVENTS: dict[str, Event] = {"d": TextDelta(0, "a"), "e": BlockStop(0, T.TEXT), "p": Ping()}
+
+
+def test_as_an_operator_it_passes_events_through() -> None:
+    test = Marbles()
+    timeline = Timeline()
+    seen = everything(timeline)
+    source = test.hot("-d-p-e-|", EVENTS)
+    assert test.observe(source.pipe(timeline)) == test.expected("-d-p-e-|", EVENTS)
+    assert seen == [TextDelta(0, "a"), Ping(), TextBlockStop(0)]
+
+
+@pytest.mark.parametrize(
+    ("drawing", "until", "reason"),
+    [
+        ("-d-#", "", "error"),
+        ("-d-|", "", "the stream ended"),
+        ("-d---", "---!", "the subscription was disposed"),
+    ],
+)
+def test_whatever_ends_the_stream_blocks_are_closed(drawing: str, until: str, reason: str) -> None:
+    test = Marbles()
+    timeline = Timeline()
+    seen = everything(timeline)
+    test.observe(test.hot(drawing, EVENTS).pipe(timeline), until=until)
+    assert seen == [TextDelta(0, "a"), TextBlockAbort(0, reason)]
+
+
+def test_a_handler_that_raises_ends_the_stream_with_its_exception() -> None:
+    def refuse(_: Ping) -> None:
+        raise ValueError("no")
+
+    test = Marbles()
+    timeline = Timeline()
+    timeline.on_ping(refuse)
+    seen = everything(timeline)
+    source = test.hot("-d-p-e-|", EVENTS)
+    expected = test.expected("-d-#", EVENTS, error=ValueError("no"))
+    assert test.observe(source.pipe(timeline)) == expected
+    assert source.subscriptions == test.subscriptions("^--!")
+    assert seen == [TextDelta(0, "a"), Ping(), TextBlockAbort(0, "no")]
+
+
+def test_a_handler_that_raises_at_the_end_is_heard() -> None:
+    def refuse(event: TextBlockEvent) -> None:
+        if isinstance(event, TextBlockAbort):
+            raise ValueError("no")
+
+    test = Marbles()
+    timeline = Timeline()
+    timeline.on_text_block(refuse)
+    seen = test.observe(test.hot("-d-|", EVENTS).pipe(timeline))
+    assert seen == test.expected("-d-#", EVENTS, error=ValueError("no"))
+
+
+block_events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(BlockStart, st.integers(0, 2), st.just(T.TEXT)),
+    st.builds(TextDelta, st.integers(0, 2), st.text(max_size=1)),
+    st.builds(BlockStop, st.integers(0, 2), st.just(T.TEXT)),
+    st.builds(BlockAbort, st.integers(0, 2), st.just(T.TEXT)),
+)
+
+
+@given(st.lists(block_events, max_size=30))
+def test_every_scope_ends_with_one_stop_or_abort(events: list[Event]) -> None:
+    """Whatever comes: a scope that is not ended by it was replaced by a second start."""
+    timeline, handler = Timeline(), Counting()
+    timeline.on_text_block(handler)
+    source: Source[Event] = Source()
+    source.pipe(timeline).subscribe()
+    for event in events:
+        source.on_next(event)
+    source.on_completed()
+    for scope in handler.scopes:
+        ends = [n for n, e in enumerate(scope, 1) if isinstance(e, TextBlockStop | TextBlockAbort)]
+        assert ends in ([], [len(scope)])
+    assert sum(len(scope) for scope in handler.scopes) >= len(events)

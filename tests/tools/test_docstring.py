@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+
+from rxworker.tools import parse_docstring
+
+GOOGLE = """Look the weather up.
+
+    It asks the nearest station.
+
+    Args:
+        city: Where to look: a city,
+            without its country.
+        days (int, optional): How far ahead.
+        *names: More.
+        unit (Callable[[int], str]): For the numbers.
+
+    Returns:
+        The weather: in words.
+
+    Raises:
+        KeyError: There is no such city.
+    """
+
+REST = """Look the weather up.
+
+    It asks the nearest station.
+
+    :param city: Where to look: a city,
+        without its country.
+    :param int days: How far ahead.
+    :type city: str
+    :returns: The weather.
+    :raises KeyError: There is no such city.
+    """
+
+
+def test_google_style_is_read() -> None:
+    read = parse_docstring(GOOGLE)
+    assert read.description == "Look the weather up.\n\nIt asks the nearest station."
+    assert read.parameters == {
+        "city": "Where to look: a city, without its country.",
+        "days": "How far ahead.",
+        "names": "More.",
+        "unit": "For the numbers.",
+    }
+
+
+def test_rest_style_is_read() -> None:
+    read = parse_docstring(REST)
+    assert read.description == "Look the weather up.\n\nIt asks the nearest station."
+    assert read.parameters == {
+        "city": "Where to look: a city, without its country.",
+        "days": "How far ahead.",
+    }
+
+
+@pytest.mark.parametrize("text", [None, "", "   \n  "])
+def test_no_docstring_says_nothing(text: str | None) -> None:
+    assert parse_docstring(text).description == ""
+    assert parse_docstring(text).parameters == {}
+
+
+def test_text_after_a_section_belongs_to_the_description() -> None:
+    read = parse_docstring("Sum.\n\nArgs:\n    a: One.\n\nUse it sparingly.")
+    assert read.description == "Sum.\n\nUse it sparingly."
+    assert read.parameters == {"a": "One."}
+
+
+def test_a_parameter_may_be_named_without_text() -> None:
+    assert parse_docstring("Sum.\n\nArgs:\n    a:\n        One.\n    b:").parameters == {
+        "a": "One.",
+        "b": "",
+    }
+
+
+def test_a_line_with_a_colon_within_a_description_is_no_section() -> None:
+    text = "Note: look twice.\n\nThe order: first a, then b."
+    assert parse_docstring(text).description == text
+
+
+def test_blank_lines_between_parameters_change_nothing() -> None:
+    assert parse_docstring("S.\n\nArgs:\n    a: One.\n\n    b: Two.").parameters == {
+        "a": "One.",
+        "b": "Two.",
+    }
+
+
+def test_sections_without_the_summary_line_are_read() -> None:
+    read = parse_docstring("\n    Args:\n        a: One.\n    ")
+    assert (read.description, read.parameters) == ("", {"a": "One."})

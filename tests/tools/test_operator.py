@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import reactivex
+from reactivex import Observable, Subject, operators
+
+from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.events import ToolProgress, ToolStart
+from rxworker.messages import ToolCall, ToolResult
+from rxworker.tools import Toolbox, ToolContext, run_tools, tool
+
+
+class Stage:
+    """Tools that wait for a word, and the record of what happened."""
+
+    def __init__(self) -> None:
+        self.gates: dict[str, asyncio.Event] = {}
+        self.running: list[str] = []
+        self.cancelled: list[str] = []
+        self.heard: list[object] = []
+
+    @tool
+    async def wait(self, name: str) -> str:
+        self.running.append(name)
+        self.gates[name] = asyncio.Event()
+        try:
+            await self.gates[name].wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(name)
+            raise
+        return name
+
+    def watch(self, results: Observable[ToolResult]) -> reactivex.abc.DisposableBase:
+        def on_next(result: ToolResult) -> None:
+            self.heard.append(result.text)
+
+        def on_completed() -> None:
+            self.heard.append("|")
+
+        return results.subscribe(on_next, self.heard.append, on_completed)
+
+    async def open(self, *names: str) -> None:
+        for name in names:
+            self.gates[name].set()
+            await settle()
+
+
+async def settle() -> None:
+    """Let everything that is ready happen."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def call(name: str) -> ToolCall:
+    return ToolCall(name, "wait", {"name": name})
+
+
+async def test_results_come_in_call_order() -> None:
+    stage, calls = Stage(), Subject[ToolCall]()
+    stage.watch(calls.pipe(run_tools(Toolbox([stage.wait]))))
+    for name in "abc":
+        calls.on_next(call(name))
+    await settle()
+    await stage.open("b", "a")
+    assert stage.heard == ["a", "b"]
+    await stage.open("c")
+    calls.on_completed()
+    assert stage.heard == ["a", "b", "c", "|"]
+
+
+async def test_it_ends_after_the_last_result() -> None:
+    stage = Stage()
+    stage.watch(reactivex.of(call("a"), call("b")).pipe(run_tools(Toolbox([stage.wait]))))
+    await settle()
+    await stage.open("b")
+    assert stage.heard == []
+    await stage.open("a")
+    assert stage.heard == ["a", "b", "|"]
+
+
+async def test_no_more_run_at_once_than_allowed() -> None:
+    stage = Stage()
+    calls = reactivex.of(call("a"), call("b"), call("c"))
+    stage.watch(calls.pipe(run_tools(Toolbox([stage.wait]), 2)))
+    await settle()
+    assert stage.running == ["a", "b"]
+    await stage.open("b")
+    assert stage.running == ["a", "b", "c"]
+
+
+async def test_disposing_cancels_what_runs() -> None:
+    stage, calls = Stage(), Subject[ToolCall]()
+    subscription = stage.watch(calls.pipe(run_tools(Toolbox([stage.wait]))))
+    for name in "ab":
+        calls.on_next(call(name))
+    await settle()
+    subscription.dispose()
+    await settle()
+    assert stage.cancelled == ["a", "b"]
+    assert stage.heard == []
+    assert calls.observers == []
+
+
+async def test_an_error_of_the_source_cancels_what_runs() -> None:
+    stage, calls = Stage(), Subject[ToolCall]()
+    stage.watch(calls.pipe(run_tools(Toolbox([stage.wait]))))
+    calls.on_next(call("a"))
+    await settle()
+    error = ValueError("cut")
+    calls.on_error(error)
+    await settle()
+    assert stage.heard == [error]
+    assert stage.cancelled == ["a"]
+
+
+async def test_a_call_that_fails_is_a_result() -> None:
+    results = reactivex.of(ToolCall("1", "none", {}), ToolCall("2", "none", {})).pipe(
+        run_tools(Toolbox()), operators.to_list()
+    )
+    found = await results
+    assert [(result.tool_use_id, result.is_error) for result in found] == [("1", True), ("2", True)]
+
+
+async def test_an_empty_source_is_empty() -> None:
+    stage = Stage()
+    stage.watch(reactivex.empty().pipe(run_tools(Toolbox())))
+    assert stage.heard == ["|"]
+
+
+async def test_a_source_that_never_speaks_is_waited_for() -> None:
+    stage = Stage()
+    subscription = stage.watch(reactivex.never().pipe(run_tools(Toolbox())))
+    await settle()
+    assert stage.heard == []
+    subscription.dispose()
+
+
+async def test_each_subscription_makes_its_own_calls() -> None:
+    counted: list[int] = []
+
+    @tool
+    async def count() -> int:
+        counted.append(1)
+        return len(counted)
+
+    results = reactivex.just(ToolCall("1", "count", {})).pipe(run_tools(Toolbox([count])))
+    assert [(await results).text, (await results).text] == ["1", "2"]
+
+
+async def test_starts_and_progress_are_told() -> None:
+    heard: list[ToolStart | ToolProgress] = []
+
+    @tool
+    async def step(context: ToolContext) -> str:
+        context.progress("half")
+        return context.idempotency_key
+
+    one = ToolCall("1", "step", {})
+    results = reactivex.just(one).pipe(run_tools(Toolbox([step]), emit=heard.append, scope="run/1"))
+    assert (await results).text == "run/1/1"
+    assert heard == [ToolStart(one), ToolProgress("1", "half")]
+
+
+def test_a_limit_below_one_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="limit=0"):
+        run_tools(Toolbox(), 0)
+
+
+def test_it_needs_a_running_loop() -> None:
+    with pytest.raises(LocalProtocolError, match="outside an event loop"):
+        reactivex.just(ToolCall("1", "none", {})).pipe(run_tools(Toolbox())).subscribe()
+
+
+async def test_many_calls_cost_in_proportion() -> None:
+    @tool
+    async def same(number: int) -> int:
+        return number
+
+    calls = [ToolCall(str(n), "same", {"number": n}) for n in range(2000)]
+    found = await reactivex.from_iterable(calls).pipe(
+        run_tools(Toolbox([same])), operators.to_list()
+    )
+    assert [result.text for result in found] == [str(n) for n in range(2000)]

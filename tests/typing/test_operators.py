@@ -1,0 +1,125 @@
+"""What the type checker knows after each operator; pyright is the judge, pytest only runs it."""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+from reactivex import Observable
+from reactivex import operators as ops
+from reactivex.scheduler import VirtualTimeScheduler
+
+from rxworker.events import (
+    BlockEvent,
+    Event,
+    Meta,
+    Ping,
+    Record,
+    ResponseEvent,
+    TextDelta,
+    ThinkingDelta,
+    Usage,
+)
+from rxworker.operators import (
+    Block,
+    Source,
+    ToolInput,
+    coalesce,
+    events,
+    fail_on_error,
+    fold_scope,
+    group_blocks,
+    map_in_order,
+    merge_deltas,
+    only,
+    reject,
+    retry_before_first,
+    scan_scope,
+    split_meta,
+    text_deltas,
+    time_out,
+    tool_inputs,
+)
+from rxworker.timeline import BlockState, Timeline, content_of, step_block
+
+
+def length(text: str) -> int:
+    return len(text)
+
+
+def count(state: int, _: BlockEvent) -> int:
+    return state + 1
+
+
+def to_names(source: Observable[Meta]) -> Observable[str]:
+    return source.pipe(ops.map(repr))
+
+
+def to_sizes(source: Observable[BlockEvent]) -> Observable[int]:
+    return source.pipe(text_deltas(), ops.map(length))
+
+
+def test_selecting_narrows_the_type() -> None:
+    source: Source[ResponseEvent] = Source()
+    assert_type(source.pipe(only(TextDelta)), Observable[TextDelta])
+    assert_type(source.pipe(only(TextDelta, Usage)), Observable[TextDelta | Usage])
+    assert_type(
+        source.pipe(only(TextDelta, Usage, Ping, ThinkingDelta)),
+        Observable[TextDelta | Usage | Ping | ThinkingDelta],
+    )
+    assert_type(source.pipe(reject(Ping)), Observable[ResponseEvent])
+    assert_type(source.pipe(text_deltas(), ops.map(length)), Observable[int])
+
+
+def test_records_become_events() -> None:
+    source: Source[Record] = Source()
+    assert_type(source.pipe(events()), Observable[Event])
+    assert_type(source.pipe(events(), tool_inputs()), Observable[ToolInput])
+
+
+def test_lanes_join_their_types() -> None:
+    source: Source[Event] = Source()
+    assert_type(source.pipe(split_meta(to_names, to_sizes)), Observable[str | int])
+
+
+def test_scopes_keep_their_state() -> None:
+    source: Source[Event] = Source()
+    assert_type(source.pipe(group_blocks()), Observable[Block])
+    assert_type(source.pipe(group_blocks(), scan_scope(count, 0)), Observable[int])
+    none: BlockState | None = None
+
+    def step(state: BlockState | None, event: BlockEvent) -> BlockState | None:
+        return step_block(state, event)
+
+    def content(state: BlockState | None) -> str:
+        return repr(content_of(state)) if state else ""
+
+    blocks = source.pipe(group_blocks(), fold_scope(step, none), ops.map(content))
+    assert_type(blocks, Observable[str])
+
+
+def test_operators_about_time_keep_the_type() -> None:
+    source: Source[ResponseEvent] = Source()
+    scheduler = VirtualTimeScheduler()
+
+    def never(_: Exception, __: int) -> float | None:
+        return None
+
+    timed = source.pipe(
+        retry_before_first(never, scheduler),
+        time_out(30.0, 30.0, scheduler),
+        coalesce(scheduler, 0.05),
+        fail_on_error(),
+        Timeline(),
+    )
+    assert_type(timed, Observable[ResponseEvent])
+    assert_type(merge_deltas([TextDelta(0, "a")]), list[TextDelta])
+
+
+def test_work_in_order_has_the_type_of_the_work() -> None:
+    source: Source[str] = Source()
+    sizes: Source[int] = Source()
+
+    def work(_: str) -> Observable[int]:
+        return sizes
+
+    assert_type(source.pipe(map_in_order(work, 2)), Observable[int])

@@ -1,0 +1,438 @@
+"""Cancel, pause and resume, limits: a run ends in many ways, and the worker can always run again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from rxworker import (
+    Finished,
+    Limits,
+    Message,
+    Paused,
+    Run,
+    Worker,
+    before_tool_call,
+    on_abort,
+    on_turn_end,
+    tool,
+)
+from rxworker.errors import (
+    HookError,
+    LimitExceededError,
+    LocalProtocolError,
+    ProviderError,
+    RunAbortedError,
+    RunCancelledError,
+    TruncatedError,
+)
+from rxworker.events import (
+    BlockStart,
+    Event,
+    LimitReached,
+    Record,
+    RunAbort,
+    RunPause,
+    TextDelta,
+    ThinkingDelta,
+    ToolStart,
+    ToolStop,
+)
+from rxworker.hooks import (
+    Abort,
+    AbortContext,
+    Continue,
+    ContinueWithMessages,
+    Pause,
+    Skip,
+    ToolCallContext,
+    TurnEndContext,
+)
+from rxworker.messages import Conversation, repair
+from rxworker.testing import ScriptedModel, call, cut, fail, lint, say, stall, think
+
+
+@tool
+async def note(text: str) -> str:
+    """Write a note."""
+    return f"noted {text}"
+
+
+def is_valid(conversation: Conversation) -> bool:
+    return repair(conversation) == conversation
+
+
+async def records_of(run: Run) -> list[Record]:
+    records: list[Record] = []
+    run.subscribe(records.append, lambda _: None)
+    return records
+
+
+async def reached(run: Run, kind: type[Event]) -> None:
+    async for record in run:
+        if isinstance(record.event, kind):
+            return
+
+
+@pytest.mark.parametrize("kind", [ThinkingDelta, TextDelta, BlockStart])
+async def test_cancel_within_a_response_closes_its_blocks_and_tells_on_abort_once(
+    kind: type[Event],
+) -> None:
+    told: list[tuple[str, str]] = []
+
+    @on_abort
+    def tell(context: AbortContext) -> None:
+        told.append((context.cause, context.reason))
+
+    model = ScriptedModel([think("Hm.") + say("Hello") + stall(), "again"])
+    worker = Worker(model, hooks=[tell])
+    run = worker.run("hi")
+    await reached(run, kind)
+    await run.cancel(reason="enough")
+    with pytest.raises(RunCancelledError, match="enough"):
+        await run
+    assert told == [("cancel", "the run was cancelled: enough")]
+    records = await records_of(run)
+    assert lint(records) == []
+    assert records[-1].event == RunAbort("cancel", "the run was cancelled: enough")
+    assert is_valid(worker.conversation)
+    assert (await worker.run("and now?")).text == "again"
+
+
+async def test_cancel_before_anything_happened() -> None:
+    model = ScriptedModel(["one", "two"])
+    worker = Worker(model)
+    run = worker.run("hi")
+    await run.cancel()
+    with pytest.raises(RunCancelledError):
+        await run
+    assert len(model.requests) == 0
+    assert (await worker.run("again")).text == "one"
+
+
+async def test_cancel_while_tools_run_stops_them_and_says_what_became_of_each_call() -> None:
+    started = asyncio.Event()
+    stopped: list[str] = []
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append("wait")
+        return "never"
+
+    model = ScriptedModel([call("wait") + call("note", text="a"), "again"])
+    worker = Worker(model, tools=[wait, note], parallel=1)
+    run = worker.run("go")
+    await started.wait()
+    await run.cancel()
+    assert stopped == ["wait"]
+    first, second = worker.conversation.messages[-1].tool_results
+    assert "Whether it had an effect is not known" in first.text
+    assert "not run" in second.text
+    assert is_valid(worker.conversation)
+    assert lint(await records_of(run)) == []
+    assert (await worker.run("again")).text == "again"
+
+
+async def test_cancel_after_the_turn_lets_the_tools_finish() -> None:
+    model = ScriptedModel([call("note", text="a"), "never asked"])
+    worker = Worker(model, tools=[note])
+    run = worker.run("go")
+    run.cancel("after_turn")
+    with pytest.raises(RunCancelledError):
+        await run
+    assert worker.conversation.messages[-1].tool_results[0].text == "noted a"
+    assert len(model.requests) == 1
+
+
+async def test_cancel_after_the_turn_of_a_run_that_ends_by_itself_is_a_finish() -> None:
+    run = Worker(ScriptedModel(["done"])).run("go")
+    run.cancel("after_turn")
+    assert isinstance(await run, Finished)
+
+
+async def test_cancel_after_the_end_does_nothing() -> None:
+    run = Worker(ScriptedModel(["done"])).run("go")
+    await run
+    await run.cancel()
+    assert (await run).text == "done"
+
+
+async def test_cancel_within_a_hook() -> None:
+    entered = asyncio.Event()
+
+    @before_tool_call
+    async def ask(context: ToolCallContext) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    worker = Worker(
+        ScriptedModel([call("note", text="a"), "again"]), tools=[note], hooks=[ask]
+    )
+    run = worker.run("go")
+    await entered.wait()
+    await run.cancel()
+    assert is_valid(worker.conversation)
+    assert (await worker.run("again")).text == "again"
+
+
+async def test_usage_so_far_is_kept_on_cancel() -> None:
+    run = Worker(ScriptedModel([say("Hello") + stall()])).run("hi")
+    async for record in run:
+        if run.state.response is not None and run.state.response.usage is not None:
+            break
+        del record
+    await run.cancel()
+    assert run.state.usage.total_tokens == 15
+
+
+def pause_at(name: str) -> object:
+    @before_tool_call(matcher=name)
+    def ask(context: ToolCallContext) -> Pause:
+        return Pause("may I?")
+
+    return ask
+
+
+async def test_pause_shows_the_exact_calls_and_resume_runs_them() -> None:
+    model = ScriptedModel([call("note", text="a") + call("note", text="b"), "done"])
+    worker = Worker(model, tools=[note], hooks=[pause_at("note")])
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    assert [c.input for c in paused.pending] == [{"text": "a"}, {"text": "b"}]
+    assert (paused.hook, paused.reason) == ("ask", "may I?")
+    again = await worker.resume()
+    assert isinstance(again, Paused)  # the second call is asked about as well
+    result = await worker.resume()
+    assert isinstance(result, Finished)
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["noted a", "noted b"]
+    assert is_valid(result.conversation)
+
+
+async def test_no_tool_runs_before_all_calls_were_asked_about() -> None:
+    ran: list[str] = []
+
+    @tool
+    def act() -> str:
+        """Act."""
+        ran.append("act")
+        return "acted"
+
+    model = ScriptedModel([call("act") + call("note", text="b"), "done"])
+    worker = Worker(model, tools=[act, note], hooks=[pause_at("note")])
+    await worker.run("go")
+    assert ran == []
+    await worker.resume()
+    assert ran == ["act"]
+
+
+async def test_a_pending_call_may_be_denied_with_a_reason() -> None:
+    model = ScriptedModel([call("note", text="a"), "fine"])
+    worker = Worker(model, tools=[note], hooks=[pause_at("note")])
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    result = await worker.resume(deny={paused.pending[0].id: "not today"})
+    (answer,) = result.conversation.messages[2].tool_results
+    assert (answer.text, answer.is_error) == ("not today", True)
+    assert result.text == "fine"
+
+
+async def test_a_refused_call_before_a_pause_keeps_its_place_among_the_results() -> None:
+    @before_tool_call(matcher="note")
+    def decide(context: ToolCallContext) -> Skip | Pause | None:
+        return {"a": Skip("no a"), "b": Pause()}.get(str(context.input["text"]))
+
+    calls = call("note", text="a") + call("note", text="b") + call("note", text="c")
+    worker = Worker(ScriptedModel([calls, "done"]), tools=[note], hooks=[decide])
+    await worker.run("go")
+    result = await worker.resume()
+    texts = [r.text for r in result.conversation.messages[2].tool_results]
+    assert texts == ["no a", "noted b", "noted c"]
+
+
+async def test_a_run_paused_at_the_end_of_a_turn_goes_on_with_messages_or_finishes() -> None:
+    @on_turn_end
+    def review(context: TurnEndContext) -> Pause | None:
+        return Pause() if len(context.conversation.messages) == 2 else None
+
+    worker = Worker(ScriptedModel(["draft", "better"]), hooks=[review])
+    assert isinstance(await worker.run("write"), Paused)
+    result = await worker.resume(add=[Message.user("better please")])
+    assert (type(result), result.text) == (Finished, "better")
+
+    worker = Worker(ScriptedModel(["draft"]), hooks=[review])
+    await worker.run("write")
+    result = await worker.resume()
+    assert (type(result), result.text) == (Finished, "draft")
+
+
+async def test_resume_without_a_pause_and_with_unknown_calls_says_what_is_wrong() -> None:
+    worker = Worker(
+        ScriptedModel([call("note", text="a"), "x"]), tools=[note], hooks=[pause_at("note")]
+    )
+    with pytest.raises(LocalProtocolError, match="nothing is paused"):
+        worker.resume()
+    await worker.run("go")
+    with pytest.raises(LocalProtocolError, match="no pending call has the id 'zzz'"):
+        worker.resume(deny={"zzz": "no"})
+
+
+async def test_a_paused_run_may_be_left_and_the_next_run_begins_with_a_valid_conversation() -> None:
+    model = ScriptedModel([call("note", text="a"), "ok"])
+    worker = Worker(model, tools=[note], hooks=[pause_at("note")])
+    await worker.run("go")
+    assert (await worker.run("never mind")).text == "ok"
+    assert is_valid(worker.conversation)
+    assert "not run" in worker.conversation.messages[2].tool_results[0].text
+
+
+async def test_a_pause_is_an_event() -> None:
+    worker = Worker(
+        ScriptedModel([call("note", text="a"), "ok"]), tools=[note], hooks=[pause_at("note")]
+    )
+    run = worker.run("go")
+    records = [r async for r in run]
+    assert isinstance(records[-1].event, RunPause)
+    assert lint(records) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit"),
+    [
+        (Limits(max_turns=2), "max_turns"),
+        (Limits(max_tool_calls=2), "max_tool_calls"),
+        (Limits(max_seconds=0.0), "max_seconds"),
+    ],
+)
+async def test_a_limit_ends_the_run_with_an_event_and_its_own_error(
+    limits: Limits, limit: str
+) -> None:
+    model = ScriptedModel(lambda _: call("note", text="again"))
+    worker = Worker(model, tools=[note], limits=limits)
+    run = worker.run("go")
+    with pytest.raises(LimitExceededError, match=limit) as caught:
+        await run
+    assert caught.value.limit == limit
+    events = [r.event for r in await records_of(run)]
+    assert [e.limit for e in events if isinstance(e, LimitReached)] == [limit]
+    assert is_valid(worker.conversation)
+
+
+async def test_hooks_cannot_send_an_answer_back_for_ever() -> None:
+    @on_turn_end
+    def never_good_enough(context: TurnEndContext) -> ContinueWithMessages:
+        return ContinueWithMessages.user("better")
+
+    worker = Worker(
+        ScriptedModel(lambda _: "draft"),
+        hooks=[never_good_enough],
+        limits=Limits(max_continuations=3),
+    )
+    with pytest.raises(LimitExceededError, match="max_continuations=3"):
+        await worker.run("write")
+    assert sum(m.text == "better" for m in worker.conversation.messages) == 3
+
+
+def raising(error: Exception) -> Callable[[ToolCallContext], None]:
+    def hook(context: ToolCallContext) -> None:
+        raise error
+
+    return hook
+
+
+@pytest.mark.parametrize(
+    ("hook", "error", "cause"),
+    [
+        (lambda _: Abort("too dangerous"), RunAbortedError, "abort"),  # pyright: ignore
+        (raising(ValueError("broken")), HookError, "error"),
+        (lambda _: "nonsense", HookError, "error"),  # pyright: ignore
+    ],
+)
+async def test_a_hook_that_aborts_or_fails_ends_the_run_and_no_tool_runs(
+    hook: Callable[[ToolCallContext], None], error: type[Exception], cause: str
+) -> None:
+    told: list[str] = []
+
+    @on_abort
+    def tell(context: AbortContext) -> None:
+        told.append(context.cause)
+
+    model = ScriptedModel([call("note", text="a"), "again"])
+    worker = Worker(model, tools=[note], hooks=[before_tool_call(hook), tell])
+    run = worker.run("go")
+    with pytest.raises(error):
+        await run
+    assert told == [cause]
+    events = [r.event for r in await records_of(run)]
+    assert not any(isinstance(e, ToolStart) for e in events)
+    assert is_valid(worker.conversation)
+    worker.hooks.clear("before_tool_call")
+    assert (await worker.run("again")).text == "again"
+
+
+async def test_an_on_abort_hook_that_fails_does_not_keep_the_others_from_hearing() -> None:
+    told: list[str] = []
+
+    @on_abort
+    def broken(context: AbortContext) -> None:
+        raise ValueError
+
+    @on_abort
+    async def fine(context: AbortContext) -> None:
+        told.append(context.reason)
+
+    run = Worker(ScriptedModel([fail("down")]), hooks=[broken, fine]).run("hi")
+    with pytest.raises(ProviderError, match="down"):
+        await run
+    assert told == ["down"]
+
+
+async def test_a_response_that_is_cut_fails_with_its_text_kept() -> None:
+    worker = Worker(ScriptedModel([say("Half a sen") + cut(), "again"]))
+    run = worker.run("hi")
+    with pytest.raises(TruncatedError):
+        await run
+    assert worker.conversation.messages[-1].text.startswith("Half")
+    assert lint(await records_of(run)) == []
+    assert (await worker.run("again")).text == "again"
+
+
+async def test_calls_of_a_cut_response_never_run() -> None:
+    worker = Worker(ScriptedModel([call("note", text="a") + cut()]), tools=[note])
+    run = worker.run("hi")
+    with pytest.raises(TruncatedError):
+        await run
+    events = [r.event for r in await records_of(run)]
+    assert not any(isinstance(e, ToolStart | ToolStop) for e in events)
+
+
+async def test_a_timeline_handler_that_raises_ends_the_run_with_what_it_raised() -> None:
+    worker = Worker(ScriptedModel(["one", "two"]))
+
+    def boom(event: object) -> None:
+        raise ValueError("handler")
+
+    registration = worker.timeline.on_text_block(boom)
+    with pytest.raises(ValueError, match="handler"):
+        await worker.run("hi")
+    registration.dispose()
+    assert (await worker.run("hi")).text == "two"
+
+
+async def test_something_cancelled_within_a_hook_ends_the_run_instead_of_hanging() -> None:
+    @before_tool_call
+    async def wait(context: ToolCallContext) -> Continue:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+        return Continue()
+
+    worker = Worker(ScriptedModel([call("note", text="a")]), tools=[note], hooks=[wait])
+    with pytest.raises(RunCancelledError, match="waited for was cancelled"):
+        await worker.run("go")

@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from reactivex import operators as ops
+
+from rxworker import Finished, Message, Run, ToolContext, Worker, tool
+from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerBusyError
+from rxworker.events import (
+    BlockStart,
+    MessageAdd,
+    Record,
+    RunStart,
+    RunStop,
+    ToolProgress,
+    ToolStart,
+    ToolStop,
+    TurnStart,
+    WatcherDetach,
+)
+from rxworker.messages import Conversation, Usage
+from rxworker.operators import text_deltas
+from rxworker.testing import ScriptedModel, call, lint, say, think
+from rxworker.timeline import TextBlockEvent
+
+
+@tool
+async def get_weather(city: str) -> str:
+    """Current weather in a city.
+
+    Args:
+        city: Name of the city, for example Kyoto.
+    """
+    return f"{city}: 17 °C, clear"
+
+
+def weather_model() -> ScriptedModel:
+    return ScriptedModel(
+        [
+            think("Two cities.")
+            + call("get_weather", city="Kyoto")
+            + call("get_weather", city="Oslo"),
+            say("Both are at 17 °C."),
+        ]
+    )
+
+
+async def test_a_run_calls_tools_and_answers() -> None:
+    worker = Worker(weather_model(), tools=[get_weather], system="Be brief.")
+    result = await worker.run("What is the weather in Kyoto and in Oslo?")
+    assert isinstance(result, Finished)
+    assert result.text == "Both are at 17 °C."
+    assert (result.turns, result.usage.total_tokens) == (2, 30)
+    roles = [message.role for message in result.conversation.messages]
+    assert roles == ["user", "assistant", "user", "assistant"]
+    answers = result.conversation.messages[2].tool_results
+    assert [answer.text for answer in answers] == ["Kyoto: 17 °C, clear", "Oslo: 17 °C, clear"]
+    calls = result.conversation.messages[1].tool_calls
+    assert [a.tool_use_id for a in answers] == [c.id for c in calls]
+
+
+async def test_the_model_is_told_of_the_system_text_and_the_tools() -> None:
+    model = weather_model()
+    await Worker(model, tools=[get_weather], system="Be brief.").run("Weather?")
+    assert [request.conversation.system for request in model.requests] == ["Be brief."] * 2
+    assert [meta.name for meta in model.requests[0].tools] == ["get_weather"]
+    assert len(model.requests[1].conversation.messages) == 3
+
+
+async def test_three_watchers_see_the_same_run_in_their_own_ways() -> None:
+    run = Worker(weather_model(), tools=[get_weather]).run("Weather?")
+    texts: list[str] = []
+    run.events.pipe(text_deltas()).subscribe(texts.append)
+    records = [record async for record in run]
+    result = await run
+    assert "".join(texts) == result.text
+    assert [record.seq for record in records] == list(range(1, len(records) + 1))
+    assert {record.run for record in records} == {run.id}
+    assert lint(records) == []
+
+
+async def test_a_late_watcher_sees_everything_from_the_start() -> None:
+    run = Worker(weather_model(), tools=[get_weather]).run("Weather?")
+    await run
+    late: list[Record] = []
+    run.subscribe(late.append)
+    assert late == [record async for record in run]
+    assert isinstance(late[0].event, RunStart)
+    assert isinstance(late[-1].event, RunStop)
+
+
+async def test_the_next_run_continues_the_conversation() -> None:
+    model = ScriptedModel(["Hello.", "You said hi."])
+    worker = Worker(model)
+    await worker.run("hi")
+    result = await worker.run("What did I say?")
+    assert [m.text for m in result.conversation.messages] == [
+        "hi",
+        "Hello.",
+        "What did I say?",
+        "You said hi.",
+    ]
+    assert worker.conversation == result.conversation
+    assert result.turns == 1
+
+
+async def test_records_are_numbered_by_turn_and_attempt() -> None:
+    run = Worker(weather_model(), tools=[get_weather]).run("Weather?")
+    records = [record async for record in run]
+    first_block = next(r for r in records if isinstance(r.event, BlockStart))
+    last = records[-1]
+    assert (records[0].turn, records[0].attempt) == (0, 0)
+    assert (first_block.turn, first_block.attempt) == (1, 1)
+    assert (last.turn, last.attempt) == (2, 1)
+
+
+def test_run_sync_serves_scripts_again_and_again() -> None:
+    worker = Worker(ScriptedModel(["one", "two"]))
+    assert worker.run_sync("first").text == "one"
+    assert worker.run_sync("second").text == "two"
+    assert len(worker.conversation.messages) == 4
+
+
+async def test_run_sync_within_a_loop_says_what_to_do() -> None:
+    with pytest.raises(LocalProtocolError, match=r"await worker\.run"):
+        Worker(ScriptedModel([])).run_sync("hi")
+
+
+def test_run_without_a_loop_says_what_to_do() -> None:
+    with pytest.raises(LocalProtocolError, match="run_sync"):
+        Worker(ScriptedModel([])).run("hi")
+
+
+async def test_a_second_run_at_once_is_refused_and_the_first_goes_on() -> None:
+    worker = Worker(ScriptedModel(["one", "two"]))
+    run = worker.run("first")
+    with pytest.raises(WorkerBusyError, match=run.id):
+        worker.run("second")
+    assert (await run).text == "one"
+    assert (await worker.run("second")).text == "two"
+
+
+def test_a_worker_whose_loop_closed_in_the_middle_of_a_run_can_run_again() -> None:
+    worker = Worker(ScriptedModel([call("get_weather", city="Oslo"), "again"]))
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> Run:
+        return worker.run("first")
+
+    run = loop.run_until_complete(begin())
+    task = run._driver
+    task.cancel()  # its loop will never hear of it
+    loop.close()
+    with pytest.raises(LocalProtocolError, match="event loop has closed"):
+        run.__await__()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    assert worker.run_sync("second").text != ""
+
+
+async def test_a_watcher_that_raises_is_reported_and_the_run_goes_on() -> None:
+    run = Worker(ScriptedModel(["Hello."])).run("hi")
+
+    def boom(record: Record) -> None:
+        raise ValueError("no")
+
+    run.subscribe(boom)
+    assert (await run).text == "Hello."
+    records = [record async for record in run]
+    detached = [r.event for r in records if isinstance(r.event, WatcherDetach)]
+    assert detached == [WatcherDetach("watcher-1", "ValueError: no")]
+    assert lint(records) == []
+
+
+async def test_disposing_a_watcher_does_not_stop_the_run() -> None:
+    run = Worker(ScriptedModel(["Hello."])).run("hi")
+    run.pipe(ops.take(1)).subscribe()
+    run.subscribe(print).dispose()
+    assert (await run).text == "Hello."
+
+
+async def test_a_hundred_turns_keep_the_stack_flat() -> None:
+    calls = [call("get_weather", city=str(n)) for n in range(45)]
+    worker = Worker(ScriptedModel([*calls, say("done")]), tools=[get_weather])
+    assert (await worker.run("go")).turns == 46
+
+
+async def test_results_keep_the_order_of_the_calls_whoever_finishes_first() -> None:
+    gate = asyncio.Event()
+
+    @tool
+    async def slow() -> str:
+        """Wait."""
+        await gate.wait()
+        return "slow"
+
+    @tool
+    async def fast() -> str:
+        """Open."""
+        gate.set()
+        return "fast"
+
+    worker = Worker(ScriptedModel([call("slow") + call("fast"), "ok"]), tools=[slow, fast])
+    result = await worker.run("go")
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["slow", "fast"]
+
+
+async def test_no_more_tools_run_at_once_than_allowed() -> None:
+    running = most = 0
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return "ok"
+
+    calls = call("work") + call("work") + call("work") + call("work")
+    await Worker(ScriptedModel([calls, "ok"]), tools=[work], parallel=2).run("go")
+    assert most == 2
+
+
+async def test_progress_of_a_tool_reaches_the_watchers() -> None:
+    @tool
+    async def copy(context: ToolContext) -> str:
+        """Copy."""
+        context.progress({"files": 3})
+        return "copied"
+
+    run = Worker(ScriptedModel([call("copy"), "ok"]), tools=[copy]).run("go")
+    events = [record.event async for record in run]
+    kinds = [type(e) for e in events if isinstance(e, ToolStart | ToolProgress | ToolStop)]
+    assert kinds == [ToolStart, ToolProgress, ToolStop]
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (call("fly"), "There is no tool called 'fly'"),
+        (call("get_weather"), "$.city"),
+        (call("get_weather", city=3), "$.city"),
+        (call("broken"), "ValueError: it broke"),
+    ],
+)
+async def test_what_goes_wrong_with_a_call_is_for_the_model_to_read(
+    reply: object, says: str
+) -> None:
+    @tool
+    def broken() -> str:
+        """Break."""
+        raise ValueError("it broke")
+
+    model = ScriptedModel([reply, "sorry"])  # type: ignore[list-item]
+    result = await Worker(model, tools=[get_weather, broken]).run("go")
+    (answer,) = result.conversation.messages[2].tool_results
+    assert answer.is_error
+    assert says in answer.text
+    assert result.text == "sorry"
+
+
+async def test_handlers_and_operators_of_the_worker_see_each_response() -> None:
+    worker = Worker(
+        weather_model(), tools=[get_weather], operators=[ops.filter(lambda e: type(e) is not Usage)]
+    )
+    seen: list[TextBlockEvent] = []
+    worker.timeline.on_text_block(seen.append)
+    result = await worker.run("go")
+    assert seen
+    assert result.usage == Usage()
+    assert worker.texts.collected() == ["Both are at 17 °C."]
+    assert [c.name for c in worker.tool_calls.collected()] == ["get_weather", "get_weather"]
+
+
+async def test_the_state_is_what_the_records_fold_to() -> None:
+    run = Worker(weather_model(), tools=[get_weather]).run("go")
+    result = await run
+    assert run.state.status == "finished"
+    assert run.state.conversation == result.conversation
+    assert run.state.seq == len([record async for record in run])
+
+
+async def test_input_may_be_messages_or_content() -> None:
+    model = ScriptedModel(["a", "b", "c"])
+    worker = Worker(model, conversation=Conversation((Message.user("before"),)))
+    await worker.run(Message.user("one"))
+    await worker.run([Message.user("two"), Message.user("three")])
+    await worker.run(["four", "five"])
+    last = model.requests[-1].conversation.messages
+    assert [m.text for m in last if m.role == "user"] == [
+        "before",
+        "one",
+        "two",
+        "three",
+        "fourfive",
+    ]
+
+
+async def test_a_run_that_nobody_watches_and_that_fails_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    worker = Worker(ScriptedModel([]))
+    run = worker.run("hi")
+    await asyncio.wait([run._driver])
+    assert "nobody watched" in caplog.text
+
+
+async def test_each_turn_begins_after_the_last_one_was_seen_by_everybody() -> None:
+    run = Worker(weather_model(), tools=[get_weather]).run("go")
+    seen: list[str] = []
+    run.subscribe(lambda r: seen.append(f"a{r.seq}"))
+    run.subscribe(lambda r: seen.append(f"b{r.seq}"))
+    result = await run
+    assert seen == [f"{w}{n}" for n in range(1, len(seen) // 2 + 1) for w in "ab"]
+    turns = [r async for r in run if isinstance(r.event, TurnStart)]
+    assert len(turns) == result.turns
+
+
+async def test_tool_results_are_added_by_one_event() -> None:
+    run = Worker(weather_model(), tools=[get_weather]).run("go")
+    added = [r.event async for r in run if isinstance(r.event, MessageAdd)]
+    assert [(a.source, len(a.messages[0].tool_results)) for a in added] == [("tools", 2)]
+
+
+async def test_awaiting_from_a_task_that_is_cancelled_leaves_the_run_alone() -> None:
+    run = Worker(ScriptedModel(["Hello."])).run("hi")
+
+    async def wait() -> None:
+        await run
+
+    waiting = asyncio.ensure_future(wait())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    assert (await run).text == "Hello."
+
+
+async def test_a_run_whose_driver_is_cancelled_from_outside_ends_as_cancelled() -> None:
+    run = Worker(ScriptedModel(["Hello."], delay=60)).run("hi")
+    await asyncio.sleep(0)
+    run._driver.cancel()
+    with pytest.raises(RunCancelledError):
+        await run
