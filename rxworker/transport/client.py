@@ -51,7 +51,7 @@ class Client:
         >>> from rxworker.operators import text_deltas
         >>> from rxworker.providers import Anthropic
         >>> from rxworker.transport import RecordingTransport
-        >>> body = b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}\\n\\n'
+        >>> body = b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hi"}}\n\n'
         >>> client = Client(Anthropic("claude-sonnet-4-6", api_key="k"), transport=RecordingTransport(body))
         >>> _ = client.stream("hello").pipe(text_deltas()).subscribe(print, lambda error: print(type(error).__name__))
         Hi

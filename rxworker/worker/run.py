@@ -11,7 +11,7 @@ from reactivex import Observable, abc
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import LimitExceededError, LocalProtocolError, RunCancelledError
-from rxworker.events import Event, LimitReached, Record
+from rxworker.events import Event, LimitReached, Record, RunAbort
 from rxworker.operators import events
 from rxworker.timeline import RunState
 from rxworker.worker.context import RunContext, TurnScope
@@ -52,6 +52,7 @@ class Run(Observable[Record]):
         self._reason: str | None = None
         self._after_turn = False
         self._limit: LimitExceededError | None = None
+        self._begun = False
         self._winding = False
         self._awaited = False
         self._result: asyncio.Future[RunResult] = self._loop.create_future()
@@ -59,6 +60,7 @@ class Run(Observable[Record]):
         for event in first:
             self._journal.emit(event)
         self._driver = self._loop.create_task(self._drive(), name=f"rxworker run {self.id}")
+        self._driver.add_done_callback(self._driven)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.state.status})"
@@ -100,13 +102,17 @@ class Run(Observable[Record]):
         """
         if not self.done and not self._winding and self._reason is None:
             self._reason = reason
-            if when == "now":
-                self._driver.cancel()
-            else:
-                self._after_turn = True
-        elif when == "now" and self._after_turn and not self._winding:
-            self._driver.cancel()
+            self._after_turn = when == "after_turn"
+            self._stop_now(when)
+        elif self._after_turn and when == "now":
+            self._after_turn = False
+            self._stop_now(when)
         return asyncio.ensure_future(self._wait())
+
+    def _stop_now(self, when: Literal["now", "after_turn"]) -> None:
+        # A task that is cancelled before it began never runs at all; this one looks for a reason first.
+        if when == "now" and self._begun and not self._winding:
+            self._driver.cancel()
 
     async def _wait(self) -> None:
         await asyncio.wait([self._result])
@@ -137,8 +143,11 @@ class Run(Observable[Record]):
         return self._journal.hub.subscribe(observer, scheduler=scheduler)
 
     async def _drive(self) -> None:
+        self._begun = True
         timer = self._start_timer()
         try:
+            if self._reason is not None and not self._after_turn:
+                raise RunCancelledError(self._reason)
             await self._turns()
         except asyncio.CancelledError:
             reason = self._reason or "its task was cancelled"
@@ -187,7 +196,7 @@ class Run(Observable[Record]):
         if not self.done and not self._winding:
             self._journal.emit(LimitReached("max_seconds", most))
             self._limit = LimitExceededError("max_seconds", most)
-            self._driver.cancel()
+            self._stop_now("now")
 
     async def _fail(self, error: Exception) -> None:
         self._winding = True
@@ -201,6 +210,18 @@ class Run(Observable[Record]):
             self._journal.hub.end(error)
             if not (self._awaited or self._journal.hub.watched):
                 logger.warning("run %s ended and nobody watched it: %s", self.id, error)
+
+    def _driven(self, driver: asyncio.Task[None]) -> None:
+        """The last resort: whatever became of the driver, nobody waits for ever."""
+        if not self._result.done():
+            lost = None if driver.cancelled() else driver.exception()
+            error = RunCancelledError("its event loop is closing")
+            error.__cause__ = lost
+            self._journal.emit(RunAbort("cancel", str(error)))
+            self._ended(self.state, None)
+            self._result.set_exception(error)
+            self._result.exception()
+            self._journal.hub.end(error)
 
     def _finish(self) -> None:
         result = result_of(self.state, self.id)

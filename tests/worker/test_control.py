@@ -172,9 +172,7 @@ async def test_cancel_within_a_hook() -> None:
         entered.set()
         await asyncio.Event().wait()
 
-    worker = Worker(
-        ScriptedModel([call("note", text="a"), "again"]), tools=[note], hooks=[ask]
-    )
+    worker = Worker(ScriptedModel([call("note", text="a"), "again"]), tools=[note], hooks=[ask])
     run = worker.run("go")
     await entered.wait()
     await run.cancel()
