@@ -8,14 +8,18 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from rich.console import Console
+
+from rxworker.cli.answer import Outcome, answer
+from rxworker.cli.background import Background
 from rxworker.cli.failure import (
     FAILED,
     INTERRUPTED,
     MISUSED,
     CommandError,
     explain,
-    need_rich,
 )
+from rxworker.cli.page import PlainPage, TerminalPage
 from rxworker.cli.provider import find_provider
 from rxworker.cli.tool_import import import_tools
 from rxworker.errors import ConfigurationError
@@ -52,7 +56,6 @@ def chat(
     Raises:
         CommandError: An option is wrong.
     """
-    need_rich("rxworker chat")
     toolbox = import_tools(tools)
     try:
         asked = find_provider(provider)(model, base_url=base_url, api_key=_key(api_key_env))
@@ -70,12 +73,6 @@ def converse(worker: Worker, *, is_terminal: bool) -> int:
         worker: Who answers.
         is_terminal: Whether a person sits at both ends.
     """
-    from rich.console import Console
-
-    from rxworker.cli.answer import Outcome, answer
-    from rxworker.cli.background import Background
-    from rxworker.cli.page import PlainPage, TerminalPage
-
     page = TerminalPage(Console(highlight=False)) if is_terminal else PlainPage()
     if is_terminal:
         with suppress(ImportError):
@@ -106,6 +103,7 @@ def _read_line(is_terminal: bool) -> str | None:
     """The next line; ``None``: there are no more."""
     if not is_terminal:
         return sys.stdin.readline() or None
+    print()
     try:
         return input(PROMPT)
     except EOFError:

@@ -56,7 +56,7 @@ def need_rich(command: str) -> None:
         CommandError: It is not installed.
     """
     try:
-        importlib.import_module("rich.console")
+        importlib.import_module("rich")
     except ImportError as error:
         raise CommandError(
             f"{command} draws with rich, which is not installed: pip install 'rxworker[cli]'"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import NoReturn
 
-from rxworker.cli.failure import INTERRUPTED, MISUSED, CommandError
+from rxworker.cli.failure import INTERRUPTED, MISUSED, CommandError, need_rich
 from rxworker.cli.output import flush, prepare_streams, silence, write_error
 from rxworker.cli.provider import provider_names
 
@@ -138,10 +138,12 @@ def _run(argv: Sequence[str] | None) -> int:
         return done.code if isinstance(done.code, int) else 0
     match args.command:
         case "demo":
+            need_rich("rxworker demo")
             from rxworker.cli.demo import demo
 
             return demo(fast=args.fast)
         case "chat":
+            need_rich("rxworker chat")
             from rxworker.cli.chat import chat
 
             return chat(

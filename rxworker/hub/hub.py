@@ -142,7 +142,9 @@ class Hub(Observable[A]):
                 future.set_result(None)
 
     def _subscribe_core(
-        self, observer: abc.ObserverBase[A], scheduler: abc.SchedulerBase | None = None
+        self,
+        observer: abc.ObserverBase[A],
+        scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
         self._count += 1
         watcher = _Watcher(observer, f"watcher-{self._count}")

@@ -83,7 +83,7 @@ async def test_skip_ends_the_chain_and_is_reported_with_the_hooks_name() -> None
 
     assert await ask_call(refuse, later) == Skip("not this one")
     assert asked == []
-    assert ROWS == [HookVerdict("refuse", "before_tool_call", "Skip", "not this one", "c1")]
+    assert [HookVerdict("refuse", "before_tool_call", "Skip", "not this one", "c1")] == ROWS
 
 
 async def test_a_coroutine_function_is_waited_for() -> None:
@@ -244,7 +244,7 @@ def test_what_a_hook_adds_to_the_conversation_is_also_sent() -> None:
     context.add_message(Message.user("stays"))
     assert [m.text for m in context.messages] == ["only in this request", "hi", "stays"]
     assert [m.text for m in context.conversation.messages] == ["hi", "stays"]
-    assert ROWS == [MessageAdd((Message.user("stays"),), "inject")]
+    assert [MessageAdd((Message.user("stays"),), "inject")] == ROWS
 
 
 def test_a_hook_tells_the_watchers_something_under_its_name() -> None:
@@ -254,8 +254,8 @@ def test_a_hook_tells_the_watchers_something_under_its_name() -> None:
     context.send_message("m")
     context.send_system("s")
     context.send_debug("d", {"n": 1})
-    assert ROWS == [
+    assert [
         HookMessage("teller", "message", "m"),
         HookMessage("teller", "system", "s"),
         HookMessage("teller", "debug", "d", {"n": 1}),
-    ]
+    ] == ROWS

@@ -1,0 +1,244 @@
+"""Demo and chat as a person meets them: real processes in real terminals, and Ctrl-C."""
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from rxworker.testing import Answer, ReplayServer, call, say, think
+
+if sys.platform == "win32":
+    pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
+
+PATIENCE = 20.0
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+TOOLS = '''
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return f"{word} means rain"
+'''
+
+
+class Terminal:
+    """A process in a terminal: what is typed, what is shown."""
+
+    def __init__(self, arguments: list[str], folder: Path, columns: int = 100) -> None:
+        self._ours, theirs = os.openpty()
+        termios.tcsetwinsize(theirs, (30, columns))
+        # A runner in the background may ignore Ctrl-C, which its children would inherit.
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "rxworker.cli", *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            cwd=folder,
+            env={**os.environ, "TERM": "xterm-256color", "NO_COLOR": "1", "PYTHONUTF8": "1"},
+        )
+        os.close(theirs)
+        self.shown = ""
+        self._seen = 0
+
+    def wait_for(self, text: str) -> None:
+        """Wait until this is shown, after what was waited for before."""
+        until = time.monotonic() + PATIENCE
+        while (at := self.shown.find(text, self._seen)) < 0:
+            assert time.monotonic() < until, f"{text!r} did not come: {self.shown[self._seen :]!r}"
+            assert self._read(until), f"it ended before {text!r}: {self.shown!r}"
+        self._seen = at + len(text)
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Wait until it has ended; the exit code."""
+        until = time.monotonic() + PATIENCE
+        while self._read(until):
+            assert time.monotonic() < until, f"it did not end: {self.shown!r}"
+        return self.process.wait(PATIENCE)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._ours)
+
+    def _read(self, until: float) -> bool:
+        ready, _, _ = select.select([self._ours], [], [], max(0.0, until - time.monotonic()))
+        if not ready:
+            return True
+        try:
+            data = os.read(self._ours, 65536)
+        except OSError:  # on Linux the end of the other side
+            return False
+        self.shown += data.decode("utf-8", "replace")
+        return bool(data)
+
+
+Open: TypeAlias = Callable[..., Terminal]
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Open]:
+    opened: list[Terminal] = []
+    (tmp_path / "chat_tools.py").write_text(TOOLS)
+
+    def open_terminal(*arguments: str, columns: int = 100) -> Terminal:
+        opened.append(Terminal(list(arguments), tmp_path, columns))
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.close()
+
+
+def chat(terminal: Open, server: ReplayServer, *options: str) -> Terminal:
+    asked = ["--provider", "anthropic", "--model", "m", "--base-url", server.base_url]
+    opened = terminal("chat", *asked, *options)
+    opened.wait_for("> ")
+    return opened
+
+
+def plain(shown: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [100, 60])
+def test_the_demo_draws_its_views_and_leaves_the_cursor_visible(
+    terminal: Open, columns: int
+) -> None:
+    opened = terminal("demo", "--fast", columns=columns)
+    assert opened.end() == 0
+    for title in ("text", "timeline", "usage"):
+        assert f"─ {title}" in opened.shown
+    assert "2 turns, 2 tool calls" in opened.shown
+    assert opened.shown.rindex(SHOW) > opened.shown.rindex(HIDE)
+    assert max(len(line) for line in plain(opened.shown).splitlines()) <= 3 * columns
+
+
+def test_ctrl_c_ends_the_demo_with_130_and_a_clean_terminal(terminal: Open) -> None:
+    opened = terminal("demo")
+    opened.wait_for("timeline")
+    opened.wait_for("thinking")
+    opened.interrupt()
+    assert opened.end() == 130
+    assert opened.shown.rindex(SHOW) > opened.shown.rindex(HIDE)
+    assert "Traceback" not in opened.shown
+
+
+def test_ctrl_c_pressed_again_and_again_ends_the_demo_cleanly_too(terminal: Open) -> None:
+    opened = terminal("demo")
+    opened.wait_for("timeline")
+    for _ in range(5):
+        opened.interrupt()
+    assert opened.end() == 130
+    assert opened.shown.rindex(SHOW) > opened.shown.rindex(HIDE)
+    assert "Traceback" not in opened.shown
+
+
+def test_a_chat_streams_thinks_and_calls_tools(terminal: Open) -> None:
+    first = think("Let me see.") + say("One moment.") + call("look_up", word="ame")
+    with ReplayServer([first, "It is rain."]) as server:
+        opened = chat(terminal, server, "--tool", "chat_tools:look_up")
+        opened.type("What is ame?\n")
+        for text in ("Let me see.", "One moment.", '-> look_up(word="ame")'):
+            opened.wait_for(text)
+        opened.wait_for("<- look_up: ame means rain")
+        opened.wait_for("It is rain.")
+        opened.wait_for("20 tokens in, 10 out")
+        opened.wait_for("> ")
+        opened.type("\x04")
+        assert opened.end() == 0
+    assert "Traceback" not in opened.shown
+
+
+def test_ctrl_c_cancels_the_answer_and_keeps_the_conversation(terminal: Open) -> None:
+    long = Answer.from_reply(say("word " * 1000), pace=0.02)
+    with ReplayServer([long, "Still here."]) as server:
+        opened = chat(terminal, server)
+        opened.type("Tell me a lot.\n")
+        opened.wait_for("word word")
+        opened.interrupt()
+        opened.wait_for("cancelled")
+        opened.wait_for("> ")
+        opened.type("And now?\n")
+        opened.wait_for("Still here.")
+        opened.wait_for("> ")
+        second = str(server.requests[1].body)
+        opened.interrupt()
+        assert opened.end() == 130
+    assert "Tell me a lot." in second
+    assert "word word" in second
+    assert "Traceback" not in opened.shown
+
+
+def test_ctrl_c_while_the_cancel_hangs_leaves(terminal: Open, tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(
+        "import asyncio\n"
+        "async def wait() -> str:\n"
+        "    try:\n"
+        "        await asyncio.Event().wait()\n"
+        "    except asyncio.CancelledError:\n"
+        "        print('not yet', flush=True)\n"
+        "        await asyncio.Event().wait()\n"
+        "    return 'never'\n"
+    )
+    with ReplayServer([call("wait")]) as server:
+        opened = chat(terminal, server, "--tool", "stubborn:wait")
+        opened.type("Wait.\n")
+        opened.wait_for("-> wait()")
+        opened.interrupt()
+        opened.wait_for("not yet")
+        opened.interrupt()
+        assert opened.end() == 130
+    assert "Traceback" not in opened.shown
+
+
+def test_ctrl_c_at_the_prompt_leaves(terminal: Open) -> None:
+    with ReplayServer([]) as server:
+        opened = chat(terminal, server)
+        opened.type("half a li")
+        opened.wait_for("half a li")
+        opened.interrupt()
+        assert opened.end() == 130
+    assert "Traceback" not in opened.shown
+
+
+def test_an_error_is_one_line_and_the_chat_goes_on(terminal: Open) -> None:
+    body = {"type": "error", "error": {"type": "not_found_error", "message": "model: m"}}
+    with ReplayServer([Answer.from_status(404, body=body), "Now I am."]) as server:
+        opened = chat(terminal, server)
+        opened.type("Are you there?\n")
+        opened.wait_for("HTTP 404")
+        opened.wait_for("--base-url")
+        opened.wait_for("> ")
+        opened.type("And now?\n")
+        opened.wait_for("Now I am.")
+        opened.wait_for("> ")
+        opened.type("\x04")
+        assert opened.end() == 0
+    assert "Traceback" not in opened.shown
+
+
+def test_what_the_model_says_is_no_command_for_the_terminal(terminal: Open) -> None:
+    with ReplayServer([say("\x1b]0;owned\x07 [bold]x[/bold] done", chunk=1)]) as server:
+        opened = chat(terminal, server)
+        opened.type("Hello\n")
+        opened.wait_for("␛]0;owned␇ [bold]x[/bold] done")
+        opened.wait_for("> ")
+        opened.type("\x04")
+        assert opened.end() == 0
