@@ -84,8 +84,9 @@ def received(state: RunState, response: ResponseState) -> RunState:
         return replace(
             state, response=response, conversation=state.base, is_closed=False, pending=()
         )
-    state = replace(state, response=response, stop_reason=response.stop_reason)
-    return close(state) if response.status is ResponseStatus.COMPLETED else state
+    if response.status is not ResponseStatus.COMPLETED:
+        return replace(state, response=response)
+    return close(replace(state, response=response, stop_reason=response.stop_reason))
 
 
 def close(state: RunState) -> RunState:

@@ -109,6 +109,7 @@ def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
         attempts=state.attempts + 1,
         provider=event.provider or state.provider,
         response=ResponseState(model=event.model or None),
+        stop_reason=None,
         base=state.conversation,
     )
 

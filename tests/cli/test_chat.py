@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rxworker.cli import main
+from rxworker.messages import JsonObject
 from rxworker.testing import Answer, ReplayServer, call, fail, say, think
 
 TOOLS = '''
@@ -79,7 +80,10 @@ def test_an_error_is_one_line_and_ends_it_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     piped(monkeypatch, "Hello?\nStill there?\n")
-    body = {"type": "error", "error": {"type": "authentication_error", "message": "bad key"}}
+    body: JsonObject = {
+        "type": "error",
+        "error": {"type": "authentication_error", "message": "bad key"},
+    }
     with ReplayServer([Answer.from_status(401, body=body)]) as server:
         assert chat(server) == 1
         assert len(server.requests) == 1

@@ -45,7 +45,8 @@ def test_recordings_decode_to_what_is_expected_of_them(capsys: pytest.CaptureFix
         shown = decoded(capsys, path.parent.name, path)
         keys = ("text", "thinking", "tool_calls", "usage")
         assert {key: shown[key] for key in keys} == {key: expected[key] for key in keys}, path
-        assert (shown["stop_reason"] or {}).get("raw") == expected["stop_reason"], path
+        stop = shown["stop_reason"]
+        assert (stop["raw"] if stop else None) == expected["stop_reason"], path
         assert (shown["error"] is None) == (expected["error"] is None), path
         assert shown["truncated"] == (not expected["terminated"] and not expected["error"]), path
 

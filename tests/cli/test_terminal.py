@@ -14,12 +14,14 @@ from typing import TypeAlias
 
 import pytest
 
+from rxworker.messages import JsonObject
 from rxworker.testing import Answer, ReplayServer, call, say, think
 
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
 
 PATIENCE = 20.0
+STYLE = re.compile(r"\x1b\[[0-9;]*m")
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
 TOOLS = '''
 def look_up(word: str) -> str:
@@ -48,6 +50,7 @@ class Terminal:
         )
         os.close(theirs)
         self.shown = ""
+        self._data = b""
         self._seen = 0
 
     def wait_for(self, text: str) -> None:
@@ -85,7 +88,8 @@ class Terminal:
             data = os.read(self._ours, 65536)
         except OSError:  # on Linux the end of the other side
             return False
-        self.shown += data.decode("utf-8", "replace")
+        self._data += data
+        self.shown = STYLE.sub("", self._data.decode("utf-8", "replace"))
         return bool(data)
 
 
@@ -219,7 +223,10 @@ def test_ctrl_c_at_the_prompt_leaves(terminal: Open) -> None:
 
 
 def test_an_error_is_one_line_and_the_chat_goes_on(terminal: Open) -> None:
-    body = {"type": "error", "error": {"type": "not_found_error", "message": "model: m"}}
+    body: JsonObject = {
+        "type": "error",
+        "error": {"type": "not_found_error", "message": "model: m"},
+    }
     with ReplayServer([Answer.from_status(404, body=body), "Now I am."]) as server:
         opened = chat(terminal, server)
         opened.type("Are you there?\n")

@@ -1,0 +1,65 @@
+"""Three user interfaces on one run: a console, a gauge of tokens, and a log that takes its time.
+
+None of them can slow or break the run or the others. A fourth one fails, and is detached; the records say so.
+Needs the environment variable ``ANTHROPIC_API_KEY``.
+"""
+
+import asyncio
+
+from reactivex import operators as ops
+
+from rxworker import Run, Worker
+from rxworker.events import Record, Usage, WatcherDetach
+from rxworker.operators import only, text_deltas
+from rxworker.providers import Anthropic
+
+
+def console(run: Run) -> None:
+    def write(text: str) -> None:
+        print(text, end="", flush=True)
+
+    run.events.pipe(text_deltas()).subscribe(write)
+
+
+def gauge(run: Run) -> list[int]:
+    """The tokens of the response, whenever the provider tells how many."""
+    shown: list[int] = []
+
+    def total(usage: Usage) -> int:
+        return usage.total_tokens
+
+    run.events.pipe(
+        only(Usage), ops.map(total), ops.distinct_until_changed()
+    ).subscribe(shown.append)
+    return shown
+
+
+async def log(run: Run) -> list[str]:
+    """One line for each sort of event, written at the log's own pace."""
+    lines: list[str] = []
+    async for record in run:
+        await asyncio.sleep(0)  # a slow disk
+        lines.append(type(record.event).__name__)
+    return lines
+
+
+def broken(record: Record) -> None:
+    raise OSError("the display is gone")
+
+
+async def main() -> None:
+    run = Worker(Anthropic("claude-sonnet-4-6")).run("Tell me about the moon in one sentence.")
+    console(run)
+    shown = gauge(run)
+    run.subscribe(broken)
+    lines = await log(run)
+    print()
+    print("tokens:", shown[-1])
+    print("records:", len(lines))
+    async for record in run:  # whoever comes late sees everything from the start
+        if isinstance(record.event, WatcherDetach):
+            print("detached:", record.event.error)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

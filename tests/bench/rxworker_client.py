@@ -1,0 +1,79 @@
+"""rxworker as one of the clients that are measured side by side.
+
+The harness finds this file by its name when it lies beside the other clients; `bench.py` runs it from here.
+
+    default   `stream` is a client's stream through `text_deltas`, `tools` a worker's run
+    uvloop    the same on uvloop
+    worker    `stream` is a worker's run too, its events through `text_deltas`
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+# The harness; it lies beside the other clients.
+import _common as c  # pyright: ignore[reportMissingModuleSource]
+
+from rxworker import Client, Worker, tool
+from rxworker.operators import text_deltas
+from rxworker.providers import Anthropic, OpenAIChat
+from rxworker.transport import close_session
+
+PROVIDERS = {"anthropic": Anthropic, "chat": OpenAIChat}
+
+OnDelta = Callable[[str], None]
+
+
+class P(c.Peer):
+    """The peer: a client made once, a worker for each conversation."""
+
+    name = "rxworker"
+    venv = "peers"
+    packages = ("rxworker", "reactivex", "aiohttp", "msgspec")
+    variants = {  # noqa: RUF012 - what the harness reads
+        "default": dict.fromkeys(PROVIDERS, ("stream", "tools")),
+        "uvloop": dict.fromkeys(PROVIDERS, ("stream", "tools")),
+        "worker": dict.fromkeys(PROVIDERS, ("stream",)),
+    }
+    repeat = 25
+
+    async def open(self) -> None:
+        """Make the client and the tools."""
+        provider = PROVIDERS[self.api](self.model, api_key="bench", base_url=self.base_url)
+        self.client = Client(provider)
+        self.kit = [tool(function) for function in c.TOOLS.values()]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await close_session()
+
+    async def stream(self, prompt: str, on_delta: OnDelta) -> None:
+        """One response, delta by delta."""
+        if self.variant == "worker":
+            await self._run(Worker(self.client), prompt, on_delta)
+        else:
+            await self._follow(prompt, on_delta)
+
+    async def tools(self, prompt: str, on_delta: OnDelta) -> None:
+        """The turn loop, until an answer calls no tool."""
+        await self._run(Worker(self.client, tools=self.kit), prompt, on_delta)
+
+    async def _run(self, worker: Worker, prompt: str, on_delta: OnDelta) -> None:
+        run = worker.run(prompt)
+        run.events.pipe(text_deltas()).subscribe(on_delta)
+        await run
+
+    async def _follow(self, prompt: str, on_delta: OnDelta) -> None:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def completed() -> None:
+            over.set_result(None)
+
+        deltas = self.client.stream(prompt).pipe(text_deltas())
+        deltas.subscribe(on_delta, over.set_exception, completed)
+        await over
+
+
+if __name__ == "__main__":
+    c.run(P)
