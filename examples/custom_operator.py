@@ -1,39 +1,56 @@
-"""An operator of your own: whole sentences instead of pieces of text. It composes with ours and with reactivex's.
+"""An operator of your own: whole lines instead of pieces of text. It composes with ours and with reactivex's.
 
 Needs the environment variable ``ANTHROPIC_API_KEY``.
 """
 
 import asyncio
-import re
 
-from reactivex import Observable, operators as ops
+from reactivex import operators as ops
 
 from rxworker import Worker
-from rxworker.operators import Operator, text_deltas
+from rxworker.operators import Operator, decode, text_deltas
 from rxworker.providers import Anthropic
 
-END = re.compile(r"(?<=[.!?])\s+")
+
+class LineDecoder:
+    """Pieces of text in, whole lines out. The pieces are joined once, so a long line costs no more than short ones."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    def feed(self, data: str) -> list[str]:
+        """Take a piece; return the lines it completes."""
+        first, *more = data.split("\n")
+        self.pieces.append(first)
+        if not more:
+            return []
+        line, self.pieces = "".join(self.pieces), [more.pop()]
+        return [line, *more]
+
+    def finish(self) -> list[str]:
+        """Return what was left over."""
+        return ["".join(self.pieces)] if any(self.pieces) else []
 
 
-def sentences() -> Operator[str, str]:
-    """Whole sentences, out of the pieces of a text; what is left over at the end is the last one.
+def lines() -> Operator[str, str]:
+    r"""Whole lines, out of the pieces of a text.
 
-        -Hel-lo. -How a-re you?|
-        [ sentences() ]
-        ------Hello.-----------How are you?|
+    -an o-ld po-nd\na -frog-|
+    [ lines() ]
+    -----------an old pond--(a frog,|)
     """
+    return decode(LineDecoder)
 
-    def cut(state: tuple[list[str], str], piece: str) -> tuple[list[str], str]:
-        *whole, rest = END.split(state[1] + piece)
-        return whole, rest
 
-    def apply(source: Observable[str]) -> Observable[str]:
-        def whole(state: tuple[list[str], str]) -> Observable[str]:
-            return ops_from(state[0])
+def numbered(line: str, index: int) -> str:
+    return f"{index + 1}  {line}"
 
-        end = "\n."  # lets out what is left over
-        return source.pipe(
-            ops.concat_with_iterable,
-        )
 
-    return apply
+async def main() -> None:
+    run = Worker(Anthropic("claude-sonnet-4-6")).run("A haiku about a pond, nothing else.")
+    run.events.pipe(text_deltas(), lines(), ops.map_indexed(numbered)).subscribe(print)
+    await run
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -3,6 +3,9 @@
 Needs the environment variable ``ANTHROPIC_API_KEY``.
 """
 
+# ruff: noqa: B007
+# pyright: reportUnusedVariable=false
+
 import asyncio
 
 from rxworker import Worker, tool

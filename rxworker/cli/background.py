@@ -13,7 +13,7 @@ from typing import Self, TypeVar
 
 B = TypeVar("B")
 
-PATIENCE = 5.0
+PATIENCE = 1.0
 
 
 class Background:
@@ -43,6 +43,11 @@ class Background:
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(PATIENCE)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop, while it is entered."""
+        return self._loop
 
     def call(self, function: Callable[[], B]) -> B:
         """Call a function on the loop, and wait for what it returns or raises."""

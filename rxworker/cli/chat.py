@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 from rich.console import Console
 
@@ -19,14 +17,14 @@ from rxworker.cli.failure import (
     CommandError,
     explain,
 )
+from rxworker.cli.output import is_terminal
 from rxworker.cli.page import PlainPage, TerminalPage
+from rxworker.cli.prompt import ask_line
 from rxworker.cli.provider import find_provider
 from rxworker.cli.tool_import import import_tools
 from rxworker.errors import ConfigurationError
 from rxworker.providers import Options
 from rxworker.worker import Worker
-
-PROMPT = "> "
 
 
 def chat(
@@ -63,32 +61,29 @@ def chat(
         raise CommandError(explain(error), MISUSED) from error
     options = Options(max_tokens=max_tokens)
     worker = Worker(asked, tools=toolbox, system=system, options=options)
-    return converse(worker, is_terminal=sys.stdin.isatty() and sys.stdout.isatty())
+    return converse(worker, is_person=is_terminal(sys.stdin) and is_terminal(sys.stdout))
 
 
-def converse(worker: Worker, *, is_terminal: bool) -> int:
+def converse(worker: Worker, *, is_person: bool) -> int:
     """Carry on a conversation over standard input and output.
 
     Args:
         worker: Who answers.
-        is_terminal: Whether a person sits at both ends.
+        is_person: Whether a person sits at both ends.
     """
-    page = TerminalPage(Console(highlight=False)) if is_terminal else PlainPage()
-    if is_terminal:
-        with suppress(ImportError):
-            # Once imported, input() lets one edit the line and go back to earlier ones.
-            importlib.import_module("readline")
+    page = TerminalPage(Console(highlight=False)) if is_person else PlainPage()
+    if is_person:
         page.note(greeting(worker))
     with Background() as background:
-        while (line := _read_line(is_terminal)) is not None:
+        while (line := ask_line(background) if is_person else _next_line()) is not None:
             if not line.strip():
                 continue
-            outcome = answer(worker, background, line, page, counted=is_terminal)
+            outcome = answer(worker, background, line, page, counted=is_person)
             if outcome is Outcome.LEFT:
                 return INTERRUPTED
-            if not is_terminal and outcome is Outcome.CANCELLED:
+            if not is_person and outcome is Outcome.CANCELLED:
                 return INTERRUPTED
-            if not is_terminal and outcome is Outcome.FAILED:
+            if not is_person and outcome is Outcome.FAILED:
                 return FAILED
     return 0
 
@@ -99,16 +94,10 @@ def greeting(worker: Worker) -> str:
     return f"{who}, tools: {worker.tools}. Ctrl-C cancels an answer, Ctrl-D leaves."
 
 
-def _read_line(is_terminal: bool) -> str | None:
-    """The next line; ``None``: there are no more."""
-    if not is_terminal:
-        return sys.stdin.readline() or None
-    print()
-    try:
-        return input(PROMPT)
-    except EOFError:
-        print()
+def _next_line() -> str | None:
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - closed with <&-
         return None
+    return sys.stdin.readline() or None
 
 
 def _key(variable: str | None) -> str | None:

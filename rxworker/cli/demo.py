@@ -10,12 +10,10 @@ from rich.console import Console
 from rxworker.cli.demo_plain import PlainAccount
 from rxworker.cli.demo_screen import fits, show
 from rxworker.cli.demo_script import MODEL, QUESTION, SYSTEM, answers, make_forecast
-from rxworker.cli.failure import CommandError, explain
 from rxworker.cli.interrupt import on_interrupt
-from rxworker.cli.output import write_line
+from rxworker.cli.output import is_terminal, write_line
 from rxworker.cli.tally import summary_line
 from rxworker.cli.watch import WATCHERS, Views, watch_text, watch_timeline, watch_usage
-from rxworker.errors import RxWorkerError
 from rxworker.providers import Anthropic
 from rxworker.testing import ReplayServer
 from rxworker.worker import Run, Worker
@@ -39,14 +37,12 @@ def demo(*, fast: bool = False) -> int:
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.
-        CommandError: The run failed.
+        RxWorkerError: The run failed.
     """
     try:
         return asyncio.run(_demo(fast))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    except RxWorkerError as error:
-        raise CommandError(explain(error)) from error
 
 
 async def _demo(fast: bool) -> int:
@@ -79,7 +75,7 @@ async def _watch(run: Run, fast: bool) -> Views:
     watch_usage(run, views)
     timeline = asyncio.create_task(watch_timeline(run, views, 0.0 if fast else REST))
     try:
-        if sys.stdout.isatty() and fits(console):
+        if is_terminal(sys.stdout) and fits(console):
             await show(views, console, timeline.done, lambda: run.state.seq)
         else:
             await _tell(run)

@@ -8,6 +8,7 @@ from rxworker.cli.describe import describe_json, describe_result
 from rxworker.cli.lane import Activity, Lane
 from rxworker.events import (
     AttemptRetract,
+    AttemptStart,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -54,6 +55,7 @@ class Lanes:
         self._began: float | None = None
         self._blocks: dict[int, Lane] = {}
         self._calls: dict[str, Lane] = {}
+        self._attempt: list[Lane] = []
 
     def feed(self, record: Record) -> None:
         """Take the next record."""
@@ -76,8 +78,17 @@ class Lanes:
                 self._close_block(index)
             case BlockAbort(index=index):
                 self._close_block(index, failed=True)
-            case AttemptRetract() | RunAbort():
-                self._take_back(record)
+            case AttemptStart():
+                self._attempt.clear()
+            case AttemptRetract():
+                for lane in self._attempt:
+                    lane.end(self.now, "retracted")
+                self._forget()
+            case RunAbort():
+                for lane in self._attempt:
+                    if lane.outcome == "open":
+                        lane.end(self.now, "failed")
+                self._forget()
             case ToolStart() | ToolProgress() | ToolStop():
                 self._take_tool(record.turn, record.event)
             case _:
@@ -95,6 +106,7 @@ class Lanes:
     def _add(self, turn: int, name: str) -> Lane:
         lane = Lane(turn, name)
         self.lanes.append(lane)
+        self._attempt.append(lane)
         return lane
 
     def _tell(self, index: int, text: str) -> None:
@@ -107,12 +119,9 @@ class Lanes:
         if lane is not None:
             lane.end(self.now, "failed" if failed else "done")
 
-    def _take_back(self, record: Record) -> None:
-        """Nothing of the attempt, or of the run, goes on."""
-        outcome = "retracted" if isinstance(record.event, AttemptRetract) else "failed"
-        for lane in (*self._blocks.values(), *self._calls.values()):
-            if lane.outcome == "open" or (outcome == "retracted" and lane.turn == record.turn):
-                lane.end(self.now, outcome)
+    def _forget(self) -> None:
+        """Nothing of the attempt goes on."""
+        self._attempt.clear()
         self._blocks.clear()
         self._calls.clear()
 

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from contextlib import suppress
+from typing import TextIO
 
 from rxworker.messages import JsonObject
 
@@ -20,6 +21,11 @@ def prepare_streams() -> None:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person is at the other end; nobody is where the stream was closed."""
+    return stream is not None and stream.isatty()
 
 
 def write_line(text: str) -> None:
@@ -55,7 +61,13 @@ def to_line(value: JsonObject) -> str:
 
 
 def read_input() -> bytes:
-    """All of standard input."""
+    """All of standard input.
+
+    Raises:
+        OSError: It is closed, or cannot be read.
+    """
+    if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - closed with <&-
+        raise OSError("standard input is closed")
     buffer = getattr(sys.stdin, "buffer", None)
     return buffer.read() if isinstance(buffer, io.BufferedIOBase) else sys.stdin.read().encode()
 
@@ -81,6 +93,7 @@ def _escape(match: re.Match[str]) -> str:
 
 __all__ = [
     "flush",
+    "is_terminal",
     "prepare_streams",
     "read_input",
     "silence",

@@ -61,8 +61,15 @@ def _watchers(seen: Mapping[str, int], published: int) -> Table:
 
 
 def _numbers(usage: Usage) -> tuple[str, str, str]:
-    numbers = (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens)
-    return tuple("" if n is None else f"{n:,}" for n in numbers)  # pyright: ignore[reportReturnType]
+    return (
+        _number(usage.input_tokens),
+        _number(usage.cache_read_tokens),
+        _number(usage.output_tokens),
+    )
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
 
 
 __all__ = ["draw_usage"]

@@ -1,6 +1,7 @@
 """Verbs for streams of events, one family a file. Each composes with reactivex's own in any ``pipe``."""
 
 from rxworker.operators.arguments import assemble_arguments, parse_arguments
+from rxworker.operators.commit import committed, live
 from rxworker.operators.decode import decode
 from rxworker.operators.fail import error_to_exception, fail_on_error
 from rxworker.operators.group import Block, group_blocks
@@ -8,6 +9,8 @@ from rxworker.operators.json import ToolInput, tool_inputs
 from rxworker.operators.merge import merge_deltas
 from rxworker.operators.order import map_in_order
 from rxworker.operators.pace import coalesce
+from rxworker.operators.partial import partial_json
+from rxworker.operators.reader import JsonReader
 from rxworker.operators.records import events
 from rxworker.operators.retry import retry_before_first
 from rxworker.operators.route import split_meta
@@ -19,40 +22,44 @@ from rxworker.operators.time_out import time_out
 from rxworker.operators.types import Operator, Step
 
 __all__ = [
+    # choosing
+    "events",
+    "only",
+    "reject",
+    "split_meta",
+    "text_deltas",
+    "thinking_deltas",
     # blocks
     "Block",
-    # shapes
-    "Operator",
+    "fold_scope",
+    "group_blocks",
+    "scan_scope",
+    # JSON as it arrives: the arguments of tool calls, the text of an answer
+    "JsonReader",
+    "ToolInput",
+    "assemble_arguments",
+    "parse_arguments",
+    "partial_json",
+    "tool_inputs",
+    # from bytes to events, from events to errors
+    "decode",
+    "error_to_exception",
+    "fail_on_error",
+    # what may be taken back, and what may not
+    "committed",
+    "live",
+    # time and order
+    "coalesce",
+    "map_in_order",
+    "merge_deltas",
+    "retry_before_first",
+    "time_out",
     # writing fast operators
+    "Operator",
     "Sink",
     "Source",
     "Stage",
     "Step",
-    # the arguments of tool calls
-    "ToolInput",
-    "assemble_arguments",
-    # time
-    "coalesce",
     "connect",
-    # from bytes to events, from events to errors
-    "decode",
-    "error_to_exception",
-    # choosing
-    "events",
-    "fail_on_error",
-    "fold_scope",
-    "group_blocks",
-    "map_in_order",
-    "merge_deltas",
-    "only",
-    "parse_arguments",
-    "reject",
-    "retry_before_first",
-    "scan_scope",
-    "split_meta",
     "stage",
-    "text_deltas",
-    "thinking_deltas",
-    "time_out",
-    "tool_inputs",
 ]

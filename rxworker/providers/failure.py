@@ -22,6 +22,7 @@ KINDS = {
     "context_length_exceeded": "context_length",
     "too_many_prompt_tokens": "context_length",
     "request_too_large": "context_length",
+    "exceed_context_size_error": "context_length",
     "rate_limit_error": "rate_limit",
     "rate_limit_exceeded": "rate_limit",
     "ratelimitreached": "rate_limit",
@@ -62,7 +63,7 @@ STATUSES = {
 RETRYABLE_KINDS = frozenset({"rate_limit", "overloaded", "server", "timeout", TRUNCATED})
 
 _TOO_LONG = re.compile(
-    r"context.?(length|window)|maximum context|prompt (is )?too long|too many tokens"
+    r"context.?(length|window|size)|maximum context|prompt (is )?too long|too many tokens"
     r"|messages is too long",
     re.IGNORECASE,
 )

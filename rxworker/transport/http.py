@@ -7,9 +7,11 @@ leaving the response's block on the way closes the connection. Foreign exception
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from io import BytesIO
 
 import aiohttp
+from multidict import CIMultiDict, CIMultiDictProxy
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
@@ -46,8 +48,7 @@ class HttpTransport:
     def send(self, request: HttpRequest) -> Observable[bytes]:
         """The body of the answer as it arrives; see `Transport.send`.
 
-        Raises:
-            LocalProtocolError: On subscription, where no event loop runs.
+        Where no event loop runs, it fails on subscription with a `LocalProtocolError`.
         """
 
         def subscribe(
@@ -68,16 +69,31 @@ class HttpTransport:
         return Observable(subscribe)
 
     async def _pump(self, request: HttpRequest, observer: abc.ObserverBase[bytes]) -> None:
+        raised: list[Exception] = []
+
+        def push(chunk: bytes) -> None:
+            try:
+                observer.on_next(chunk)
+            except Exception as error:
+                raised.append(error)
+                raise
+
         try:
-            await self._read(request, observer)
+            await self._read(request, push)
         except RxWorkerError as error:
             observer.on_error(error)
         except Exception as error:
-            observer.on_error(_translated(error, request.url, self.connect_timeout))
+            if not raised:
+                error = _translated(error, shown(request.url), self.connect_timeout)
+            observer.on_error(error)
         else:
             observer.on_completed()
+        if raised:
+            # An observer that raises is detached by then. Its error is no fault of the connection's, and not to be lost.
+            context = {"message": "an observer of a response raised", "exception": raised[0]}
+            asyncio.get_running_loop().call_exception_handler(context)
 
-    async def _read(self, request: HttpRequest, observer: abc.ObserverBase[bytes]) -> None:
+    async def _read(self, request: HttpRequest, push: Callable[[bytes], None]) -> None:
         session = await shared_session()
         async with session.request(
             request.method,
@@ -91,8 +107,7 @@ class HttpTransport:
             timeout=aiohttp.ClientTimeout(total=None, connect=self.connect_timeout),
         ) as response:
             if not _is_stream(response, request.accept):
-                raise await _answer(response, request.url)
-            push = observer.on_next
+                raise await _answer(response, shown(request.url))
             try:
                 async for chunk in response.content.iter_any():
                     push(chunk)
@@ -138,15 +153,42 @@ def _translated(error: Exception, url: str, connect_timeout: float | None) -> Tr
             )
         case aiohttp.InvalidURL():
             return _because(error, TransportError(f"{url!r} is no address: check base_url"))
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
-            message = f"no trusted connection to {url}: {error}"
+        case aiohttp.ClientConnectorCertificateError():
+            message = f"the certificate of {url} is not trusted: {error}. Is base_url right?"
+            return _because(error, TransportError(message))
+        case aiohttp.ClientSSLError():
+            message = (
+                f"no secure connection to {url}: {error}. The base_url of a server without TLS begins "
+                "with http://"
+            )
             return _because(error, TransportError(message))
         case aiohttp.ClientConnectorError():
             message = f"cannot connect to {url}: {error.strerror or error}. Is the server running, and is base_url right?"
             return _because(error, TransportError(message, retryable=True))
+        case aiohttp.ClientResponseError():
+            message = f"{url} does not answer in HTTP: {' '.join(error.message.split())}. Is base_url right?"
+            return _because(_without_headers(error), TransportError(message))
         case _:
             message = f"the connection to {url} broke: {type(error).__name__}: {error}"
             return _because(error, TransportError(message, retryable=True))
+
+
+def shown(url: str) -> str:
+    """An address as messages show it: without its query, which may hold a key.
+
+    >>> shown("http://127.0.0.1/v1/messages?key=secret")
+    'http://127.0.0.1/v1/messages'
+    """
+    return url.partition("?")[0]
+
+
+def _without_headers(error: aiohttp.ClientResponseError) -> aiohttp.ClientResponseError:
+    """The same error, whose ``repr`` would show the key among the headers of the request."""
+    info = error.request_info
+    bare = aiohttp.RequestInfo(
+        info.url, info.method, CIMultiDictProxy(CIMultiDict()), info.real_url
+    )
+    return aiohttp.ClientResponseError(bare, (), status=error.status, message=error.message)
 
 
 def _because(cause: Exception, error: TransportError) -> TransportError:

@@ -2,6 +2,7 @@ from rxworker.cli.lane import MOST
 from rxworker.cli.lanes import MOST_LANES, Lanes
 from rxworker.events import (
     AttemptRetract,
+    AttemptStart,
     BlockAbort,
     BlockStart,
     BlockStop,
@@ -103,13 +104,17 @@ def test_blocks_that_break_off_have_failed() -> None:
     assert all(lane.stretches[-1].end is not None for lane in lanes.lanes)
 
 
-def test_an_attempt_that_is_taken_back_is_marked() -> None:
+def test_an_attempt_that_is_taken_back_is_marked_with_all_its_blocks() -> None:
     lanes = fold(
-        (0, BlockStart(0, BlockType.TEXT)),
-        (1, AttemptRetract("overloaded")),
-        (2, BlockStart(0, BlockType.TEXT)),
+        (0, AttemptStart()),
+        (0, BlockStart(0, BlockType.THINKING)),
+        (1, BlockStop(0, BlockType.THINKING)),
+        (1, BlockStart(1, BlockType.TEXT)),
+        (2, AttemptRetract("overloaded")),
+        (3, AttemptStart()),
+        (3, BlockStart(0, BlockType.TEXT)),
     )
-    assert [lane.outcome for lane in lanes.lanes] == ["retracted", "open"]
+    assert [lane.outcome for lane in lanes.lanes] == ["retracted", "retracted", "open"]
 
 
 def test_a_clock_that_is_set_back_moves_nothing_back() -> None:

@@ -1,0 +1,50 @@
+"""A permission hook: the run pauses before a file is deleted, and somebody decides.
+
+Needs the environment variable ``ANTHROPIC_API_KEY``. It deletes nothing.
+"""
+
+import asyncio
+
+from rxworker import Paused, Worker, before_tool_call, tool
+from rxworker.hooks import Pause, ToolCallContext
+from rxworker.providers import Anthropic
+
+
+@tool
+def delete_file(path: str) -> str:
+    """Delete a file.
+
+    Args:
+        path: Which one.
+    """
+    return f"{path} is gone"
+
+
+@before_tool_call(matcher="delete_.*")
+def ask_somebody(context: ToolCallContext) -> Pause:
+    return Pause(f"{context.call.name} {context.input.get('path')}?")
+
+
+def decide(question: str) -> bool:
+    """Here a person would be asked. This one wants to keep the letters."""
+    return "letters" not in question
+
+
+async def main() -> None:
+    worker = Worker(
+        Anthropic("claude-sonnet-4-6"),
+        tools=[delete_file],
+        hooks=[ask_somebody],
+        system="Be brief.",
+    )
+    result = await worker.run("Delete notes.txt and letters.txt.")
+    while isinstance(result, Paused) and result.paused_at:
+        allowed = decide(result.reason)
+        print(result.reason, "yes" if allowed else "no")
+        denied = {} if allowed else {result.paused_at: "The user wants to keep this file."}
+        result = await worker.resume(deny=denied)
+    print(result.text)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,107 @@
+"""The commands and their options."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import metadata
+from typing import NoReturn
+
+from rxworker.cli.failure import MISUSED, CommandError
+from rxworker.cli.provider import provider_names
+
+DESCRIPTION = "Language model responses as observables: see one run in several views, talk to a model, read a captured stream."
+CHAT = """
+examples:
+  rxworker chat --provider anthropic --model claude-sonnet-4-5
+  rxworker chat --provider openai-chat --model llama3.2 --base-url http://127.0.0.1:11434
+  rxworker chat --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
+  echo "Why is the sky blue?" | rxworker chat --provider anthropic --model claude-sonnet-4-5
+
+Ctrl-C cancels an answer and keeps the conversation; at the prompt, or a second time, it leaves. Ctrl-D leaves.
+Of a pipe, each line is a message: answers go to standard output, tools and errors to standard error.
+"""
+DECODE = """
+examples:
+  rxworker decode anthropic stream.sse
+  curl -N ... | rxworker decode openai-chat - --json
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Complain."""
+        raise CommandError(f"{message} (see {self.prog} --help)", MISUSED)
+
+
+def make_parser() -> Parser:
+    """The parser of the whole command."""
+    parser = Parser(prog="rxworker", description=DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"rxworker {_version()}")
+    commands = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
+    _add_demo(commands)
+    _add_chat(commands)
+    _add_decode(commands)
+    return parser
+
+
+def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "one run in several views at once; needs no key and no network"
+    demo = commands.add_parser("demo", help=about, description=f"Show {about}.")
+    demo.add_argument("--fast", action="store_true", help="without pauses")
+
+
+def _add_chat(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "talk to a model in the terminal, with tools"
+    chat = commands.add_parser(
+        "chat",
+        help=about,
+        description="Talk to a model in the terminal, with tools.",
+        epilog=CHAT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = chat.add_argument
+    add("--provider", required=True, help=f"whose protocol: {provider_names()}")
+    add("--model", required=True, help="the model's name")
+    add("--base-url", metavar="URL", help="where the service is, for a server of your own")
+    add("--api-key-env", metavar="NAME", help="the environment variable that holds the key")
+    add("--system", metavar="TEXT", help="what the model is told about its task")
+    add("--max-tokens", metavar="N", type=_positive, help="the most tokens of an answer")
+    add(
+        "--tool",
+        metavar="MODULE:FUNCTION",
+        action="append",
+        default=[],
+        help="a function that the model may call; may be given several times",
+    )
+
+
+def _add_decode(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "what a captured stream says"
+    decode = commands.add_parser(
+        "decode",
+        help=about,
+        description="Tell what a captured stream says.",
+        epilog=DECODE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    decode.add_argument("provider", metavar="PROVIDER", help=provider_names())
+    decode.add_argument("file", metavar="FILE", help="the body of a response; - is standard input")
+    decode.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("rxworker")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+__all__ = ["Parser", "make_parser"]

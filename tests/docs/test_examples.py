@@ -1,0 +1,81 @@
+"""Every example runs as a process of its own, against a server that replays answers, and complains of nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rxworker.testing import ReplayServer, Reply, call, say
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+
+ANSWERS: dict[str, Sequence[Reply]] = {
+    "weather": [
+        call("get_weather", city="Kyoto") + call("get_weather", city="Oslo"),
+        say("Both have 17 °C."),
+    ],
+    "three_views": [say("The moon is a stone that shines.")],
+    "custom_operator": [say("An old pond\na frog jumps in\nthe sound of water")],
+    "permission": [
+        call("delete_file", path="notes.txt") + call("delete_file", path="letters.txt"),
+        say("notes.txt is gone, letters.txt is kept."),
+    ],
+    "bookshelf": [
+        call("add_book", title="Walden") + call("add_book", title="The Pond"),
+        call("read_all"),
+        say("Ponds."),
+    ],
+    "client_only": [say("red green blue")],
+}
+
+OUTPUT = {
+    "weather": "Both have 17 °C."
+    "Usage(input_tokens=20, output_tokens=10, cache_read_tokens=0, cache_creation_tokens=0, "
+    "reasoning_tokens=None, raw=None)\n",
+    "three_views": "The moon is a stone that shines.\ntokens: 15\nrecords: 21\n"
+    "detached: OSError: the display is gone\n",
+    "custom_operator": "1  An old pond\n2  a frog jumps in\n3  the sound of water\n",
+    "permission": "delete_file notes.txt? yes\ndelete_file letters.txt? no\n"
+    "notes.txt is gone, letters.txt is kept.\n",
+    "bookshelf": "... reads Walden, 1 of 2\n... reads The Pond, 2 of 2\nPonds.\n"
+    "['Walden', 'The Pond']\n",
+    "client_only": "['red', 'green', 'blue']\n",
+}
+
+
+def run_example(name: str, base_url: str) -> subprocess.CompletedProcess[str]:
+    settings = {
+        "ANTHROPIC_BASE_URL": base_url,
+        "ANTHROPIC_API_KEY": "none",
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_API_KEY": "none",
+        "PYTHONUTF8": "1",
+        "NO_PROXY": "127.0.0.1",
+    }
+    return subprocess.run(
+        # Development mode warns of whatever is left open.
+        [sys.executable, "-X", "dev", str(EXAMPLES / f"{name}.py")],
+        env=os.environ | settings,
+        cwd=ROOT,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=50,
+        check=False,
+    )
+
+
+def test_every_example_is_run() -> None:
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(ANSWERS) == set(OUTPUT)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_example_prints_what_it_should_and_complains_of_nothing(name: str) -> None:
+    with ReplayServer(list(ANSWERS[name])) as server:
+        process = run_example(name, server.base_url)
+    assert (process.stdout, process.stderr, process.returncode) == (OUTPUT[name], "", 0)

@@ -1,0 +1,88 @@
+"""`committed` lets nothing pass that a retraction could take back."""
+
+from __future__ import annotations
+
+import pytest
+import reactivex
+
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    BlockAbort,
+    BlockStart,
+    BlockType,
+    Error,
+    Event,
+    Record,
+    ResponseStatus,
+    RunAbort,
+    RunStart,
+    RunStop,
+    Status,
+    TextDelta,
+)
+from rxworker.messages import Conversation
+from rxworker.operators import committed, live
+from rxworker.testing.marbles import Marbles, values_of
+
+ROW: dict[str, Event] = {
+    "r": RunStart(Conversation()),
+    "a": AttemptStart(),
+    "s": Status(ResponseStatus.STARTED),
+    "b": BlockStart(0, BlockType.TEXT),
+    "d": TextDelta(0, "x"),
+    "x": BlockAbort(0, BlockType.TEXT, "cut"),
+    "e": Error("overloaded", "later"),
+    "f": Status(ResponseStatus.FAILED),
+    "c": Status(ResponseStatus.COMPLETED),
+    "t": AttemptRetract("later"),
+    "z": RunStop(),
+    "q": RunAbort("error", "later"),
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("-r-a-s-b-d-c---------z-|", "-r---------(a,s,b,d,c)z-|"),
+        ("-r-a-d-t-a-s-d-c-------z-|", "-r-------------(a,s,d,c)z-|"),
+        ("-a-s-d-s-b-c---------|", "-----------(a,s,b,c)-|"),
+        ("-a-d-x-e-f-q-------------|", "-----------(a,d,x,e,f,q)-|"),
+        ("-a-d-c-t-|", "-----(a,d,c)|"),
+        ("-a-d---|", "-------(a,d,|)"),
+        ("-a-d---#", "-------(a,d,#)"),
+        ("---|", "---|"),
+        ("---#", "---#"),
+        ("----", "----"),
+    ],
+)
+def test_what_passes(source: str, expected: str) -> None:
+    test = Marbles()
+    seen = test.observe(test.hot(source, ROW).pipe(committed()))
+    wanted = test.expected(expected, ROW)
+    assert values_of(seen) == values_of(wanted)
+    assert [str(r.value) for r in seen[-1:]] == [str(r.value) for r in wanted[-1:]]
+
+
+def test_records_are_held_back_like_events() -> None:
+    records = {
+        letter: Record(n, "r", 1, 1, 0.0, event) for n, (letter, event) in enumerate(ROW.items(), 1)
+    }
+    test = Marbles()
+    seen = values_of(test.observe(test.hot("-a-d-t-a-b-c-|", records).pipe(committed())))
+    assert seen == [records["a"], records["b"], records["c"]]
+
+
+def test_each_subscription_holds_its_own() -> None:
+    source = reactivex.of(ROW["a"], ROW["d"], ROW["c"]).pipe(committed())
+    first: list[Event] = []
+    second: list[Event] = []
+    source.subscribe(first.append)
+    source.subscribe(second.append)
+    assert first == second == [ROW["a"], ROW["d"], ROW["c"]]
+
+
+def test_live_is_everything() -> None:
+    test = Marbles()
+    drawing = "-a-d-t-a-c-|"
+    assert test.observe(test.hot(drawing, ROW).pipe(live())) == test.expected(drawing, ROW)
