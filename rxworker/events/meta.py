@@ -38,6 +38,7 @@ class Status(Struct, frozen=True, tag="status", omit_defaults=True):
         status: Where the response stands.
         response_id: The provider's name for it; with ``STARTED``.
         model: The model that answers; with ``STARTED``.
+        provider: Who answers, where several were asked; with ``STARTED``.
         stop_reason: Why it ended; with ``COMPLETED``. ``None``: the provider did not say.
     """
 
@@ -45,6 +46,7 @@ class Status(Struct, frozen=True, tag="status", omit_defaults=True):
     response_id: str | None = None
     model: str | None = None
     stop_reason: StopReason | None = None
+    provider: str | None = None
 
 
 class Error(Struct, frozen=True, tag="error", omit_defaults=True):

@@ -20,6 +20,7 @@ class Usage(Struct, frozen=True, tag="usage", omit_defaults=True):
         cache_creation_tokens: The part of the input that was written to a cache.
         reasoning_tokens: The part of the output that was thinking.
         raw: The provider's own numbers.
+        is_partial: Whether a response was cut before it told its last numbers, so that the truth is higher.
     """
 
     input_tokens: int | None = None
@@ -28,6 +29,7 @@ class Usage(Struct, frozen=True, tag="usage", omit_defaults=True):
     cache_creation_tokens: int | None = None
     reasoning_tokens: int | None = None
     raw: JsonObject | None = None
+    is_partial: bool = False
 
     @property
     def total_tokens(self) -> int:
@@ -43,7 +45,7 @@ class Usage(Struct, frozen=True, tag="usage", omit_defaults=True):
 
         >>> Usage(input_tokens=10) + Usage(input_tokens=1, output_tokens=2)
         Usage(input_tokens=11, output_tokens=2, cache_read_tokens=None, cache_creation_tokens=None, \
-reasoning_tokens=None, raw=None)
+reasoning_tokens=None, raw=None, is_partial=False)
         """
         return Usage(
             input_tokens=_plus(self.input_tokens, other.input_tokens),
@@ -51,6 +53,7 @@ reasoning_tokens=None, raw=None)
             cache_read_tokens=_plus(self.cache_read_tokens, other.cache_read_tokens),
             cache_creation_tokens=_plus(self.cache_creation_tokens, other.cache_creation_tokens),
             reasoning_tokens=_plus(self.reasoning_tokens, other.reasoning_tokens),
+            is_partial=self.is_partial or other.is_partial,
         )
 
 

@@ -11,12 +11,13 @@ from rxworker.errors import ConfigurationError
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 
 
-def endpoint(base_url: str, path: str) -> str:
+def endpoint(base_url: str, path: str, root: str = "/v1") -> str:
     """The address of one call.
 
     Args:
-        base_url: As the user gives it. Without a path it means version 1 of the protocol; a query stays at the end.
+        base_url: As the user gives it. Without a path it means the protocol's own root; a query stays at the end.
         path: What the protocol adds, for example ``/messages``. An address that ends with it is left alone.
+        root: What stands before the path where the address has none.
 
     Raises:
         ConfigurationError: It is no address of the web.
@@ -44,7 +45,7 @@ def endpoint(base_url: str, path: str) -> str:
         raise ConfigurationError(
             f"the base_url {base_url!r} is not an address; write it like https://example.com/v1"
         )
-    below = parts.path.rstrip("/") or "/v1"
+    below = parts.path.rstrip("/") or root
     if not below.endswith(path):
         below += path
     return urlunsplit((parts.scheme, parts.netloc, below, parts.query, ""))

@@ -32,6 +32,7 @@ class ResponseState(Struct, frozen=True):
         stop_reason: Why it ended.
         response_id: The provider's name for it.
         model: The model that answers.
+        provider: Who answers, where several were asked.
         error: What went wrong.
         open: The blocks that are open, by index, in the order in which they opened.
         closed: The blocks that have stopped or were aborted, in the order in which they closed.
@@ -42,6 +43,7 @@ class ResponseState(Struct, frozen=True):
     stop_reason: StopReason | None = None
     response_id: str | None = None
     model: str | None = None
+    provider: str | None = None
     error: Error | None = None
     open: dict[int, BlockState] = field(default_factory=dict[int, BlockState])
     closed: Pieces[BlockState] = field(default_factory=Pieces[BlockState])
@@ -76,14 +78,16 @@ def message_of(state: ResponseState, provider: str) -> Message | None:
 
     Args:
         state: The response.
-        provider: Whose words they are: the name of the provider.
+        provider: Whose words they are, where the response does not say: the name of the provider.
     """
     content = [c for block in state.blocks if block.choice == 0 and (c := content_of(block))]
     if state.status is not ResponseStatus.COMPLETED:
         content = _without_unanswered(content)
     if not content:
         return None
-    return Message("assistant", tuple(content), provider=provider or None, model=state.model)
+    return Message(
+        "assistant", tuple(content), provider=state.provider or provider or None, model=state.model
+    )
 
 
 def _index(block: BlockState) -> int:
@@ -117,6 +121,7 @@ def _status(state: ResponseState, event: Status) -> ResponseState:
             status=event.status,
             response_id=event.response_id,
             model=event.model or before.model,
+            provider=event.provider or before.provider,
         )
     return replace(state, status=event.status, stop_reason=event.stop_reason)
 

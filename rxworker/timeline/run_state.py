@@ -65,9 +65,13 @@ class RunState(Struct, frozen=True):
     @property
     def usage(self) -> Usage:
         """The tokens of all responses, with the one that is being received."""
-        if self.response is None or self.response.usage is None:
+        response = self.response
+        if response is None:
             return self.spent
-        return self.spent + self.response.usage
+        usage = response.usage or Usage()
+        if response.status is not ResponseStatus.COMPLETED and (response.usage or response.status):
+            usage = replace(usage, is_partial=True)
+        return self.spent + usage
 
     @property
     def is_over(self) -> bool:

@@ -1,6 +1,7 @@
 """Where bytes come from: HTTP, a recording; and the client that joins a provider with one."""
 
 from rxworker.transport.client import Client, Timeouts
+from rxworker.transport.combine import CombinedModel, fallback, race
 from rxworker.transport.http import HttpTransport
 from rxworker.transport.model import Model
 from rxworker.transport.recording import RecordingTransport, from_recording
@@ -11,6 +12,10 @@ from rxworker.transport.transport import Transport
 __all__ = [
     # the client
     "Client",
+    # several models as one
+    "CombinedModel",
+    "fallback",
+    "race",
     # transports
     "HttpTransport",
     # seams

@@ -17,7 +17,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.errors import HttpStatusError
 from rxworker.events import ResponseEvent
 from rxworker.messages import Conversation, Message
-from rxworker.operators import fail_on_error, retry_before_first, time_out
+from rxworker.operators import retry_before_first, time_out
 from rxworker.providers.base import HttpRequest, Provider, Request
 from rxworker.transport.http import HttpTransport
 from rxworker.transport.receive import receive
@@ -90,7 +90,7 @@ class Client:
         """The answer as events. Cold: each subscription makes its own request; disposing it closes the connection.
 
         What goes wrong while the answer comes is told twice: by events (the open blocks are aborted, an `Error`, ``Status(FAILED)``) for those
-        who watch, and by ``on_error`` for those who wait.
+        who watch, and by ``on_error`` for those who wait. What goes wrong before the first event is told by ``on_error`` alone.
         """
         asked = _as_request(request)
 
@@ -99,8 +99,7 @@ class Client:
             sent = self.provider.request(asked.conversation, asked.tools, asked.options)
             # Not the subscription's scheduler, which is reactivex's immediate one where nobody gave another.
             clock = self._scheduler or _loop_scheduler()
-            answer = self._answer(sent) if clock is None else self._patient_answer(sent, clock)
-            return answer.pipe(fail_on_error())
+            return self._answer(sent) if clock is None else self._patient_answer(sent, clock)
 
         return reactivex.defer(begin)
 

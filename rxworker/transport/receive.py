@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import RxWorkerError, TransportTimeoutError
-from rxworker.events import TRUNCATED, Error, ResponseEvent
+from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status
 from rxworker.operators import Operator
+from rxworker.operators.fail import error_to_exception
 from rxworker.operators.stage import Sink, stage
 from rxworker.providers.base import ResponseDecoder
 
 
 def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEvent]:
-    """Decode, and let a broken connection close the blocks that are open before the error goes on.
+    """Decode, and end with an error when the response says that it failed, or breaks off.
 
         --b--b--#              bytes
         [ receive(decoder) ]
         --s--d--(a,e,f,#)      start, delta; abort, Error, Status(FAILED)
 
-    An error before the first byte passes as it is. One after the response's terminal event changes nothing.
+    The open blocks are closed before the error goes on. As long as no event has passed there is nothing to close: then the
+    error alone is passed on, so that the request can be made again and nobody has seen anything. An error of the
+    connection after the response's terminal event changes nothing.
 
     Args:
         make: Makes the provider's decoder.
@@ -29,60 +32,78 @@ def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEven
 
     def apply(source: Observable[bytes]) -> Observable[ResponseEvent]:
         def start(observer: abc.ObserverBase[ResponseEvent]) -> Sink[bytes]:
-            return _sink(make(), observer)
+            return _Receiver(make(), observer).sink()
 
         return stage(source, start)
 
     return apply
 
 
-def _sink(decoder: ResponseDecoder, observer: abc.ObserverBase[ResponseEvent]) -> Sink[bytes]:
-    push, feed = observer.on_next, decoder.feed
-    begun = over = False
+class _Receiver:
+    """One response on its way in."""
 
-    def on_next(data: bytes) -> None:
-        nonlocal begun, over
-        begun = True
-        if over:
+    def __init__(self, decoder: ResponseDecoder, observer: abc.ObserverBase[ResponseEvent]) -> None:
+        self._decoder = decoder
+        self._observer = observer
+        self._told = False
+        self._over = False
+        self._failure: Exception | None = None
+
+    def sink(self) -> Sink[bytes]:
+        """What takes the bytes."""
+        return Sink(self._feed, self._break, self._end)
+
+    def _feed(self, data: bytes) -> None:
+        if self._over:
             return
         try:
-            events = feed(data)
+            events = self._decoder.feed(data)
         except Exception as error:
-            over = True
-            observer.on_error(error)
+            self._fail(error)
             return
+        self._tell(events)
+
+    def _end(self) -> None:
+        if self._over:
+            return
+        self._tell(self._decoder.finish())
+        if not self._over:
+            self._over = True
+            self._observer.on_completed()
+
+    def _break(self, error: Exception) -> None:
+        """The connection broke; unless the response was complete, that is how it ends."""
+        if not self._over:
+            self._tell(self._decoder.finish(), error)
+        if not self._over:
+            self._over = True
+            self._observer.on_completed()
+
+    def _tell(self, events: Sequence[ResponseEvent], broken: Exception | None = None) -> None:
+        push = self._observer.on_next
         for event in events:
+            if type(event) is Error:
+                if broken is not None and event.code == TRUNCATED:
+                    event, self._failure = _because(event, broken), broken
+                else:
+                    self._failure = error_to_exception(event)
+                    self._failure.__cause__ = broken
+                if not self._told:
+                    self._fail(self._failure)
+                    return
+            self._told = True
             push(event)
+            if (
+                self._failure is not None
+                and type(event) is Status
+                and event.status is ResponseStatus.FAILED
+            ):
+                self._fail(self._failure)
+                return
 
-    def on_error(error: Exception) -> None:
-        nonlocal over
-        if over:
-            return
-        over = True
-        if not begun:
-            observer.on_error(error)
-            return
-        broken = False
-        for event in decoder.finish():
-            if isinstance(event, Error) and event.code == TRUNCATED:
-                broken = True
-                event = _because(event, error)
-            push(event)
-        if broken:
-            observer.on_error(error)
-        else:
-            observer.on_completed()
-
-    def on_completed() -> None:
-        nonlocal over
-        if over:
-            return
-        over = True
-        for event in decoder.finish():
-            push(event)
-        observer.on_completed()
-
-    return Sink(on_next, on_error, on_completed)
+    def _fail(self, error: Exception) -> None:
+        self._over = True
+        self._observer.on_error(error)
 
 
 def _because(event: Error, cause: Exception) -> Error:

@@ -46,6 +46,8 @@ async def _keep() -> _Keeper:
     try:
         yield session
     finally:
+        # The session holds its loop, so that the weak key alone would not let go of it.
+        _kept.pop(asyncio.get_running_loop(), None)
         await session.close()
 
 

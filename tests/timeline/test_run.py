@@ -128,7 +128,7 @@ def test_the_response_enters_the_conversation_when_it_is_complete_and_only_once(
 def test_the_usage_is_that_of_all_responses() -> None:
     more: list[Event] = [TurnStart(), AttemptStart("acme"), STARTED, Usage(20, 1), Usage(20, 7)]
     state = fold(*ONE_TURN, *more)
-    assert state.usage == Usage(30, 12)
+    assert state.usage == Usage(30, 12, is_partial=True)
     assert state.turns == 2
 
 
@@ -148,7 +148,7 @@ def test_a_retracted_attempt_leaves_no_trace_but_its_tokens() -> None:
     again: list[Event] = [AttemptStart("acme", "model-1"), STARTED, *text("hi"), Usage(10, 5)]
     state = fold(*BEGIN, *lost, *again, completed())
     assert state.conversation == answered(assistant(Text("hi")))
-    assert state.usage == Usage(20, 6)
+    assert state.usage == Usage(20, 6, is_partial=True)
     assert state.attempts == 2
 
 

@@ -18,7 +18,7 @@ from rxworker.errors import (
 )
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import Answer, ReplayServer, say, stall
-from rxworker.transport import HttpTransport, close_session
+from rxworker.transport import HttpTransport
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 RawServer = Callable[[Handler], Awaitable[str]]

@@ -1,0 +1,206 @@
+"""Lines of Ollama's stream to events.
+
+The wire has neither blocks nor a first event: the first line starts the response, and text or thinking goes into a block
+for as long as the same comes. A tool call is whole in its line. The line that is ``done`` ends the response; it may
+bring text itself. Bytes that end before it are a truncated response, and so is half a line at the very end.
+
+An error is a line with ``error`` in it, with the status 200 if the answer had begun. It ends the response.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from rxworker.events import (
+    BlockType,
+    InputJsonDelta,
+    Opaque,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseMetadata,
+)
+from rxworker.messages import Json, JsonObject
+from rxworker.providers.blocks import CUT, OpenBlocks
+from rxworker.providers.failure import Failure
+from rxworker.providers.garbage import read_json, unreadable
+from rxworker.providers.ids import made_id
+from rxworker.providers.ollama.call import read_call
+from rxworker.providers.ollama.failure import read_failure
+from rxworker.providers.ollama.loose import read_loosely
+from rxworker.providers.ollama.stop import read_stop
+from rxworker.providers.ollama.usage import read_usage
+from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line
+
+Events: TypeAlias = Sequence[ResponseEvent]
+
+PROSE = {BlockType.TEXT: TextDelta, BlockType.THINKING: ThinkingDelta}
+BAD_JSON = Failure("the server sent JSON that cannot be read", "bad_json", "server")
+
+
+class OllamaDecoder:
+    """Lines to events, for one response.
+
+    Args:
+        new_id: Makes an id for a tool call that came without one.
+
+    >>> OllamaDecoder().feed(b'{"model": "m", "message": {"content": "Hi"}, "done": false}')[-1]
+    TextDelta(index=0, text='Hi', choice=0)
+    """
+
+    def __init__(self, new_id: Callable[[], str] = made_id) -> None:
+        self._new_id = new_id
+        self._blocks = OpenBlocks()
+        self._text: int | None = None  # the open block, if text is what is open
+        self._thinking: int | None = None  # the same of thinking; at most one of them is open
+        self._started = False
+        self._called = False
+        self._broken = False
+        self._over = False
+
+    def feed(self, line: bytes, /) -> Events:
+        """Take the next line; return what happened."""
+        if self._over:
+            return ()
+        if self._broken:
+            raw = read_json(line)
+            return self._fail(read_failure(raw) if _tells_error(raw) else BAD_JSON)
+        try:
+            wire = decode_line(line)
+        except msgspec.ValidationError:
+            return list(self._take_loose(line))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return self._take_garbage(line)
+        return self._take_quickly(wire) or list(self._take(wire, line))
+
+    def finish(self) -> Events:
+        """The bytes ended. Before the line that is done, that is an error."""
+        return () if self._over else self._fail(CUT)
+
+    def _take_quickly(self, wire: WireLine) -> Events:
+        """More of a text that is open, and nothing else: nearly every line. Nothing: not such a line."""
+        message = wire.message
+        if (
+            message is None
+            or self._text is None
+            or not message.content
+            or wire.done
+            or message.thinking
+            or message.tool_calls
+            or message.images
+            or wire.logprobs
+            or wire.error
+        ):
+            return ()
+        return [TextDelta(self._text, message.content)]
+
+    def _take(self, wire: WireLine, line: bytes) -> Iterator[ResponseEvent]:
+        if wire.error:
+            yield from self._fail(read_failure(read_json(line)))
+            return
+        yield from self._start(wire)
+        if wire.message is not None:
+            yield from self._take_message(wire.message)
+        elif not wire.done:
+            yield Opaque("line", read_json(line))
+        if wire.logprobs:
+            yield Opaque("logprobs", wire.logprobs)
+        if wire.done:
+            yield from self._end(wire)
+
+    def _start(self, wire: WireLine) -> Iterator[ResponseEvent]:
+        if not self._started:
+            self._started = True
+            yield Status(ResponseStatus.STARTED, None, wire.model or None)
+
+    def _take_message(self, message: WireMessage) -> Iterator[ResponseEvent]:
+        if message.thinking:
+            yield from self._say(BlockType.THINKING, message.thinking)
+        if message.content:
+            yield from self._say(BlockType.TEXT, message.content)
+        for raw in message.tool_calls or ():
+            yield from self._call(raw)
+        if message.images:
+            yield Opaque("images", message.images)
+
+    def _say(self, kind: BlockType, text: str) -> Iterator[ResponseEvent]:
+        index = self._text if kind is BlockType.TEXT else self._thinking
+        if index is None:
+            yield from self._close_prose()
+            start = self._blocks.start(kind)
+            index = start.index
+            if kind is BlockType.TEXT:
+                self._text = index
+            else:
+                self._thinking = index
+            yield start
+        yield PROSE[kind](index, text)
+
+    def _call(self, raw: JsonObject) -> Iterator[ResponseEvent]:
+        call = read_call(raw)
+        if call is None:
+            yield Opaque("tool_call", raw)
+            return
+        yield from self._close_prose()
+        self._called = True
+        metadata = ToolUseMetadata(call.id or self._new_id(), call.name)
+        start = self._blocks.start(BlockType.TOOL_USE, metadata, call.echo)
+        yield start
+        if call.arguments:
+            yield InputJsonDelta(start.index, call.arguments)
+        yield self._blocks.stop(start.index)
+
+    def _close_prose(self) -> Iterator[ResponseEvent]:
+        index = self._text if self._text is not None else self._thinking
+        self._text = self._thinking = None
+        if index is not None:
+            yield self._blocks.stop(index)
+
+    # how it ends
+
+    def _end(self, wire: WireLine) -> Iterator[ResponseEvent]:
+        self._over = True
+        yield from self._close_prose()
+        usage = read_usage(wire)
+        if usage is not None:
+            yield usage
+        stop = read_stop(wire.done_reason, called=self._called)
+        yield Status(ResponseStatus.COMPLETED, stop_reason=stop)
+
+    def _fail(self, failure: Failure) -> Events:
+        self._over = True
+        return self._blocks.fail(failure)
+
+    # what does not fit
+
+    def _take_loose(self, line: bytes) -> Iterator[ResponseEvent]:
+        raw = read_json(line)
+        if _tells_error(raw):
+            yield from self._fail(read_failure(raw))
+        elif not isinstance(raw, dict):
+            yield Opaque("line", raw)
+        else:
+            wire, rest = read_loosely(raw)
+            yield from self._start(wire)
+            if rest:
+                yield Opaque("line", rest)
+            yield from self._take(wire, line)
+
+    def _take_garbage(self, line: bytes) -> Events:
+        if not unreadable(line):
+            return [Opaque("line", line.decode("utf-8", "replace"))]
+        # Half a line at the very end is a truncated stream; anywhere else it is the server's fault.
+        self._broken = True
+        return ()
+
+
+def _tells_error(raw: Json) -> bool:
+    return isinstance(raw, dict) and bool(raw.get("error"))
+
+
+__all__ = ["OllamaDecoder"]

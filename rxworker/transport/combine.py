@@ -1,0 +1,239 @@
+"""Several models as one: the next when one fails, or the quickest of them.
+
+    model = fallback(Client(Anthropic("claude-sonnet-4-6")), Client(OpenAIChat("gpt-5")))
+    worker = Worker(race(model, other))
+
+What comes out is a `Model` again. It tells with ``Status(STARTED)`` who answers, so that the conversation knows whose words are whose,
+and its `Usage` counts what all of them took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
+
+from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.events import (
+    BlockStart,
+    BlockStop,
+    Error,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    Usage,
+)
+from rxworker.operators import Sink, connect
+from rxworker.providers.base import Request
+from rxworker.transport.model import Model
+
+
+class CombinedModel:
+    """Several models that answer as one. Made by `fallback` and `race`."""
+
+    def __init__(self, models: Sequence[Model], contest: type[_Fallback] | type[_Race]) -> None:
+        if not models:
+            raise ConfigurationError("at least one model must be given")
+        self.models = tuple(models)
+        self._contest = contest
+
+    def __repr__(self) -> str:
+        how = self._contest.__name__.removeprefix("_").lower()
+        return f"{how}({', '.join(repr(model) for model in self.models)})"
+
+    @property
+    def name(self) -> str:
+        """The first model's provider; the answer itself says whose it is."""
+        return self.models[0].name
+
+    @property
+    def model(self) -> str:
+        """The first model's name."""
+        return self.models[0].model
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:
+        """The answer, cold; disposing it ends all requests."""
+
+        def subscribe(
+            observer: abc.ObserverBase[ResponseEvent], _scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            return self._contest(self.models, request, observer).start()
+
+        return Observable(subscribe)
+
+
+def fallback(*models: Model) -> CombinedModel:
+    """Ask the first model; when it fails, the next.
+
+        --a--#                  the first
+             --b--c--|          the second
+        [ fallback ]
+        --a----b--c--|
+
+    A failure that comes after the first events is mended as well: the next model's ``Status(STARTED)`` takes back what was said.
+    The last model's failure is the failure of all. A call of ours that cannot be right, such as a missing key, is raised and not
+    covered up.
+
+    Raises:
+        ConfigurationError: No model is given.
+    """
+    return CombinedModel(models, _Fallback)
+
+
+def race(*models: Model) -> CombinedModel:
+    """Ask all models; the first to begin a block of its answer wins, and the other requests are ended.
+
+        -----a--b--|            one
+        --c--d--|               two
+        [ race ]
+        --c--d--|
+
+    A model that fails drops out; when all have, the last one's failure is the failure of all.
+
+    Raises:
+        ConfigurationError: No model is given.
+    """
+    return CombinedModel(models, _Race)
+
+
+class _Voice:
+    """One model's part: its events with its name on them, and what the others took added to its usage."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.took = Usage()
+        self.others = Usage()
+
+    def signed(self, event: ResponseEvent) -> ResponseEvent:
+        if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
+            return replace(event, provider=event.provider or self.model.name)
+        if isinstance(event, Usage):
+            self.took = event
+            return event if self.others == Usage() else replace(self.others + event, raw=event.raw)
+        return event
+
+
+class _Fallback:
+    """One request through a row of models."""
+
+    def __init__(
+        self, models: Sequence[Model], request: Request, observer: abc.ObserverBase[ResponseEvent]
+    ) -> None:
+        self._waiting = list(models)
+        self._request = request
+        self._observer = observer
+        self._current = SerialDisposable()
+        self._spent = Usage()
+        self._begun = False
+
+    def start(self) -> abc.DisposableBase:
+        self._next()
+        return self._current
+
+    def _next(self) -> None:
+        voice = _Voice(self._waiting.pop(0))
+        voice.others = self._spent
+        starts_anew = self._begun
+        held: list[ResponseEvent] = []
+
+        def on_next(event: ResponseEvent) -> None:
+            nonlocal starts_anew
+            if held or (self._waiting and isinstance(event, Error)):
+                held.append(event)  # how it fails is of interest only if nobody comes after it
+                return
+            if starts_anew:
+                starts_anew = False
+                if not (isinstance(event, Status) and event.status is ResponseStatus.STARTED):
+                    self._observer.on_next(_started(voice.model))
+            self._begun = True
+            self._observer.on_next(voice.signed(event))
+
+        def on_error(error: Exception) -> None:
+            if self._waiting and not isinstance(error, LocalProtocolError):
+                if self._begun or voice.took != Usage():
+                    self._spent += replace(voice.took, is_partial=True)
+                self._next()
+                return
+            for event in held:
+                self._observer.on_next(event)
+            self._observer.on_error(error)
+
+        sink = Sink(on_next, on_error, self._observer.on_completed)
+        self._current.disposable = connect(voice.model.stream(self._request), sink)
+
+
+class _Race:
+    """One request to several models at once."""
+
+    def __init__(
+        self, models: Sequence[Model], request: Request, observer: abc.ObserverBase[ResponseEvent]
+    ) -> None:
+        self._voices = [_Voice(model) for model in models]
+        self._left = len(self._voices)
+        self._request = request
+        self._observer = observer
+        self._winner: _Voice | None = None
+        self._all = CompositeDisposable()
+        self._own: dict[_Voice, abc.DisposableBase] = {}
+
+    def start(self) -> abc.DisposableBase:
+        for voice in self._voices:
+            if self._winner is None:
+                self._enter(voice)
+        return self._all
+
+    def _enter(self, voice: _Voice) -> None:
+        held: list[ResponseEvent] = []
+        own = self._own[voice] = SerialDisposable()
+        self._all.add(own)
+
+        def on_next(event: ResponseEvent) -> None:
+            if self._winner is voice:
+                self._observer.on_next(voice.signed(event))
+                return
+            if self._winner is not None:
+                return
+            held.append(event)
+            if isinstance(event, Usage):
+                voice.took = event
+            if isinstance(event, BlockStart | BlockStop):
+                self._win(voice, held)
+
+        def on_error(error: Exception) -> None:
+            if self._winner is voice:
+                self._observer.on_error(error)
+                return
+            self._left -= 1
+            if self._winner is None and self._left == 0:
+                self._win(voice, held)
+                self._observer.on_error(error)
+
+        def on_completed() -> None:
+            if self._winner is None:
+                self._win(voice, held)
+            if self._winner is voice:
+                self._observer.on_completed()
+
+        own.disposable = connect(
+            voice.model.stream(self._request), Sink(on_next, on_error, on_completed)
+        )
+
+    def _win(self, winner: _Voice, held: list[ResponseEvent]) -> None:
+        self._winner = winner
+        for voice in self._voices:
+            if voice is winner:
+                continue
+            if voice.took != Usage():
+                winner.others += replace(voice.took, is_partial=True)
+            self._own.get(voice, Disposable()).dispose()
+        for event in held:
+            self._observer.on_next(winner.signed(event))
+
+
+def _started(model: Model) -> Status:
+    return Status(ResponseStatus.STARTED, model=model.model, provider=model.name)
+
+
+__all__ = ["CombinedModel", "fallback", "race"]
