@@ -7,7 +7,7 @@ from msgspec import Struct
 from rxworker.messages.json import JsonObject
 
 
-class Usage(Struct, frozen=True, tag="usage", omit_defaults=True):
+class Usage(Struct, frozen=True, tag="usage", omit_defaults=True, repr_omit_defaults=True):
     """Tokens of one response so far: a snapshot, never a difference. The last one holds.
 
     The five numbers mean the same for every provider: cached input is part of the input, reasoning is part of the
@@ -44,8 +44,7 @@ class Usage(Struct, frozen=True, tag="usage", omit_defaults=True):
         """The usage of two responses together; ``raw`` belongs to one response and is left out.
 
         >>> Usage(input_tokens=10) + Usage(input_tokens=1, output_tokens=2)
-        Usage(input_tokens=11, output_tokens=2, cache_read_tokens=None, cache_creation_tokens=None, \
-reasoning_tokens=None, raw=None, is_partial=False)
+        Usage(input_tokens=11, output_tokens=2)
         """
         return Usage(
             input_tokens=_plus(self.input_tokens, other.input_tokens),

@@ -75,7 +75,7 @@ def test_the_blocks_of_a_page_run_and_print_what_it_says(
     for block in blocks_of(page.read_text(encoding="utf-8")):
         if not block.runs:
             continue
-        code = compile("\n" * (block.line - 1) + block.code, str(page), "exec")
+        code = compile("\n" * (block.line - 1) + block.code, str(page), "exec", dont_inherit=True)
         exec(code, page_module.__dict__)  # the pages are ours
         printed = capsys.readouterr()
         assert printed.err == ""

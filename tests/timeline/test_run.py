@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from hypothesis import given
@@ -330,15 +329,3 @@ def test_an_aborted_run_can_always_be_sent(events: list[Event]) -> None:
 def test_a_snapshot_and_the_tail_are_the_whole(events: list[Event], cut: int) -> None:
     story = records([RunStart(HELLO), *events])
     assert fold_run(story[cut:], fold_run(story[:cut])) == fold_run(story)
-
-
-def test_the_cost_is_in_proportion_to_the_records() -> None:
-    def cost(deltas: int) -> float:
-        story = records([*BEGIN, STARTED, *[TextDelta(0, "word")] * deltas, RunAbort("cancel", "")])
-        begin = time.process_time()
-        fold_run(story)
-        return time.process_time() - begin
-
-    cost(1000)
-    small, large = min(cost(10_000) for _ in range(2)), cost(80_000)
-    assert large < 20 * small

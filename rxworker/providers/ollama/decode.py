@@ -106,8 +106,6 @@ class OllamaDecoder:
         yield from self._start(wire)
         if wire.message is not None:
             yield from self._take_message(wire.message)
-        elif not wire.done:
-            yield Opaque("line", read_json(line))
         if wire.logprobs:
             yield Opaque("logprobs", wire.logprobs)
         if wire.done:

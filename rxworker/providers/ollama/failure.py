@@ -14,7 +14,7 @@ from rxworker.providers.failure import read_failure as read_any
 SENTENCES = (
     (re.compile(r"unauthori[sz]ed|sign in|signed in", re.IGNORECASE), "authentication"),
     (re.compile(r"model .*not found|try pulling it", re.IGNORECASE), "not_found"),
-    (re.compile(r"does not support|invalid ", re.IGNORECASE), "invalid_request"),
+    (re.compile(r"does not support|^invalid ", re.IGNORECASE), "invalid_request"),
     (re.compile(r"exceed\w* .*context|context .*exceed", re.IGNORECASE), "context_length"),
     (re.compile(r"server busy|overloaded|maximum pending", re.IGNORECASE), "overloaded"),
     (re.compile(r"usage limit|subscription|upgrade", re.IGNORECASE), "quota"),

@@ -1,0 +1,188 @@
+"""A conversation to the body of a chat request.
+
+The protocol has few words, so a conversation loses what it has none for, by these rules:
+
+- A message is text, with pictures beside it. Texts in one message are joined by line ends, refusals are texts.
+- Pictures go as their bytes. Of one that has only an address on the web, the address goes, as text.
+- A document of text is put into the text. Of any other the title goes, and a word that it could not be sent.
+- Tool results are messages of their own. They follow the calls they answer, in the order of the calls, and name the
+  tool, since older servers match them by nothing else. That a call failed is said in its text, or not at all.
+- Thinking is sent back if it is Ollama's own. Which of it the model sees again, the model's template decides.
+- A call's id is sent back if Ollama gave it. Neither our own ids nor those of other providers mean anything to it.
+- What the providers' own tools did, citations, seals and blocks that we do not know are left out.
+- A choice of tools is made by offering no tool, or one; that some tool must be called cannot be said, and nor can
+  whether several may be called at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rxworker.messages import (
+    Conversation,
+    Document,
+    Image,
+    Json,
+    JsonObject,
+    Message,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.providers.base import Options
+from rxworker.providers.content import arguments, data_url, plain_text
+from rxworker.providers.ids import is_made
+from rxworker.providers.ollama.options import (
+    encode_options,
+    encode_think,
+    encode_tools,
+    with_extra,
+)
+
+NAME = "ollama"
+
+
+def encode(
+    model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+) -> JsonObject:
+    """The body.
+
+    Args:
+        model: The model to ask.
+        conversation: Everything said so far.
+        tools: What it may call.
+        options: Settings.
+    """
+    body: JsonObject = {
+        "model": model,
+        "messages": list(encode_messages(conversation)),
+        "stream": True,
+    }
+    offered = encode_tools(tools, options.tool_choice)
+    if offered:
+        body["tools"] = [*offered]
+    settings = encode_options(options)
+    if settings:
+        body["options"] = settings
+    return with_extra(body | encode_think(options.thinking), options.extra)
+
+
+def encode_messages(conversation: Conversation) -> list[JsonObject]:
+    """The messages."""
+    encoded: list[JsonObject] = []
+    if conversation.system:
+        encoded.append({"role": "system", "content": conversation.system})
+    asked: Message | None = None  # whose calls the results answer
+    answers: list[Message] = []
+    for message in conversation.messages:
+        if message.role == "assistant":
+            encoded += _answered(asked, answers)
+            asked, answers = message, []
+        else:
+            answers.append(message)
+    return [*encoded, *_answered(asked, answers)]
+
+
+def _answered(asked: Message | None, answers: Sequence[Message]) -> Iterator[JsonObject]:
+    """What the model said, the results of its calls in their order, and what else was said after it."""
+    calls = asked.tool_calls if asked else ()
+    place = {call.id: number for number, call in enumerate(calls)}
+    own = asked is not None and asked.provider == NAME
+
+    def order(result: ToolResult) -> int:
+        return place.get(result.tool_use_id, len(place))
+
+    if asked and (said := _assistant(asked, own)):
+        yield said
+    results = [result for message in answers for result in message.tool_results]
+    names = {call.id: call.name for call in calls}
+    for result in sorted(results, key=order):
+        yield _result(result, names.get(result.tool_use_id, ""), own)
+    for message in answers:
+        parts = [block for block in message.content if not isinstance(block, ToolResult)]
+        if said := _said(parts):
+            yield {"role": message.role, **said}
+
+
+def _assistant(message: Message, own: bool) -> JsonObject | None:
+    encoded: JsonObject = {"role": "assistant", "content": "", **_said(message.content)}
+    thinking = [block.text for block in message.content if isinstance(block, Thinking)]
+    if own and any(thinking):
+        encoded["thinking"] = "".join(thinking)
+    if message.tool_calls:
+        encoded["tool_calls"] = [_call(call, own) for call in message.tool_calls]
+    # Thinking alone is no answer: a response that was cut before it began to speak.
+    return encoded if encoded["content"] or message.tool_calls or "images" in encoded else None
+
+
+def _call(call: ToolCall, own: bool) -> JsonObject:
+    echo: JsonObject = dict(call.echo) if own and call.echo else {}
+    kept = echo.pop("function", None)
+    function: JsonObject = kept if isinstance(kept, dict) else {}
+    encoded: JsonObject = {
+        **echo,
+        "function": {**function, "name": call.name, "arguments": arguments(call)},
+    }
+    if own and not is_made(call.id):
+        encoded["id"] = call.id
+    return encoded
+
+
+def _result(result: ToolResult, name: str, own: bool) -> JsonObject:
+    blocks = (Text(result.content),) if isinstance(result.content, str) else result.content
+    encoded: JsonObject = {"role": "tool", "content": "", **_said(blocks)}
+    if not encoded["content"] and result.is_error:
+        encoded["content"] = "The tool failed and gave no reason."
+    if name or result.name:
+        encoded["tool_name"] = name or result.name
+    if own and not is_made(result.tool_use_id):
+        encoded["tool_call_id"] = result.tool_use_id
+    return encoded
+
+
+def _said(blocks: Iterable[object]) -> JsonObject:
+    """Text and pictures; nothing for nothing."""
+    texts: list[str] = []
+    images: list[Json] = []
+    for block in blocks:
+        data = _bytes(block)
+        if data is not None:
+            images.append(data)
+        elif text := _words(block):
+            texts.append(text)
+    encoded: JsonObject = {"content": "\n".join(texts)} if texts or images else {}
+    return {**encoded, "images": images} if images else encoded
+
+
+def _bytes(block: object) -> str | None:
+    """The bytes of a picture, in base64, where they are there."""
+    if not isinstance(block, Image):
+        return None
+    url = data_url(block)
+    return url.partition(",")[2] if url.startswith("data:") else None
+
+
+def _words(block: object) -> str:
+    match block:
+        case Text() | Refusal():
+            return block.text
+        case Image():
+            return f"picture: {block.url}"
+        case Document(url=str(url)):
+            return f"{_title(block)}: {url}"
+        case Document(data=str()) if block.media_type.startswith("text/"):
+            return f"{_title(block)}:\n{plain_text(block)}"
+        case Document():
+            return f"{_title(block)}: (a document of {block.media_type}, which cannot be sent)"
+        case _:
+            return ""
+
+
+def _title(document: Document) -> str:
+    return document.title or "document"
+
+
+__all__ = ["NAME", "encode", "encode_messages"]

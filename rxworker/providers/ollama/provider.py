@@ -1,0 +1,111 @@
+"""Ollama's own chat protocol, as a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+
+from rxworker.errors import ProviderError
+from rxworker.framing import Chain, NdjsonDecoder
+from rxworker.messages import Conversation, Counts, ToolMeta, Usage
+from rxworker.providers.address import base_address
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
+from rxworker.providers.http_error import explain
+from rxworker.providers.keys import checked_headers, current_secrets, read_key
+from rxworker.providers.ollama.decode import OllamaDecoder
+from rxworker.providers.ollama.encode import NAME, encode
+from rxworker.providers.ollama.host import chat_address
+from rxworker.providers.ollama.usage import count
+
+BASE_URL = "http://localhost:11434"
+HOST = "OLLAMA_HOST"
+KEY = "OLLAMA_API_KEY"
+CLOUD = "ollama.com"
+# The first is what Ollama sends; proxies rename it. An error that comes as JSON with status 200 is a line too.
+STREAMS = ("application/x-ndjson", "application/ndjson", "application/json")
+
+
+class Ollama:
+    """A model that Ollama runs, on this machine or in its cloud.
+
+    Args:
+        model: The model to ask, for example ``qwen3``.
+        base_url: Where the server is: an address, ``host``, or ``host:port``; without one, ``OLLAMA_HOST``, or else
+            this machine.
+        api_key: The key, which only the cloud needs; without one, the environment variable ``OLLAMA_API_KEY`` is read
+            for each request.
+
+    Raises:
+        ConfigurationError: The ``base_url`` is no address.
+
+    >>> provider = Ollama("qwen3", base_url="box:8000")
+    >>> provider.request(Conversation(), (), Options()).url
+    'http://box:8000/api/chat'
+    """
+
+    def __init__(
+        self, model: str, *, base_url: str | None = None, api_key: str | None = None
+    ) -> None:
+        if base_url:
+            chat_address(base_url)
+        self._model = model
+        self._base_url = base_url
+        self._api_key = api_key
+
+    def __repr__(self) -> str:
+        where = f", base_url={self._base_url!r}" if self._base_url else ""
+        return f"Ollama({self._model!r}{where})"
+
+    @property
+    def name(self) -> str:
+        """``ollama``."""
+        return NAME
+
+    @property
+    def model(self) -> str:
+        """The model it asks."""
+        return self._model
+
+    def request(
+        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+    ) -> HttpRequest:
+        """The request that asks for the next message.
+
+        Raises:
+            ConfigurationError: The cloud is asked without a key, or an address, key or header cannot be sent.
+            LocalProtocolError: A picture has neither bytes nor an address.
+        """
+        url = chat_address(base_address(self._base_url, HOST, BASE_URL))
+        headers = {"content-type": "application/json", "accept": STREAMS[0]}
+        own = checked_headers(options.headers)
+        if "authorization" not in own:
+            key = read_key(self._api_key, KEY, needed=urlsplit(url).hostname == CLOUD)
+            if key:
+                headers["authorization"] = f"Bearer {key}"
+        body = encode(self._model, conversation, tools, options)
+        return HttpRequest(url, headers | own, msgspec.json.encode(body), accept=STREAMS)
+
+    def decoder(self) -> ResponseDecoder:
+        """A fresh machine from the answer's bytes to events."""
+        return Chain(NdjsonDecoder(), OllamaDecoder())
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """What an answer that is no stream says went wrong, and what to do."""
+        return explain(
+            NAME,
+            status,
+            headers,
+            body,
+            model=self._model,
+            variable=KEY,
+            secrets=current_secrets(self._api_key, KEY),
+        )
+
+    def counts(self, usage: Usage) -> Counts:
+        """The usage as it was sent."""
+        return count(usage)
+
+
+__all__ = ["Ollama"]
