@@ -6,7 +6,7 @@ import difflib
 
 from rxworker.cli.clean import one_line
 from rxworker.cli.failure import MISUSED, CommandError
-from rxworker.providers import PROVIDERS, Anthropic, OpenAIChat
+from rxworker.providers import PROVIDERS, Anthropic, Ollama, OpenAIChat
 
 
 def provider_names() -> str:
@@ -18,7 +18,7 @@ def provider_names() -> str:
     return ", ".join(_known())
 
 
-def find_provider(name: str) -> type[Anthropic] | type[OpenAIChat]:
+def find_provider(name: str) -> type[Anthropic] | type[Ollama] | type[OpenAIChat]:
     """The provider of that name; hyphens stand for underscores.
 
     Raises:

@@ -6,12 +6,12 @@ from rxworker.framing.ndjson import NdjsonDecoder
 from rxworker.framing.sse import STRAY, SseDecoder, SseFrame
 
 __all__ = [
-    # formats
-    "STRAY",
     # how machines are put together
-    "Chain",
     "Decoder",
-    "NdjsonDecoder",
+    "Chain",
+    # formats
     "SseDecoder",
     "SseFrame",
+    "STRAY",
+    "NdjsonDecoder",
 ]

@@ -1,6 +1,7 @@
 """What a conversation is: content blocks, messages, the conversation, usage, the reason a response stopped."""
 
 from rxworker.messages.content import (
+    CachePoint,
     Content,
     ContentBlock,
     Document,
@@ -23,32 +24,33 @@ from rxworker.messages.tool import ToolMeta
 from rxworker.messages.usage import Counts, Usage
 
 __all__ = [
+    # the conversation
+    "Conversation",
+    "Message",
+    "Role",
+    "repair",
     # content blocks
     "Content",
     "ContentBlock",
-    # the conversation
-    "Conversation",
-    # what belongs to a response
-    "Counts",
-    "Document",
+    "Text",
+    "Thinking",
+    "Refusal",
+    "ToolCall",
+    "ToolResult",
+    "ResultContent",
     "Image",
+    "Document",
+    "ServerToolCall",
+    "ServerToolResult",
+    "OpaqueBlock",
+    "CachePoint",
+    # what belongs to a request or a response
+    "ToolMeta",
+    "StopKind",
+    "StopReason",
+    "Usage",
+    "Counts",
     # JSON
     "Json",
     "JsonObject",
-    "Message",
-    "OpaqueBlock",
-    "Refusal",
-    "ResultContent",
-    "Role",
-    "ServerToolCall",
-    "ServerToolResult",
-    "StopKind",
-    "StopReason",
-    "Text",
-    "Thinking",
-    "ToolCall",
-    "ToolMeta",
-    "ToolResult",
-    "Usage",
-    "repair",
 ]

@@ -155,6 +155,16 @@ class OpaqueBlock(ContentBlock, frozen=True, tag="opaque"):
     echo: JsonObject | None = None
 
 
+class CachePoint(ContentBlock, frozen=True, tag="cache_point"):
+    """Everything up to here may be cached. Says nothing to the model; a provider without such marks leaves it out.
+
+    Attributes:
+        ttl: How long, in the provider's words, for example ``1h``; ``None`` leaves it to the provider.
+    """
+
+    ttl: str | None = None
+
+
 Content: TypeAlias = (
     Text
     | Thinking
@@ -166,9 +176,11 @@ Content: TypeAlias = (
     | ServerToolCall
     | ServerToolResult
     | OpaqueBlock
+    | CachePoint
 )
 
 __all__ = [
+    "CachePoint",
     "Content",
     "ContentBlock",
     "Document",

@@ -9,7 +9,7 @@ from rxworker.operators.json import ToolInput, tool_inputs
 from rxworker.operators.merge import merge_deltas
 from rxworker.operators.order import map_in_order
 from rxworker.operators.pace import coalesce
-from rxworker.operators.partial import partial_json
+from rxworker.operators.partial import partial_json, partial_values
 from rxworker.operators.reader import JsonReader
 from rxworker.operators.records import events
 from rxworker.operators.retry import retry_before_first
@@ -40,6 +40,7 @@ __all__ = [
     "assemble_arguments",
     "parse_arguments",
     "partial_json",
+    "partial_values",
     "tool_inputs",
     # from bytes to events, from events to errors
     "decode",

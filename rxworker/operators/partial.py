@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reactivex import Observable, abc
 
+from rxworker.events import Event, ResponseStatus, Status, TextDelta
 from rxworker.messages import Json
 from rxworker.operators.reader import JsonReader
 from rxworker.operators.stage import Sink, stage
@@ -48,4 +49,40 @@ def _read(observer: abc.ObserverBase[Json]) -> Sink[str]:
     return Sink(on_next, observer.on_error, on_completed)
 
 
-__all__ = ["partial_json"]
+def partial_values(choice: int = 0) -> Operator[Event, Json]:
+    r"""The value that the answer has made so far, when the answer is JSON. Each response begins anew.
+
+        -s-[1,-2]-e-s-{}-e-|    s Status(STARTED), e its end, between them text
+        [ partial_values() ]
+        ---1----2-----3----|    1 [1], 2 [1, 2], 3 {}
+
+    What holds for `partial_json` holds here: it is one object that grows.
+
+    Args:
+        choice: Which choice's text, where the request asked for several.
+    """
+
+    def apply(source: Observable[Event]) -> Observable[Json]:
+        def make(observer: abc.ObserverBase[Json]) -> Sink[Event]:
+            reader = JsonReader()
+
+            def on_next(event: Event) -> None:
+                nonlocal reader
+                changed = False
+                if type(event) is TextDelta:
+                    changed = event.choice == choice and reader.feed(event.text)
+                elif isinstance(event, Status):
+                    changed = reader.finish()
+                    if event.status is ResponseStatus.STARTED:
+                        reader = JsonReader()
+                if changed:
+                    observer.on_next(reader.value)
+
+            return Sink(on_next, observer.on_error, observer.on_completed)
+
+        return stage(source, make)
+
+    return apply
+
+
+__all__ = ["partial_json", "partial_values"]

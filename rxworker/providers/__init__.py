@@ -4,17 +4,22 @@ from rxworker.providers.anthropic import Anthropic
 from rxworker.providers.base import (
     HttpRequest,
     Options,
+    OutputFormat,
     Provider,
     Request,
     ResponseDecoder,
     ToolChoice,
 )
+from rxworker.providers.gemini import Gemini
+from rxworker.providers.ollama import Ollama
 from rxworker.providers.openai_chat import OpenAIChat
 from rxworker.providers.summary import CalledTool, Summary, summarise, to_json
 
 # By the name that messages carry and the command line takes.
-PROVIDERS: dict[str, type[Anthropic] | type[OpenAIChat]] = {
+PROVIDERS: dict[str, type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat]] = {
     "anthropic": Anthropic,
+    "gemini": Gemini,
+    "ollama": Ollama,
     "openai_chat": OpenAIChat,
 }
 
@@ -22,17 +27,20 @@ __all__ = [
     # the protocols
     "PROVIDERS",
     "Anthropic",
-    # a response in one value
-    "CalledTool",
-    # the seam
-    "HttpRequest",
+    "Gemini",
     "OpenAIChat",
-    "Options",
+    "Ollama",
+    # the seam
     "Provider",
     "Request",
-    "ResponseDecoder",
-    "Summary",
+    "Options",
+    "OutputFormat",
     "ToolChoice",
+    "HttpRequest",
+    "ResponseDecoder",
+    # a response in one value
+    "Summary",
+    "CalledTool",
     "summarise",
     "to_json",
 ]

@@ -55,6 +55,18 @@ class ToolChoice(Struct, frozen=True):
     name: str | None = None
 
 
+class OutputFormat(Struct, frozen=True):
+    """What an answer must look like: JSON after a schema, asked for in each provider's own way.
+
+    Attributes:
+        schema: JSON schema of an object, without ``$ref``.
+        name: What it is called, where the provider wants a name.
+    """
+
+    schema: JsonObject
+    name: str = "output"
+
+
 class Options(Struct, frozen=True, omit_defaults=True):
     """Settings of a request. ``None`` leaves it to the provider.
 
@@ -65,8 +77,11 @@ class Options(Struct, frozen=True, omit_defaults=True):
         tool_choice: Whether it must call a tool.
         parallel_tool_calls: Whether it may call several at once.
         thinking: How hard it thinks: a budget in tokens, or the provider's word for an effort, for example ``low``.
+        output: What the answer must look like.
         extra: Fields of the provider's own, put into the body as they are.
         headers: Headers of the provider's own.
+        cache: What of a request may be cached besides what stands before a `rxworker.messages.CachePoint`: its tools,
+            its system text. A provider that caches unasked, or not at all, leaves it out.
     """
 
     max_tokens: int | None = None
@@ -75,8 +90,10 @@ class Options(Struct, frozen=True, omit_defaults=True):
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     thinking: int | str | None = None
+    output: OutputFormat | None = None
     extra: JsonObject = field(default_factory=dict[str, Json])
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    cache: tuple[Literal["tools", "system"], ...] = ()
 
 
 class Request(Struct, frozen=True):
@@ -135,6 +152,7 @@ class Provider(Protocol):
 __all__ = [
     "HttpRequest",
     "Options",
+    "OutputFormat",
     "Provider",
     "Request",
     "ResponseDecoder",

@@ -43,6 +43,13 @@ KINDS = {
     "tool_use_failed": "invalid_request",
     "invalid_request_error": "invalid_request",
     "cancelled": "cancelled",
+    "unauthenticated": "authentication",
+    "resource_exhausted": "rate_limit",
+    "unavailable": "overloaded",
+    "deadline_exceeded": "timeout",
+    "internal": "server",
+    "invalid_argument": "invalid_request",
+    "failed_precondition": "invalid_request",
     TRUNCATED: TRUNCATED,
 }
 STATUSES = {
@@ -64,10 +71,12 @@ RETRYABLE_KINDS = frozenset({"rate_limit", "overloaded", "server", "timeout", TR
 
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|maximum context|prompt (is )?too long|too many tokens"
-    r"|messages is too long",
+    r"|messages is too long|token count .*exceeds the maximum",
     re.IGNORECASE,
 )
-_WRONG_KEY = re.compile(r"(incorrect|invalid|missing) (api key|x-api-key)", re.IGNORECASE)
+_WRONG_KEY = re.compile(
+    r"(incorrect|invalid|missing) (api key|x-api-key)|api key not valid", re.IGNORECASE
+)
 
 
 class Failure(Struct, frozen=True):

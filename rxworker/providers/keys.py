@@ -15,7 +15,9 @@ _KEY = re.compile(r"[\x21-\x7e]+")
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[\x20-\x7e\t]*")
 # What the keys of the known services look like, where an answer repeats one that is not ours.
-_LIKE_A_KEY = re.compile(r"\b(?:sk|gsk|xai|pplx|csk|fw|nvapi)[-_][A-Za-z0-9*_-]{4,}")
+_LIKE_A_KEY = re.compile(
+    r"\b(?:(?:sk|gsk|xai|pplx|csk|fw|nvapi)[-_][A-Za-z0-9*_-]{4,}|AIza[A-Za-z0-9_-]{16,})"
+)
 
 
 def read_key(argument: str | None, variable: str, *, needed: bool) -> str | None:

@@ -14,6 +14,7 @@ from rxworker.events import (
     BlockType,
     Error,
     InputJsonDelta,
+    InputValueDelta,
     OpaqueMetadata,
     RefusalDelta,
     ResponseEvent,
@@ -26,6 +27,7 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject, StopReason, Usage
+from rxworker.providers.arguments import assemble_arguments
 from rxworker.providers.base import Provider
 from rxworker.providers.ids import is_made
 
@@ -100,6 +102,7 @@ class _Gathered:
         self.refusal: list[str] = []
         self.starts: dict[int, BlockStart] = {}
         self.arguments: dict[int, list[str]] = {}
+        self.values: dict[int, list[InputValueDelta]] = {}
         self.signatures: dict[int, str] = {}
         self.aborted: set[int] = set()
 
@@ -170,6 +173,8 @@ def _gather(gathered: _Gathered, event: ResponseEvent) -> None:
             gathered.starts[event.index] = event
         case InputJsonDelta():
             gathered.arguments.setdefault(event.index, []).append(event.text)
+        case InputValueDelta():
+            gathered.values.setdefault(event.index, []).append(event)
         case SignatureDelta():
             gathered.signatures[event.index] = event.signature
         case BlockAbort():
@@ -183,12 +188,19 @@ def _calls(gathered: _Gathered, block_type: BlockType) -> tuple[CalledTool, ...]
         CalledTool(
             None if is_made(start.metadata.id) else start.metadata.id,
             start.metadata.name,
-            "".join(gathered.arguments.get(index, ())),
+            _arguments(gathered, index),
             index in gathered.aborted,
         )
         for index, start in gathered.starts.items()
         if start.block_type is block_type and isinstance(start.metadata, ToolUseMetadata)
     )
+
+
+def _arguments(gathered: _Gathered, index: int) -> str:
+    values = gathered.values.get(index)
+    if values:
+        return msgspec.json.encode(assemble_arguments(values)).decode()
+    return "".join(gathered.arguments.get(index, ()))
 
 
 def _type(start: BlockStart) -> str:

@@ -15,36 +15,36 @@ from rxworker.testing.traffic import Received
 from rxworker.testing.wire import anthropic_frames, openai_chat_frames
 
 __all__ = [
-    # marbles
-    "DISPOSED",
-    "FAILURE",
-    # a server that replays
-    "GARBAGE",
-    "SUBSCRIBED",
-    "Answer",
     # what a model answers
-    "Call",
-    "Faults",
-    # the linter
-    "Linter",
-    "Marbles",
-    "Received",
-    "ReplayServer",
     "Reply",
+    "Call",
     "Script",
     "ScriptExhaustedError",
     "ScriptedModel",
-    "anthropic_frames",
     "call",
-    "check_balanced",
     "cut",
-    "ensure_balanced",
     "fail",
-    "lint",
-    "openai_chat_frames",
-    "parse",
     "reply_events",
     "say",
     "stall",
     "think",
+    # a server that replays
+    "ReplayServer",
+    "Answer",
+    "Faults",
+    "Received",
+    "GARBAGE",
+    "anthropic_frames",
+    "openai_chat_frames",
+    # marbles
+    "Marbles",
+    "parse",
+    "FAILURE",
+    "SUBSCRIBED",
+    "DISPOSED",
+    # the linter
+    "lint",
+    "check_balanced",
+    "ensure_balanced",
+    "Linter",
 ]

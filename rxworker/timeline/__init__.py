@@ -32,48 +32,47 @@ from rxworker.timeline.run import RunState, RunStatus, fold_run, step_run
 from rxworker.timeline.timeline import Timeline
 
 __all__ = [
+    # the timeline
+    "Timeline",
+    "Handler",
+    "HandlerLike",
     # kinds
-    "ERROR",
+    "Kind",
+    "USAGE",
     "PING",
     "STATUS",
+    "ERROR",
     "TEXT_BLOCK",
     "THINKING_BLOCK",
     "TOOL_USE_BLOCK",
-    "USAGE",
-    # states and their steps
-    "BlockPhase",
-    "BlockState",
-    # handlers
-    "Handler",
-    "HandlerLike",
-    "Kind",
-    "Pieces",
-    "ResponseState",
-    "RunState",
-    "RunStatus",
     # the events of block kinds
-    "TextBlockAbort",
-    # collectors
-    "TextBlockCollector",
     "TextBlockEvent",
     "TextBlockStart",
     "TextBlockStop",
-    "ThinkingBlockAbort",
+    "TextBlockAbort",
     "ThinkingBlockEvent",
     "ThinkingBlockStart",
     "ThinkingBlockStop",
-    # the timeline
-    "Timeline",
-    "ToolCallCollector",
-    "ToolUseBlockAbort",
+    "ThinkingBlockAbort",
     "ToolUseBlockEvent",
     "ToolUseBlockStart",
     "ToolUseBlockStop",
-    "content_of",
-    "fold_run",
-    "joined",
-    "message_of",
+    "ToolUseBlockAbort",
+    # collectors
+    "TextBlockCollector",
+    "ToolCallCollector",
+    # states and their steps
+    "BlockPhase",
+    "BlockState",
     "step_block",
+    "content_of",
+    "ResponseState",
     "step_response",
+    "message_of",
+    "RunState",
+    "RunStatus",
     "step_run",
+    "fold_run",
+    "Pieces",
+    "joined",
 ]

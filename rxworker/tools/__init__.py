@@ -12,22 +12,26 @@ from rxworker.tools.schema import schema_of
 from rxworker.tools.toolbox import Toolbox
 
 __all__ = [
-    "Docstring",
-    "Effect",
-    "Emit",
-    "Finished",
-    "FunctionTool",
-    "Progress",
+    # making tools
+    "tool",
     "Tool",
-    "ToolContext",
+    "FunctionTool",
     "ToolPolicy",
-    "Toolbox",
-    "parse_docstring",
+    "Effect",
     "policy_of",
+    # what a running tool is given, and tells
+    "ToolContext",
+    "Progress",
+    # running tools
+    "Toolbox",
+    "Finished",
+    "Emit",
     "run_call",
     "run_calls",
     "run_tools",
+    # what a tool is made of
+    "Docstring",
+    "parse_docstring",
     "schema_of",
     "to_content",
-    "tool",
 ]

@@ -10,20 +10,20 @@ from rxworker.transport.session import close_session
 from rxworker.transport.transport import Transport
 
 __all__ = [
+    # seams
+    "Model",
+    "Transport",
     # the client
     "Client",
+    "Retry",
+    "Timeouts",
     # several models as one
     "CombinedModel",
     "fallback",
     "race",
     # transports
     "HttpTransport",
-    # seams
-    "Model",
     "RecordingTransport",
-    "Retry",
-    "Timeouts",
-    "Transport",
-    "close_session",
     "from_recording",
+    "close_session",
 ]

@@ -161,9 +161,20 @@ def _translated(error: Exception, url: str, connect_timeout: float | None) -> Tr
                 "with http://"
             )
             return _because(error, TransportError(message))
+        case aiohttp.ClientProxyConnectionError():
+            message = (
+                f"cannot connect to {url}: its proxy does not answer: {error.strerror or error}. Check HTTP_PROXY and "
+                "HTTPS_PROXY, or put the host into NO_PROXY"
+            )
+            return _because(error, TransportError(message, retryable=True))
         case aiohttp.ClientConnectorError():
             message = f"cannot connect to {url}: {error.strerror or error}. Is the server running, and is base_url right?"
             return _because(error, TransportError(message, retryable=True))
+        case aiohttp.ClientHttpProxyError():
+            message = (
+                f"the proxy for {url} refused: {error.status} {error.message}. Check HTTPS_PROXY"
+            )
+            return _because(_without_headers(error), TransportError(message))
         case aiohttp.ClientResponseError():
             message = f"{url} does not answer in HTTP: {' '.join(error.message.split())}. Is base_url right?"
             return _because(_without_headers(error), TransportError(message))

@@ -48,7 +48,8 @@ class Retry(Struct, frozen=True):
             return None
         if error.retry_after:
             return error.retry_after if error.retry_after <= self.patience else None
-        return min(self.first * 2.0 ** (attempt - 1), self.most) * (1 - chance() / 4)
+        doublings = min(attempt - 1, 64)  # far beyond any longest wait, and still a number
+        return min(self.first * 2.0**doublings, self.most) * (1 - chance() / 4)
 
 
 __all__ = ["Retry"]

@@ -7,12 +7,15 @@ from rxworker.worker.run import Run
 from rxworker.worker.worker import Input, Worker
 
 __all__ = [
-    "Finished",
+    # running
+    "Worker",
     "Input",
     "Limits",
-    "Paused",
     "Run",
+    # what a run comes to
     "RunResult",
-    "Worker",
+    "Finished",
+    "Paused",
+    # the loop
     "repeat_turns",
 ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from reactivex import Observable
+from reactivex import Observable, abc
 
 from rxworker.events import ResponseEvent
 from rxworker.hooks import Hooks
@@ -15,9 +15,10 @@ from rxworker.messages import ToolCall, ToolResult
 from rxworker.providers import Options, Request
 from rxworker.timeline import Timeline
 from rxworker.tools import Toolbox
-from rxworker.transport import Model
+from rxworker.transport import Model, Retry
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Limits
+from rxworker.worker.output import Output
 
 ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[ResponseEvent]]
 
@@ -33,8 +34,11 @@ class RunContext:
         timeline: Sees the events of each response.
         operators: Each response passes through them, the first listed first.
         options: Settings of each request.
+        output: The type of the answer, where one was asked for.
         limits: How far the run may go.
         parallel: How many tools run at once.
+        retry: When a response that failed in the middle is asked for again.
+        scheduler: Whose time it is.
         journal: Where what happens is written down.
         tasks: What is under way and has to be waited for before the run can end.
     """
@@ -45,8 +49,11 @@ class RunContext:
     timeline: Timeline
     operators: Sequence[ResponseOperator]
     options: Options
+    output: Output[Any] | None
     limits: Limits
     parallel: int
+    retry: Retry
+    scheduler: abc.SchedulerBase
     journal: Journal
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rxworker.errors import HookError, LimitExceededError
-from rxworker.events import Event, LimitReached, MessageAdd, RunPause, RunStop, TurnStop
+from rxworker.events import (
+    Event,
+    HookVerdict,
+    LimitReached,
+    MessageAdd,
+    RunPause,
+    RunStop,
+    TurnStop,
+)
 from rxworker.hooks import ContinueWithMessages, HookPoint, Pause, TurnEndContext
 from rxworker.messages import StopKind
 from rxworker.worker.context import RunContext, TurnScope
 
 Emit = Callable[[Event], None]
+
+REFUSALS = (StopKind.REFUSAL, StopKind.CONTENT_FILTER)
 
 
 async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
@@ -28,6 +38,12 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     if scope.finishes:
         emit(TurnStop())
         emit(RunStop())
+        return
+    complaint = _complaint(context)
+    if complaint is not None:
+        emit(HookVerdict("output", "on_turn_end", "ContinueWithMessages", complaint))
+        _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
+        emit(TurnStop())
         return
     asked = TurnEndContext(
         conversation=context.journal.state.conversation,
@@ -47,6 +63,15 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         case _:
             emit(TurnStop())
             emit(RunStop())
+
+
+def _complaint(context: RunContext) -> str | None:
+    """What is wrong with the answer, where it should be a value. A refusal is an answer of its own."""
+    reason = context.journal.state.stop_reason
+    if context.output is None or (reason is not None and reason.kind in REFUSALS):
+        return None
+    last = context.journal.state.conversation.last
+    return context.output.complaint(last.text if last is not None else "")
 
 
 def _provider_paused(context: RunContext) -> bool:

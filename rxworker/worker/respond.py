@@ -5,24 +5,25 @@ from __future__ import annotations
 from functools import reduce
 
 import reactivex
-from reactivex import Observable, abc
+from reactivex import Observable
 
 from rxworker.events import AttemptStart, Event, ResponseEvent
 from rxworker.providers import Request
+from rxworker.worker.attempts import retry_attempts
 from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
 
 
 def respond(context: RunContext, scope: TurnScope) -> Observable[Event]:
-    """The events of one response, through the worker's operators and its timeline."""
+    """The events of one response, or of several attempts at it, through the worker's operators and its timeline."""
+    model = context.model
 
-    def subscribe(_scheduler: abc.SchedulerBase) -> Observable[Event]:
-        model = context.model
+    def attempt() -> Observable[Event]:
         started = reactivex.just(AttemptStart(model.name, model.model))
         request = scope.request or Request(context.journal.state.conversation)
         response = reduce(_through, context.operators, model.stream(request))
         return reactivex.concat(started, response.pipe(context.timeline))
 
-    return reactivex.defer(subscribe)
+    return retry_attempts(attempt, context.retry.delay, context.scheduler)
 
 
 def _through(

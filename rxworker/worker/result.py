@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Generic
+
 from msgspec import Struct
 
 from rxworker.messages import Conversation, StopReason, ToolCall, ToolResult, Usage
 
+if TYPE_CHECKING:
+    # A run without an output type is a ``Run``. Until Python 3.13 only the type checker knows of defaults.
+    from typing_extensions import TypeVar
 
-class RunResult(Struct, frozen=True):
+    T_co = TypeVar("T_co", covariant=True, default=None)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
+
+
+class RunResult(Struct, Generic[T_co], frozen=True):
     """The base of the results.
 
     Attributes:
@@ -17,6 +29,7 @@ class RunResult(Struct, frozen=True):
         turns: How many turns it took.
         stop_reason: Why the last response ended.
         run: The run's id.
+        output: The answer as a value, where the run was asked for one. ``None`` also where the model refused.
     """
 
     conversation: Conversation
@@ -25,13 +38,14 @@ class RunResult(Struct, frozen=True):
     turns: int
     stop_reason: StopReason | None
     run: str
+    output: T_co | None = None
 
 
-class Finished(RunResult, frozen=True):
+class Finished(RunResult[T_co], Generic[T_co], frozen=True):
     """The model has answered."""
 
 
-class Paused(RunResult, frozen=True):
+class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     """A hook paused the run; ``worker.resume()`` goes on.
 
     Attributes:

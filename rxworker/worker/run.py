@@ -5,25 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from reactivex import Observable, abc
-from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import LimitExceededError, LocalProtocolError, RunCancelledError
 from rxworker.events import Event, LimitReached, Record, RunAbort
-from rxworker.operators import events
+from rxworker.messages import Json
+from rxworker.operators import events, partial_values
 from rxworker.timeline import RunState
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.loop import repeat_turns
-from rxworker.worker.result import Finished, Paused, RunResult
+from rxworker.worker.output import Output
+from rxworker.worker.result import Finished, Paused, RunResult, T_co
 from rxworker.worker.turn import turn
 from rxworker.worker.wind_up import wind_up
 
+T = TypeVar("T")
 logger = logging.getLogger("rxworker.worker")
 
 
-class Run(Observable[Record]):
+class Run(Observable[Record], Generic[T_co]):
     """One run of a worker. It begins by itself and goes on whether anybody watches or not.
 
     - ``await run`` gives the `RunResult`, or raises what ended the run.
@@ -41,7 +43,7 @@ class Run(Observable[Record]):
         context: RunContext,
         first: Sequence[Event],
         scope: TurnScope,
-        ended: Callable[[RunState, RunResult | None], None],
+        ended: Callable[[RunState, RunResult[T_co] | None], None],
     ) -> None:
         super().__init__()
         self._context = context
@@ -55,7 +57,7 @@ class Run(Observable[Record]):
         self._begun = False
         self._winding = False
         self._awaited = False
-        self._result: asyncio.Future[RunResult] = self._loop.create_future()
+        self._result: asyncio.Future[RunResult[T_co]] = self._loop.create_future()
         self.id = self._journal.run
         for event in first:
             self._journal.emit(event)
@@ -69,6 +71,11 @@ class Run(Observable[Record]):
     def events(self) -> Observable[Event]:
         """The observable of the bare events."""
         return self.pipe(events())
+
+    @property
+    def partial_output(self) -> Observable[Json]:
+        """The value that the answer has made so far, each time that it has changed; see `partial_values`."""
+        return self.events.pipe(partial_values())
 
     @property
     def state(self) -> RunState:
@@ -118,7 +125,7 @@ class Run(Observable[Record]):
         await asyncio.wait([self._result])
 
     # An observable's own __await__ gives its last item. A run's last record says less than its result.
-    def __await__(self) -> Generator[object, None, RunResult]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __await__(self) -> Generator[object, None, RunResult[T_co]]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The result.
 
         Raises:
@@ -161,7 +168,6 @@ class Run(Observable[Record]):
                 timer.cancel()
 
     async def _turns(self) -> None:
-        scheduler = AsyncIOScheduler(self._loop)
         over: asyncio.Future[None] = self._loop.create_future()
 
         def completed() -> None:
@@ -172,7 +178,7 @@ class Run(Observable[Record]):
             if not over.done():
                 over.set_exception(error)
 
-        turns = repeat_turns(self._turn, self._goes_on, scheduler)
+        turns = repeat_turns(self._turn, self._goes_on, self._context.scheduler)
         subscription = turns.subscribe(self._journal.emit, failed, completed)
         try:
             await over
@@ -224,13 +230,13 @@ class Run(Observable[Record]):
             self._journal.hub.end(error)
 
     def _finish(self) -> None:
-        result = result_of(self.state, self.id)
+        result: RunResult[T_co] = result_of(self.state, self.id, self._context.output)
         self._ended(self.state, result)
         self._result.set_result(result)
         self._journal.hub.end()
 
 
-def result_of(state: RunState, run: str) -> RunResult:
+def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[T]:
     """The result that a state stands for."""
     answer = next((m for m in reversed(state.conversation.messages) if m.role == "assistant"), None)
     text = answer.text if answer is not None else ""
@@ -243,6 +249,7 @@ def result_of(state: RunState, run: str) -> RunResult:
             turns=state.turns,
             stop_reason=state.stop_reason,
             run=run,
+            output=None if output is None or output.complaint(text) else output.decode(text),
         )
     return Paused(
         conversation=state.conversation,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar, overload
+
+from msgspec.structs import replace
+from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, WorkerBusyError
 from rxworker.events import Event, MessageAdd, RunResume, RunStart
@@ -14,12 +17,15 @@ from rxworker.messages import Content, Conversation, Message, ToolResult, repair
 from rxworker.providers import Options, Provider
 from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.tools import Tool, Toolbox
-from rxworker.transport import Client, Model
+from rxworker.transport import Client, Model, Retry
 from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Limits
+from rxworker.worker.output import Output
 from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.run import Run
+
+T = TypeVar("T")
 
 Input: TypeAlias = str | Message | Sequence[Message | Content | str]
 
@@ -36,6 +42,7 @@ class Worker:
         limits: How far a run may go.
         operators: Each response's events pass through these, the first listed first, before the timeline and the watchers see them.
         parallel: How many tools run at once.
+        retry: When a response that failed in the middle is taken back and asked for again.
         conversation: What was said before.
 
     Attributes:
@@ -67,6 +74,7 @@ class Worker:
         limits: Limits | None = None,
         operators: Sequence[ResponseOperator] = (),
         parallel: int = 8,
+        retry: Retry | None = None,
         conversation: Conversation | None = None,
     ) -> None:
         self.model = _as_model(model)
@@ -76,6 +84,7 @@ class Worker:
         self.limits = limits or Limits()
         self.operators = tuple(operators)
         self.parallel = parallel
+        self.retry = retry or Retry()
         self.conversation = conversation or Conversation()
         if system is not None:
             self.conversation = Conversation(self.conversation.messages, system)
@@ -84,30 +93,42 @@ class Worker:
         self.tool_calls = ToolCallCollector()
         self.timeline.on_text_block(self.texts)
         self.timeline.on_tool_use_block(self.tool_calls)
-        self._current: Run | None = None
-        self._paused: Paused | None = None
+        self._current: Run[Any] | None = None
+        self._paused: Paused[Any] | None = None
+        self._output: Output[Any] | None = None
 
     def __repr__(self) -> str:
         return f"Worker({self.model!r}, tools=[{self.tools}])"
 
-    def run(self, input: Input) -> Run:  # noqa: A002 - the word for what goes into a run
+    @overload
+    def run(self, input: Input) -> Run[None]: ...
+    @overload
+    def run(self, input: Input, *, output: type[T]) -> Run[T]: ...
+    def run(self, input: Input, *, output: type[Any] | None = None) -> Run[Any]:  # noqa: A002
         """Begin a run with this input. It goes on by itself; see `Run` for the ways to watch it.
 
         Args:
             input: A text, a message, or several: messages as they are, or the content of one message of the user's.
+            output: The type of the answer. The model is asked for JSON in its provider's own way, an answer that does not fit is
+                sent back with what is wrong, and the result holds the value.
 
         Raises:
             WorkerBusyError: A run is on.
             LocalProtocolError: No event loop runs; in a script use ``run_sync``.
-            ConfigurationError: The input is none of those.
+            ConfigurationError: The input is none of those, or the output has no JSON schema.
         """
         added = _messages(input)
         self._check_free("run")
+        self._output = None if output is None else Output(output)
         # Calls that were paused and never resumed get a result that says so.
         conversation = repair(self.conversation).add(*added)
         return self._begin([RunStart(conversation)], TurnScope())
 
-    def run_sync(self, input: Input) -> RunResult:  # noqa: A002
+    @overload
+    def run_sync(self, input: Input) -> RunResult[None]: ...
+    @overload
+    def run_sync(self, input: Input, *, output: type[T]) -> RunResult[T]: ...
+    def run_sync(self, input: Input, *, output: type[Any] | None = None) -> RunResult[Any]:  # noqa: A002
         """Run to the end in a script, where no event loop runs.
 
         Ctrl-C cancels the run, keeps the conversation, and raises ``KeyboardInterrupt``.
@@ -116,14 +137,14 @@ class Worker:
             LocalProtocolError: An event loop runs; there ``await worker.run(...)``.
         """
         _check_no_loop("run_sync", "await worker.run(...)")
-        return asyncio.run(self._to_the_end(input))
+        return asyncio.run(self._to_the_end(input, output))
 
     def resume(
         self,
         *,
         deny: Mapping[str, str] | None = None,
         add: Sequence[Message] = (),
-    ) -> Run:
+    ) -> Run[Any]:
         """Go on with the run that a hook paused.
 
         The call that the hook paused at is run, as it was shown in `Paused.pending`; the hooks are asked about those after it.
@@ -148,24 +169,27 @@ class Worker:
             raise LocalProtocolError(message)
         return self._begin(*_resumed(paused, denied, tuple(add)))
 
-    async def _to_the_end(self, input: Input) -> RunResult:  # noqa: A002
-        run = self.run(input)
+    async def _to_the_end(self, input: Input, output: type[Any] | None) -> RunResult[Any]:  # noqa: A002
+        run = self.run(input) if output is None else self.run(input, output=output)
         try:
             return await run
         except asyncio.CancelledError:
             await run.cancel(reason="interrupted")
             raise
 
-    def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run:
+    def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run[Any]:
         context = RunContext(
             model=self.model,
             tools=self.tools,
             hooks=self.hooks,
             timeline=self.timeline,
             operators=self.operators,
-            options=self.options,
+            options=self._options(),
+            output=self._output,
             limits=self.limits,
             parallel=self.parallel,
+            retry=self.retry,
+            scheduler=AsyncIOScheduler(asyncio.get_running_loop()),
             journal=Journal(f"run-{uuid.uuid4().hex[:12]}"),
         )
         self._paused = None
@@ -174,10 +198,15 @@ class Worker:
         self._current = Run(context, first, scope, self._ended)
         return self._current
 
-    def _ended(self, state: RunState, result: RunResult | None) -> None:
+    def _ended(self, state: RunState, result: RunResult[Any] | None) -> None:
         self.conversation = state.conversation
         self._current = None
         self._paused = result if isinstance(result, Paused) else None
+
+    def _options(self) -> Options:
+        if self._output is None:
+            return self.options
+        return replace(self.options, output=self._output.format)
 
     def _check_free(self, call: str) -> None:
         try:
@@ -230,7 +259,7 @@ def _messages(given: Input) -> tuple[Message, ...]:
 
 
 def _resumed(
-    paused: Paused, denied: dict[str, str], added: tuple[Message, ...]
+    paused: Paused[Any], denied: dict[str, str], added: tuple[Message, ...]
 ) -> tuple[list[Event], TurnScope]:
     """How a paused run goes on: with the calls that are left, and the hooks' word on those up to the pause."""
     ids = [call.id for call in paused.pending]

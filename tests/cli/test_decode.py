@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rxworker.cli import main
+from rxworker.providers import PROVIDERS
 from rxworker.testing import (
     Reply,
     anthropic_frames,
@@ -19,7 +20,10 @@ from rxworker.testing import (
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 STREAMS = sorted(
-    path for folder in ("anthropic", "openai_chat") for path in (RECORDINGS / folder).glob("*.sse")
+    path
+    for folder in PROVIDERS
+    for path in (RECORDINGS / folder).glob("*")
+    if path.suffix in (".sse", ".ndjson")
 )
 
 

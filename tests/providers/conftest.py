@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from rxworker.providers import PROVIDERS
+
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
-PROVIDERS = ("anthropic", "openai_chat")
+SUFFIXES = (".sse", ".ndjson")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "recording" in metafunc.fixturenames:
-        streams = [p for name in PROVIDERS for p in sorted((RECORDINGS / name).glob("*.sse"))]
+        files = [p for name in PROVIDERS for p in sorted((RECORDINGS / name).glob("*"))]
+        streams = [path for path in files if path.suffix in SUFFIXES]
         absent = pytest.mark.skip(reason=f"no recordings: {RECORDINGS} is absent")
         rows = streams or [pytest.param(RECORDINGS, marks=absent)]
         metafunc.parametrize("recording", rows, ids=lambda p: f"{p.parent.name}-{p.stem}")
@@ -33,5 +36,18 @@ def http_errors() -> list[str]:
 @pytest.fixture(autouse=True)
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the keys of the machine it runs on."""
-    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "OPENAI_BASE_URL"):
+    names = (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "GOOGLE_CLOUD_LOCATION",
+        "GOOGLE_CLOUD_PROJECT",
+        "GOOGLE_GEMINI_BASE_URL",
+        "OLLAMA_API_KEY",
+        "OLLAMA_HOST",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+    )
+    for name in names:
         monkeypatch.delenv(name, raising=False)

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
+from uuid import UUID
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
@@ -24,11 +26,16 @@ from rxworker.events import (
 )
 from rxworker.providers import PROVIDERS, summarise, to_json
 
+WITHOUT_NUMBERS = ("ollama",)  # whose own numbers the recordings do not tell apart
+
 
 def decode(path: Path, chunks: Iterable[bytes]) -> list[ResponseEvent]:
-    decoder = PROVIDERS[path.parent.name]("a-model").decoder()
-    events = [event for chunk in chunks for event in decoder.feed(chunk)]
-    return [*events, *decoder.finish()]
+    """The events, the ids that are made among them being the same each time."""
+    numbers = (UUID(int=number << 48) for number in itertools.count(1))
+    with patch("rxworker.providers.ids.uuid4", lambda: next(numbers)):
+        decoder = PROVIDERS[path.parent.name]("a-model").decoder()
+        events = [event for chunk in chunks for event in decoder.feed(chunk)]
+        return [*events, *decoder.finish()]
 
 
 def expected_of(path: Path) -> dict[str, Any]:
@@ -89,7 +96,8 @@ def test_a_recording_has_the_blocks_and_seals_expected(recording: Path) -> None:
 def test_a_recording_keeps_the_providers_own_numbers(recording: Path) -> None:
     expected = expected_of(recording)
     usage = summarise(decode(recording, [recording.read_bytes()])).usage
-    assert (usage.raw if usage else None) == (expected.get("usage_raw") or None)
+    if recording.parent.name not in WITHOUT_NUMBERS:
+        assert (usage.raw if usage else None) == (expected.get("usage_raw") or None)
     if "reasoning_tokens" in expected:
         assert usage is not None
         assert usage.reasoning_tokens == expected["reasoning_tokens"]

@@ -52,6 +52,9 @@ from rxworker.hooks import (
 )
 from rxworker.messages import Conversation, repair
 from rxworker.testing import ScriptedModel, call, cut, fail, lint, say, stall, think
+from rxworker.transport import Retry
+
+ONCE = Retry(retries=0)
 
 
 @tool
@@ -385,14 +388,14 @@ async def test_an_on_abort_hook_that_fails_does_not_keep_the_others_from_hearing
     async def fine(context: AbortContext) -> None:
         told.append(context.reason)
 
-    run = Worker(ScriptedModel([fail("down")]), hooks=[broken, fine]).run("hi")
+    run = Worker(ScriptedModel([fail("down")]), hooks=[broken, fine], retry=ONCE).run("hi")
     with pytest.raises(ProviderError, match="down"):
         await run
     assert told == ["down"]
 
 
 async def test_a_response_that_is_cut_fails_with_its_text_kept() -> None:
-    worker = Worker(ScriptedModel([say("Half a sen") + cut(), "again"]))
+    worker = Worker(ScriptedModel([say("Half a sen") + cut(), "again"]), retry=ONCE)
     run = worker.run("hi")
     with pytest.raises(TruncatedError):
         await run
@@ -402,7 +405,7 @@ async def test_a_response_that_is_cut_fails_with_its_text_kept() -> None:
 
 
 async def test_calls_of_a_cut_response_never_run() -> None:
-    worker = Worker(ScriptedModel([call("note", text="a") + cut()]), tools=[note])
+    worker = Worker(ScriptedModel([call("note", text="a") + cut()]), tools=[note], retry=ONCE)
     run = worker.run("hi")
     with pytest.raises(TruncatedError):
         await run

@@ -2,7 +2,8 @@
 
 Roles alternate: what stands in a row under one role becomes one message, and tool results come first in theirs. What an
 answer of Anthropic's carried for the next request (signatures, sealed thinking, blocks of server tools) is sent back as
-it came; what another provider's answer carried is left out.
+it came; what another provider's answer carried is left out. Where a conversation says what may be cached, `cache` puts
+the marks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rxworker.messages import (
+    CachePoint,
+    Content,
     Conversation,
     Document,
     Image,
@@ -28,8 +31,17 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
+from rxworker.providers.anthropic.cache import (
+    MOST_MARKS,
+    cache_control,
+    kept_points,
+    leading_point,
+    mark_last,
+    mark_prefix,
+)
 from rxworker.providers.anthropic.options import (
     encode_choice,
+    encode_output,
     encode_thinking,
     encode_tool,
     limit_of,
@@ -63,10 +75,12 @@ def encode(
         ConfigurationError: The thinking budget leaves no room for the answer.
     """
     system, messages = split_system(conversation)
+    point = leading_point(conversation)
+    marks = MOST_MARKS - len(set(options.cache)) - bool(point)
     body: JsonObject = {
         "model": model,
         "max_tokens": limit_of(options, max_tokens),
-        "messages": list(encode_messages(messages)),
+        "messages": list(encode_messages(messages, marks)),
         "stream": True,
     }
     if system:
@@ -80,21 +94,38 @@ def encode(
         body["stop_sequences"] = list(options.stop_sequences)
     if options.temperature is not None:
         body["temperature"] = options.temperature
-    return with_extra(body | encode_thinking(options.thinking), options.extra)
+    body |= encode_thinking(options.thinking)
+    form = encode_output(options.output)
+    if form:
+        effort = body.get("output_config")
+        body["output_config"] = {**effort, **form} if isinstance(effort, dict) else form
+    body = with_extra(body, options.extra)
+    return mark_prefix(body, options.cache, point)
 
 
-def encode_messages(messages: Sequence[Message]) -> list[JsonObject]:
-    """The messages, roles alternating, none of them empty."""
+def encode_messages(messages: Sequence[Message], marks: int = MOST_MARKS) -> list[JsonObject]:
+    """The messages, roles alternating, none of them empty.
+
+    Args:
+        messages: What was said.
+        marks: How many cache points may be among them; the last ones count.
+    """
+    points = kept_points(messages, marks)
     encoded: list[tuple[str, list[JsonObject]]] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
-        blocks = _encode_blocks(message, role)
-        if not blocks:
-            continue
-        if encoded and encoded[-1][0] == role:
-            encoded[-1][1].extend(blocks)
-        else:
-            encoded.append((role, blocks))
+        for block in message.content:
+            if isinstance(block, CachePoint):
+                kept = next(points)
+                if encoded and kept:
+                    mark_last(encoded[-1][1], cache_control(block.ttl))
+                continue
+            said = _encode_block(block, role, message.provider == NAME)
+            if said is None:
+                continue
+            if not encoded or encoded[-1][0] != role:
+                encoded.append((role, []))
+            encoded[-1][1].append(said)
     return [{"role": role, "content": [*_results_first(blocks)]} for role, blocks in encoded]
 
 
@@ -106,11 +137,9 @@ def _is_no_result(block: JsonObject) -> bool:
     return block["type"] != "tool_result"
 
 
-def _encode_blocks(message: Message, role: str) -> list[JsonObject]:
-    own = message.provider == NAME
-    table = ASSISTANT if role == "assistant" else USER
-    found = (table[type(block)](block, own) for block in message.content if type(block) in table)
-    return [block for block in found if block is not None]
+def _encode_block(block: Content, role: str, own: bool) -> JsonObject | None:
+    encoder = (ASSISTANT if role == "assistant" else USER).get(type(block))
+    return encoder(block, own) if encoder else None
 
 
 def _text(block: Text, own: bool) -> JsonObject | None:

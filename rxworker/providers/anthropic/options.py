@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import JsonObject, ToolMeta
-from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.base import Options, OutputFormat, ToolChoice
+from rxworker.providers.schema import closed
 
 OFF = ("off", "none", "disabled")
 
@@ -61,6 +62,13 @@ def encode_thinking(thinking: int | str | None) -> JsonObject:
     return body
 
 
+def encode_output(output: OutputFormat | None) -> JsonObject:
+    """What the answer must look like."""
+    if output is None:
+        return {}
+    return {"format": {"type": "json_schema", "schema": closed(output.schema)}}
+
+
 def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
     """The extra fields come over ours; extra tools, such as the provider's own, stand beside ours."""
     ours, theirs = body.get("tools"), extra.get("tools")
@@ -70,4 +78,11 @@ def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
     return body
 
 
-__all__ = ["encode_choice", "encode_thinking", "encode_tool", "limit_of", "with_extra"]
+__all__ = [
+    "encode_choice",
+    "encode_output",
+    "encode_thinking",
+    "encode_tool",
+    "limit_of",
+    "with_extra",
+]

@@ -2,7 +2,8 @@
 
 The protocol has few words, so a conversation loses what it has none for, by these rules:
 
-- A message is text, with pictures beside it. Texts in one message are joined by line ends, refusals are texts.
+- A message is text, with pictures beside it. Texts of one message of the user's are joined by line ends, refusals
+  are texts. Pictures that a model made are left out.
 - Pictures go as their bytes. Of one that has only an address on the web, the address goes, as text.
 - A document of text is put into the text. Of any other the title goes, and a word that it could not be sent.
 - Tool results are messages of their own. They follow the calls they answer, in the order of the calls, and name the
@@ -95,27 +96,27 @@ def _answered(asked: Message | None, answers: Sequence[Message]) -> Iterator[Jso
     def order(result: ToolResult) -> int:
         return place.get(result.tool_use_id, len(place))
 
-    if asked and (said := _assistant(asked, own)):
-        yield said
+    if asked and (turn := _assistant(asked, own)):
+        yield turn
     results = [result for message in answers for result in message.tool_results]
     names = {call.id: call.name for call in calls}
     for result in sorted(results, key=order):
         yield _result(result, names.get(result.tool_use_id, ""), own)
     for message in answers:
-        parts = [block for block in message.content if not isinstance(block, ToolResult)]
-        if said := _said(parts):
+        if said := _said(message.content):
             yield {"role": message.role, **said}
 
 
 def _assistant(message: Message, own: bool) -> JsonObject | None:
-    encoded: JsonObject = {"role": "assistant", "content": "", **_said(message.content)}
+    words = [block.text for block in message.content if isinstance(block, Text | Refusal)]
+    encoded: JsonObject = {"role": "assistant", "content": "".join(words)}
     thinking = [block.text for block in message.content if isinstance(block, Thinking)]
     if own and any(thinking):
         encoded["thinking"] = "".join(thinking)
     if message.tool_calls:
         encoded["tool_calls"] = [_call(call, own) for call in message.tool_calls]
     # Thinking alone is no answer: a response that was cut before it began to speak.
-    return encoded if encoded["content"] or message.tool_calls or "images" in encoded else None
+    return encoded if encoded["content"] or message.tool_calls else None
 
 
 def _call(call: ToolCall, own: bool) -> JsonObject:

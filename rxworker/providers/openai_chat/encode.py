@@ -25,10 +25,11 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.base import Options, OutputFormat, ToolChoice
 from rxworker.providers.content import arguments, data_url, joined_text, plain_text
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
 from rxworker.providers.openai_chat.details import merge_details
+from rxworker.providers.schema import closed, is_strict, safe_name
 
 NAME = "openai_chat"
 MODES = {"auto": "auto", "none": "none", "any": "required"}
@@ -72,6 +73,8 @@ def encode(
         body["temperature"] = options.temperature
     if options.thinking is not None:
         body["reasoning_effort"] = _effort(options.thinking)
+    if options.output is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": _output(options.output)}
     ours, theirs = body.get("tools"), options.extra.get("tools")
     body |= options.extra
     if isinstance(ours, list) and isinstance(theirs, list):
@@ -206,6 +209,12 @@ def _tool_choice(choice: ToolChoice) -> Any:
     if choice.mode == "tool":
         return {"type": "function", "function": {"name": choice.name}}
     return MODES[choice.mode]
+
+
+def _output(output: OutputFormat) -> JsonObject:
+    """OpenAI holds the model to a schema only if it leaves nothing open."""
+    schema = closed(output.schema)
+    return {"name": safe_name(output.name), "schema": schema, "strict": is_strict(schema)}
 
 
 def _effort(thinking: int | str) -> str:

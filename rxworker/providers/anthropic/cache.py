@@ -1,0 +1,84 @@
+"""Marks on what Anthropic may cache: everything up to a mark, in the order tools, system text, messages.
+
+A mark stands on the block before a `CachePoint`. Thinking cannot carry one, so the mark goes to what stands before it.
+A point with nothing before it but the tools and the system text marks these. Anthropic takes four marks in a request;
+of more points the last ones count, since what the earlier ones would mark is a part of what the last ones mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rxworker.messages import CachePoint, Conversation, Json, JsonObject, Message
+
+MOST_MARKS = 4
+UNMARKED = ("thinking", "redacted_thinking")
+
+
+def cache_control(ttl: str | None = None) -> JsonObject:
+    """The mark.
+
+    >>> cache_control("1h")
+    {'type': 'ephemeral', 'ttl': '1h'}
+    """
+    return {"type": "ephemeral", "ttl": ttl} if ttl else {"type": "ephemeral"}
+
+
+def mark_last(blocks: list[JsonObject], mark: JsonObject) -> None:
+    """Put the mark on the last of the blocks that can carry one. The block itself, which may be an echo, stays as it is."""
+    for at in range(len(blocks) - 1, -1, -1):
+        if blocks[at].get("type") not in UNMARKED:
+            blocks[at] = {**blocks[at], "cache_control": mark}
+            return
+
+
+def kept_points(messages: Sequence[Message], most: int) -> Iterator[bool]:
+    """For each cache point of the messages, whether it is one of the last so many."""
+    points = sum(isinstance(block, CachePoint) for message in messages for block in message.content)
+    for number in range(points):
+        yield points - number <= most
+
+
+def leading_point(conversation: Conversation) -> CachePoint | None:
+    """The point that stands before anything but the application's words at the beginning, if there is one."""
+    point = None
+    for message in conversation.messages:
+        for block in message.content:
+            if isinstance(block, CachePoint):
+                point = block
+            elif message.role != "system":
+                return point
+    return point
+
+
+def mark_prefix(body: JsonObject, parts: Sequence[str], point: CachePoint | None) -> JsonObject:
+    """The body with marks on its last tool and its system text, as far as they are asked for.
+
+    Args:
+        body: What would be sent.
+        parts: ``tools``, ``system``, or both.
+        point: One before the first message, which marks the system text, or the tools where there is none.
+    """
+    ttl = point.ttl if point else None
+    system, tools = body.get("system"), body.get("tools")
+    marked: JsonObject = {}
+    if system and isinstance(system, str) and ("system" in parts or point):
+        text: JsonObject = {"type": "text", "text": system, "cache_control": cache_control(ttl)}
+        marked["system"] = [text]
+    if tools and isinstance(tools, list) and ("tools" in parts or (point and not system)):
+        marked["tools"] = [*tools[:-1], _marked(tools[-1], cache_control(None if system else ttl))]
+    return body | marked
+
+
+def _marked(tool: Json, mark: JsonObject) -> Json:
+    return {"cache_control": mark, **tool} if isinstance(tool, dict) else tool
+
+
+__all__ = [
+    "MOST_MARKS",
+    "cache_control",
+    "kept_points",
+    "leading_point",
+    "mark_last",
+    "mark_prefix",
+]

@@ -1,0 +1,180 @@
+"""One candidate of a stream: its parts, as blocks of our own numbering.
+
+The wire has parts and no blocks. Text parts make one block for as long as text comes, thoughts likewise; any other part is
+a block by itself. A part that is only a seal becomes no text: while text is open it is kept with that, otherwise it is an
+opaque block.
+
+A call ends as soon as it is whole, unless the same piece says that the candidate went wrong: then the call is aborted. Why
+a candidate ended is not final before the bytes end, since some servers say ``STOP`` with every piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from rxworker.events import (
+    BlockType,
+    InputJsonDelta,
+    Opaque,
+    ResponseEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseMetadata,
+)
+from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.gemini.call import CALL, CONTINUES, PendingCall, beside
+from rxworker.providers.gemini.part import READERS, PartReader, kind_of
+from rxworker.providers.gemini.seals import SIGNATURE, Seals
+from rxworker.providers.gemini.sources import Sources
+from rxworker.providers.gemini.stop import keeps_calls, read_stop
+from rxworker.providers.gemini.wire import WireCandidate
+
+
+class Choice:
+    """What is open in a candidate, and how it ended.
+
+    Args:
+        index: The candidate's number.
+        blocks: Where blocks are opened, shared by all candidates.
+        new_id: Makes an id for a call that came without one.
+    """
+
+    def __init__(self, index: int, blocks: OpenBlocks, new_id: Callable[[], str]) -> None:
+        self.index = index
+        self._blocks = blocks
+        self._new_id = new_id
+        self._reader = PartReader(new_id)
+        self._sources = Sources()
+        self._seals = Seals()
+        self._prose: int | None = None
+        self._kind = BlockType.TEXT
+        self._call: PendingCall | None = None
+        self._called = False
+        self._raw: str | None = None
+        self._detail: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether its finish reason has come."""
+        return self._raw is not None
+
+    @property
+    def stop(self) -> StopReason | None:
+        """Why it ended, as far as it has said."""
+        return read_stop(self._raw, called=self._called, detail=self._detail)
+
+    def take(self, wire: WireCandidate) -> Iterator[ResponseEvent]:
+        """A piece of the candidate."""
+        if wire.finish_reason:
+            self._finish(str(wire.finish_reason), wire.finish_message)
+        parts = wire.content.parts if wire.content else None
+        for part in parts or ():
+            yield from self._take_part(part)
+        text = self._prose if self._kind is BlockType.TEXT else None
+        yield from self._sources.take(wire, text)
+        if wire.finish_reason and wire.safety_ratings and not keeps_calls(self._raw):
+            yield Opaque("safetyRatings", wire.safety_ratings)
+
+    def end(self) -> Iterator[ResponseEvent]:
+        """The response ended: what is open stops, or is aborted if it cannot be whole."""
+        yield from self._close(keeps_calls(self._raw) and self.ended)
+
+    def _finish(self, raw: str, message: Json) -> None:
+        if isinstance(message, str) and message:
+            self._detail = message
+        elif raw != self._raw:
+            self._detail = None
+        self._raw = raw
+
+    def _take_part(self, part: Json) -> Sequence[ResponseEvent] | Iterator[ResponseEvent]:
+        if not isinstance(part, dict):
+            return [Opaque("part", part)]
+        kind = kind_of(part)
+        call = part.get(CALL)
+        if kind == CALL and isinstance(call, dict):
+            return self._take_call(call, beside(part))
+        text = part.get("text")
+        if not kind and (isinstance(text, str) or SIGNATURE not in part):
+            return self._say(part, text if isinstance(text, str) else "")
+        if isinstance(text, str) and text and kind not in READERS:
+            return [Opaque("part", {kind: part[kind]}), *self._say(part, text)]
+        return self._take_whole(part)
+
+    # text and thoughts
+
+    def _say(self, part: JsonObject, text: str) -> Iterator[ResponseEvent]:
+        kind = BlockType.THINKING if part.get("thought") else BlockType.TEXT
+        signature = part.get(SIGNATURE)
+        seal = signature if isinstance(signature, str) else None
+        if not text and (seal is None or self._prose is None or self._kind is not kind):
+            if seal is not None:
+                yield from self._take_whole(part)
+            return
+        if self._prose is None or self._kind is not kind:
+            yield from self._close()
+            start = self._blocks.start(kind, choice=self.index)
+            self._prose, self._kind = start.index, kind
+            yield start
+        self._seals.add(text, seal)
+        if text and kind is BlockType.TEXT:
+            yield TextDelta(self._prose, text, self.index)
+        elif text:
+            yield ThinkingDelta(self._prose, text, self.index)
+
+    # calls
+
+    def _take_call(self, call: JsonObject, echo: JsonObject) -> Iterator[ResponseEvent]:
+        name, wire_id = call.get("name"), call.get("id")
+        pending = self._call
+        again = pending is not None and bool(wire_id) and pending.wire_id == wire_id
+        if isinstance(name, str) and name and not again:
+            yield from self._close()
+            given = wire_id if isinstance(wire_id, str) else ""
+            metadata = ToolUseMetadata(given or self._new_id(), name)
+            start = self._blocks.start(
+                BlockType.TOOL_USE, metadata, echo or None, choice=self.index
+            )
+            pending = self._call = PendingCall(start.index, given, echo)
+            yield start
+        elif pending is None:
+            if call or echo:
+                yield Opaque(CALL, {CALL: call, **echo})
+            return
+        else:
+            pending.keep(echo)
+        yield from pending.take(call)
+        if not call.get(CONTINUES):
+            yield from self._close()
+
+    # everything else
+
+    def _take_whole(self, part: JsonObject) -> Iterator[ResponseEvent]:
+        yield from self._close()
+        whole = self._reader.read(part)
+        start = self._blocks.start(whole.block_type, whole.metadata, part, choice=self.index)
+        yield start
+        if whole.arguments:
+            yield InputJsonDelta(start.index, whole.arguments)
+        yield self._blocks.stop(start.index, self._told())
+
+    def _close(self, whole: bool | None = None) -> Iterator[ResponseEvent]:
+        """Close what is open: text, thoughts or a call, never more than one of them."""
+        if self._prose is not None:
+            yield self._blocks.stop(self._prose, self._told(), self._seals.echo())
+            self._prose, self._seals = None, Seals()
+        call, self._call = self._call, None
+        if call is None:
+            return
+        if keeps_calls(self._raw) if whole is None else whole:
+            self._called = True
+            yield self._blocks.stop(call.index, self._told(), call.late_echo())
+        else:
+            yield self._blocks.abort(call.index, f"the call is not to be run: {self._raw}")
+
+    def _told(self) -> StopReason | None:
+        # Of several candidates, only the first one's reason is told at the end of the response.
+        return self.stop if self.index else None
+
+
+__all__ = ["Choice"]

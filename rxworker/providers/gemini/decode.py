@@ -1,0 +1,195 @@
+"""Frames of the generateContent stream to events.
+
+The wire has neither a first nor a last event: the first frame starts the response, and the end of the bytes ends it. That
+it is complete is said by a finish reason for each candidate, or by the reason why the prompt was refused; without either
+the response was cut.
+
+An error comes as a frame, or as bare JSON over several lines without ``data:`` in front. What stands bare may also be the
+whole answer as one JSON array, as a server sends it that was not asked for a stream of events; it is read at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
+from rxworker.framing import STRAY, SseFrame
+from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.providers.blocks import CUT, OpenBlocks
+from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
+from rxworker.providers.gemini.choice import Choice
+from rxworker.providers.gemini.stop import read_block
+from rxworker.providers.gemini.usage import merge_usage, read_usage
+from rxworker.providers.gemini.wire import WireChunk, convert_loosely, decode_chunk
+from rxworker.providers.ids import made_id
+
+Events: TypeAlias = Sequence[ResponseEvent]
+
+DONE = b"[DONE]"
+BROKEN = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
+
+
+class GeminiDecoder:
+    """`SseFrame` to events, for one response.
+
+    Args:
+        new_id: Makes an id for a tool call that came without one, as nearly all do.
+
+    >>> decoder = GeminiDecoder()
+    >>> decoder.feed(SseFrame(b'{"candidates": [{"content": {"parts": [{"text": "Hi"}]}}]}'))[-1]
+    TextDelta(index=0, text='Hi', choice=0)
+    """
+
+    def __init__(self, new_id: Callable[[], str] = made_id) -> None:
+        self._new_id = new_id
+        self._blocks = OpenBlocks()
+        self._choices: dict[int, Choice] = {}
+        self._usage: JsonObject = {}
+        self._blocked: StopReason | None = None
+        self._started = False
+        self._bare: list[bytes] = []  # JSON without ``data:`` that is not whole yet
+        self._broken = False
+        self._over = False
+
+    def feed(self, frame: SseFrame, /) -> Events:
+        """Take the next frame; return what happened."""
+        if self._over:
+            return ()
+        if frame.event == STRAY:
+            return list(self._take_bare(frame.data))
+        if self._broken or self._bare:
+            return self._fail(BROKEN)
+        if frame.event == "error":
+            failure = garbage_failure(frame) or stream_failure("error", read_json(frame.data))
+            return self._fail(failure or Failure("the provider gave no reason", "error"))
+        try:
+            chunk = decode_chunk(frame.data)
+        except msgspec.ValidationError:
+            return list(self._take_raw(frame.event, read_json(frame.data)))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return self._take_garbage(frame)
+        return list(self._take(chunk, frame.data))
+
+    def finish(self) -> Events:
+        """The bytes ended."""
+        if self._over:
+            return ()
+        events = list(self._take_rest())
+        if not self._over:
+            whole = not self._broken and self._completed()
+            events += self._end() if whole else self._fail(CUT)
+        return events
+
+    def _take(self, chunk: WireChunk, data: bytes | None) -> Iterator[ResponseEvent]:
+        if chunk.error:
+            told = read_failure({"error": chunk.error})
+            yield from self._fail(told or Failure("the provider gave no reason", "error"))
+            return
+        yield from self._start(chunk)
+        for wire in chunk.candidates or ():
+            yield from self._choice(wire.index or 0).take(wire)
+        blocked = read_block(chunk.prompt_feedback)
+        if blocked:
+            self._blocked = blocked
+            yield Opaque("promptFeedback", chunk.prompt_feedback)
+        if isinstance(chunk.usage_metadata, dict):
+            yield from self._take_usage(chunk.usage_metadata)
+        elif data is not None and not chunk.candidates and not chunk.prompt_feedback:
+            yield Opaque("chunk", read_json(data))
+
+    def _start(self, chunk: WireChunk) -> Iterator[ResponseEvent]:
+        if not self._started:
+            self._started = True
+            name, model = _name(chunk.response_id), _name(chunk.model_version)
+            yield Status(ResponseStatus.STARTED, name, model)
+
+    def _choice(self, index: int) -> Choice:
+        choice = self._choices.get(index)
+        if choice is None:
+            choice = self._choices[index] = Choice(index, self._blocks, self._new_id)
+        return choice
+
+    def _take_usage(self, news: JsonObject) -> Iterator[ResponseEvent]:
+        raw = merge_usage(self._usage, news)
+        if raw != self._usage:
+            self._usage = raw
+            yield read_usage(raw)
+
+    # how it ends
+
+    def _completed(self) -> bool:
+        if self._blocked:
+            return True
+        return bool(self._choices) and all(choice.ended for choice in self._choices.values())
+
+    def _stop(self) -> StopReason | None:
+        first = self._choices.get(0) or next(iter(self._choices.values()), None)
+        return (first.stop if first else None) or self._blocked
+
+    def _end(self) -> Iterator[ResponseEvent]:
+        self._over = True
+        for choice in self._choices.values():
+            yield from choice.end()
+        yield Status(ResponseStatus.COMPLETED, stop_reason=self._stop())
+
+    def _fail(self, failure: Failure) -> Events:
+        self._over = True
+        return self._blocks.fail(failure, self._stop())
+
+    # what is no frame of the protocol
+
+    def _take_garbage(self, frame: SseFrame) -> Events:
+        if frame.data == DONE:  # some proxies end every protocol like this
+            return ()
+        if not unreadable(frame.data):
+            return [Opaque(frame.event, frame.data.decode("utf-8", "replace"))]
+        # Half a frame at the very end is a truncated stream; anywhere else it is the provider's fault.
+        self._broken = True
+        return ()
+
+    def _take_bare(self, data: bytes) -> Iterator[ResponseEvent]:
+        failure = garbage_failure(SseFrame(data, STRAY))
+        if failure:
+            yield from self._fail(failure)
+        elif self._bare or data.lstrip().startswith((b"{", b"[")):
+            self._bare.append(data)  # it may hold empty lines, so it is put together at the end
+        else:
+            yield Opaque(STRAY, data.decode("utf-8", "replace"))
+
+    def _take_rest(self) -> Iterator[ResponseEvent]:
+        if self._bare:
+            raw = read_json(b"\n".join(self._bare))
+            self._broken = self._broken or raw is None
+            yield from self._take_raw(STRAY, raw)
+
+    def _take_raw(self, event: str, raw: Json) -> Iterator[ResponseEvent]:
+        """JSON that fits no Struct as it stands: an error, a list of frames, or something new."""
+        for one in raw if isinstance(raw, list) else [raw]:
+            if self._over or one is None:
+                return
+            failure = stream_failure(event, one)
+            if failure:
+                yield from self._fail(failure)
+            else:
+                yield from self._take_loose(one)
+
+    def _take_loose(self, raw: Json) -> Iterator[ResponseEvent]:
+        try:
+            chunk = convert_loosely(raw) if isinstance(raw, dict) else None
+        except msgspec.ValidationError:
+            chunk = None
+        if chunk is None:
+            yield Opaque("chunk", raw)
+        else:
+            yield from self._take(chunk, msgspec.json.encode(raw))
+
+
+def _name(value: object) -> str | None:
+    return str(value) if value else None
+
+
+__all__ = ["GeminiDecoder"]

@@ -1,0 +1,206 @@
+"""A conversation to the body of a generateContent request.
+
+Roles alternate: what stands in a row under one role becomes one content. The results of calls stand first in theirs, one
+for each call and in the order of the calls; pictures and documents of a result follow behind all results. System messages
+in the middle of a conversation are said by the user.
+
+What an answer of Gemini's carried is sent back in the part where it was: seals (``thoughtSignature``), thoughts, the calls
+and results of Google's own tools, pictures, and parts that we do not know. Of another provider's answer,
+
+- text, refusals (as text) and calls are sent, and media that have bytes or an address;
+- thoughts, citations, seals, calls of the provider's own tools and blocks we do not know are left out;
+- the ids of calls are left out, since Gemini matches results by order and name.
+
+From Gemini 3 on, a step whose first call has no seal is refused. Where such a call comes from elsewhere, the word is put
+in that Google gives for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rxworker.errors import LocalProtocolError
+from rxworker.messages import (
+    Conversation,
+    Document,
+    Image,
+    Json,
+    JsonObject,
+    Message,
+    OpaqueBlock,
+    Refusal,
+    ServerToolCall,
+    ServerToolResult,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.providers.base import Options
+from rxworker.providers.content import split_system
+from rxworker.providers.gemini.call import CALL
+from rxworker.providers.gemini.options import (
+    encode_choice,
+    encode_generation,
+    encode_tools,
+    with_extra,
+)
+from rxworker.providers.gemini.results import UNKNOWN, Calls, shown
+from rxworker.providers.gemini.seals import SIGNATURE, split
+
+NAME = "gemini"
+NO_SEAL = "skip_thought_signature_validator"
+
+_SEALS_CALLS = re.compile(r"gemini-([3-9]|\d\d)")
+_AFTER = UNKNOWN + 1  # where parts stand that answer no call
+
+Part = tuple[int, JsonObject]  # with its place among the parts of its content
+
+
+def encode(
+    model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+) -> JsonObject:
+    """The body.
+
+    Args:
+        model: The model to ask; some need what others do not.
+        conversation: Everything said so far.
+        tools: What it may call.
+        options: Settings. Gemini has no switch for parallel calls, so that one does nothing.
+
+    Raises:
+        LocalProtocolError: A picture or document has neither bytes nor an address.
+    """
+    system, messages = split_system(conversation)
+    contents: list[Json] = list(encode_contents(messages, bool(_SEALS_CALLS.search(model))))
+    body: JsonObject = {"contents": contents}
+    if system:
+        body["systemInstruction"] = {"role": "user", "parts": [{"text": system}]}
+    if tools:
+        body["tools"] = encode_tools(tools)
+        if options.tool_choice is not None:
+            body["toolConfig"] = encode_choice(options.tool_choice)
+    generation = encode_generation(options)
+    if generation:
+        body["generationConfig"] = generation
+    return with_extra(body, options.extra)
+
+
+def encode_contents(messages: Sequence[Message], seals_calls: bool = False) -> list[JsonObject]:
+    """The messages, roles alternating, none of them empty.
+
+    Args:
+        messages: In order, without what is said to the model about its task.
+        seals_calls: Whether the model refuses a step whose first call has no seal.
+    """
+    calls = Calls()
+    encoded: list[tuple[str, list[Part]]] = []
+    for message in messages:
+        role = "model" if message.role == "assistant" else "user"
+        parts = _model_parts(message, calls) if role == "model" else _user_parts(message, calls)
+        if seals_calls and role == "model":
+            _seal_first_call(parts)
+        if parts and encoded and encoded[-1][0] == role:
+            encoded[-1][1].extend(parts)
+        elif parts:
+            encoded.append((role, parts))
+    return [{"role": role, "parts": _in_place(parts)} for role, parts in encoded]
+
+
+def _in_place(parts: list[Part]) -> list[Json]:
+    return [part for _, part in sorted(parts, key=_place)]
+
+
+def _place(part: Part) -> int:
+    return part[0]
+
+
+def _seal_first_call(parts: list[Part]) -> None:
+    first = next((part for _, part in parts if CALL in part), None)
+    if first is not None:
+        first.setdefault(SIGNATURE, NO_SEAL)
+
+
+def _user_parts(message: Message, calls: Calls) -> list[Part]:
+    parts: list[Part] = []
+    for block in message.content:
+        if isinstance(block, ToolResult):
+            parts.append((calls.place(block), calls.answer(block)))
+            parts += [(_AFTER, part) for part in shown(block, _media)]
+        elif type(block) in USER:
+            parts += [(_AFTER, part) for part in USER[type(block)](block)]
+    return parts
+
+
+def _model_parts(message: Message, calls: Calls) -> list[Part]:
+    own = message.provider == NAME
+    parts: list[Part] = []
+    for block in message.content:
+        if isinstance(block, ToolCall):
+            parts.append((0, calls.ask(block, own)))
+        elif type(block) in MODEL:
+            parts += [(0, part) for part in MODEL[type(block)](block, own)]
+    return parts
+
+
+def _text(block: Text | Refusal) -> list[JsonObject]:
+    return [{"text": block.text}] if block.text else []
+
+
+def _media(block: Image | Document) -> list[JsonObject]:
+    title: list[JsonObject] = []
+    if isinstance(block, Document) and block.title:
+        title = [{"text": f"{block.title}:"}]
+    if block.url:
+        return [*title, {"fileData": {"mimeType": block.media_type, "fileUri": block.url}}]
+    if not block.data:
+        raise LocalProtocolError(f"a block of {block.media_type} has neither data nor a url")
+    return [*title, {"inlineData": {"mimeType": block.media_type, "data": block.data}}]
+
+
+def _said(block: Text, own: bool) -> list[JsonObject]:
+    return list(split(block.text, block.echo if own else None))
+
+
+def _refused(block: Refusal, _: bool) -> list[JsonObject]:
+    return _text(block)
+
+
+def _thought(block: Thinking, own: bool) -> list[JsonObject]:
+    if not own:
+        return []
+    return [part | {"thought": True} for part in split(block.text, block.echo)]
+
+
+def _made(block: Image | Document, own: bool) -> list[JsonObject]:
+    if own and block.echo:
+        return [block.echo]
+    return _media(block) if block.data or block.url else []
+
+
+def _echoed(block: ServerToolCall | ServerToolResult | OpaqueBlock, own: bool) -> list[JsonObject]:
+    return [block.echo] if own and block.echo else []
+
+
+# What a block becomes, by who speaks. What is not in the table cannot be said in that role.
+USER: dict[type, Callable[[Any], list[JsonObject]]] = {
+    Text: _text,
+    Refusal: _text,
+    Image: _media,
+    Document: _media,
+}
+MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {
+    Text: _said,
+    Refusal: _refused,
+    Thinking: _thought,
+    Image: _made,
+    Document: _made,
+    ServerToolCall: _echoed,
+    ServerToolResult: _echoed,
+    OpaqueBlock: _echoed,
+}
+
+__all__ = ["NAME", "encode", "encode_contents"]

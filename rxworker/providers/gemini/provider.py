@@ -1,0 +1,170 @@
+"""The generateContent protocol of Google, as a provider."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from rxworker.errors import ConfigurationError, ProviderError
+from rxworker.framing import Chain, SseDecoder
+from rxworker.messages import Conversation, Counts, ToolMeta, Usage
+from rxworker.providers.address import base_address
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
+from rxworker.providers.gemini.decode import GeminiDecoder
+from rxworker.providers.gemini.encode import NAME, encode
+from rxworker.providers.gemini.location import DEVELOPER, GLOBAL, developer_url, vertex_url
+from rxworker.providers.gemini.retry_info import retry_delay
+from rxworker.providers.gemini.usage import count
+from rxworker.providers.http_error import explain
+from rxworker.providers.keys import checked_headers, current_secrets, read_key
+
+KEY = "GEMINI_API_KEY"
+OTHER_KEY = "GOOGLE_API_KEY"
+BASE = "GOOGLE_GEMINI_BASE_URL"
+PROJECT = "GOOGLE_CLOUD_PROJECT"
+LOCATION = "GOOGLE_CLOUD_LOCATION"
+
+
+class Gemini:
+    """Gemini, by Google's generateContent protocol.
+
+    A ``project``, a ``location`` or an ``access_token`` means Vertex AI; without any of them it is the developer API.
+
+    Args:
+        model: The model to ask, for example ``gemini-2.5-flash``.
+        api_key: The key; without one, the environment variable ``GEMINI_API_KEY`` or else ``GOOGLE_API_KEY`` is read for
+            each request. A server of your own (``base_url``) needs none.
+        base_url: Where the service is, instead of Google's address; for the developer API also in
+            ``GOOGLE_GEMINI_BASE_URL``.
+        project: The project at Vertex AI; without one, ``GOOGLE_CLOUD_PROJECT``.
+        location: Its region; without one, ``GOOGLE_CLOUD_LOCATION``, or else ``global``.
+        access_token: The token for Vertex AI, or a function that is asked for one with each request, since tokens expire
+            within the hour.
+
+    Raises:
+        ConfigurationError: The ``base_url`` is no address.
+
+    >>> provider = Gemini("gemini-2.5-flash", api_key="AIza-secret")
+    >>> provider
+    Gemini('gemini-2.5-flash')
+    >>> provider.request(Conversation(), (), Options()).url.rpartition("/")[2]
+    'gemini-2.5-flash:streamGenerateContent?alt=sse'
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        project: str | None = None,
+        location: str | None = None,
+        access_token: str | Callable[[], str] | None = None,
+    ) -> None:
+        if base_url:
+            developer_url(base_url, model)
+        self._model = model
+        self._api_key = api_key
+        self._base_url = base_url
+        self._project = project
+        self._location = location
+        self._access_token = access_token
+        self._last_token: str | None = None  # to be masked, should an answer repeat it
+        self._at_vertex = bool(project or location or access_token)
+
+    def __repr__(self) -> str:
+        named = {
+            "base_url": self._base_url,
+            "project": self._project,
+            "location": self._location,
+        }
+        shown = [f", {name}={value!r}" for name, value in named.items() if value]
+        return f"Gemini({self._model!r}{''.join(shown)})"
+
+    @property
+    def name(self) -> str:
+        """``gemini``."""
+        return NAME
+
+    @property
+    def model(self) -> str:
+        """The model it asks."""
+        return self._model
+
+    def request(
+        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+    ) -> HttpRequest:
+        """The request that asks for the next message.
+
+        Raises:
+            ConfigurationError: No key, token or project is to be had, or an address, key or header cannot be sent.
+        """
+        url = self._url()
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        own = checked_headers(options.headers)
+        if "authorization" not in own and "x-goog-api-key" not in own:
+            headers |= self._authorisation(url)
+        body = encode(self._model, conversation, tools, options)
+        return HttpRequest(url, headers | own, msgspec.json.encode(body))
+
+    def decoder(self) -> ResponseDecoder:
+        """A fresh machine from the answer's bytes to events."""
+        return Chain(SseDecoder(stray=True), GeminiDecoder())
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """What an answer that is no stream says went wrong, and what to do."""
+        delay = retry_delay(body)
+        known = {name.lower(): value for name, value in headers.items()}
+        if delay is not None:
+            known.setdefault("retry-after", delay)
+        return explain(
+            NAME,
+            status,
+            known,
+            body,
+            model=self._model,
+            variable="access_token=..." if self._at_vertex else KEY,
+            secrets=(
+                *current_secrets(self._api_key, KEY),
+                *current_secrets(self._last_token, OTHER_KEY),
+            ),
+        )
+
+    def counts(self, usage: Usage) -> Counts:
+        """The usage as Gemini counts it: its output is without thoughts."""
+        return count(usage)
+
+    def _url(self) -> str:
+        if not self._at_vertex:
+            return developer_url(base_address(self._base_url, BASE, DEVELOPER), self._model)
+        project = self._project or os.environ.get(PROJECT)
+        if not project:
+            raise ConfigurationError(
+                f"no project: set the environment variable {PROJECT}, or pass project=..."
+            )
+        location = self._location or os.environ.get(LOCATION) or GLOBAL
+        return vertex_url(self._base_url, project, location, self._model)
+
+    def _authorisation(self, url: str) -> dict[str, str]:
+        if self._at_vertex and (self._access_token or not self._api_key):
+            return self._bearer()
+        variable = OTHER_KEY if os.environ.get(OTHER_KEY) and not os.environ.get(KEY) else KEY
+        key = read_key(self._api_key, variable, needed=url.startswith(DEVELOPER + "/"))
+        return {"x-goog-api-key": key} if key else {}
+
+    def _bearer(self) -> dict[str, str]:
+        token = self._access_token() if callable(self._access_token) else self._access_token
+        self._last_token = token
+        if token:
+            return checked_headers({"authorization": f"Bearer {token}"})
+        if self._base_url:
+            return {}
+        raise ConfigurationError(
+            "no access token for Vertex AI: pass access_token=..., a token or a function that "
+            "gets one, for example from `gcloud auth print-access-token`"
+        )
+
+
+__all__ = ["Gemini"]

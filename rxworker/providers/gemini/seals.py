@@ -1,0 +1,68 @@
+"""The seals on parts of a text: kept where they were, so that the next request has them in the same place.
+
+Gemini streams a text as many parts, and any of them may carry a ``thoughtSignature``. Parts without one may be joined on
+the way back, but never with one that has one. For people the text is one block all the same, so the block's echo says
+from where to where each sealed part went, and the encoder cuts the text there again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rxworker.messages import Json, JsonObject
+
+LENGTH = "length"
+SEALS = "seals"
+SIGNATURE = "thoughtSignature"
+
+
+class Seals:
+    """The seals of a block while its parts arrive.
+
+    >>> seals = Seals()
+    >>> seals.add("Hel", None)
+    >>> seals.add("lo", "AAAA")
+    >>> seals.echo()
+    {'length': 5, 'seals': [[3, 5, 'AAAA']]}
+    """
+
+    __slots__ = ("_length", "_seals")
+
+    def __init__(self) -> None:
+        self._length = 0
+        self._seals: list[Json] = []
+
+    def add(self, text: str, signature: str | None) -> None:
+        """Another part, which may be sealed and may be empty."""
+        end = self._length + len(text)
+        if signature is not None:
+            self._seals.append([self._length, end, signature])
+        self._length = end
+
+    def echo(self) -> JsonObject | None:
+        """What the next request needs; ``None`` where nothing was sealed."""
+        return {LENGTH: self._length, SEALS: self._seals} if self._seals else None
+
+
+def split(text: str, echo: JsonObject | None) -> Iterator[JsonObject]:
+    """The parts of a text, each sealed one by itself. A text that has been changed since has lost its seals.
+
+    >>> list(split("Hello", {"length": 5, "seals": [[3, 5, "AAAA"]]}))
+    [{'text': 'Hel'}, {'text': 'lo', 'thoughtSignature': 'AAAA'}]
+    """
+    seals = echo.get(SEALS) if echo and echo.get(LENGTH) == len(text) else None
+    at = 0
+    for seal in seals if isinstance(seals, list) else ():
+        match seal:
+            case [int(start), int(end), str(signature)] if at <= start <= end:
+                if start > at:
+                    yield {"text": text[at:start]}
+                yield {"text": text[start:end], SIGNATURE: signature}
+                at = end
+            case _:
+                pass
+    if at < len(text):
+        yield {"text": text[at:]}
+
+
+__all__ = ["SIGNATURE", "Seals", "split"]

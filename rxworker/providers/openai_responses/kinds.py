@@ -1,0 +1,165 @@
+"""The items of a response: what each becomes, and where its texts lie. The protocol's tables."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.events import BlockType
+from rxworker.messages import Json, JsonObject
+
+MESSAGE = "message"
+REASONING = "reasoning"
+FUNCTION_CALL = "function_call"
+CUSTOM_CALL = "custom_tool_call"
+# Calls of tools that the client was told to have.
+CALLS = (FUNCTION_CALL, CUSTOM_CALL)
+
+# Where a text of an item lies: in which list, and at which position.
+Place: TypeAlias = tuple[str, int]
+CONTENT = "content"
+SUMMARY = "summary"
+WHOLE: Place = ("", 0)
+
+# The provider's own calls, and the field that says what was asked for.
+SERVER_CALLS = {
+    "web_search_call": "action",
+    "file_search_call": "queries",
+    "code_interpreter_call": "code",
+    "image_generation_call": "revised_prompt",
+    "mcp_call": "arguments",
+    "tool_search_call": "arguments",
+}
+# What no tool of ours can answer, yet the client must; a hosted one of them is followed by its output.
+CLIENT_CALLS = (
+    "computer_call",
+    "local_shell_call",
+    "shell_call",
+    "apply_patch_call",
+    "mcp_approval_request",
+    "tool_search_call",
+)
+
+
+class Text(Struct, frozen=True):
+    """A text that is streamed: whose it is, and where it lies.
+
+    Attributes:
+        item: The type of the item.
+        field: The list it is in; empty if the item has just this one text.
+        block_type: What it becomes.
+        done: The field of the ``.done`` event that holds all of it.
+    """
+
+    item: str
+    field: str
+    block_type: BlockType
+    done: str = "text"
+
+
+# What is streamed, by the event without its last word. Some servers have names of their own for thoughts.
+TEXTS = {
+    "response.output_text": Text(MESSAGE, CONTENT, BlockType.TEXT),
+    "response.refusal": Text(MESSAGE, CONTENT, BlockType.REFUSAL, "refusal"),
+    "response.reasoning_text": Text(REASONING, CONTENT, BlockType.THINKING),
+    "response.reasoning": Text(REASONING, CONTENT, BlockType.THINKING),
+    "response.reasoning_summary_text": Text(REASONING, SUMMARY, BlockType.THINKING),
+    "response.reasoning_summary": Text(REASONING, SUMMARY, BlockType.THINKING),
+    "response.function_call_arguments": Text(FUNCTION_CALL, "", BlockType.TOOL_USE, "arguments"),
+    "response.custom_tool_call_input": Text(CUSTOM_CALL, "", BlockType.TOOL_USE, "input"),
+    "response.mcp_call_arguments": Text("mcp_call", "", BlockType.SERVER_TOOL_USE, "arguments"),
+    "response.code_interpreter_call_code": Text(
+        "code_interpreter_call", "", BlockType.SERVER_TOOL_USE, "code"
+    ),
+}
+# The parts of items: what a text in them is, and the field it is in.
+PARTS = {
+    "output_text": (BlockType.TEXT, "text"),
+    "text": (BlockType.TEXT, "text"),
+    "refusal": (BlockType.REFUSAL, "refusal"),
+    "reasoning_text": (BlockType.THINKING, "text"),
+    "summary_text": (BlockType.THINKING, "text"),
+}
+
+
+def block_type_of(item: JsonObject) -> BlockType:
+    """What an item becomes; for a message, its first part.
+
+    >>> block_type_of({"type": "web_search_call"}), block_type_of({"type": "shell_call"})
+    (<BlockType.SERVER_TOOL_USE: 'server_tool_use'>, <BlockType.OPAQUE: 'opaque'>)
+    """
+    kind = word(item.get("type"))
+    if kind == MESSAGE:
+        return BlockType.TEXT
+    if kind == REASONING:
+        return BlockType.THINKING
+    if kind in CALLS:
+        return BlockType.TOOL_USE
+    if kind in SERVER_CALLS and not waits_for_client(item):
+        return BlockType.SERVER_TOOL_USE
+    return BlockType.SERVER_TOOL_RESULT if kind.endswith("_output") else BlockType.OPAQUE
+
+
+def waits_for_client(item: JsonObject) -> bool:
+    """Whether the client must answer it, though it is no call of one of its tools."""
+    kind = item.get("type")
+    if kind == "tool_search_call":
+        return item.get("execution") == "client"
+    return kind in CLIENT_CALLS
+
+
+def parts_of(item: JsonObject, field: str) -> list[tuple[BlockType, str, JsonObject]]:
+    """The texts in one of an item's lists, with their parts."""
+    listed = item.get(field)
+    found: list[tuple[BlockType, str, JsonObject]] = []
+    for part in listed if isinstance(listed, list) else []:
+        if isinstance(part, dict) and word(part.get("type")) in PARTS:
+            block_type, name = PARTS[word(part.get("type"))]
+            found.append((block_type, word(part.get(name)), part))
+    return found
+
+
+def input_of(item: JsonObject) -> str:
+    """What a call was called with, as text: JSON, or the text that a tool of free text was given."""
+    kind = word(item.get("type"))
+    field = {FUNCTION_CALL: "arguments", CUSTOM_CALL: "input"}.get(kind) or SERVER_CALLS.get(kind)
+    value = item.get(field) if field else None
+    if value is None or value == "":
+        return ""
+    if isinstance(value, str):
+        return value if field in ("arguments", "input") else json_text({field: value})
+    return json_text(value if isinstance(value, dict) else {field or "": value})
+
+
+def json_text(value: Json) -> str:
+    """The JSON text of a value."""
+    return msgspec.json.encode(value).decode()
+
+
+def word(value: Json) -> str:
+    """A text, or the empty one for what is none."""
+    return value if isinstance(value, str) else ""
+
+
+__all__ = [
+    "CALLS",
+    "CONTENT",
+    "CUSTOM_CALL",
+    "FUNCTION_CALL",
+    "MESSAGE",
+    "PARTS",
+    "REASONING",
+    "SUMMARY",
+    "TEXTS",
+    "WHOLE",
+    "Place",
+    "Text",
+    "block_type_of",
+    "input_of",
+    "json_text",
+    "parts_of",
+    "waits_for_client",
+    "word",
+]

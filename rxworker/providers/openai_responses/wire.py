@@ -1,0 +1,64 @@
+"""The JSON of the Responses stream.
+
+All events share one Struct: their fields have the same names everywhere, and their types are looked up in tables. Items
+and parts stay plain objects, since they are kept as they came. What the server should not get wrong, but might, is
+``Any`` and checked where it is read, so that no content is lost for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.messages import JsonObject
+
+
+class WireResponse(Struct, frozen=True, gc=False):
+    """The response as a whole, which the first and the last events carry."""
+
+    id: Any = None
+    model: Any = None
+    status: Any = None
+    error: Any = None
+    incomplete_details: Any = None
+    output: Any = None
+    usage: Any = None
+
+
+class WireEvent(Struct, frozen=True, gc=False):
+    """One frame of the stream.
+
+    Attributes:
+        type: What happened; empty where the server left it to the frame's name.
+        output_index: Which item. The one name that stays the same for an item's whole life.
+        item_id: Which item, again; some servers change it with every event, others send nothing else.
+        delta: More text.
+        text: The whole text, with ``.done``; likewise ``refusal``, ``arguments``, ``input`` and ``code``.
+    """
+
+    type: str = ""
+    output_index: int | None = None
+    item_id: str | None = None
+    content_index: int | None = None
+    summary_index: int | None = None
+    delta: str | None = None
+    text: str | None = None
+    refusal: str | None = None
+    arguments: Any = None
+    input: str | None = None
+    code: Any = None
+    name: str | None = None
+    part: JsonObject | None = None
+    item: JsonObject | None = None
+    annotation: JsonObject | None = None
+    response: WireResponse | None = None
+    error: Any = None
+
+
+decode_event = msgspec.json.Decoder(WireEvent).decode
+# Numbers as text, and the like: what careless servers send.
+decode_loosely = msgspec.json.Decoder(WireEvent, strict=False).decode
+
+__all__ = ["WireEvent", "WireResponse", "decode_event", "decode_loosely"]

@@ -1,0 +1,413 @@
+"""Twice as much costs twice as much: framing, decoding, operators and folds. Work is counted, not timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import reactivex
+from reactivex import Observable
+from reactivex import operators as ops
+from reactivex.scheduler import VirtualTimeScheduler
+
+from rxworker.events import BlockEvent, Event, Meta, Record, ResponseEvent
+from rxworker.framing import Decoder, NdjsonDecoder, SseDecoder
+from rxworker.messages import Conversation, Message, Text, ToolCall, ToolResult, repair
+from rxworker.operators import (
+    Block,
+    Operator,
+    coalesce,
+    events,
+    fold_scope,
+    group_blocks,
+    merge_deltas,
+    only,
+    scan_scope,
+    split_meta,
+    text_deltas,
+    thinking_deltas,
+    tool_inputs,
+)
+from rxworker.providers import Anthropic, OpenAIChat, Options, summarise
+from rxworker.testing import (
+    Reply,
+    anthropic_frames,
+    call,
+    lint,
+    openai_chat_frames,
+    say,
+    think,
+)
+from rxworker.testing.reply_events import reply_events
+from rxworker.timeline import (
+    ResponseState,
+    TextBlockCollector,
+    Timeline,
+    ToolCallCollector,
+    fold_run,
+    message_of,
+    step_response,
+)
+
+Task = Callable[[], object]
+Prepare = Callable[[int], Task]
+AssertLinear = Callable[..., None]
+MakeReply = Callable[[int], Reply]
+
+
+def texts(n: int) -> Reply:
+    return say("word" * n)
+
+
+def thoughts(n: int) -> Reply:
+    return think("word" * n) + say("done")
+
+
+def arguments(n: int) -> Reply:
+    return call("write", text="word" * n)
+
+
+def members(n: int) -> Reply:
+    return call("write", **{f"field_{place}": "word" for place in range(n // 4)})
+
+
+def blocks(n: int) -> Reply:
+    calls = [call("look", at=str(place)) for place in range(n // 4)]
+    return sum(calls, start=say("many"))
+
+
+REPLIES = pytest.mark.parametrize("make", [texts, thoughts, arguments, members, blocks])
+
+
+def feeding(decoder: Decoder[bytes, object], pieces: Sequence[bytes]) -> Task:
+    def feed() -> None:
+        for piece in pieces:
+            decoder.feed(piece)
+        decoder.finish()
+
+    return feed
+
+
+def bytewise(data: bytes) -> list[bytes]:
+    return [data[at : at + 1] for at in range(len(data))]
+
+
+def records(told: Sequence[ResponseEvent]) -> list[Record]:
+    return [Record(seq, "run", 1, 1, 0.0, event) for seq, event in enumerate(told, 1)]
+
+
+# the counter itself
+
+
+def test_a_buffer_that_is_searched_again_with_each_piece_is_found_out(
+    assert_linear: AssertLinear,
+) -> None:
+    def prepare(n: int) -> Task:
+        def search() -> None:
+            held = b""
+            for _ in range(n):
+                held += b"word"
+                held.find(b"\n")
+
+        return search
+
+    with pytest.raises(AssertionError, match="for twice as many"):
+        assert_linear(prepare)
+
+
+def test_a_loop_over_everything_so_far_is_found_out(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        def look() -> None:
+            for end in range(n):
+                for _ in range(end):
+                    pass
+
+        return look
+
+    with pytest.raises(AssertionError, match="for twice as many"):
+        assert_linear(prepare)
+
+
+def test_text_that_is_joined_again_with_each_piece_is_found_out(
+    assert_linear: AssertLinear,
+) -> None:
+    """One call of C for each piece, as many as there are pieces: only the memory tells."""
+
+    def prepare(n: int) -> Task:
+        def join() -> None:
+            pieces: list[str] = []
+            for _ in range(n):
+                pieces.append("word")
+                "".join(pieces)
+
+        return join
+
+    with pytest.raises(AssertionError, match="bytes for"):
+        assert_linear(prepare)
+
+
+def test_the_same_task_is_always_the_same_work(work_of: Callable[[Task], int]) -> None:
+    def task() -> None:
+        summarise(reply_events(texts(50)))
+
+    task()
+    assert work_of(task) == work_of(task) > 50
+
+
+# framing
+
+
+SSE = {  # what stands before, what comes again and again, what stands behind
+    "one long line": (b"data: ", b"x", b"\n\n"),
+    "one long line in a frame of many": (b"data: 1\n\nevent: long\ndata: ", b"x", b"\n\n"),
+    "many lines": (b"", b"data: 12345678\n", b"\n"),
+    "lines that end with CR": (b"", b"data: 12345678\r", b"\r"),
+    "lines that end with both": (b"", b"data: 12345678\r\n", b"\r\n"),
+    "a comment": (b":", b"x", b"\n\n"),
+    "stray lines": (b"", b"{what is this}\n", b"\n"),
+    "many frames": (b"", b"event: some\ndata: 1234\n\n", b""),
+    "never an end": (b"data: 1\n", b"x", b""),
+}
+NDJSON = {
+    "one long line": (b'"', b"x", b'"\n'),
+    "many lines": (b"", b'{"a": 1}\n', b""),
+    "empty lines": (b"", b"\r\n", b""),
+    "never an end": (b"", b"x", b""),
+}
+Shape = tuple[bytes, bytes, bytes]
+
+
+def shaped(shape: Shape, n: int) -> bytes:
+    before, again, behind = shape
+    return before + again * (n // len(again) + 1) + behind
+
+
+@pytest.mark.parametrize("shape", SSE.values(), ids=SSE)
+def test_sse_byte_by_byte(shape: Shape, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        return feeding(SseDecoder(stray=True), bytewise(shaped(shape, n)))
+
+    assert_linear(prepare, 1_500)
+
+
+@pytest.mark.parametrize("shape", NDJSON.values(), ids=NDJSON)
+def test_ndjson_byte_by_byte(shape: Shape, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        return feeding(NdjsonDecoder(), bytewise(shaped(shape, n)))
+
+    assert_linear(prepare, 1_500)
+
+
+@pytest.mark.parametrize("make", [SseDecoder, NdjsonDecoder])
+def test_many_frames_in_one_chunk(
+    make: Callable[[], Decoder[bytes, object]], assert_linear: AssertLinear
+) -> None:
+    """The frames are taken by one call of C; what that does is not counted, the length of the text is."""
+
+    def prepare(n: int) -> Task:
+        return feeding(make(), [b"id: 1\ndata: 1234\n\n" * n])
+
+    assert_linear(prepare)
+
+
+# decoding
+
+
+@REPLIES
+def test_decoding_anthropic(make: MakeReply, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        return feeding(Anthropic("model").decoder(), anthropic_frames(make(n)))
+
+    assert_linear(prepare)
+
+
+@REPLIES
+def test_decoding_openai_chat(make: MakeReply, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        return feeding(OpenAIChat("model").decoder(), openai_chat_frames(make(n)))
+
+    assert_linear(prepare)
+
+
+@REPLIES
+def test_summing_up(make: MakeReply, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        told = reply_events(make(n))
+        return lambda: summarise(told)
+
+    assert_linear(prepare)
+
+
+# operators
+
+
+def same_meta(source: Observable[Meta]) -> Observable[Meta]:
+    return source
+
+
+def same_blocks(source: Observable[BlockEvent]) -> Observable[BlockEvent]:
+    return source
+
+
+def one_more(count: int, _: BlockEvent) -> int:
+    return count + 1
+
+
+def followed(block: Block) -> Observable[int]:
+    return block.pipe(ops.count())
+
+
+def gathered(source: Observable[Event]) -> Observable[object]:
+    """Blocks that replay, each read from the start when the stream is over."""
+
+    def read(all_blocks: list[Block]) -> Observable[int]:
+        return reactivex.merge(*[followed(block) for block in all_blocks])
+
+    return source.pipe(group_blocks(replay=True), ops.to_list(), ops.flat_map(read))
+
+
+def timeline(source: Observable[Event]) -> Observable[Event]:
+    handlers = Timeline()
+    handlers.on_text_block(TextBlockCollector())
+    handlers.on_tool_use_block(ToolCallCollector())
+    return source.pipe(handlers)
+
+
+def grouped(source: Observable[Event]) -> Observable[object]:
+    return source.pipe(group_blocks(), ops.flat_map(followed))
+
+
+def scanned(source: Observable[Event]) -> Observable[object]:
+    return source.pipe(group_blocks(), scan_scope(one_more, 0))
+
+
+def folded(source: Observable[Event]) -> Observable[object]:
+    return source.pipe(group_blocks(), fold_scope(one_more, 0))
+
+
+OPERATORS: dict[str, Operator[Event, object]] = {
+    "text_deltas": text_deltas(),
+    "thinking_deltas": thinking_deltas(),
+    "tool_inputs": tool_inputs(),
+    "only": only(ResponseState),
+    "split_meta": split_meta(same_meta, same_blocks),
+    "group_blocks": grouped,
+    "group_blocks(replay)": gathered,
+    "scan_scope": scanned,
+    "fold_scope": folded,
+    "coalesce": coalesce(VirtualTimeScheduler(), 1.0),
+    "Timeline": timeline,
+}
+
+
+@REPLIES
+@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
+def test_operators(
+    operator: Operator[Event, object], make: MakeReply, assert_linear: AssertLinear
+) -> None:
+    def prepare(n: int) -> Task:
+        told = reply_events(make(n))
+        return lambda: reactivex.from_iterable(told).pipe(operator).subscribe()
+
+    assert_linear(prepare)
+
+
+def test_the_events_of_records(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        told = records(reply_events(texts(n)))
+        return lambda: reactivex.from_iterable(told).pipe(events()).subscribe()
+
+    assert_linear(prepare)
+
+
+@REPLIES
+def test_looking_at_the_arguments_whenever_a_member_is_whole(
+    make: MakeReply, assert_linear: AssertLinear
+) -> None:
+    """The views share what they show; only who asks for the members pays for them."""
+
+    def prepare(n: int) -> Task:
+        told = reply_events(make(n))
+        return lambda: reactivex.from_iterable(told).pipe(tool_inputs(), ops.to_list()).subscribe()
+
+    assert_linear(prepare)
+
+
+@REPLIES
+def test_merging_deltas(make: MakeReply, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        told = reply_events(make(n))
+        return lambda: merge_deltas(told)
+
+    assert_linear(prepare)
+
+
+# folds
+
+
+@REPLIES
+def test_folding_a_response(make: MakeReply, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        told = reply_events(make(n))
+
+        def fold() -> None:
+            state = ResponseState()
+            for event in told:
+                state = step_response(state, event)
+            assert message_of(state, "some") is not None
+
+        return fold
+
+    assert_linear(prepare)
+
+
+@REPLIES
+def test_folding_a_run(make: MakeReply, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        told = records(reply_events(make(n)))
+        return lambda: fold_run(told)
+
+    assert_linear(prepare)
+
+
+@REPLIES
+def test_looking_for_faults(make: MakeReply, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        told = reply_events(make(n))
+        return lambda: lint(told)
+
+    assert_linear(prepare)
+
+
+# conversations
+
+
+def conversation(n: int) -> Conversation:
+    said: list[Message] = []
+    for place in range(n):
+        called = ToolCall(f"call_{place}", "look", {"at": place})
+        said.append(Message.user("What is there?"))
+        said.append(Message("assistant", (Text("I will look."), called)))
+        said.append(Message("user", (ToolResult(called.id, "A house."),)))
+        said.append(Message("assistant", (Text("There is a house."),)))
+    return Conversation(tuple(said))
+
+
+@pytest.mark.parametrize("provider", [Anthropic("m", api_key="k"), OpenAIChat("m", api_key="k")])
+def test_encoding_a_conversation(
+    provider: Anthropic | OpenAIChat, assert_linear: AssertLinear
+) -> None:
+    def prepare(n: int) -> Task:
+        said = conversation(n)
+        return lambda: provider.request(said, (), Options())
+
+    assert_linear(prepare, 100)
+
+
+def test_repairing_a_conversation(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        said = conversation(n)
+        cut = Conversation(tuple(m for m in said.messages if not m.tool_results))
+        return lambda: repair(cut)
+
+    assert_linear(prepare, 100)

@@ -1,0 +1,281 @@
+"""Twice as much costs twice as much: the hub, runs, and the memory that is left of them. Work is counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from reactivex import Observable
+
+from rxworker import Client, RunResult, Worker, tool
+from rxworker.events import Record, TextDelta
+from rxworker.hub import Hub, iterate
+from rxworker.messages import Conversation
+from rxworker.operators import text_deltas
+from rxworker.providers import Anthropic, OpenAIChat
+from rxworker.testing import (
+    Reply,
+    ScriptedModel,
+    anthropic_frames,
+    call,
+    openai_chat_frames,
+    say,
+    think,
+)
+from rxworker.transport import RecordingTransport
+
+Task = Callable[[], object]
+AssertLinear = Callable[..., None]
+MakeScript = Callable[[int], list[Reply | str]]
+
+WORD = "word"
+
+
+@tool
+async def write(text: str) -> str:
+    """Write a text."""
+    return str(len(text))
+
+
+@tool
+async def look(at: str) -> str:
+    """Look at something."""
+    return at
+
+
+def texts(n: int) -> list[Reply | str]:
+    return [say(WORD * n)]
+
+
+def thoughts(n: int) -> list[Reply | str]:
+    return [think(WORD * n) + say("done")]
+
+
+def arguments(n: int) -> list[Reply | str]:
+    return [call("write", text=WORD * n), say("done")]
+
+
+SCRIPTS = pytest.mark.parametrize("make", [texts, thoughts, arguments])
+
+
+def worker_of(script: list[Reply | str]) -> Worker:
+    return Worker(ScriptedModel(script), tools=[write, look])
+
+
+# one run
+
+
+@SCRIPTS
+def test_a_run(make: MakeScript, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        worker = worker_of(make(n))
+        return lambda: worker.run_sync("Go on.")
+
+    assert_linear(prepare)
+
+
+@SCRIPTS
+def test_a_run_whose_state_is_asked_for_at_each_record(
+    make: MakeScript, assert_linear: AssertLinear
+) -> None:
+    def prepare(n: int) -> Task:
+        worker = worker_of(make(n))
+
+        async def watch() -> None:
+            run = worker.run("Go on.")
+            seen: list[int] = []
+
+            def note(_: Record) -> None:
+                seen.append(run.state.seq)
+
+            run.subscribe(note)
+            await run
+            assert seen == sorted(seen)
+
+        return lambda: asyncio.run(watch())
+
+    assert_linear(prepare)
+
+
+@SCRIPTS
+def test_a_run_that_is_iterated(make: MakeScript, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        worker = worker_of(make(n))
+
+        async def watch() -> None:
+            async for _ in worker.run("Go on."):
+                pass
+
+        return lambda: asyncio.run(watch())
+
+    assert_linear(prepare)
+
+
+def anthropic(text: str) -> Client:
+    body = b"".join(anthropic_frames(say(text)))
+    return Client(Anthropic("m", api_key="k"), transport=RecordingTransport(body, chunk=64))
+
+
+def openai_chat(text: str) -> Client:
+    body = b"".join(openai_chat_frames(say(text)))
+    return Client(OpenAIChat("m", api_key="k"), transport=RecordingTransport(body, chunk=64))
+
+
+@pytest.mark.parametrize("make", [anthropic, openai_chat])
+def test_a_client_whose_bytes_are_cut_anywhere(
+    make: Callable[[str], Client], assert_linear: AssertLinear
+) -> None:
+    def prepare(n: int) -> Task:
+        client = make(WORD * n)
+        return lambda: client.stream("Go on.").pipe(text_deltas()).subscribe()
+
+    assert_linear(prepare)
+
+
+# the hub and its watchers
+
+
+def hub_task(items: int, watchers: int, *, late: int = 0) -> Task:
+    def push() -> None:
+        seen: list[int] = []
+        hub = Hub[int]()
+        for _ in range(watchers):
+            hub.subscribe(seen.append)
+        for item in range(items):
+            hub.push(item)
+        hub.end()
+        for _ in range(late):
+            hub.subscribe(seen.append)
+        assert len(seen) == items * (watchers + late)
+
+    return push
+
+
+def test_a_hub_with_more_items(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        return hub_task(n, 5)
+
+    assert_linear(prepare)
+
+
+def test_a_hub_with_more_watchers(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        return hub_task(200, n)
+
+    assert_linear(prepare, 20)
+
+
+def test_a_hub_with_more_watchers_that_come_late(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        return hub_task(200, 1, late=n)
+
+    assert_linear(prepare, 20)
+
+
+def test_a_hub_that_is_iterated_by_several(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        async def share() -> None:
+            hub = Hub[int]()
+
+            async def read() -> int:
+                return sum([1 async for _ in hub])
+
+            readers = [asyncio.ensure_future(read()) for _ in range(3)]
+            for item in range(n):
+                hub.push(item)
+                await asyncio.sleep(0)
+            hub.end()
+            assert await asyncio.gather(*readers) == [n, n, n]
+
+        return lambda: asyncio.run(share())
+
+    assert_linear(prepare)
+
+
+def test_iterating_an_observable(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        hub = Hub[int]()
+        for item in range(n):
+            hub.push(item)
+        hub.end()
+
+        async def read(source: Observable[int]) -> None:
+            assert len([item async for item in iterate(source, limit=n)]) == n
+
+        return lambda: asyncio.run(read(hub))
+
+    assert_linear(prepare)
+
+
+# what is left
+
+
+def kept(make: Callable[[], object]) -> int:
+    """The bytes that are held by what is made."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        made = make()
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+        del made
+    finally:
+        tracemalloc.stop()
+    return held
+
+
+def result_of(n: int) -> RunResult:
+    worker = worker_of(texts(n))
+    return worker.run_sync("Go on.")
+
+
+def records_of(n: int) -> list[Record]:
+    worker = worker_of(texts(n))
+
+    async def watch() -> list[Record]:
+        return [record async for record in worker.run("Go on.")]
+
+    return asyncio.run(watch())
+
+
+def conversation_of(n: int) -> Conversation:
+    worker = worker_of([*texts(n), "And again."])
+    worker.run_sync("Go on.")
+    worker.run_sync("And again.")
+    return worker.conversation
+
+
+@pytest.mark.parametrize("make", [result_of, conversation_of])
+def test_what_is_left_of_a_run_is_its_text(make: Callable[[int], object]) -> None:
+    """Four times the text is more than enough; the pieces it came in would be twenty times."""
+    make(10)
+    few, many = kept(lambda: make(1_000)), kept(lambda: make(11_000))
+    assert many - few < 4 * 10_000 * len(WORD)
+
+
+def test_the_records_of_a_run_take_the_same_for_each_delta() -> None:
+    records_of(10)
+    once, twice = kept(lambda: records_of(2_000)), kept(lambda: records_of(4_000))
+    assert twice < 2.2 * once
+    assert (twice - once) / 2_000 < 1_000  # bytes by the delta
+
+
+def test_a_worker_that_is_kept_does_not_keep_the_deltas_of_its_runs() -> None:
+    workers: list[Worker] = []
+
+    def run(n: int) -> None:
+        workers.append(worker_of(texts(n)))
+        workers[-1].run_sync("Go on.")
+
+    run(10)
+    few, many = kept(lambda: run(1_000)), kept(lambda: run(11_000))
+    assert many - few < 4 * 10_000 * len(WORD)
+
+
+def test_a_delta_is_small() -> None:
+    """The most frequent object of all."""
+    held = kept(lambda: [TextDelta(0, WORD) for _ in range(1_000)])
+    assert held / 1_000 < 100
