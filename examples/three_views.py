@@ -1,6 +1,6 @@
 """Three user interfaces on one run: a console, a gauge of tokens, and a log that takes its time.
 
-None of them can slow or break the run or the others. A fourth one fails, and is detached; the records say so.
+The log delays neither the run nor the others. A fourth view fails, and is detached; the records say so.
 Needs the environment variable ``ANTHROPIC_API_KEY``.
 """
 

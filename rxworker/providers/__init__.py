@@ -13,14 +13,19 @@ from rxworker.providers.base import (
 from rxworker.providers.gemini import Gemini
 from rxworker.providers.ollama import Ollama
 from rxworker.providers.openai_chat import OpenAIChat
+from rxworker.providers.openai_responses import OpenAIResponses
 from rxworker.providers.summary import CalledTool, Summary, summarise, to_json
 
 # By the name that messages carry and the command line takes.
-PROVIDERS: dict[str, type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat]] = {
+PROVIDERS: dict[
+    str,
+    type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat] | type[OpenAIResponses],
+] = {
     "anthropic": Anthropic,
     "gemini": Gemini,
     "ollama": Ollama,
     "openai_chat": OpenAIChat,
+    "openai_responses": OpenAIResponses,
 }
 
 __all__ = [
@@ -29,6 +34,7 @@ __all__ = [
     "Anthropic",
     "Gemini",
     "OpenAIChat",
+    "OpenAIResponses",
     "Ollama",
     # the seam
     "Provider",

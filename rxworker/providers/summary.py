@@ -32,6 +32,8 @@ from rxworker.providers.base import Provider
 from rxworker.providers.ids import is_made
 
 INVALID = "__invalid_json__"
+# In the echo of a call's start: its arguments are free text, and no JSON even where they look like it.
+FREE_TEXT = "free_text"
 
 
 class CalledTool(Struct, frozen=True):
@@ -42,16 +44,20 @@ class CalledTool(Struct, frozen=True):
         name: The tool's name.
         arguments: The JSON text, whole or not.
         aborted: Whether it was cut off.
+        is_free_text: Whether the arguments are a text that the tool takes as it is.
     """
 
     id: str | None
     name: str
     arguments: str
     aborted: bool = False
+    is_free_text: bool = False
 
     @property
     def input(self) -> Json:
         """The arguments; ``{}`` for none, ``{"__invalid_json__": text}`` for what is no JSON."""
+        if self.is_free_text:
+            return self.arguments
         try:
             decoded: Json = msgspec.json.decode(self.arguments or "{}")
         except msgspec.DecodeError:
@@ -140,7 +146,7 @@ def summarise(events: Iterable[ResponseEvent]) -> Summary:
         usage=usage,
         error=None if cut else error,
         truncated=cut,
-        response_id=started.response_id,
+        response_id=ended.response_id or started.response_id,
         model=started.model,
         block_types=tuple(_type(start) for start in gathered.starts.values()),
     )
@@ -190,6 +196,7 @@ def _calls(gathered: _Gathered, block_type: BlockType) -> tuple[CalledTool, ...]
             start.metadata.name,
             _arguments(gathered, index),
             index in gathered.aborted,
+            bool(start.echo and start.echo.get(FREE_TEXT)),
         )
         for index, start in gathered.starts.items()
         if start.block_type is block_type and isinstance(start.metadata, ToolUseMetadata)
@@ -214,4 +221,4 @@ def _type(start: BlockStart) -> str:
     return start.block_type.value
 
 
-__all__ = ["CalledTool", "Summary", "summarise", "to_json"]
+__all__ = ["FREE_TEXT", "CalledTool", "Summary", "summarise", "to_json"]

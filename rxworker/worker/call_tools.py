@@ -17,6 +17,7 @@ from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolR
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.tools import Finished as FinishedCall
 from rxworker.tools import run_calls
+from rxworker.worker.checks import call_of, checked, result_of
 from rxworker.worker.context import RunContext, TurnScope
 
 Emit = Callable[[Event], None]
@@ -84,12 +85,13 @@ async def _ask(
             call=replace(call, input=copy.deepcopy(call.input)),
             tool=tool,
             conversation=context.journal.state.conversation,
-            emit=emit,
+            emit=checked(emit),
             variables=scope.variables,
             run=context.journal.run,
             turn=context.journal.turn,
         )
         verdict, hook = await context.hooks.ask(HookPoint.BEFORE_TOOL_CALL, asked, emit)
+        left = call_of(asked, call)
         match verdict:
             case Skip(reason=reason):
                 refused.append(ToolResult(call.id, reason, is_error=True, name=call.name))
@@ -97,12 +99,12 @@ async def _ask(
             case Abort(reason=reason):
                 raise RunAbortedError(reason, hook=hook)
             case Pause(reason=reason):
-                pending = (*allowed, asked.call, *calls[place + 1 :])
+                pending = (*allowed, left, *calls[place + 1 :])
                 emit(RunPause(hook, pending, call.id, reason, tuple(refused)))
                 scope.paused = True
                 break
             case _:
-                allowed.append(asked.call)
+                allowed.append(left)
     return allowed, refused
 
 
@@ -119,7 +121,7 @@ async def _look_at(
         result=done.result,
         tool=tool,
         conversation=context.journal.state.conversation,
-        emit=emit,
+        emit=checked(emit),
         variables=scope.variables,
         run=context.journal.run,
         turn=context.journal.turn,
@@ -127,8 +129,9 @@ async def _look_at(
     verdict, hook = await context.hooks.ask(HookPoint.AFTER_TOOL_CALL, asked, emit)
     if isinstance(verdict, Abort):
         raise RunAbortedError(verdict.reason, hook=hook)
-    emit(ToolStop(asked.result, done.seconds))
-    return asked.result
+    result = result_of(asked, done.result)
+    emit(ToolStop(result, done.seconds))
+    return result
 
 
 def _in_call_order(

@@ -16,6 +16,7 @@ from rxworker.events import (
 )
 from rxworker.hooks import ContinueWithMessages, HookPoint, Pause, TurnEndContext
 from rxworker.messages import StopKind
+from rxworker.worker.checks import checked
 from rxworker.worker.context import RunContext, TurnScope
 
 Emit = Callable[[Event], None]
@@ -47,7 +48,7 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         return
     asked = TurnEndContext(
         conversation=context.journal.state.conversation,
-        emit=emit,
+        emit=checked(emit),
         variables=scope.variables,
         run=context.journal.run,
         turn=context.journal.turn,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
-from rxworker.errors import HookError, LimitExceededError, RunAbortedError
+from rxworker.errors import LimitExceededError, RunAbortedError
 from rxworker.events import Event, LimitReached, TurnStart
 from rxworker.hooks import Cancel, HookPoint, MessageSendContext
-from rxworker.messages import Conversation, Message
+from rxworker.messages import Conversation
 from rxworker.providers import Request
+from rxworker.worker.checks import checked, messages_of
 from rxworker.worker.context import RunContext, TurnScope
 
 
@@ -26,7 +26,7 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
     state = context.journal.state
     asked = MessageSendContext(
         conversation=state.conversation,
-        emit=emit,
+        emit=checked(emit),
         variables=scope.variables,
         run=context.journal.run,
         turn=context.journal.turn,
@@ -35,7 +35,7 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
     if isinstance(verdict, Cancel):
         raise RunAbortedError(verdict.reason, hook=hook)
     scope.request = Request(
-        Conversation(_checked(asked), asked.system), context.tools.metas, context.options
+        Conversation(messages_of(asked), asked.system), context.tools.metas, context.options
     )
 
 
@@ -44,16 +44,6 @@ def _within(context: RunContext, emit: Callable[[Event], None]) -> None:
     if most is not None and context.journal.state.turns >= most:
         emit(LimitReached("max_turns", most))
         raise LimitExceededError("max_turns", most)
-
-
-def _checked(asked: MessageSendContext) -> tuple[Message, ...]:
-    """The messages, which a hook may have made anything of."""
-    messages = cast("list[object]", asked.messages)
-    for message in messages:
-        if not isinstance(message, Message):
-            text = f"after hook {asked.hook!r} the messages hold {message!r}, which is no Message"
-            raise HookError(text, hook=asked.hook, point=HookPoint.ON_MESSAGE_SEND.value)
-    return tuple(asked.messages)
 
 
 __all__ = ["prepare"]

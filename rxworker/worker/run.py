@@ -209,10 +209,10 @@ class Run(Observable[Record], Generic[T_co]):
         try:
             await wind_up(self._context, error)
         finally:
-            self._ended(self.state, None)
             # Told to whoever waits; not awaiting a run is no mistake, so asyncio need not complain of it.
             self._result.set_exception(error)
             self._result.exception()
+            self._ended(self.state, None)
             self._journal.hub.end(error)
             if not (self._awaited or self._journal.hub.watched):
                 logger.warning("run %s ended and nobody watched it: %s", self.id, error)
@@ -223,11 +223,11 @@ class Run(Observable[Record], Generic[T_co]):
             lost = None if driver.cancelled() else driver.exception()
             error = RunCancelledError("its event loop is closing")
             error.__cause__ = lost
-            self._journal.emit(RunAbort("cancel", str(error)))
-            self._ended(self.state, None)
             self._result.set_exception(error)
             self._result.exception()
+            self._journal.emit(RunAbort("cancel", str(error)))
             self._journal.hub.end(error)
+            self._ended(self.state, None)
 
     def _finish(self) -> None:
         result: RunResult[T_co] = result_of(self.state, self.id, self._context.output)

@@ -21,6 +21,7 @@ from rxworker.events import (
 )
 from rxworker.hooks import AbortContext, HookPoint
 from rxworker.messages import ToolResult
+from rxworker.worker.checks import checked
 from rxworker.worker.context import RunContext
 
 Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
@@ -87,7 +88,7 @@ async def _tell_hooks(context: RunContext, cause: Cause, reason: str, error: Exc
             reason=reason,
             error=error,
             conversation=context.journal.state.conversation,
-            emit=emit,
+            emit=checked(emit),
             run=context.journal.run,
             turn=context.journal.turn,
         )

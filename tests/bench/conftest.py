@@ -44,7 +44,6 @@ class Meter:
     def measure(self, task: Task) -> int:
         """How much the task counts for."""
         profiled, traced, collecting = sys.getprofile(), sys.gettrace(), gc.isenabled()
-        gc.collect()
         gc.disable()
         sys.settrace(self._trace)
         sys.setprofile(self._profile)

@@ -91,9 +91,10 @@ def measure(
 
 def _environment(perf: Path) -> dict[str, str]:
     """Ours, with the harness to be found, and without leaving traces in its folder."""
+    paths = [str(perf / "clients"), os.environ.get("PYTHONPATH", "")]
     return {
         **os.environ,
-        "PYTHONPATH": str(perf / "clients"),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 

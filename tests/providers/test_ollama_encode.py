@@ -30,6 +30,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers import Ollama, Options, ToolChoice
+from rxworker.providers.base import OutputFormat
 from rxworker.providers.ids import made_id
 from rxworker.timeline import ResponseState, message_of, step_response
 
@@ -225,6 +226,7 @@ OPTIONS: list[tuple[Options, dict[str, Any]]] = [
         {"options": {"num_predict": 5, "num_ctx": 8192}, "keep_alive": "5m"},
     ),
     (Options(extra={"format": "json"}), {"format": "json"}),
+    (Options(output=OutputFormat({"type": "object"})), {"format": {"type": "object"}}),
     (Options(thinking=0), {"think": False}),
     (Options(thinking="off"), {"think": False}),
     (Options(thinking=4096), {"think": True}),

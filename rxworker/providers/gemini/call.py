@@ -46,7 +46,9 @@ class PendingCall:
         self._by_path |= bool(call.get(CONTINUES) or partial)
         if args:
             if self._by_path and isinstance(args, dict):
-                yield InputValueDelta(self.index, "$", args)
+                for name, value in args.items():
+                    quote = "'" if '"' in name else '"'
+                    yield InputValueDelta(self.index, f"$[{quote}{name}{quote}]", value)
             else:
                 yield InputJsonDelta(self.index, msgspec.json.encode(args).decode())
         for piece in partial if isinstance(partial, list) else ():

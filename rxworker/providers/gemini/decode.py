@@ -155,6 +155,8 @@ class GeminiDecoder:
         failure = garbage_failure(SseFrame(data, STRAY))
         if failure:
             yield from self._fail(failure)
+        elif not self._bare and (raw := read_json(data)) is not None:
+            yield from self._take_raw(STRAY, raw)
         elif self._bare or data.lstrip().startswith((b"{", b"[")):
             self._bare.append(data)  # it may hold empty lines, so it is put together at the end
         else:

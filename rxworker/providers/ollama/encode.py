@@ -68,6 +68,8 @@ def encode(
     settings = encode_options(options)
     if settings:
         body["options"] = settings
+    if options.output is not None:
+        body["format"] = options.output.schema
     return with_extra(body | encode_think(options.thinking), options.extra)
 
 

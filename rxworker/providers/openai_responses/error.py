@@ -37,9 +37,8 @@ def response_failure(response: WireResponse, status: str) -> Failure:
     """The failure of a response that failed or was cancelled."""
     if status == CANCELLED:
         return Failure("the response was cancelled", CANCELLED, CANCELLED)
-    if not response.error:
-        return Failure(SILENT, status)
-    return _refined(read_failure({"error": response.error}) or Failure(SILENT, status))
+    told = read_failure({"error": response.error}) if response.error else None
+    return _refined(told or Failure(SILENT, status))
 
 
 def _refined(failure: Failure) -> Failure:

@@ -40,6 +40,7 @@ from rxworker.providers.openai_responses.kinds import (
     block_type_of,
     input_of,
     parts_of,
+    place_of,
     waits_for_client,
     word,
 )
@@ -116,11 +117,18 @@ class Item:
         if self.kind != MESSAGE and (self.kind not in CALLS or self._wire.get("name")):
             yield from self._start_block(block_type_of(self._wire))
 
+    def learn(self, wire: JsonObject) -> Iterator[ResponseEvent]:
+        """It was added, after something of it had come already; or it was added twice."""
+        self._wire = self._wire | wire
+        if self._open is None:
+            yield from self.start()
+
     def add(self, place: Place, block_type: BlockType, text: str) -> Iterator[ResponseEvent]:
         """More of a text."""
         if not text:
             return
         if self.is_prose:
+            block_type = BlockType.THINKING if self.kind == REASONING else block_type
             part = yield from self._turn_to(place, block_type)
             part.pieces.append(text)
             yield PROSE[block_type](part.index, text)
@@ -191,9 +199,10 @@ class Item:
 
     def _fill_message(self, wire: JsonObject) -> Iterator[ResponseEvent]:
         # Some servers begin to count their parts at 1, so what was streamed is matched by its order.
-        streamed = sorted(self._parts)
+        streamed = sorted(place for place in self._parts if place[0] == CONTENT)
         for number, (block_type, text, part) in enumerate(parts_of(wire, CONTENT)):
-            place = streamed[number] if number < len(streamed) else (CONTENT, number)
+            place = place_of(CONTENT, number, block_type)
+            place = streamed[number] if number < len(streamed) else place
             yield from self.complete(place, block_type, text)
             annotations = part.get("annotations")
             if place in self._parts and isinstance(annotations, list):
@@ -206,13 +215,13 @@ class Item:
             return
         field = SUMMARY if parts_of(wire, SUMMARY) else CONTENT
         for number, (_, text, _) in enumerate(parts_of(wire, field)):
-            yield from self.add((field, number), BlockType.THINKING, text)
+            yield from self.add(
+                place_of(field, number, BlockType.THINKING), BlockType.THINKING, text
+            )
 
     # its blocks
 
-    def _turn_to(
-        self, place: Place, block_type: BlockType
-    ) -> Generator[ResponseEvent, None, Part]:
+    def _turn_to(self, place: Place, block_type: BlockType) -> Generator[ResponseEvent, None, Part]:
         """The part at a place, open."""
         if self.text is not None and self.text[0] == place:
             return self.text[1]

@@ -17,11 +17,11 @@ CUSTOM_CALL = "custom_tool_call"
 # Calls of tools that the client was told to have.
 CALLS = (FUNCTION_CALL, CUSTOM_CALL)
 
-# Where a text of an item lies: in which list, and at which position.
-Place: TypeAlias = tuple[str, int]
+# Where a text of an item lies: in which list, at which position, and what it becomes.
+Place: TypeAlias = tuple[str, int, str]
 CONTENT = "content"
 SUMMARY = "summary"
-WHOLE: Place = ("", 0)
+WHOLE: Place = ("", 0, "")
 
 # The provider's own calls, and the field that says what was asked for.
 SERVER_CALLS = {
@@ -32,6 +32,8 @@ SERVER_CALLS = {
     "mcp_call": "arguments",
     "tool_search_call": "arguments",
 }
+# Where it is said what was asked for, in all calls.
+INPUTS = {FUNCTION_CALL: "arguments", CUSTOM_CALL: "input", **SERVER_CALLS}
 # What no tool of ours can answer, yet the client must; a hosted one of them is followed by its output.
 CLIENT_CALLS = (
     "computer_call",
@@ -84,6 +86,15 @@ PARTS = {
 }
 
 
+def place_of(field: str, number: int | None, block_type: BlockType) -> Place:
+    """Where a text lies; servers that leave out its position have one of a sort.
+
+    >>> place_of("content", None, BlockType.TEXT)
+    ('content', 0, 'text')
+    """
+    return (field, number or 0, block_type.value) if field else WHOLE
+
+
 def block_type_of(item: JsonObject) -> BlockType:
     """What an item becomes; for a message, its first part.
 
@@ -124,13 +135,13 @@ def parts_of(item: JsonObject, field: str) -> list[tuple[BlockType, str, JsonObj
 def input_of(item: JsonObject) -> str:
     """What a call was called with, as text: JSON, or the text that a tool of free text was given."""
     kind = word(item.get("type"))
-    field = {FUNCTION_CALL: "arguments", CUSTOM_CALL: "input"}.get(kind) or SERVER_CALLS.get(kind)
-    value = item.get(field) if field else None
+    field = INPUTS.get(kind, "")
+    value = item.get(field)
     if value is None or value == "":
         return ""
     if isinstance(value, str):
         return value if field in ("arguments", "input") else json_text({field: value})
-    return json_text(value if isinstance(value, dict) else {field or "": value})
+    return json_text(value if isinstance(value, dict) else {field: value})
 
 
 def json_text(value: Json) -> str:
@@ -160,6 +171,7 @@ __all__ = [
     "input_of",
     "json_text",
     "parts_of",
+    "place_of",
     "waits_for_client",
     "word",
 ]

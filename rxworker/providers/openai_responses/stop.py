@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from msgspec import Struct
 
-from rxworker.messages import StopKind, StopReason
+from rxworker.messages import Json, StopKind, StopReason
 from rxworker.providers.openai_responses.wire import WireResponse
 
 COMPLETED = "completed"
@@ -20,6 +20,20 @@ REASONS = {
 }
 
 
+class Outcome(Struct, frozen=True):
+    """What of a response's items matters for the reason why it ended.
+
+    Attributes:
+        called: Whether a call of a client's tool was completed.
+        refused: Whether there is a refusal.
+        waiting: The types of items that wait for a client, but are no calls of its tools.
+    """
+
+    called: bool = False
+    refused: bool = False
+    waiting: tuple[str, ...] = ()
+
+
 def status_of(response: WireResponse, event: str) -> str:
     """How it ended: what the response says, else the last word of the event.
 
@@ -29,33 +43,33 @@ def status_of(response: WireResponse, event: str) -> str:
     return response.status if response.status in STATUSES else event.rpartition(".")[2]
 
 
-def read_stop(
-    response: WireResponse, status: str, *, called: bool, refused: bool, waiting: Sequence[str]
-) -> StopReason:
+def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReason:
     """The normal form.
 
     Args:
         response: What was sent.
         status: How it ended.
-        called: Whether a call of a client's tool was completed.
-        refused: Whether it holds a refusal.
-        waiting: The items that wait for a client, but are no calls of its tools.
+        outcome: What its items were.
 
-    >>> read_stop(WireResponse(), "completed", called=True, refused=False, waiting=()).kind
+    >>> read_stop(WireResponse(), "completed", Outcome(called=True)).kind
     <StopKind.TOOL_USE: 'ToolUse'>
     """
-    details = response.incomplete_details
-    reason = details.get("reason") if isinstance(details, dict) else None
-    if isinstance(reason, str) and reason:
+    reason = _reason(response.incomplete_details)
+    if reason:
         return StopReason(REASONS.get(reason, StopKind.OTHER), reason)
     if status != COMPLETED:
         return StopReason(StopKind.OTHER, status)
-    if called:
+    if outcome.called:
         return StopReason(StopKind.TOOL_USE, status)
-    if refused:
+    if outcome.refused:
         return StopReason(StopKind.REFUSAL, status)
-    detail = f"waits for the client: {', '.join(waiting)}" if waiting else None
+    detail = f"waits for the client: {', '.join(outcome.waiting)}" if outcome.waiting else None
     return StopReason(StopKind.END_TURN, status, detail)
 
 
-__all__ = ["CANCELLED", "COMPLETED", "FAILED", "INCOMPLETE", "read_stop", "status_of"]
+def _reason(details: Json) -> str | None:
+    reason = details.get("reason") if isinstance(details, dict) else None
+    return reason if isinstance(reason, str) else None
+
+
+__all__ = ["CANCELLED", "COMPLETED", "FAILED", "INCOMPLETE", "Outcome", "read_stop", "status_of"]

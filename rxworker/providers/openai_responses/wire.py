@@ -2,29 +2,27 @@
 
 All events share one Struct: their fields have the same names everywhere, and their types are looked up in tables. Items
 and parts stay plain objects, since they are kept as they came. What the server should not get wrong, but might, is
-``Any`` and checked where it is read, so that no content is lost for it.
+``Json`` and checked where it is read, so that no content is lost for it.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from msgspec import Struct
 
-from rxworker.messages import JsonObject
+from rxworker.messages import Json, JsonObject
 
 
 class WireResponse(Struct, frozen=True, gc=False):
     """The response as a whole, which the first and the last events carry."""
 
-    id: Any = None
-    model: Any = None
-    status: Any = None
-    error: Any = None
-    incomplete_details: Any = None
-    output: Any = None
-    usage: Any = None
+    id: Json = None
+    model: Json = None
+    status: Json = None
+    error: Json = None
+    incomplete_details: Json = None
+    output: Json = None
+    usage: Json = None
 
 
 class WireEvent(Struct, frozen=True, gc=False):
@@ -46,15 +44,15 @@ class WireEvent(Struct, frozen=True, gc=False):
     delta: str | None = None
     text: str | None = None
     refusal: str | None = None
-    arguments: Any = None
+    arguments: Json = None
     input: str | None = None
-    code: Any = None
+    code: Json = None
     name: str | None = None
     part: JsonObject | None = None
     item: JsonObject | None = None
     annotation: JsonObject | None = None
     response: WireResponse | None = None
-    error: Any = None
+    error: Json = None
 
 
 decode_event = msgspec.json.Decoder(WireEvent).decode

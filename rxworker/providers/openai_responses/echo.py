@@ -1,0 +1,166 @@
+"""An answer of this protocol's own, put back together from its blocks as the items that it came as.
+
+Every item is sent back in its order and as it was, with whatever it holds: ids, sealed thoughts, phases, callers. What a
+block says comes over what its item says, so a text or an argument that was changed after it came is sent as changed. A
+thought with nothing behind it is left out, since the service refuses it: that happens when an answer is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rxworker.messages import (
+    CachePoint,
+    Content,
+    Image,
+    Json,
+    JsonObject,
+    OpaqueBlock,
+    Refusal,
+    ServerToolCall,
+    ServerToolResult,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from rxworker.providers.content import arguments
+from rxworker.providers.openai_responses.item import ITEM, PLACE
+from rxworker.providers.openai_responses.kinds import (
+    CONTENT,
+    CUSTOM_CALL,
+    FUNCTION_CALL,
+    REASONING,
+    SUMMARY,
+    json_text,
+    parts_of,
+)
+
+
+def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
+    """The items of an answer.
+
+    >>> encode_answer([Text("yes")])
+    [{'role': 'assistant', 'content': 'yes'}]
+    """
+    groups: list[list[Content]] = []
+    by_place: dict[int, list[Content]] = {}
+    blocks = [block for block in content if not isinstance(block, CachePoint)]
+    for block in blocks:
+        place = _echo(block).get(PLACE)
+        if not isinstance(place, int):
+            groups.append([block])
+        elif place in by_place:
+            by_place[place].append(block)
+        else:
+            by_place[place] = [block]
+            groups.append(by_place[place])
+    if sum(map(len, by_place.values())) == len(blocks):
+        groups = [by_place[place] for place in sorted(by_place)]
+    items = [item for group in groups if (item := _encode_item(group)) is not None]
+    while items and items[-1].get("type") == REASONING:
+        items.pop()
+    return items
+
+
+def encode_call(call: ToolCall) -> JsonObject:
+    """A call by itself, without anything that came with it."""
+    return {
+        "type": FUNCTION_CALL,
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": json_text(arguments(call)),
+    }
+
+
+def is_custom(call: ToolCall) -> bool:
+    """Whether it was a call of a tool that takes free text."""
+    return (call.echo or {}).get("type") == CUSTOM_CALL
+
+
+def _encode_item(blocks: Sequence[Content]) -> JsonObject | None:
+    """One item from its blocks; the last of them has it whole."""
+    block = blocks[-1]
+    found = _echo(block).get(ITEM)
+    item = found if isinstance(found, dict) else None
+    if isinstance(block, ToolCall):
+        return _call(block, item)
+    if isinstance(block, Text | Refusal):
+        return _message([b for b in blocks if isinstance(b, Text | Refusal)], item)
+    if isinstance(block, Thinking):
+        return _reasoning([b for b in blocks if isinstance(b, Thinking)], item)
+    if isinstance(block, ServerToolCall | ServerToolResult | OpaqueBlock | Image):
+        return item
+    return None
+
+
+def _echo(block: Content) -> JsonObject:
+    return (None if isinstance(block, ToolResult | CachePoint) else block.echo) or {}
+
+
+def _message(blocks: Sequence[Text | Refusal], item: JsonObject | None) -> JsonObject | None:
+    texts = [block.text for block in blocks]
+    if item is None:
+        whole = "".join(texts)
+        return {"role": "assistant", "content": whole} if whole else None
+    told = [text for _, text, _ in parts_of(item, CONTENT)]
+    if "".join(told) == "".join(texts):
+        return item
+    changed: JsonObject = {CONTENT: [_part(block) for block in blocks if block.text]}
+    return item | changed
+
+
+def _part(block: Text | Refusal) -> Json:
+    if isinstance(block, Refusal):
+        return {"type": "refusal", "refusal": block.text}
+    return {"type": "output_text", "text": block.text, "annotations": []}
+
+
+def _reasoning(blocks: Sequence[Thinking], item: JsonObject | None) -> JsonObject | None:
+    """A thought that never became an item has no seal, and is of no use to anybody."""
+    if item is None:
+        return None
+    text = "".join(block.text for block in blocks)
+    told = ["".join(one for _, one, _ in parts_of(item, field)) for field in (SUMMARY, CONTENT)]
+    if text in (*told, "".join(told), ""):
+        return item
+    summary: Json = [{"type": "summary_text", "text": text}]
+    content: Json = [{"type": "reasoning_text", "text": text}]
+    changed: JsonObject = {SUMMARY: summary if told[0] else []}
+    return item | changed | ({CONTENT: content} if told[1] else {})
+
+
+def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
+    if is_custom(call):
+        return (item or {"type": CUSTOM_CALL}) | {
+            "call_id": call.id,
+            "name": call.name,
+            "input": _same(call.input, (item or {}).get("input")),
+        }
+    plain = encode_call(call)
+    if item is None:
+        return plain
+    # The text that the model wrote, spaces and all, as long as it says the same.
+    said = _same(arguments(call), item.get("arguments"))
+    return item | plain | {"arguments": said}
+
+
+def _same(value: JsonObject | str, text: Json) -> str:
+    """The text, if it says the value; else the value as text."""
+    if isinstance(text, str) and value in (text, _read(text)):
+        return text
+    return value if isinstance(value, str) else json_text(value)
+
+
+def _read(text: str) -> object:
+    if not text.strip():
+        return {}
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {"input": text}
+
+
+__all__ = ["encode_answer", "encode_call", "is_custom"]

@@ -1,0 +1,177 @@
+"""A conversation to the body of a Responses request.
+
+The input is a row of items: messages, calls and their results each stand for themselves. The rules:
+
+- An answer of this protocol goes back as the items it came as: see `rxworker.providers.openai_responses.echo`.
+- Of another provider's answer, what was said and what was called go back. Its thoughts, its own tools' calls and
+  results, and blocks nobody knows are left out. Ids of calls that are too long for the service are shortened.
+- The result of a call is of the sort the call was of: that of a tool with free text has another name.
+- A result has no mark for a failure; its text says it. Pictures and documents may stand in it.
+- What an application says first is the instructions; later it is a message of its role.
+- An `OpaqueBlock` of the user's is an item of its own, such as the output of a ``shell_call``.
+- The protocol has no stop sequences; they are left out.
+- Nothing is stored: ``extra={"store": True}`` changes that, ``extra={"include": ...}`` what comes with an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import Any
+
+from msgspec.structs import replace
+
+from rxworker.messages import (
+    Content,
+    Conversation,
+    Document,
+    Image,
+    Json,
+    JsonObject,
+    Message,
+    OpaqueBlock,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.providers.base import Options
+from rxworker.providers.content import data_url, plain_text, split_system
+from rxworker.providers.openai_responses.echo import encode_answer, encode_call, is_custom
+from rxworker.providers.openai_responses.item import PLACE
+from rxworker.providers.openai_responses.options import (
+    encode_options,
+    encode_storage,
+    encode_tool,
+    with_extra,
+)
+
+NAME = "openai_responses"
+LONGEST_ID = 64
+
+
+def encode(
+    model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+) -> JsonObject:
+    """The body.
+
+    Args:
+        model: The model to ask.
+        conversation: Everything said so far.
+        tools: What it may call.
+        options: Settings.
+    """
+    system, messages = split_system(conversation)
+    body: JsonObject = {"model": model, "input": list(encode_input(messages)), "stream": True}
+    if system:
+        body["instructions"] = system
+    if tools:
+        body["tools"] = [encode_tool(tool) for tool in tools]
+    body |= encode_options(options, tools=bool(tools or options.extra.get("tools")))
+    return with_extra(body | encode_storage(model), options.extra)
+
+
+def encode_input(messages: Sequence[Message]) -> list[JsonObject]:
+    """The items."""
+    items: list[JsonObject] = []
+    answers: dict[str, JsonObject] = {}  # how the calls are answered; an id may come again
+    for message in messages:
+        own = message.provider == NAME
+        answers |= {call.id: _answer_to(call, own) for call in message.tool_calls}
+        if message.role == "assistant":
+            items += encode_answer(message.content) if own else _encode_foreign(message.content)
+        elif message.role == "system":
+            if message.text:
+                items.append({"role": "system", "content": message.text})
+        else:
+            items += _encode_user(message, answers)
+    return items
+
+
+def safe_id(call_id: str) -> str:
+    """A call's id in the length that the service allows; other providers allow more.
+
+    >>> safe_id("call_1"), len(safe_id("x" * 100))
+    ('call_1', 64)
+    """
+    return call_id if len(call_id) <= LONGEST_ID else sha256(call_id.encode()).hexdigest()
+
+
+def _answer_to(call: ToolCall, own: bool) -> JsonObject:
+    kind = "custom_tool_call_output" if own and is_custom(call) else "function_call_output"
+    return {"type": kind, "call_id": call.id if own else safe_id(call.id)}
+
+
+def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
+    items: list[JsonObject] = []
+    for block in content:
+        if isinstance(block, ToolCall):
+            items.append(encode_call(replace(block, id=safe_id(block.id))))
+        elif isinstance(block, Text | Refusal) and block.text:
+            items.append({"role": "assistant", "content": block.text})
+    return items
+
+
+def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonObject]:
+    """Results and other items first, then what the user says."""
+    items = [_result(result, answers.get(result.tool_use_id)) for result in message.tool_results]
+    items += [item for block in message.content if (item := _item(block)) is not None]
+    parts = [part for block in message.content for part in _parts(block)]
+    if parts:
+        items.append({"role": "user", "content": _flat(parts)})
+    return items
+
+
+def _item(block: Content) -> JsonObject | None:
+    echo = block.echo if isinstance(block, OpaqueBlock) else None
+    return echo if echo and "type" in echo and PLACE not in echo else None
+
+
+def _result(result: ToolResult, answer: JsonObject | None) -> JsonObject:
+    output: Json = result.content if isinstance(result.content, str) else None
+    if not isinstance(result.content, str):
+        parts = [part for one in result.content for part in _parts(one)]
+        output = result.text if all(p["type"] == "input_text" for p in parts) else [*parts]
+    if not output and result.is_error:
+        output = "The tool failed and gave no reason."
+    head = answer or {"type": "function_call_output", "call_id": safe_id(result.tool_use_id)}
+    return head | {"output": output}
+
+
+def _parts(block: object) -> list[JsonObject]:
+    encoder = PARTS.get(type(block))
+    return encoder(block) if encoder else []
+
+
+def _text(block: Text | Refusal) -> list[JsonObject]:
+    return [{"type": "input_text", "text": block.text}] if block.text else []
+
+
+def _image(block: Image) -> list[JsonObject]:
+    return [{"type": "input_image", "image_url": data_url(block), "detail": "auto"}]
+
+
+def _document(block: Document) -> list[JsonObject]:
+    title = block.title or "document"
+    if block.url:
+        return [{"type": "input_file", "file_url": block.url}]
+    if block.media_type.startswith("text/"):
+        return [{"type": "input_text", "text": f"{title}:\n{plain_text(block)}"}]
+    return [{"type": "input_file", "filename": title, "file_data": data_url(block)}]
+
+
+def _flat(parts: list[JsonObject]) -> Json:
+    """One text alone goes as it is, which every compatible server understands."""
+    return parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else [*parts]
+
+
+# What a block of the user's becomes. What is not in the table cannot be said by a user.
+PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
+    Text: _text,
+    Refusal: _text,
+    Image: _image,
+    Document: _document,
+}
+
+__all__ = ["NAME", "encode", "encode_input", "safe_id"]

@@ -1,0 +1,102 @@
+"""The settings of a request, in the words of the Responses protocol."""
+
+from __future__ import annotations
+
+import re
+
+from rxworker.messages import Json, JsonObject, ToolMeta
+from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.schema import closed, is_strict, safe_name
+
+MODES = {"auto": "auto", "none": "none", "any": "required"}
+OFF = ("off", "disabled")
+# What a budget in tokens comes to in the protocol's own words: less than so many is so hard.
+EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
+SEALED = "reasoning.encrypted_content"
+# OpenAI's models that do not think, and refuse to be asked for sealed thoughts.
+THOUGHTLESS = re.compile(r"(ft:)?(gpt-3\.5|gpt-4|chatgpt-4o|gpt-5[.\d]*-chat)")
+
+
+def encode_options(options: Options, *, tools: bool) -> JsonObject:
+    """The fields of the body that say how to answer.
+
+    Args:
+        options: Settings.
+        tools: Whether there is anything to choose from.
+    """
+    body: JsonObject = {}
+    if tools and options.tool_choice is not None:
+        body["tool_choice"] = _tool_choice(options.tool_choice)
+    if tools and options.parallel_tool_calls is not None:
+        body["parallel_tool_calls"] = options.parallel_tool_calls
+    if options.max_tokens is not None:
+        body["max_output_tokens"] = options.max_tokens
+    if options.temperature is not None:
+        body["temperature"] = options.temperature
+    if options.thinking is not None:
+        body["reasoning"] = {"effort": _effort(options.thinking)}
+    if options.output is not None:
+        body["text"] = {
+            "format": {
+                "type": "json_schema",
+                "name": safe_name(options.output.name),
+                "schema": closed(options.output.schema),
+                "strict": is_strict(options.output.schema),
+            }
+        }
+    return body
+
+
+def encode_storage(model: str) -> JsonObject:
+    """Nothing is kept by the service, so that what it thought must come with the answer, sealed."""
+    thinks = not THOUGHTLESS.match(model.rpartition("/")[2])
+    return {"store": False, "include": [SEALED]} if thinks else {"store": False}
+
+
+def encode_tool(tool: ToolMeta) -> JsonObject:
+    """A tool as the model sees it. Not strict: by that the service would make all arguments required."""
+    encoded: JsonObject = {
+        "type": "function",
+        "name": tool.name,
+        "parameters": tool.input_schema,
+        "strict": False,
+    }
+    if tool.description:
+        encoded["description"] = tool.description
+    return encoded
+
+
+def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
+    """The extra fields come over ours.
+
+    ``None`` takes a field of ours out. Extra tools, such as the provider's own, stand beside ours, and so do extra
+    settings of the reasoning and of the text.
+
+    >>> with_extra({"store": False, "reasoning": {"effort": "low"}}, {"store": None, "reasoning": {"summary": "auto"}})
+    {'reasoning': {'effort': 'low', 'summary': 'auto'}}
+    """
+    whole = body | extra
+    for field, theirs in extra.items():
+        ours = body.get(field)
+        if theirs is None and field in body:
+            del whole[field]
+        elif field == "tools" and isinstance(ours, list) and isinstance(theirs, list):
+            whole[field] = [*ours, *theirs]
+        elif field in ("reasoning", "text") and isinstance(ours, dict) and isinstance(theirs, dict):
+            whole[field] = ours | theirs
+    return whole
+
+
+def _tool_choice(choice: ToolChoice) -> Json:
+    if choice.mode == "tool":
+        return {"type": "function", "name": choice.name}
+    return MODES[choice.mode]
+
+
+def _effort(thinking: int | str) -> str:
+    if isinstance(thinking, str):
+        return "none" if thinking in OFF else thinking
+    return next((word for most, word in EFFORTS if thinking < most), "high")
+
+
+__all__ = ["encode_options", "encode_storage", "encode_tool", "with_extra"]

@@ -1,0 +1,123 @@
+"""The Responses protocol, of OpenAI and of the servers that are compatible with it, as a provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+
+from rxworker.errors import ProviderError
+from rxworker.framing import Chain, SseDecoder
+from rxworker.messages import Conversation, Counts, ToolMeta, Usage
+from rxworker.providers.address import base_address, endpoint
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, is_secret
+from rxworker.providers.http_error import explain
+from rxworker.providers.keys import checked_headers, current_secrets, read_key
+from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
+from rxworker.providers.openai_responses.encode import NAME, encode
+from rxworker.providers.openai_responses.usage import count
+
+BASE_URL = "https://api.openai.com/v1"
+KEY = "OPENAI_API_KEY"
+PATH = "/responses"
+AZURE = ".azure.com"
+
+
+class OpenAIResponses:
+    """A model behind the Responses protocol.
+
+    The service is asked to store nothing, and to send its thoughts along, sealed, so that the next request can bring
+    them back. Thoughts that people can read come for ``extra={"reasoning": {"summary": "auto"}}``.
+
+    Args:
+        model: The model to ask, for example ``gpt-5``.
+        api_key: The key; without one, the environment variable ``OPENAI_API_KEY`` is read for each request. A server of
+            your own (``base_url``) needs none.
+        base_url: Where the service is, for example ``http://127.0.0.1:8080``; without one, ``OPENAI_BASE_URL``, or else
+            OpenAI. A query, such as Azure's ``?api-version=...``, is kept.
+        headers: Headers for every request. With an ``authorization`` or ``api-key`` among them no key is looked for.
+
+    Raises:
+        ConfigurationError: The ``base_url`` is no address, or a header cannot be sent.
+
+    >>> OpenAIResponses("gpt-5", api_key="sk-secret").request(Conversation(), (), Options()).url
+    'https://api.openai.com/v1/responses'
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        if base_url:
+            endpoint(base_url, PATH)
+        self._model = model
+        self._api_key = api_key
+        self._base_url = base_url
+        self._headers = checked_headers(headers or {})
+
+    def __repr__(self) -> str:
+        where = f", base_url={self._base_url!r}" if self._base_url else ""
+        return f"OpenAIResponses({self._model!r}{where})"
+
+    @property
+    def name(self) -> str:
+        """``openai_responses``."""
+        return NAME
+
+    @property
+    def model(self) -> str:
+        """The model it asks."""
+        return self._model
+
+    def request(
+        self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+    ) -> HttpRequest:
+        """The request that asks for the next message.
+
+        Raises:
+            ConfigurationError: No key is to be had, or an address, key or header cannot be sent.
+        """
+        url = endpoint(base_address(self._base_url, "OPENAI_BASE_URL", BASE_URL), PATH)
+        host = urlsplit(url).hostname or ""
+        headers = {"content-type": "application/json", "accept": "text/event-stream"}
+        own = self._headers | checked_headers(options.headers)
+        if "authorization" not in own and "api-key" not in own:
+            key = read_key(self._api_key, KEY, needed=url == endpoint(BASE_URL, PATH))
+            if key and host.endswith(AZURE):
+                headers["api-key"] = key
+            elif key:
+                headers["authorization"] = f"Bearer {key}"
+        body = encode(self._model, conversation, tools, options)
+        return HttpRequest(url, headers | own, msgspec.json.encode(body))
+
+    def decoder(self) -> ResponseDecoder:
+        """A fresh machine from the answer's bytes to events."""
+        return Chain(SseDecoder(stray=True), OpenAIResponsesDecoder())
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """What an answer that is no stream says went wrong, and what to do."""
+        return explain(
+            NAME,
+            status,
+            headers,
+            body,
+            model=self._model,
+            variable=KEY,
+            secrets=(*current_secrets(self._api_key, KEY), *self._header_secrets()),
+        )
+
+    def _header_secrets(self) -> list[str]:
+        secret = [v for k, v in self._headers.items() if is_secret(k)]
+        return [value.removeprefix("Bearer ") for value in secret]
+
+    def counts(self, usage: Usage) -> Counts:
+        """The usage as it was sent."""
+        return count(usage)
+
+
+__all__ = ["OpenAIResponses"]

@@ -1,0 +1,87 @@
+"""What hooks leave behind is checked where they leave it, so that nothing else has to doubt it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rxworker.errors import HookError
+from rxworker.events import Event, MessageAdd
+from rxworker.hooks import HookPoint, MessageSendContext, ToolCallContext, ToolResultContext
+from rxworker.messages import Message, ToolCall, ToolResult
+
+Emit = Callable[[Event], None]
+
+
+def checked(emit: Emit) -> Emit:
+    """Emits what a hook says, unless it adds something other than messages to the conversation.
+
+    >>> checked(print)(MessageAdd(("hi",), "greet"))
+    Traceback (most recent call last):
+    ...
+    TypeError: 'hi' is no Message; write Message.user('...')
+    """
+
+    def emit_checked(event: Event) -> None:
+        if isinstance(event, MessageAdd):
+            for message in _odd(event.messages):
+                raise TypeError(f"{message!r} is no Message; write Message.user('...')")
+        emit(event)
+
+    return emit_checked
+
+
+def messages_of(asked: MessageSendContext) -> tuple[Message, ...]:
+    """The messages to send, which a hook may have made anything of.
+
+    Raises:
+        HookError: They are none.
+    """
+    given: object = asked.messages
+    if not isinstance(given, list | tuple):
+        raise _error(f"the messages are {given!r}, which is no list", asked.hook, "on_message_send")
+    for message in _odd(given):
+        text = f"the messages hold {message!r}, which is no Message"
+        raise _error(text, asked.hook, "on_message_send")
+    return tuple(asked.messages)
+
+
+def call_of(asked: ToolCallContext, call: ToolCall) -> ToolCall:
+    """The call to run, which a hook may have made anything of.
+
+    Raises:
+        HookError: It is none, or another one.
+    """
+    left: object = asked.call
+    if not isinstance(left, ToolCall):
+        raise _error(f"the call is {left!r}, which is no ToolCall", asked.hook, "before_tool_call")
+    if left.id != call.id:
+        text = f"the call has the id {left.id!r} instead of {call.id!r}, which its result must name"
+        raise _error(text, asked.hook, "before_tool_call")
+    return left
+
+
+def result_of(asked: ToolResultContext, result: ToolResult) -> ToolResult:
+    """The result for the model, which a hook may have made anything of.
+
+    Raises:
+        HookError: It is none, or that of another call.
+    """
+    left: object = asked.result
+    if not isinstance(left, ToolResult):
+        text = f"the result is {left!r}, which is no ToolResult; for a text use set_content(...)"
+        raise _error(text, asked.hook, "after_tool_call")
+    if left.tool_use_id != result.tool_use_id:
+        text = f"the result is for the call {left.tool_use_id!r} instead of {result.tool_use_id!r}"
+        raise _error(text, asked.hook, "after_tool_call")
+    return left
+
+
+def _odd(messages: Iterable[object]) -> Iterable[object]:
+    return (message for message in messages if not isinstance(message, Message))
+
+
+def _error(text: str, hook: str, point: str) -> HookError:
+    return HookError(f"after hook {hook!r} {text}", hook=hook, point=HookPoint(point).value)
+
+
+__all__ = ["Emit", "call_of", "checked", "messages_of", "result_of"]

@@ -1,0 +1,551 @@
+"""One test for each way to hand rxworker something wrong: the message says what, and the worker works afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from reactivex import Observable, abc
+from reactivex import operators as ops
+
+from rxworker import (
+    Message,
+    Run,
+    Worker,
+    after_tool_call,
+    before_tool_call,
+    on_message_send,
+    on_turn_end,
+    tool,
+)
+from rxworker.errors import (
+    ConfigurationError,
+    HookError,
+    LocalProtocolError,
+    ProviderError,
+    RxWorkerError,
+    TransportError,
+    TruncatedError,
+    WorkerBusyError,
+)
+from rxworker.events import Record, ResponseEvent, TextDelta, WatcherDetach
+from rxworker.hooks import (
+    MessageSendContext,
+    Skip,
+    ToolCallContext,
+    ToolResultContext,
+    TurnEndContext,
+)
+from rxworker.messages import Conversation, Json, ToolResult, repair
+from rxworker.providers import Anthropic, OpenAIChat, Options, Provider
+from rxworker.testing import (
+    Answer,
+    Call,
+    ReplayServer,
+    Reply,
+    ScriptedModel,
+    anthropic_frames,
+    call,
+    lint,
+    say,
+    stall,
+)
+from rxworker.testing.listener import AnswerLike
+from rxworker.transport import Client, Retry
+
+MakeProvider = Callable[[str], Provider]
+AGAIN = "I am still here."
+
+
+@tool
+async def note(text: str) -> str:
+    """Write a note."""
+    return f"noted {text}"
+
+
+@tool
+def broken(text: str) -> str:
+    """Break."""
+    raise RuntimeError(f"cannot {text}")
+
+
+async def works_afterwards(worker: Worker) -> None:
+    """The conversation is one that a provider accepts, and another run answers."""
+    assert repair(worker.conversation) == worker.conversation
+    assert (await worker.run("are you there?")).text == AGAIN
+
+
+async def refused(make_provider: MakeProvider, answer: AnswerLike) -> RxWorkerError:
+    """What a run ends with that gets this answer."""
+    async with ReplayServer([answer, AGAIN]) as server:
+        model = Client(make_provider(server.base_url), retry=Retry(retries=0))
+        worker = Worker(model, retry=Retry(retries=0))
+        run = worker.run("hi")
+        with pytest.raises(RxWorkerError) as caught:
+            await run
+        assert lint(await records_of(run)) == []
+        await works_afterwards(worker)
+    return caught.value
+
+
+async def records_of(run: Run[Any]) -> list[Record]:
+    records: list[Record] = []
+    run.subscribe(records.append, lambda _: None)
+    return records
+
+
+async def heard(*replies: Reply | str, hooks: list[object] | None = None) -> Worker:
+    """A worker after a run with these replies; it still works."""
+    model = ScriptedModel([*replies, AGAIN])
+    worker = Worker(model, tools=[note, broken], hooks=hooks or [])
+    run = worker.run("go")
+    await run
+    assert lint(await records_of(run)) == []
+    results = worker.conversation.messages
+    await works_afterwards(worker)
+    worker.conversation = worker.conversation.with_messages(results)
+    return worker
+
+
+def results_of(worker: Worker) -> list[ToolResult]:
+    return [r for message in worker.conversation.messages for r in message.tool_results]
+
+
+# what the other side refuses
+
+
+async def test_an_unknown_model(make_provider: MakeProvider) -> None:
+    body: Json = {"error": {"type": "not_found_error", "message": "model: a-model"}}
+    error = await refused(make_provider, Answer.from_status(404, body=body))
+    assert isinstance(error, ProviderError)
+    assert error.kind == "not_found"
+    assert "check the model's name 'a-model' and the base_url" in str(error)
+
+
+async def test_a_wrong_key(make_provider: MakeProvider) -> None:
+    body: Json = {"error": {"type": "authentication_error", "message": "invalid key"}}
+    error = await refused(make_provider, Answer.from_status(401, body=body))
+    assert isinstance(error, ProviderError)
+    assert error.kind == "authentication"
+    assert "check the key: " in str(error)
+    assert "_API_KEY" in str(error)
+
+
+async def test_a_refused_connection(make_provider: MakeProvider) -> None:
+    async with ReplayServer([AGAIN]) as server:
+        gone = server.base_url
+    worker = Worker(Client(make_provider(gone), retry=Retry(retries=0)))
+    with pytest.raises(TransportError, match="Is the server running, and is base_url right"):
+        await worker.run("hi")
+    async with ReplayServer([AGAIN]) as server:
+        worker.model = Client(make_provider(server.base_url))
+        await works_afterwards(worker)
+
+
+async def test_html_instead_of_json(make_provider: MakeProvider) -> None:
+    error = await refused(make_provider, Answer.from_html("<h1>Please log in</h1>", status=200))
+    assert "HTTP 200 and no stream: Please log in" in str(error)
+
+
+async def test_half_a_frame(make_provider: MakeProvider) -> None:
+    error = await refused(make_provider, Answer.from_reply(say("Hello"), cut_at=150))
+    assert isinstance(error, TransportError)
+    assert "broke" in str(error)
+
+
+async def test_half_a_frame_at_a_proper_end(make_provider: MakeProvider) -> None:
+    error = await refused(make_provider, Answer.from_frames([b'data: {"type": "mess']))
+    assert isinstance(error, TruncatedError)
+    assert "ended before" in str(error)
+
+
+@pytest.mark.parametrize("frames", [[], [b"\n\n"], [b": nothing\n\n"]])
+async def test_an_answer_with_an_empty_body(
+    make_provider: MakeProvider, frames: list[bytes]
+) -> None:
+    error = await refused(make_provider, Answer.from_frames(frames))
+    assert isinstance(error, TruncatedError)
+    assert error.retryable
+
+
+async def test_an_answer_that_says_nothing_is_an_empty_answer(make_provider: MakeProvider) -> None:
+    async with ReplayServer(["", AGAIN]) as server:
+        worker = Worker(make_provider(server.base_url))
+        assert (await worker.run("hi")).text == ""
+        await works_afterwards(worker)
+
+
+# what the model asks for
+
+
+async def test_a_tool_that_raises() -> None:
+    worker = await heard(call("broken", text="do"), "sorry")
+    (result,) = results_of(worker)
+    assert result.is_error
+    assert "RuntimeError: cannot do" in result.text
+
+
+async def test_arguments_that_do_not_fit() -> None:
+    worker = await heard(call("note", text=5), "sorry")
+    (result,) = results_of(worker)
+    assert result.is_error
+    assert "$.text" in result.text
+
+
+@pytest.mark.parametrize("text", ['{"text": "a', "[1]", "nonsense", '{"text": NaN}', "\ud83d"])
+async def test_arguments_that_are_no_json_object(text: str) -> None:
+    worker = await heard(Reply(tool_calls=(Call("note", text),)), "sorry")
+    (result,) = results_of(worker)
+    assert result.is_error
+
+
+async def test_arguments_that_are_no_json_over_http(make_provider: MakeProvider) -> None:
+    cut_off = Reply(tool_calls=(Call("note", '{"text": "a'),))
+    async with ReplayServer([cut_off, "sorry", AGAIN]) as server:
+        worker = Worker(make_provider(server.base_url), tools=[note])
+        await worker.run("go")
+        (result,) = results_of(worker)
+        assert result.is_error
+        assert "JSON" in result.text
+        await works_afterwards(worker)
+
+
+async def test_an_unknown_tool() -> None:
+    worker = await heard(call("fly"), "sorry")
+    (result,) = results_of(worker)
+    assert "There is no tool called 'fly'. These are the tools: note, broken." in result.text
+
+
+@pytest.mark.parametrize("name", ["a b", "x" * 500, "note\n", "../note"])
+async def test_a_tool_name_that_cannot_be(name: str) -> None:
+    worker = await heard(Reply(tool_calls=(Call(name, {}),)), "sorry")
+    (result,) = results_of(worker)
+    assert result.is_error
+
+
+async def test_a_thousand_calls_in_one_response() -> None:
+    calls = Reply(tool_calls=tuple(Call("note", {"text": str(n)}) for n in range(1000)))
+    model = ScriptedModel([calls, "stopped"])
+    worker = Worker(model, tools=[note])
+    with pytest.raises(RxWorkerError, match="max_tool_calls=500"):
+        await worker.run("go")
+    assert repair(worker.conversation) == worker.conversation
+    assert (await worker.run("go on")).text == "stopped"
+
+
+async def test_calls_with_one_id() -> None:
+    twins = Reply(tool_calls=(Call("note", {"text": "a"}, "x"), Call("note", {"text": "b"}, "x")))
+    worker = Worker(ScriptedModel([twins, "done", AGAIN]), tools=[note])
+    await worker.run("go")
+    assert [r.text for r in results_of(worker)] == ["noted a", "noted b"]
+    assert (await worker.run("are you there?")).text == AGAIN
+
+
+# what hooks do
+
+
+def run_ends_with(error: RxWorkerError, *parts: str) -> None:
+    for part in parts:
+        assert part in str(error)
+
+
+async def broken_by(hook: object, *replies: Reply | str) -> tuple[HookError, Worker]:
+    model = ScriptedModel([*replies, AGAIN])
+    worker = Worker(model, tools=[note], hooks=[hook])
+    run = worker.run("go")
+    with pytest.raises(HookError) as caught:
+        await run
+    assert lint(await records_of(run)) == []
+    worker.hooks.clear()
+    await works_afterwards(worker)
+    return caught.value, worker
+
+
+async def test_a_hook_that_raises() -> None:
+    @before_tool_call
+    def guard(context: ToolCallContext) -> None:
+        raise KeyError("rules")
+
+    error, worker = await broken_by(guard, call("note", text="a"))
+    run_ends_with(error, "hook 'guard' failed at before_tool_call: KeyError: 'rules'")
+    assert "not run" in results_of(worker)[0].text
+
+
+async def test_a_hook_that_answers_nonsense() -> None:
+    def answer(context: TurnEndContext) -> Any:
+        return "fine"
+
+    error, _ = await broken_by(on_turn_end(answer), "Hello")
+    run_ends_with(error, "hook 'answer' answered 'fine' at on_turn_end", "Finish")
+
+
+async def test_a_hook_that_answers_with_another_points_verdict() -> None:
+    def answer(context: MessageSendContext) -> Any:
+        return Skip()
+
+    error, _ = await broken_by(on_message_send(answer))
+    run_ends_with(error, "at on_message_send", "Continue, Cancel or None")
+
+
+@pytest.mark.parametrize("nonsense", ["text", None, 5, {"role": "user"}])
+async def test_a_hook_that_puts_nonsense_into_the_messages(nonsense: object) -> None:
+    def spoil(context: MessageSendContext) -> None:
+        messages: list[Any] = context.messages
+        messages.append(nonsense)
+
+    error, _ = await broken_by(on_message_send(spoil))
+    run_ends_with(error, "hook 'spoil'", repr(nonsense), "no Message")
+
+
+async def test_a_hook_that_replaces_the_messages_by_nonsense() -> None:
+    def spoil(context: Any) -> None:
+        context.messages = None
+
+    error, _ = await broken_by(on_message_send(spoil))
+    run_ends_with(error, "hook 'spoil'")
+
+
+@pytest.mark.parametrize("nonsense", ["text", None, 5])
+async def test_a_hook_that_adds_nonsense_to_the_conversation(nonsense: Any) -> None:
+    def spoil(context: MessageSendContext) -> None:
+        context.add_message(nonsense)
+
+    error, _ = await broken_by(on_message_send(spoil))
+    run_ends_with(error, "hook 'spoil'")
+
+
+@pytest.mark.parametrize("nonsense", ["text", None, 5])
+async def test_a_hook_that_makes_nonsense_of_a_call(nonsense: Any) -> None:
+    def spoil(context: ToolCallContext) -> None:
+        context.call = nonsense
+
+    error, _ = await broken_by(before_tool_call(spoil), call("note", text="a"))
+    run_ends_with(error, "hook 'spoil'")
+
+
+@pytest.mark.parametrize("nonsense", ["text", None, 5])
+async def test_a_hook_that_makes_nonsense_of_a_result(nonsense: Any) -> None:
+    def spoil(context: ToolResultContext) -> None:
+        context.result = nonsense
+
+    error, _ = await broken_by(after_tool_call(spoil), call("note", text="a"))
+    run_ends_with(error, "hook 'spoil'")
+
+
+@pytest.mark.parametrize("when", [before_tool_call, after_tool_call])
+async def test_a_hook_that_adds_a_message_between_calls_and_results(when: Any) -> None:
+    def remark(context: ToolCallContext | ToolResultContext) -> None:
+        context.add_message(Message.user("by the way"))
+
+    model = ScriptedModel([call("note", text="a") + call("note", text="b"), "done", AGAIN])
+    worker = Worker(model, tools=[note], hooks=[when(remark)])
+    await worker.run("go")
+    sent = model.requests[1].conversation
+    assert repair(sent) == sent
+    assert [r.text for r in sent.messages[2].tool_results] == ["noted a", "noted b"]
+    assert sum(m.text == "by the way" for m in sent.messages) == 2
+    worker.hooks.clear()
+    await works_afterwards(worker)
+
+
+# who watches and who calls
+
+
+async def test_a_watcher_that_raises() -> None:
+    worker = Worker(ScriptedModel(["Hello", AGAIN]))
+    run = worker.run("hi")
+
+    def boom(_: Record) -> None:
+        raise ValueError("no")
+
+    run.subscribe(boom)
+    assert (await run).text == "Hello"
+    records = await records_of(run)
+    assert [r.event for r in records if isinstance(r.event, WatcherDetach)]
+    assert lint(records) == []
+    await works_afterwards(worker)
+
+
+async def test_a_handler_that_raises() -> None:
+    worker = Worker(ScriptedModel(["Hello", AGAIN]))
+
+    def boom(_: object) -> None:
+        raise ValueError("no")
+
+    worker.timeline.on_usage(boom)
+    with pytest.raises(ValueError, match="no"):
+        await worker.run("hi")
+
+
+def raising_by_hand(source: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
+    """An operator as a beginner writes one, which does not look after its own exceptions."""
+
+    def subscribe(
+        observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        def on_next(event: ResponseEvent) -> None:
+            if isinstance(event, TextDelta):
+                raise ValueError("not this")
+            observer.on_next(event)
+
+        return source.subscribe(
+            on_next, observer.on_error, observer.on_completed, scheduler=scheduler
+        )
+
+    return Observable(subscribe)
+
+
+def raising_in_map(source: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
+    def refuse(event: ResponseEvent) -> ResponseEvent:
+        if isinstance(event, TextDelta):
+            raise ValueError("not this")
+        return event
+
+    return source.pipe(ops.map(refuse))
+
+
+@pytest.mark.parametrize("operator", [raising_by_hand, raising_in_map])
+async def test_an_operator_that_raises(operator: Any, make_provider: MakeProvider) -> None:
+    async with ReplayServer(["Hello", AGAIN]) as server:
+        for model in (ScriptedModel(["Hello", AGAIN]), Client(make_provider(server.base_url))):
+            worker = Worker(model, operators=[operator])
+            run = worker.run("hi")
+            async with asyncio.timeout(5):
+                with pytest.raises(ValueError, match="not this"):
+                    await run
+            assert lint(await records_of(run)) == []
+            worker.operators = ()
+            await works_afterwards(worker)
+
+
+async def test_two_runs_at_once() -> None:
+    worker = Worker(ScriptedModel([say("Hello") + stall(), AGAIN]))
+    run = worker.run("hi")
+    async for record in run:
+        if isinstance(record.event, TextDelta):
+            break
+    with pytest.raises(WorkerBusyError, match="await it, cancel it, or use another Worker"):
+        worker.run("hi")
+    await run.cancel()
+    await works_afterwards(worker)
+
+
+def test_a_worker_used_after_its_loop_closed(make_provider: MakeProvider) -> None:
+    with ReplayServer(["one", AGAIN]) as server:
+        worker = Worker(make_provider(server.base_url))
+        assert worker.run_sync("hi").text == "one"
+        asyncio.run(works_afterwards(worker))
+
+
+def test_a_run_left_behind_by_its_loop(make_provider: MakeProvider) -> None:
+    with ReplayServer([say("Hel") + stall(), AGAIN]) as server:
+        worker = Worker(make_provider(server.base_url))
+
+        async def leave() -> None:
+            async for record in worker.run("hi"):
+                if isinstance(record.event, TextDelta):
+                    return
+
+        asyncio.run(leave())
+        asyncio.run(works_afterwards(worker))
+
+
+@pytest.mark.parametrize(("make", "name"), [(Anthropic, "ANTHROPIC"), (OpenAIChat, "OPENAI")])
+async def test_a_missing_key(make: Any, name: str) -> None:
+    worker = Worker(make("a-model"))
+    with pytest.raises(ConfigurationError, match=f"{name}_API_KEY, or pass api_key="):
+        await worker.run("hi")
+    worker.model = ScriptedModel([AGAIN])
+    await works_afterwards(worker)
+
+
+@pytest.mark.parametrize("key", ["with space", "line\nend", "schlüssel", "\x00"])
+async def test_a_key_that_cannot_be_sent(key: str) -> None:
+    worker = Worker(Anthropic("a-model", api_key=key))
+    with pytest.raises(ConfigurationError, match="copy it again") as caught:
+        await worker.run("hi")
+    assert key not in str(caught.value)
+
+
+def test_a_class_instead_of_a_provider() -> None:
+    given: Any = Anthropic
+    with pytest.raises(ConfigurationError, match=r"Anthropic is a class: .* Anthropic\('name'\)"):
+        Worker(given)
+
+
+@pytest.mark.parametrize("given", ["claude", None, 5, object()])
+def test_something_else_instead_of_a_model(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="neither a provider"):
+        Worker(given)
+
+
+@pytest.mark.parametrize(
+    "given", [None, 5, b"hi", [], [5], {"role": "user"}, [Message.user("a"), "b"]]
+)
+async def test_an_input_of_a_wrong_type(given: Any) -> None:
+    worker = Worker(ScriptedModel([AGAIN]))
+    with pytest.raises(ConfigurationError, match="the input of a run is a text, a message"):
+        worker.run(given)
+    await works_afterwards(worker)
+
+
+def test_a_function_that_is_no_tool() -> None:
+    def plain(text: str) -> str:
+        return text
+
+    given: Any = plain
+    with pytest.raises(ConfigurationError, match="decorate it with @tool"):
+        Worker(ScriptedModel([]), tools=[given])
+
+
+def test_something_that_is_no_hook() -> None:
+    with pytest.raises(ConfigurationError, match="is no hook"):
+        Worker(ScriptedModel([]), hooks=[object()])
+
+
+def test_a_run_where_no_loop_runs() -> None:
+    with pytest.raises(LocalProtocolError, match="run_sync"):
+        Worker(ScriptedModel([])).run("hi")
+
+
+@pytest.mark.parametrize("parallel", [0, -1])
+async def test_no_room_for_any_tool(parallel: int) -> None:
+    with pytest.raises(ConfigurationError, match="at least one"):
+        await Worker(ScriptedModel([call("note", text="a")]), tools=[note], parallel=parallel).run(
+            "go"
+        )
+
+
+async def test_a_conversation_that_no_provider_accepts(make_provider: MakeProvider) -> None:
+    dangling = Conversation((Message.user(ToolResult("nobody", "asked")), Message.assistant()))
+    async with ReplayServer([AGAIN]) as server:
+        worker = Worker(make_provider(server.base_url), conversation=dangling)
+        assert (await worker.run("hi")).text == AGAIN
+        sent: Any = server.requests[0].body
+    assert [m["role"] for m in sent["messages"]] == ["user"]
+
+
+async def test_lone_surrogates_in_a_text(make_provider: MakeProvider) -> None:
+    async with ReplayServer([AGAIN]) as server:
+        worker = Worker(make_provider(server.base_url))
+        with pytest.raises(RxWorkerError, match="surrogate"):
+            await worker.run("half of an emoji: \ud83d")
+
+
+async def test_options_that_contradict_each_other() -> None:
+    worker = Worker(
+        Anthropic("a-model", api_key="k"), options=Options(thinking=2000, max_tokens=1000)
+    )
+    with pytest.raises(ConfigurationError, match="must be less than max_tokens"):
+        await worker.run("hi")
+
+
+async def test_an_answer_in_the_wrong_protocol() -> None:
+    body = anthropic_frames(say("Hello"))
+    answer = Answer.from_frames(body)
+    async with ReplayServer([answer]) as server:
+        model = Client(OpenAIChat("a-model", base_url=server.base_url), retry=Retry(retries=0))
+        with pytest.raises(RxWorkerError, match="ended before"):
+            await Worker(model, retry=Retry(retries=0)).run("hi")

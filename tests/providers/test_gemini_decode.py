@@ -1,0 +1,698 @@
+"""The generateContent stream to events: what the protocol says beyond the recordings, a row each."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rxworker.events import (
+    TRUNCATED,
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    CitationDelta,
+    Error,
+    InputValueDelta,
+    Opaque,
+    OpaqueMetadata,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    TextDelta,
+    ToolResultMetadata,
+    ToolUseMetadata,
+    Usage,
+)
+from rxworker.messages import Message, StopKind, StopReason, Text, Thinking
+from rxworker.providers import CalledTool, Gemini, Summary, summarise
+from rxworker.providers.gemini.stop import STOPS
+from rxworker.testing import lint
+from rxworker.timeline import ResponseState, message_of, step_response
+
+RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "gemini"
+STREAMS = sorted(RECORDINGS.glob("*.sse"))
+recorded = pytest.mark.skipif(not STREAMS, reason=f"no recordings: {RECORDINGS} is absent")
+each = pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+
+
+def decode(*chunks: bytes) -> list[ResponseEvent]:
+    decoder = Gemini("m").decoder()
+    events = [event for chunk in chunks for event in decoder.feed(chunk)]
+    events += decoder.finish()
+    assert list(lint(events)) == []
+    return events
+
+
+def stream(*frames: Any) -> bytes:
+    return b"".join(b"data: " + json.dumps(frame).encode() + b"\r\n\r\n" for frame in frames)
+
+
+def piece(*parts: Any, stop: str | None = None, **candidate: Any) -> dict[str, Any]:
+    """A frame with one candidate; the fields that are not given are absent."""
+    if parts:
+        candidate["content"] = {"role": "model", "parts": list(parts)}
+    if stop:
+        candidate["finishReason"] = stop
+    return {"candidates": [candidate]}
+
+
+def events_of(*frames: Any) -> list[ResponseEvent]:
+    """The events of the frames, which are the same whole and byte by byte."""
+    data = stream(*frames)
+    events = decode(data)
+    by_byte = decode(*(data[i : i + 1] for i in range(len(data))))
+    assert [type(event) for event in by_byte] == [type(event) for event in events]
+    return events
+
+
+def summary_of(*frames: Any) -> Summary:
+    return summarise(events_of(*frames))
+
+
+def fold(events: Sequence[ResponseEvent]) -> Message | None:
+    state = ResponseState()
+    for event in events:
+        state = step_response(state, event)
+    return message_of(state, "gemini")
+
+
+def blocks(events: Sequence[ResponseEvent]) -> list[BlockType]:
+    return [event.block_type for event in events if isinstance(event, BlockStart)]
+
+
+def stop_of(events: Sequence[ResponseEvent]) -> StopReason | None:
+    last = events[-1]
+    assert isinstance(last, Status)
+    return last.stop_reason
+
+
+def call(name: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"functionCall": ({"name": name} if name else {}) | fields}
+
+
+def value(path: str, more: bool = False, **typed: Any) -> dict[str, Any]:
+    partial = {"jsonPath": path, **typed} | ({"willContinue": True} if more else {})
+    return call(partialArgs=[partial], willContinue=True)
+
+
+# --- the fields of the recordings that only Gemini has
+
+
+@recorded
+@each
+def test_a_recording_has_the_parts_and_seals_expected(path: Path) -> None:
+    expected = json.loads(path.with_suffix(".expected.json").read_text())
+    events = decode(path.read_bytes())
+    starts = [event for event in events if isinstance(event, BlockStart)]
+    server = [
+        next(key for key in start.echo if key != "thoughtSignature")
+        for start in starts
+        if start.block_type in (BlockType.SERVER_TOOL_USE, BlockType.SERVER_TOOL_RESULT)
+        and start.echo
+    ]
+    assert server == expected["server_parts"]
+    images = [start for start in starts if "inlineData" in (start.echo or {})]
+    assert len(images) == expected["inline_data"]
+    echoes = json.dumps([getattr(event, "echo", None) for event in events])
+    seals = echoes.count('"thoughtSignature"') + sum(
+        len(event.echo["seals"])  # pyright: ignore[reportArgumentType]
+        for event in events
+        if isinstance(event, BlockStop) and event.echo and "seals" in event.echo
+    )
+    assert seals == expected["thought_signatures"]
+
+
+@recorded
+@each
+def test_a_recording_gives_its_reasons(path: Path) -> None:
+    expected = json.loads(path.with_suffix(".expected.json").read_text())
+    events = decode(path.read_bytes())
+    stop = stop_of(events)
+    if "finish_message" in expected:
+        assert stop is not None
+        assert stop.detail == expected["finish_message"]
+    if expected.get("prompt_block_reason"):
+        assert stop == StopReason(StopKind.CONTENT_FILTER, None, expected["prompt_block_reason"])
+        feedback = [e.raw for e in events if isinstance(e, Opaque) and e.kind == "promptFeedback"]
+        assert len(feedback) == 1
+    calls = [c for c in summarise(events).tool_calls if not c.aborted]
+    runs = stop is not None and stop.runs_tools
+    assert runs is bool(calls)
+
+
+# --- text, thoughts and seals
+
+
+def test_parts_are_added_and_not_cumulative() -> None:
+    summary = summary_of(
+        piece({"text": "one "}, {"text": "two "}), piece({"text": "two"}, stop="STOP")
+    )
+    assert summary.text == "one two two"
+    assert summary.block_types == ("text",)
+
+
+def test_whatever_may_be_absent_may_be_absent_or_null() -> None:
+    events = events_of(
+        {"candidates": [{}]},
+        {"candidates": [{"content": {}}]},
+        {"candidates": [{"content": {"role": "model"}, "index": None}]},
+        {"candidates": [{"content": {"parts": [{}, {"text": None}, {"thought": True}]}}]},
+        {"candidates": None, "usageMetadata": None, "promptFeedback": None, "responseId": "r"},
+        {"candidates": [{"content": None, "finishReason": "STOP", "index": 0}]},
+    )
+    assert blocks(events) == []
+    assert stop_of(events) == StopReason(StopKind.END_TURN, "STOP")
+
+
+def test_thoughts_and_text_are_blocks_one_after_another() -> None:
+    events = events_of(
+        piece({"text": "hm ", "thought": True}),
+        piece({"text": "hm", "thought": True}, {"text": "yes"}),
+        piece({"text": "!"}, stop="STOP"),
+    )
+    assert blocks(events) == [BlockType.THINKING, BlockType.TEXT]
+    message = fold(events)
+    assert message is not None
+    assert message.content == (Thinking("hm hm"), Text("yes!"))
+
+
+def test_a_seal_in_the_middle_of_a_text_does_not_split_it_for_people() -> None:
+    events = events_of(
+        piece({"text": "a"}),
+        piece({"text": "b", "thoughtSignature": "S"}),
+        piece({"text": "c"}),
+        piece({"text": "", "thoughtSignature": "T"}, stop="STOP"),
+    )
+    assert blocks(events) == [BlockType.TEXT]
+    assert [e.text for e in events if isinstance(e, TextDelta)] == ["a", "b", "c"]
+    message = fold(events)
+    assert message is not None
+    assert message.content == (Text("abc", (), {"length": 3, "seals": [[1, 2, "S"], [3, 3, "T"]]}),)
+
+
+@pytest.mark.parametrize("part", [{"text": "", "thoughtSignature": "S"}, {"thoughtSignature": "S"}])
+def test_a_part_that_is_only_a_seal_is_no_text(part: dict[str, Any]) -> None:
+    events = events_of(piece(call("look")), piece(part, stop="STOP"))
+    assert blocks(events) == [BlockType.TOOL_USE, BlockType.OPAQUE]
+    assert not [event for event in events if isinstance(event, TextDelta)]
+    start = [event for event in events if isinstance(event, BlockStart)][-1]
+    assert start.echo == part
+
+
+def test_an_empty_text_is_nothing() -> None:
+    events = events_of(piece({"text": ""}), piece({"text": ""}, stop="STOP"))
+    assert blocks(events) == []
+
+
+def test_sources_stay_with_the_text_that_rests_on_them() -> None:
+    found = {"groundingChunks": [{"web": {"uri": "u"}}]}
+    events = events_of(
+        piece({"text": "a"}, groundingMetadata={}),
+        piece({"text": "b"}, groundingMetadata=found),
+        piece(
+            {"text": "c"},
+            groundingMetadata=found,
+            citationMetadata={"citationSources": [{"uri": "v"}]},
+            urlContextMetadata={"urlMetadata": []},
+        ),
+        piece(stop="STOP", citationMetadata={"citations": [{"uri": "w"}]}),
+    )
+    assert [e.citation for e in events if isinstance(e, CitationDelta)] == [
+        {"groundingMetadata": found},
+        {"uri": "v"},
+        {"urlContextMetadata": {"urlMetadata": []}},
+        {"uri": "w"},
+    ]
+
+
+def test_sources_without_a_text_travel_by_themselves() -> None:
+    events = events_of(
+        piece(
+            stop="STOP",
+            citationMetadata={"citations": [{"uri": "w"}]},
+            groundingMetadata={"webSearchQueries": ["q"]},
+        )
+    )
+    kinds = [event.kind for event in events if isinstance(event, Opaque)]
+    assert kinds == ["citationMetadata", "groundingMetadata"]
+
+
+# --- calls
+
+
+def test_calls_of_one_frame_and_of_successive_ones_are_calls_of_their_own() -> None:
+    summary = summary_of(
+        piece(call("a", args={"n": 1}) | {"thoughtSignature": "S"}, call("b", args={})),
+        piece(call("a", args={"n": 2}, id="given")),
+        piece({"text": ""}, stop="STOP"),
+    )
+    assert summary.tool_calls == (
+        CalledTool(None, "a", '{"n":1}'),
+        CalledTool(None, "b", ""),
+        CalledTool("given", "a", '{"n":2}'),
+    )
+    assert summary.stop_reason == StopReason(StopKind.TOOL_USE, "STOP")
+
+
+def test_every_call_has_an_id_of_its_own_and_keeps_its_seal() -> None:
+    events = events_of(
+        piece(call("a") | {"thoughtSignature": "S"}, call("a"), call("a"), stop="STOP")
+    )
+    message = fold(events)
+    assert message is not None
+    assert len({made.id for made in message.tool_calls}) == 3
+    assert [made.echo for made in message.tool_calls] == [{"thoughtSignature": "S"}, None, None]
+
+
+def test_the_arguments_may_come_by_path() -> None:
+    events = events_of(
+        piece(call("cook", willContinue=True) | {"thoughtSignature": "S"}),
+        piece(value("$.name", more=True, stringValue="Las")),
+        piece(value("$.name", more=True, stringValue="ag")),
+        piece(value("$.name", stringValue="na")),
+        piece(call(willContinue=True)),
+        piece(value("$.steps[0].minutes", numberValue=5)),
+        piece(value("$.steps[0].hot", boolValue=True)),
+        piece(value("$.steps[1]", nullValue="NULL_VALUE")),
+        piece(value("$.name", stringValue="Pie")),
+        piece(call()),
+        piece({"text": ""}, stop="STOP"),
+    )
+    deltas = [e for e in events if isinstance(e, InputValueDelta)]
+    assert [(d.path, d.value, d.append) for d in deltas] == [
+        ("$.name", "Las", False),
+        ("$.name", "ag", True),
+        ("$.name", "na", True),
+        ("$.steps[0].minutes", 5, False),
+        ("$.steps[0].hot", True, False),
+        ("$.steps[1]", None, False),
+        ("$.name", "Pie", False),
+    ]
+    message = fold(events)
+    assert message is not None
+    (made,) = message.tool_calls
+    assert made.input == {"name": "Pie", "steps": [{"minutes": 5, "hot": True}, None]}
+    assert made.echo == {"thoughtSignature": "S"}
+    assert summarise(events).tool_calls[0].input == made.input
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        [piece(call("b", args={"n": 1}), stop="STOP")],
+        [piece({"text": "done"}, stop="STOP")],
+        [piece({"text": ""}, stop="STOP")],
+        [piece(stop="STOP")],
+        [piece({"toolCall": {"toolType": "X"}}), piece(stop="STOP")],
+    ],
+)
+def test_the_end_of_a_streamed_call_may_be_missing(after: list[Any]) -> None:
+    events = events_of(
+        piece(call("a", willContinue=True)),
+        piece(value("$.id", more=True, stringValue="A")),
+        *after,
+    )
+    first = summarise(events).tool_calls[0]
+    assert (first.name, first.input, first.aborted) == ("a", {"id": "A"}, False)
+    stop = stop_of(events)
+    assert stop is not None
+    assert stop.runs_tools
+
+
+def test_a_streamed_call_that_is_cut_is_aborted() -> None:
+    events = events_of(piece(call("a", willContinue=True)), piece(value("$.id", stringValue="A")))
+    assert [type(event) for event in events[-3:]] == [BlockAbort, Error, Status]
+    assert summarise(events).truncated
+
+
+def test_whole_arguments_may_come_with_a_call_that_continues() -> None:
+    summary = summary_of(
+        piece(call("a", args={"x": 1}, willContinue=True)),
+        piece(value("$.y", numberValue=2)),
+        piece(call(args={"z": 3})),
+        piece(stop="STOP"),
+    )
+    assert summary.tool_calls[0].input == {"x": 1, "y": 2, "z": 3}
+
+
+def test_a_seal_may_come_late_and_an_id_again() -> None:
+    events = events_of(
+        piece(call("a", id="1", willContinue=True)),
+        piece(call("a", id="1", willContinue=True) | {"thoughtSignature": "S"}),
+        piece(call(id="1")),
+        piece(stop="STOP"),
+    )
+    message = fold(events)
+    assert message is not None
+    (made,) = message.tool_calls
+    assert (made.id, made.echo) == ("1", {"thoughtSignature": "S"})
+
+
+def test_a_piece_of_no_call_is_kept_apart() -> None:
+    events = events_of(piece(call(), call(args={"x": 1})), piece(stop="STOP"))
+    assert [e.raw for e in events if isinstance(e, Opaque)] == [
+        {"functionCall": {"args": {"x": 1}}}
+    ]
+    assert blocks(events) == []
+
+
+@pytest.mark.parametrize("args", [[1], "text", 5])
+def test_arguments_that_are_no_object_are_shown_as_they_came(args: Any) -> None:
+    summary = summary_of(piece(call("a", args=args), stop="STOP"))
+    assert summary.tool_calls[0].input == args
+
+
+# --- parts of Google's own tools, media, and what is new
+
+
+def test_googles_own_tools_are_calls_and_results_that_nobody_runs() -> None:
+    code = {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "S"}
+    ran = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
+    search = {"toolCall": {"toolType": "FILE_SEARCH", "id": "x", "args": {"q": 1}}}
+    found: dict[str, Any] = {"toolResponse": {"toolType": "FILE_SEARCH", "id": "x", "response": {}}}
+    events = events_of(piece(code, ran), piece(search), piece(found), piece(stop="STOP"))
+    starts = [event for event in events if isinstance(event, BlockStart)]
+    assert [start.echo for start in starts] == [code, ran, search, found]
+    metadata = [start.metadata for start in starts]
+    assert isinstance(metadata[0], ToolUseMetadata)
+    assert metadata[0].name == "executableCode"
+    assert metadata[1] == ToolResultMetadata(metadata[0].id, "codeExecutionResult")
+    assert metadata[2] == ToolUseMetadata("x", "FILE_SEARCH")
+    assert metadata[3] == ToolResultMetadata("x", "toolResponse")
+    calls = summarise(events).server_tool_calls
+    assert [one.input for one in calls] == [{"language": "PYTHON", "code": "1"}, {"q": 1}]
+    assert stop_of(events) == StopReason(StopKind.END_TURN, "STOP")
+
+
+@pytest.mark.parametrize(
+    ("part", "block_type"),
+    [
+        ({"inlineData": {"mimeType": "image/png", "data": "AA"}}, BlockType.IMAGE),
+        ({"fileData": {"mimeType": "image/png", "fileUri": "u"}}, BlockType.IMAGE),
+        ({"inlineData": {"mimeType": "audio/wav", "data": "AA"}}, BlockType.OPAQUE),
+        ({"inlineData": None, "newPart": {"x": 1}, "thoughtSignature": "S"}, BlockType.OPAQUE),
+        ({"executableCode": "not an object"}, BlockType.OPAQUE),
+        ({"functionCall": "not an object"}, BlockType.OPAQUE),
+    ],
+)
+def test_other_parts_are_blocks_kept_whole(part: dict[str, Any], block_type: BlockType) -> None:
+    events = events_of(piece({"text": "a"}, part, {"text": "b"}, stop="STOP"))
+    assert blocks(events) == [BlockType.TEXT, block_type, BlockType.TEXT]
+    start = [event for event in events if isinstance(event, BlockStart)][1]
+    assert start.echo == part
+    if block_type is BlockType.OPAQUE:
+        assert isinstance(start.metadata, OpaqueMetadata)
+
+
+def test_a_text_with_something_new_beside_it_is_still_text() -> None:
+    events = events_of(piece({"text": "a", "mood": {"x": 1}}), piece({"text": "b"}, stop="STOP"))
+    assert summarise(events).text == "ab"
+    assert [e.raw for e in events if isinstance(e, Opaque)] == [{"mood": {"x": 1}}]
+
+
+@pytest.mark.parametrize(
+    ("frame", "kind"),
+    [
+        ({"something": "new"}, "chunk"),
+        ({"candidates": "none"}, "chunk"),
+        ({"candidates": [{"content": {"parts": ["text"]}}]}, "part"),
+        ([5], "chunk"),
+        ("text", "chunk"),
+    ],
+)
+def test_unknown_frames_travel(frame: Any, kind: str) -> None:
+    events = events_of(frame, piece({"text": "a"}, stop="STOP"))
+    assert [event.kind for event in events if isinstance(event, Opaque)] == [kind]
+    assert summarise(events).text == "a"
+
+
+def test_numbers_as_text_are_read_all_the_same() -> None:
+    frame = piece({"text": "a"}, stop="STOP")
+    frame["candidates"][0]["index"] = "0"
+    assert summary_of(frame).text == "a"
+
+
+# --- usage
+
+
+def test_usage_is_merged_and_the_last_number_holds() -> None:
+    events = events_of(
+        piece({"text": "a"}) | {"usageMetadata": {"promptTokenCount": 10, "totalTokenCount": 10}},
+        piece({"text": "b"}) | {"usageMetadata": {"promptTokenCount": 10, "totalTokenCount": 10}},
+        piece(stop="STOP")
+        | {
+            "usageMetadata": {
+                "promptTokenCount": 9,
+                "cachedContentTokenCount": 4,
+                "candidatesTokenCount": 3,
+                "thoughtsTokenCount": 2,
+                "toolUsePromptTokenCount": 5,
+                "totalTokenCount": None,
+            }
+        },
+    )
+    told = [event for event in events if isinstance(event, Usage)]
+    assert len(told) == 2  # the same numbers again say nothing
+    last = told[-1]
+    assert (last.input_tokens, last.output_tokens) == (14, 5)
+    assert (last.cache_read_tokens, last.reasoning_tokens) == (4, 2)
+    assert last.raw is not None
+    assert last.raw["totalTokenCount"] == 10
+    counts = Gemini("m").counts(last)
+    assert (counts.input_tokens, counts.output_tokens, counts.cache_read) == (9, 3, 4)
+
+
+# --- how it ends
+
+
+@pytest.mark.parametrize("raw", [*STOPS, "OTHER", "IMAGE_OTHER", "NO_IMAGE", "NEVER_HEARD_OF"])
+def test_each_finish_reason_has_its_normal_form(raw: str) -> None:
+    kind = STOPS.get(raw, StopKind.OTHER)
+    assert stop_of(events_of(piece({"text": "a"}, stop=raw))) == StopReason(kind, raw)
+
+
+def test_the_last_finish_reason_holds() -> None:
+    events = events_of(
+        piece({"text": "a"}, stop="STOP"),
+        piece({"text": "b"}, stop="STOP"),
+        piece({"text": "c"}, stop="SAFETY", safetyRatings=[{"blocked": True}]),
+    )
+    assert summarise(events).text == "abc"
+    assert stop_of(events) == StopReason(StopKind.CONTENT_FILTER, "SAFETY")
+    assert [e.raw for e in events if isinstance(e, Opaque)] == [[{"blocked": True}]]
+
+
+def test_max_tokens_without_any_content_is_no_error() -> None:
+    events = events_of(piece(stop="MAX_TOKENS", index=0))
+    assert stop_of(events) == StopReason(StopKind.MAX_TOKENS, "MAX_TOKENS")
+    assert fold(events) is None
+
+
+@pytest.mark.parametrize("raw", ["MALFORMED_FUNCTION_CALL", "MAX_TOKENS", "SAFETY", "NEW"])
+def test_a_call_that_comes_with_a_bad_end_is_aborted(raw: str) -> None:
+    frame = piece(call("a"), stop=raw, finishMessage="why")
+    events = events_of(frame)
+    assert [type(e) for e in events if isinstance(e, BlockStop | BlockAbort)] == [BlockAbort]
+    stop = stop_of(events)
+    assert stop is not None
+    assert (stop.raw, stop.detail, stop.runs_tools) == (raw, "why", False)
+    assert fold(events) is None
+
+
+def test_a_bad_end_after_a_whole_call_forbids_to_run_it() -> None:
+    stop = stop_of(events_of(piece(call("a")), piece(stop="TOO_MANY_TOOL_CALLS")))
+    assert stop == StopReason(StopKind.MALFORMED, "TOO_MANY_TOOL_CALLS")
+
+
+@pytest.mark.parametrize(
+    ("feedback", "detail"),
+    [
+        ({"blockReason": "JAILBREAK"}, "JAILBREAK"),
+        ({"blockReason": "OTHER", "blockReasonMessage": "no"}, "OTHER: no"),
+    ],
+)
+def test_a_refused_prompt_is_a_content_filter(feedback: dict[str, Any], detail: str) -> None:
+    usage = {"usageMetadata": {"promptTokenCount": 3}}
+    events = events_of({"promptFeedback": feedback} | usage)
+    assert stop_of(events) == StopReason(StopKind.CONTENT_FILTER, None, detail)
+    assert [e.raw for e in events if isinstance(e, Opaque)] == [feedback]
+    assert summarise(events).usage is not None
+
+
+def test_a_prompt_that_is_refused_in_the_middle_leaves_no_call() -> None:
+    events = events_of(
+        piece(call("a", willContinue=True)), {"promptFeedback": {"blockReason": "SAFETY"}}
+    )
+    assert [type(e) for e in events if isinstance(e, BlockStop | BlockAbort)] == [BlockAbort]
+    assert stop_of(events) == StopReason(StopKind.CONTENT_FILTER, None, "SAFETY")
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [piece({"text": "a"})],
+        [{"usageMetadata": {"promptTokenCount": 1}}],
+        [{"candidates": []}],
+        [{"promptFeedback": {"safetyRatings": []}}],
+        [piece({"text": "a"}, stop="STOP"), piece({"text": "b"}, index=1)],
+    ],
+)
+def test_bytes_that_end_before_the_reason_are_a_truncated_response(frames: list[Any]) -> None:
+    events = events_of(*frames)
+    assert [e.code for e in events if isinstance(e, Error)] == [TRUNCATED]
+    last = events[-1]
+    assert isinstance(last, Status)
+    assert last.status is ResponseStatus.FAILED
+
+
+def test_half_a_frame_behind_a_reason_is_a_truncated_response() -> None:
+    events = decode(stream(piece({"text": "a"}, stop="STOP")), b'data: {"candidates": [{"con')
+    assert summarise(events).truncated
+
+
+def test_half_a_frame_in_the_middle_is_the_providers_fault() -> None:
+    events = decode(b'data: {"candidates": [{"con\n\n', stream(piece({"text": "a"}, stop="STOP")))
+    assert [e.code for e in events if isinstance(e, Error)] == ["bad_json"]
+
+
+def test_candidates_are_kept_apart() -> None:
+    events = events_of(
+        {
+            "candidates": [
+                {"content": {"parts": [{"text": "a"}]}, "index": 0},
+                {"content": {"parts": [{"text": "x"}]}, "index": 1},
+            ]
+        },
+        piece({"text": "y"}, call("look"), index=1, stop="STOP"),
+        piece({"text": "b"}, index=0, stop="MAX_TOKENS"),
+    )
+    summary = summarise(events)
+    assert (summary.text, summary.tool_calls) == ("ab", ())
+    assert summary.stop_reason == StopReason(StopKind.MAX_TOKENS, "MAX_TOKENS")
+    other = {e.index for e in events if isinstance(e, BlockStart) and e.choice == 1}
+    assert "".join(e.text for e in events if isinstance(e, TextDelta) and e.choice == 1) == "xy"
+    stops = [e.stop_reason for e in events if isinstance(e, BlockStop) and e.index in other]
+    assert stops[-1] == StopReason(StopKind.TOOL_USE, "STOP")
+
+
+# --- what went wrong
+
+BARE: dict[str, Any] = {
+    "error": {"code": 503, "message": "Try later.", "status": "UNAVAILABLE", "details": []}
+}
+
+
+def lf(text: str) -> bytes:
+    return text.encode()
+
+
+def crlf(text: str) -> bytes:
+    return text.replace("\n", "\r\n").encode()
+
+
+@pytest.mark.parametrize("encode", [lf, crlf])
+@pytest.mark.parametrize("behind", ["", "\n", "\n\ndata: {}\n\n"])
+@pytest.mark.parametrize("before", [b"", stream(piece({"text": "a"}, stop="STOP"))])
+def test_an_error_as_bare_json_is_told_once(
+    encode: Callable[[str], bytes], behind: str, before: bytes
+) -> None:
+    events = decode(before, encode(json.dumps(BARE, indent=2) + behind))
+    (error,) = [event for event in events if isinstance(event, Error)]
+    assert (error.code, error.message) == ("503", "Try later.")
+    assert (error.kind, error.retryable) == ("overloaded", True)
+
+
+def test_bare_json_may_hold_empty_lines() -> None:
+    bare = json.dumps(BARE, indent=2).replace("\n", "\n\n", 3).encode()
+    for events in (decode(bare), decode(*(bare[i : i + 1] for i in range(len(bare))))):
+        assert [e.code for e in events if isinstance(e, Error)] == ["503"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b'data: {"error": {"code": 503, "message": "Try later.", "status": "UNAVAILABLE"}}\r\n\r\n',
+        b'data: [{"error": {"code": 503, "message": "Try later."}}]\n\n',
+        b'event: error\ndata: {"error": {"code": 503, "message": "Try later."}}\n\n',
+        b'[{"error": {"code": 503, "message": "Try later."}}]\n\n',
+    ],
+)
+def test_an_error_in_a_frame_ends_the_response(frame: bytes) -> None:
+    events = decode(stream(piece({"text": "a"})), frame, stream(piece(stop="STOP")))
+    (error,) = [event for event in events if isinstance(event, Error)]
+    assert (error.code, error.kind) == ("503", "overloaded")
+    assert isinstance(events[-3], BlockAbort)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retryable"),
+    [
+        ({"code": 429, "status": "RESOURCE_EXHAUSTED"}, "rate_limit", True),
+        ({"code": 500, "status": "INTERNAL"}, "server", True),
+        ({"code": 504, "status": "DEADLINE_EXCEEDED"}, "timeout", True),
+        ({"code": 499, "status": "CANCELLED"}, "cancelled", False),
+        ({"code": 400, "status": "INVALID_ARGUMENT"}, "invalid_request", False),
+        ({"status": "UNAVAILABLE"}, "overloaded", True),
+        ({"status": "RESOURCE_EXHAUSTED"}, "rate_limit", True),
+    ],
+)
+def test_each_status_of_googles_has_its_kind(
+    error: dict[str, Any], kind: str, retryable: bool
+) -> None:
+    events = events_of({"error": error | {"message": "m"}})
+    (told,) = [event for event in events if isinstance(event, Error)]
+    assert (told.kind, told.retryable) == (kind, retryable)
+
+
+@pytest.mark.parametrize("noise", [b": a comment\n\n", b"data: [DONE]\n\n"])
+def test_noise_changes_nothing(noise: bytes) -> None:
+    frames = stream(piece({"text": "a"}, stop="STOP"))
+    assert decode(noise, frames, noise) == decode(frames)
+
+
+@pytest.mark.parametrize("noise", [b"data: keepalive\n\n", b"keep: alive\n\n"])
+def test_words_that_are_no_json_travel(noise: bytes) -> None:
+    events = decode(noise, stream(piece({"text": "a"}, stop="STOP")))
+    assert summarise(events).text == "a"
+    assert len([event for event in events if isinstance(event, Opaque)]) == 1
+
+
+# --- the answer that is no stream of events
+
+
+@pytest.mark.parametrize("between", [",\r\n", ",\n", "\n,\r\n"])
+def test_one_json_array_is_understood_at_its_end(between: str) -> None:
+    frames = [piece({"text": "a"}), piece({"text": "b"}, call("look")), piece(stop="STOP")]
+    body = f"[{between.join(json.dumps(frame, indent=2) for frame in frames)}\n]\n".encode()
+    for chunks in ([body], [body[i : i + 1] for i in range(len(body))]):
+        summary = summarise(decode(*chunks))
+        assert summary.text == "ab"
+        assert summary.stop_reason == StopReason(StopKind.TOOL_USE, "STOP")
+
+
+def test_one_json_object_is_understood_too() -> None:
+    body = json.dumps(piece({"text": "a"}, stop="STOP"), indent=2).encode()
+    assert summarise(decode(body)).text == "a"
+
+
+def test_half_an_array_is_a_truncated_response() -> None:
+    body = json.dumps([piece({"text": "a"}, stop="STOP")], indent=2).encode()
+    for end in range(1, len(body)):
+        events = decode(body[:end])
+        assert [e.code for e in events if isinstance(e, Error)] == [TRUNCATED]
+
+
+def test_a_stream_twice_as_long_makes_twice_the_events() -> None:
+    """Nothing is told again with each frame."""
+    counts = [
+        len(events_of(*itertools.repeat(piece({"text": "x"}), n), piece(stop="STOP")))
+        for n in (100, 200)
+    ]
+    assert counts[1] - counts[0] == 100

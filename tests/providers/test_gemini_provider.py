@@ -1,0 +1,207 @@
+"""Keys, tokens, addresses and errors of Gemini."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import Conversation, Message
+from rxworker.providers import Gemini, HttpRequest, Options, Provider
+
+ASK = Conversation((Message.user("hello"),))
+KEY = "AIzaSecret0123456789abcdef"
+PLACE = "/v1/projects/mine/locations"
+MODEL = "publishers/google/models/gemini-x:streamGenerateContent?alt=sse"
+
+
+def ask(provider: Provider, **headers: str) -> HttpRequest:
+    return provider.request(ASK, (), Options(headers=headers))
+
+
+def test_the_key_goes_in_a_header_and_never_in_the_address() -> None:
+    request = ask(Gemini("gemini-x", api_key=KEY))
+    assert request.headers["x-goog-api-key"] == KEY
+    assert request.url == (
+        "https://generativelanguage.googleapis.com/v1beta/models/gemini-x:streamGenerateContent"
+        "?alt=sse"
+    )
+    for shown in (request.url, repr(request), repr(Gemini("gemini-x", api_key=KEY))):
+        assert KEY not in shown
+    with pytest.raises(ConfigurationError, match="holds a key"):
+        Gemini("m", base_url=f"https://h/v1beta?key={KEY}")
+
+
+def test_both_names_of_the_key_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    gemini = Gemini("m")
+    with pytest.raises(ConfigurationError, match="GEMINI_API_KEY, or pass api_key="):
+        ask(gemini)
+    monkeypatch.setenv("GOOGLE_API_KEY", "other")
+    assert ask(gemini).headers["x-goog-api-key"] == "other"
+    monkeypatch.setenv("GEMINI_API_KEY", "own")
+    assert ask(gemini).headers["x-goog-api-key"] == "own"
+
+
+def test_a_header_that_authorises_stands_for_the_key() -> None:
+    assert "x-goog-api-key" not in ask(Gemini("m"), Authorization="Bearer x").headers
+    assert ask(Gemini("m"), **{"X-Goog-Api-Key": "mine"}).headers["x-goog-api-key"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "path"),
+    [
+        ("http://127.0.0.1:1", "m", "/v1beta/models/m:streamGenerateContent?alt=sse"),
+        ("http://127.0.0.1:1/", "models/m", "/v1beta/models/m:streamGenerateContent?alt=sse"),
+        ("http://127.0.0.1:1/v1", "m", "/v1/models/m:streamGenerateContent?alt=sse"),
+        ("http://127.0.0.1:1?x=1", "m", "/v1beta/models/m:streamGenerateContent?x=1&alt=sse"),
+        (
+            "http://127.0.0.1:1",
+            "tunedModels/m",
+            "/v1beta/tunedModels/m:streamGenerateContent?alt=sse",
+        ),
+        ("http://127.0.0.1:1", "a b?", "/v1beta/models/a%20b%3F:streamGenerateContent?alt=sse"),
+    ],
+)
+def test_the_address_is_completed(base_url: str, model: str, path: str) -> None:
+    request = ask(Gemini(model, base_url=base_url))
+    assert request.url == "http://127.0.0.1:1" + path
+    assert "x-goog-api-key" not in request.headers  # a server of one's own needs none
+
+
+def test_the_address_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:2")
+    assert ask(Gemini("m")).url.startswith("http://127.0.0.1:2/v1beta/models/m:")
+
+
+def test_a_project_means_vertex() -> None:
+    request = ask(Gemini("gemini-x", project="mine", location="us-central1", access_token="t"))
+    assert request.url == (
+        f"https://us-central1-aiplatform.googleapis.com{PLACE}/us-central1/{MODEL}"
+    )
+    assert request.headers["authorization"] == "Bearer t"
+    assert "x-goog-api-key" not in request.headers
+
+
+def test_vertex_is_filled_in_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens: Iterator[str] = iter(["one", "two"])
+    gemini = Gemini("gemini-x", access_token=lambda: next(tokens))
+    with pytest.raises(ConfigurationError, match="GOOGLE_CLOUD_PROJECT"):
+        ask(gemini)
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "mine")
+    request = ask(gemini)
+    assert request.url == f"https://aiplatform.googleapis.com{PLACE}/global/{MODEL}"
+    assert request.headers["authorization"] == "Bearer one"
+    monkeypatch.setenv("GOOGLE_CLOUD_LOCATION", "europe-west4")
+    request = ask(gemini)
+    assert f"https://europe-west4-aiplatform.googleapis.com{PLACE}/europe-west4/" in request.url
+    assert request.headers["authorization"] == "Bearer two"
+
+
+def test_vertex_takes_a_key_or_another_address_too() -> None:
+    request = ask(Gemini("m", project="mine", api_key=KEY))
+    assert request.headers["x-goog-api-key"] == KEY
+    request = ask(Gemini("gemini-x", project="mine", base_url="http://127.0.0.1:1"))
+    assert request.url == f"http://127.0.0.1:1{PLACE}/global/{MODEL}"
+    assert "authorization" not in request.headers
+
+
+@pytest.mark.parametrize(
+    ("project", "location"), [("a/b", None), ("a", "evil.com/x"), ("a", "x y"), ("a?", None)]
+)
+def test_a_place_that_cannot_be_right_is_refused(project: str, location: str | None) -> None:
+    with pytest.raises(ConfigurationError):
+        ask(Gemini("m", project=project, location=location, access_token="t"))
+
+
+def test_without_a_token_the_error_says_what_to_do() -> None:
+    with pytest.raises(ConfigurationError, match="access_token="):
+        ask(Gemini("m", project="mine"))
+
+
+@pytest.mark.parametrize("secret", ["sec\nret", "sécret"])
+def test_a_secret_that_cannot_be_sent_is_refused_without_showing_it(secret: str) -> None:
+    for gemini in (Gemini("m", api_key=secret), Gemini("m", project="p", access_token=secret)):
+        with pytest.raises(ConfigurationError) as caught:
+            ask(gemini)
+        assert "ret" not in str(caught.value).replace("secret", "")
+
+
+def test_what_is_printed_names_the_place() -> None:
+    gemini = Gemini("m", project="mine", location="x", access_token="hidden-token")
+    assert repr(gemini) == "Gemini('m', project='mine', location='x')"
+    assert "hidden-token" not in repr(ask(gemini))
+
+
+# --- errors
+
+
+def body(code: int, status: str, message: str, *details: Any) -> bytes:
+    error = {"code": code, "message": message, "status": status, "details": list(details)}
+    return json.dumps({"error": error}).encode()
+
+
+WAIT = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "retryable", "wait"),
+    [
+        (body(429, "RESOURCE_EXHAUSTED", "Quota", {"@type": "x"}, WAIT), "rate_limit", True, 34.4),
+        (b"[" + body(429, "RESOURCE_EXHAUSTED", "Q", WAIT) + b"]", "rate_limit", True, 34.4),
+        (body(503, "UNAVAILABLE", "Overloaded"), "overloaded", True, None),
+        (body(504, "DEADLINE_EXCEEDED", "Late"), "timeout", True, None),
+        (body(500, "INTERNAL", "Oops"), "server", True, None),
+        (body(400, "INVALID_ARGUMENT", "Bad"), "invalid_request", False, None),
+        (body(400, "FAILED_PRECONDITION", "Place"), "invalid_request", False, None),
+        (
+            body(400, "INVALID_ARGUMENT", "API key not valid. Pass one."),
+            "authentication",
+            False,
+            None,
+        ),
+        (
+            body(
+                400,
+                "INVALID_ARGUMENT",
+                "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+            ),
+            "context_length",
+            False,
+            None,
+        ),
+        (body(401, "UNAUTHENTICATED", "No"), "authentication", False, None),
+        (body(403, "PERMISSION_DENIED", "No"), "permission", False, None),
+        (body(404, "NOT_FOUND", "No such model"), "not_found", False, None),
+        (b"<html>no</html>", "not_found", False, None),
+    ],
+)
+def test_an_answer_that_is_no_stream_is_explained(
+    answer: bytes, kind: str, retryable: bool, wait: float | None
+) -> None:
+    status = re.search(rb'"code": (\d+)', answer)
+    code = int(status[1]) if status else 404
+    error = Gemini("m", api_key=KEY).error(code, {}, answer)
+    assert (error.kind, error.retryable, error.retry_after) == (kind, retryable, wait)
+    assert (error.status, error.code) == (code, str(code) if status else None)
+
+
+def test_a_header_comes_over_the_delay_in_the_body() -> None:
+    answer = body(429, "RESOURCE_EXHAUSTED", "Q", WAIT)
+    assert Gemini("m").error(429, {"Retry-After": "7"}, answer).retry_after == 7.0
+
+
+@pytest.mark.parametrize("delay", ["soon", 5, None, "1m"])
+def test_a_delay_that_cannot_be_read_says_nothing(delay: Any) -> None:
+    answer = body(429, "RESOURCE_EXHAUSTED", "Q", {"retryDelay": delay}, "odd")
+    assert Gemini("m").error(429, {}, answer).retry_after is None
+
+
+def test_no_secret_is_repeated() -> None:
+    gemini = Gemini("m", project="p", access_token="ya29-very-secret")
+    ask(gemini)
+    text = f"bad ya29-very-secret and {KEY}"
+    assert "bad *** and ***" in gemini.error(401, {}, text.encode()).message

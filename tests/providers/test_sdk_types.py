@@ -1,0 +1,301 @@
+"""The bodies of requests, held against the types with which the official packages describe them.
+
+A field that a service does not know, or a value that it does not take, is found here. The packages are no dependency of
+ours: without them the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import types
+import typing
+from collections.abc import Iterator
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from rxworker.messages import (
+    CachePoint,
+    Conversation,
+    Document,
+    Image,
+    Message,
+    OpaqueBlock,
+    Refusal,
+    ServerToolCall,
+    ServerToolResult,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.providers import PROVIDERS, Options, ToolChoice
+from rxworker.providers.base import OutputFormat
+from rxworker.timeline import ResponseState, message_of, step_response
+
+RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
+WRONG_TAG = " is none of "
+TEXT = "cGxhaW4="  # "plain" in base64
+PLAIN = (str, int, float, bool, bytes)
+LISTS = (list, collections.abc.Iterable, collections.abc.Sequence)
+MAPPINGS = (dict, collections.abc.Mapping)
+
+
+# --- the types, walked through
+
+
+def problems(value: Any, hint: Any, at: str = "$") -> list[str]:
+    """What about a JSON value does not fit a type. A member that a ``TypedDict`` does not name does not fit."""
+    origin, inside = typing.get_origin(hint), typing.get_args(hint)
+    if hint in (Any, object):
+        return []
+    if origin in (typing.Required, typing.NotRequired, typing.Annotated):
+        return problems(value, inside[0], at)
+    if origin is typing.Literal:
+        return [] if value in inside else [f"{at}: {value!r}{WRONG_TAG}{inside}"]
+    if origin in (typing.Union, types.UnionType):
+        # The branch that comes closest tells what is wrong.
+        return min((problems(value, branch, at) for branch in inside), key=_weight)
+    if origin in LISTS:
+        return _of_list(value, inside[0], at)
+    if origin in MAPPINGS:
+        return _of_members(value, dict.fromkeys(value, inside[1]), (), at) if _is(value) else [at]
+    if hasattr(hint, "__required_keys__"):
+        return _of_typed_dict(value, hint, at)
+    return [] if _is_plain(value, hint) else [f"{at}: {value!r} is no {hint}"]
+
+
+def _is(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _weight(found: list[str]) -> tuple[int, int]:
+    # A tag that does not fit tells of a wrong branch, and so does a problem that does not lie deep.
+    depths = (one.partition(":")[0].count(".") for one in found)
+    return (sum(WRONG_TAG in one for one in found), -max(depths, default=99))
+
+
+def _of_list(value: Any, inside: Any, at: str) -> list[str]:
+    if not isinstance(value, list):
+        return [f"{at}: no list"]
+    rows = enumerate(typing.cast("list[Any]", value))
+    return [problem for n, one in rows for problem in problems(one, inside, f"{at}[{n}]")]
+
+
+def _of_typed_dict(value: Any, hint: Any, at: str) -> list[str]:
+    if not _is(value):
+        return [f"{at}: no object"]
+    hints = typing.get_type_hints(hint, include_extras=True)
+    needed = [name for name, one in hints.items() if _is_needed(name, one, hint)]
+    return _of_members(value, hints, needed, at)
+
+
+def _is_needed(name: str, hint: Any, of: Any) -> bool:
+    origin = typing.get_origin(hint)
+    return origin is typing.Required or (
+        name in of.__required_keys__ and origin is not typing.NotRequired
+    )
+
+
+def _of_members(value: Any, hints: dict[str, Any], needed: Any, at: str) -> list[str]:
+    found = [f"{at}.{name}: missing" for name in needed if name not in value]
+    for name, member in value.items():
+        if name in hints:
+            found += problems(member, hints[name], f"{at}.{name}")
+        else:
+            found.append(f"{at}.{name}: unknown")
+    return found
+
+
+def _is_plain(value: Any, hint: Any) -> bool:
+    if hint is type(None):
+        return value is None
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return hint in PLAIN and type(value) is hint
+
+
+# --- what is encoded
+
+
+TOOLS = (
+    ToolMeta(
+        "look",
+        "Looks.",
+        {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]},
+    ),
+    ToolMeta("now", "", {"type": "object", "properties": {}}),
+)
+CALL = ToolCall("call_1", "look", {"at": "sky"})
+PICTURES = (Image(data="AAAA"), Image("image/jpeg", url="https://h/i.jpg"))
+DOCUMENTS = (
+    Document(data="AAAA", title="a.pdf"),
+    Document(url="https://h/d.pdf"),
+    Document("text/plain", data=TEXT),
+)
+
+
+def foreign(*content: Any) -> Message:
+    return Message("assistant", content, provider="somebody")
+
+
+ASK = Message.user("hi")
+CONVERSATIONS: dict[str, tuple[Message, ...]] = {
+    "text": (ASK,),
+    "several": (ASK, Message.assistant("a", "b"), Message.system("c"), Message.user("d", "e")),
+    "pictures": (Message.user("see", *PICTURES),),
+    "documents": (Message.user(*DOCUMENTS, "and?"),),
+    "call": (ASK, Message.assistant("I look.", CALL), Message.user(ToolResult("call_1", "blue"))),
+    "calls": (
+        ASK,
+        Message.assistant(CALL, ToolCall("call_2", "now", "")),
+        Message.user(
+            ToolResult("call_2", "", is_error=True),
+            ToolResult("call_1", (Text("see"), *PICTURES, *DOCUMENTS)),
+            "and?",
+        ),
+    ),
+    "foreign": (
+        ASK,
+        foreign(
+            Thinking("hm", "sig", {"x": 1}),
+            ServerToolCall("s", "search", {}, {"type": "y"}),
+            ServerToolResult("s", "found", {"type": "z"}),
+            OpaqueBlock("odd", {"type": "odd"}),
+            Text("yes", ({"odd": 1},)),
+            Refusal("no"),
+            ToolCall("functions.look:0", "look", {"at": "a"}, {"odd": {}}),
+        ),
+        Message.user(ToolResult("functions.look:0", "ok")),
+    ),
+    "points": (Message.user("long", CachePoint("1h"), "b"), Message.user(CachePoint())),
+}
+OPTIONS: dict[str, Options] = {
+    "none": Options(),
+    "numbers": Options(max_tokens=4000, temperature=0.5, stop_sequences=("x", "y")),
+    "any": Options(tool_choice=ToolChoice("any"), parallel_tool_calls=False),
+    "tool": Options(tool_choice=ToolChoice("tool", "look"), parallel_tool_calls=True),
+    "auto": Options(tool_choice=ToolChoice("auto"), thinking="high"),
+    "no-tool": Options(tool_choice=ToolChoice("none"), parallel_tool_calls=True, thinking=0),
+    "budget": Options(thinking=2048),
+    "cache": Options(cache=("tools", "system")),
+    "output": Options(
+        thinking="low",
+        output=OutputFormat(
+            {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+        ),
+    ),
+}
+
+
+def encoded(
+    name: str, messages: tuple[Message, ...], options: Options, *, system: str | None = "S"
+) -> dict[str, Any]:
+    provider = PROVIDERS[name]("m", api_key="k")
+    return msgspec.json.decode(
+        provider.request(Conversation(messages, system), TOOLS, options).body
+    )
+
+
+def bodies(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for said, messages in CONVERSATIONS.items():
+        for chosen, options in OPTIONS.items():
+            yield f"{said}, {chosen}", encoded(name, messages, options)
+    yield "without system", encoded(name, (ASK,), Options(), system=None)
+
+
+def assert_fits(name: str, hint: Any, known: tuple[str, ...] = ()) -> None:
+    """Each body fits the type, but for problems that are known."""
+    found: dict[str, list[str]] = {}
+    for what, body in bodies(name):
+        wrong = [problem for problem in problems(body, hint) if problem not in known]
+        if wrong:
+            found[what] = wrong
+    assert not found
+
+
+def from_sdk(module: str, name: str) -> Any:
+    """A type of an official package, or a skipped test."""
+    package = module.partition(".")[0]
+    found: Any = pytest.importorskip(module, reason=f"the package {package} is not installed")
+    return getattr(found, name)
+
+
+def test_anthropic_knows_all_that_is_sent() -> None:
+    module = "anthropic.types.message_create_params"
+    # The newest types no longer name the temperature, which the service still takes for its older models.
+    known = ("$.temperature: unknown",)
+    assert_fits("anthropic", from_sdk(module, "MessageCreateParamsStreaming"), known)
+
+
+def test_anthropic_knows_all_that_is_sent_back() -> None:
+    """What an answer makes of a message is in the next request, also what only the beta protocol has."""
+    module = "anthropic.types.beta.message_create_params"
+    hint = from_sdk(module, "MessageCreateParamsStreaming")
+    paths = sorted((RECORDINGS / "anthropic").glob("*.sse"))
+    if not paths:
+        pytest.skip(f"no recordings: {RECORDINGS} is absent")
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        decoder = PROVIDERS["anthropic"]("m").decoder()
+        events = [*decoder.feed(path.read_bytes()), *decoder.finish()]
+        answer = message_of(reduce(step_response, events, ResponseState()), "anthropic")
+        body = encoded("anthropic", (ASK, answer) if answer else (ASK,), Options())
+        if wrong := problems(body, hint):
+            found[path.name] = wrong
+    assert not found
+
+
+def test_openai_knows_all_that_is_sent() -> None:
+    module = "openai.types.chat.completion_create_params"
+    assert_fits("openai_chat", from_sdk(module, "CompletionCreateParamsStreaming"))
+
+
+def test_ollama_knows_all_that_is_sent() -> None:
+    """Its types are models that let the unknown pass, so what goes through them must come out as it went in."""
+    request, message = from_sdk("ollama._types", "ChatRequest"), from_sdk("ollama", "Message")
+    image = from_sdk("ollama", "Image")
+    for what, body in bodies("ollama"):
+        messages: list[Any] = []
+        for one in body["messages"]:
+            pictures = [image(value=data) for data in one.get("images", ())]
+            messages.append(message(**{**one, "images": pictures or None}))
+        passed: Any = request(**{**body, "messages": messages}).model_dump(exclude_none=True)
+        assert passed == body, what
+
+
+# --- the walk itself
+
+
+class Named(typing.TypedDict, total=False):
+    kind: typing.Required[typing.Literal["a"]]
+    items: collections.abc.Iterable[int]
+    free: dict[str, object]
+
+
+class Other(typing.TypedDict):
+    kind: typing.Literal["b"]
+    text: str | None
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ({"kind": "a"}, []),
+        ({"kind": "a", "items": [1, 2], "free": {"x": [None]}}, []),
+        ({"kind": "b", "text": None}, []),
+        ({"kind": "a", "odd": 1}, ["$.odd: unknown"]),
+        ({"items": []}, ["$.kind: missing"]),
+        ({"kind": "a", "items": [1, "x"]}, ["$.items[1]: 'x' is no <class 'int'>"]),
+        ({"kind": "a", "items": [True]}, ["$.items[0]: True is no <class 'int'>"]),
+        ({"kind": "b"}, ["$.text: missing"]),
+        ({"kind": "b", "text": 1}, ["$.text: 1 is no <class 'str'>"]),
+        ({"kind": "c"}, ["$.kind: 'c' is none of ('a',)"]),
+    ],
+)
+def test_the_walk_finds_what_does_not_fit(value: Any, found: list[str]) -> None:
+    assert problems(value, Named | Other) == found
