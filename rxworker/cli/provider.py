@@ -6,7 +6,14 @@ import difflib
 
 from rxworker.cli.clean import one_line
 from rxworker.cli.failure import MISUSED, CommandError
-from rxworker.providers import PROVIDERS, Anthropic, Ollama, OpenAIChat
+from rxworker.providers import (
+    PROVIDERS,
+    Anthropic,
+    Gemini,
+    Ollama,
+    OpenAIChat,
+    OpenAIResponses,
+)
 
 
 def provider_names() -> str:
@@ -18,7 +25,9 @@ def provider_names() -> str:
     return ", ".join(_known())
 
 
-def find_provider(name: str) -> type[Anthropic] | type[Ollama] | type[OpenAIChat]:
+def find_provider(
+    name: str,
+) -> type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat] | type[OpenAIResponses]:
     """The provider of that name; hyphens stand for underscores.
 
     Raises:

@@ -58,6 +58,7 @@ class Error(Struct, frozen=True, tag="error", omit_defaults=True):
         retryable: Whether the same request may succeed.
         kind: The normal form, see `ProviderError.kind`.
         request_id: The provider's name for the request.
+        retry_after: Seconds to wait before the request is made again, when the provider said so.
     """
 
     code: str | None
@@ -65,6 +66,7 @@ class Error(Struct, frozen=True, tag="error", omit_defaults=True):
     retryable: bool = False
     kind: str = "unknown"
     request_id: str | None = None
+    retry_after: float | None = None
 
 
 class Opaque(Struct, frozen=True, tag="opaque"):

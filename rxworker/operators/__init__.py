@@ -1,6 +1,6 @@
 """Verbs for streams of events, one family a file. Each composes with reactivex's own in any ``pipe``."""
 
-from rxworker.operators.arguments import assemble_arguments, parse_arguments
+from rxworker.providers.arguments import assemble_arguments, parse_arguments
 from rxworker.operators.commit import committed, live
 from rxworker.operators.decode import decode
 from rxworker.operators.fail import error_to_exception, fail_on_error

@@ -23,6 +23,7 @@ def error_to_exception(event: Error) -> RxWorkerError:
         kind=event.kind,
         code=event.code,
         retryable=event.retryable,
+        retry_after=event.retry_after,
         request_id=event.request_id,
     )
 

@@ -15,7 +15,7 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
-from rxworker.operators.arguments import assemble_arguments, parse_arguments, parse_path
+from rxworker.providers.arguments import assemble_arguments, parse_arguments, parse_path
 from rxworker.operators.members import MemberScanner
 from rxworker.operators.stage import Sink, stage
 from rxworker.operators.types import Operator

@@ -1,4 +1,4 @@
-"""The arguments of a tool call whose values arrive by path. Pure."""
+"""The arguments of a tool call, from the pieces in which they arrive. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,32 @@ import re
 from collections.abc import Iterable
 from typing import cast
 
+import msgspec
+
 from rxworker.events import InputValueDelta
 from rxworker.messages import Json, JsonObject
 
 MAX_DEPTH = 100
 _SEGMENT = re.compile(r"""\.?([^.\[\]]+)|\[(\d+)\]|\[(?:'([^']*)'|"([^"]*)")\]""")
+
+
+def parse_arguments(text: str) -> JsonObject | str:
+    """The object that the text says, or the text itself where it says none. No text means no arguments.
+
+    >>> parse_arguments('{"city": "Oslo"}')
+    {'city': 'Oslo'}
+    >>> parse_arguments(" ")
+    {}
+    >>> parse_arguments('{"city": "Os')
+    '{"city": "Os'
+    """
+    if not text.strip():
+        return {}
+    try:
+        value = cast(Json, msgspec.json.decode(text))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text
 
 
 def parse_path(path: str) -> tuple[str | int, ...]:
@@ -90,4 +111,4 @@ def _plain(node: _Node | _Leaf) -> Json:
     return {str(segment): _plain(inner) for segment, inner in node.items()}
 
 
-__all__ = ["assemble_arguments", "parse_path"]
+__all__ = ["assemble_arguments", "parse_arguments", "parse_path"]

@@ -69,6 +69,7 @@ STATUSES = {
 }
 RETRYABLE_KINDS = frozenset({"rate_limit", "overloaded", "server", "timeout", TRUNCATED})
 
+_SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|maximum context|prompt (is )?too long|too many tokens"
     r"|messages is too long|token count .*exceeds the maximum",
@@ -87,12 +88,14 @@ class Failure(Struct, frozen=True):
         code: Its word for it: the code, else the type.
         kind: The normal form, see `rxworker.errors.ProviderError`.
         request_id: Its name for the request.
+        retry_after: Seconds to wait before the request is made again, when the body said so.
     """
 
     message: str
     code: str | None = None
     kind: str = "unknown"
     request_id: str | None = None
+    retry_after: float | None = None
 
     def event(self) -> Error:
         """The failure as an event within a stream."""
@@ -102,6 +105,7 @@ class Failure(Struct, frozen=True):
             retryable=self.kind in RETRYABLE_KINDS,
             kind=self.kind,
             request_id=self.request_id,
+            retry_after=self.retry_after,
         )
 
 
@@ -136,6 +140,7 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
         code or next(iter(words), None),
         classify(words, status, message),
         _text(body.get("request_id")),
+        _delay(holder.get("details")),
     )
 
 
@@ -163,6 +168,15 @@ def classify(words: list[str], status: int | None, message: str) -> str:
         if _WRONG_KEY.search(message):
             return "authentication"
     return kind
+
+
+def _delay(details: Json) -> float | None:
+    """The seconds of a ``RetryInfo``: Google says in the body how long to wait, as in ``"retryDelay": "34.4s"``."""
+    for detail in details if isinstance(details, list) else ():
+        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
+        if isinstance(delay, str) and (found := _SECONDS.fullmatch(delay)):
+            return float(found[1])
+    return None
 
 
 def _text(value: Json) -> str | None:

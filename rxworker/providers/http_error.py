@@ -42,7 +42,7 @@ def explain(
     headers = {key.lower(): value for key, value in headers.items()}
     failure = _read(status, body)
     request_id = failure.request_id or _request_id(headers)
-    wait = retry_after(headers)
+    wait = retry_after(headers) or failure.retry_after
     retryable = _retryable(status, headers, failure)
     sentence = f"{name} answered with HTTP {status}"
     if status < 400:

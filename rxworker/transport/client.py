@@ -14,7 +14,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
-from rxworker.errors import HttpStatusError
+from rxworker.errors import HttpStatusError, LocalProtocolError
 from rxworker.events import ResponseEvent
 from rxworker.messages import Conversation, Message
 from rxworker.operators import retry_before_first, time_out
@@ -96,7 +96,13 @@ class Client:
 
         def begin(_scheduler: abc.SchedulerBase | None) -> Observable[ResponseEvent]:
             # Built anew for each subscription: a key from the environment may have come since.
-            sent = self.provider.request(asked.conversation, asked.tools, asked.options)
+            try:
+                sent = self.provider.request(asked.conversation, asked.tools, asked.options)
+            except UnicodeEncodeError as error:
+                message = (
+                    f"the request holds half of a surrogate pair, which cannot be sent: {error}"
+                )
+                raise LocalProtocolError(message) from error
             # Not the subscription's scheduler, which is reactivex's immediate one where nobody gave another.
             clock = self._scheduler or _loop_scheduler()
             return self._answer(sent) if clock is None else self._patient_answer(sent, clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import cast
 
 from rxworker.errors import HookError
 from rxworker.events import Event, MessageAdd
@@ -36,10 +37,10 @@ def messages_of(asked: MessageSendContext) -> tuple[Message, ...]:
     Raises:
         HookError: They are none.
     """
-    given: object = asked.messages
+    given = cast("object", asked.messages)
     if not isinstance(given, list | tuple):
         raise _error(f"the messages are {given!r}, which is no list", asked.hook, "on_message_send")
-    for message in _odd(given):
+    for message in _odd(cast("Iterable[object]", given)):
         text = f"the messages hold {message!r}, which is no Message"
         raise _error(text, asked.hook, "on_message_send")
     return tuple(asked.messages)
@@ -51,7 +52,7 @@ def call_of(asked: ToolCallContext, call: ToolCall) -> ToolCall:
     Raises:
         HookError: It is none, or another one.
     """
-    left: object = asked.call
+    left = cast("object", asked.call)
     if not isinstance(left, ToolCall):
         raise _error(f"the call is {left!r}, which is no ToolCall", asked.hook, "before_tool_call")
     if left.id != call.id:
@@ -66,7 +67,7 @@ def result_of(asked: ToolResultContext, result: ToolResult) -> ToolResult:
     Raises:
         HookError: It is none, or that of another call.
     """
-    left: object = asked.result
+    left = cast("object", asked.result)
     if not isinstance(left, ToolResult):
         text = f"the result is {left!r}, which is no ToolResult; for a text use set_content(...)"
         raise _error(text, asked.hook, "after_tool_call")

@@ -212,8 +212,10 @@ class Run(Observable[Record], Generic[T_co]):
             # Told to whoever waits; not awaiting a run is no mistake, so asyncio need not complain of it.
             self._result.set_exception(error)
             self._result.exception()
-            self._ended(self.state, None)
-            self._journal.hub.end(error)
+            try:
+                self._ended(self.state, None)
+            finally:
+                self._journal.hub.end(error)
             if not (self._awaited or self._journal.hub.watched):
                 logger.warning("run %s ended and nobody watched it: %s", self.id, error)
 

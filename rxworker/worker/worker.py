@@ -118,6 +118,7 @@ class Worker:
             ConfigurationError: The input is none of those, or the output has no JSON schema.
         """
         added = _messages(input)
+        _check_text(added)
         self._check_free("run")
         self._output = None if output is None else Output(output)
         # Calls that were paused and never resumed get a result that says so.
@@ -256,6 +257,16 @@ def _messages(given: Input) -> tuple[Message, ...]:
         f"the input of a run is a text, a message, or a list of messages or content, not {given!r}"
     )
     raise ConfigurationError(message)
+
+
+def _check_text(messages: Iterable[Message]) -> None:
+    """Refuse what cannot be sent before it is in the conversation, where it would spoil every later run."""
+    for message in messages:
+        try:
+            message.text.encode()
+        except UnicodeEncodeError as error:
+            text = "the input holds half of a surrogate pair, which is no text and cannot be sent"
+            raise ConfigurationError(f"{text}: {error}") from error
 
 
 def _resumed(

@@ -39,7 +39,7 @@ from rxworker.hooks import (
     TurnEndContext,
 )
 from rxworker.messages import Conversation, Json, ToolResult, repair
-from rxworker.providers import Anthropic, OpenAIChat, Options, Provider
+from rxworker.providers import Anthropic, OpenAIChat, Options, Provider, Request
 from rxworker.testing import (
     Answer,
     Call,
@@ -530,8 +530,11 @@ async def test_a_conversation_that_no_provider_accepts(make_provider: MakeProvid
 async def test_lone_surrogates_in_a_text(make_provider: MakeProvider) -> None:
     async with ReplayServer([AGAIN]) as server:
         worker = Worker(make_provider(server.base_url))
-        with pytest.raises(RxWorkerError, match="surrogate"):
-            await worker.run("half of an emoji: \ud83d")
+        with pytest.raises(ConfigurationError, match="half of a surrogate pair"):
+            worker.run("half of an emoji: \ud83d")
+        with pytest.raises(LocalProtocolError, match="half of a surrogate pair"):
+            await worker.model.stream(Request(Conversation((Message.user("\ud83d"),))))
+        await works_afterwards(worker)
 
 
 async def test_options_that_contradict_each_other() -> None:

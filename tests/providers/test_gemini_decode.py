@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rxworker.events import (
     TRUNCATED,
@@ -696,3 +698,55 @@ def test_a_stream_twice_as_long_makes_twice_the_events() -> None:
         for n in (100, 200)
     ]
     assert counts[1] - counts[0] == 100
+
+
+PARTS: list[Any] = [
+    {"text": "a"},
+    {"text": ""},
+    {"text": "b", "thoughtSignature": "S"},
+    {"text": "", "thoughtSignature": "S"},
+    {"text": "c", "thought": True},
+    {"thoughtSignature": "S"},
+    call("f", args={"x": 1}),
+    call("f", willContinue=True),
+    call(),
+    value("$.x[0]", stringValue="v"),
+    {"executableCode": {"code": "1"}},
+    {"codeExecutionResult": {}},
+    {"inlineData": {"mimeType": "image/png"}},
+    {"new": 1},
+    5,
+]
+REASONS = [None, None, "STOP", "MAX_TOKENS", "MALFORMED_RESPONSE", "NEW"]
+
+
+def frame_of(parts: list[Any], stop: str | None, index: int) -> dict[str, Any]:
+    return piece(*parts, stop=stop, index=index)
+
+
+FRAMES = st.builds(
+    frame_of,
+    st.lists(st.sampled_from(PARTS), max_size=3),
+    st.sampled_from(REASONS),
+    st.integers(0, 1),
+)
+
+
+@given(st.lists(FRAMES, max_size=6), st.data())
+@settings(deadline=None)
+def test_any_parts_in_any_order_make_balanced_blocks_and_one_end(
+    frames: list[Any], data: st.DataObject
+) -> None:
+    whole = stream(*frames)
+    cut = data.draw(st.integers(0, len(whole)))
+    assert fold_kinds(decode(whole)) == fold_kinds(decode(whole[:cut], whole[cut:]))
+    events = decode(whole[:cut])  # which lints them
+    ends = [e for e in events if isinstance(e, Status) and e.status is not ResponseStatus.STARTED]
+    assert ends == [events[-1]]
+    assert any(isinstance(e, Error) for e in events) is (ends[0].status is ResponseStatus.FAILED)
+
+
+def fold_kinds(events: Sequence[ResponseEvent]) -> list[Any]:
+    """What the message is made of; the ids that we make differ each time."""
+    message = fold(events)
+    return [type(block) for block in message.content] if message else []

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rxworker.errors import ConfigurationError
+from rxworker.events import Error
 from rxworker.messages import Conversation, Message
 from rxworker.providers import Gemini, HttpRequest, Options, Provider
 
@@ -205,3 +206,13 @@ def test_no_secret_is_repeated() -> None:
     ask(gemini)
     text = f"bad ya29-very-secret and {KEY}"
     assert "bad *** and ***" in gemini.error(401, {}, text.encode()).message
+
+
+def test_a_delay_told_within_the_stream_reaches_the_error() -> None:
+    body = (
+        b'data: {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "slow down", '
+        b'"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2.5s"}]}}\r\n\r\n'
+    )
+    decoder = Gemini("m", api_key="k").decoder()
+    (error,) = [e for e in (*decoder.feed(body), *decoder.finish()) if isinstance(e, Error)]
+    assert (error.retry_after, error.retryable, error.kind) == (2.5, True, "rate_limit")

@@ -15,7 +15,6 @@ from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.location import DEVELOPER, GLOBAL, developer_url, vertex_url
-from rxworker.providers.gemini.retry_info import retry_delay
 from rxworker.providers.gemini.usage import count
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key
@@ -115,14 +114,10 @@ class Gemini:
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer that is no stream says went wrong, and what to do."""
-        delay = retry_delay(body)
-        known = {name.lower(): value for name, value in headers.items()}
-        if delay is not None:
-            known.setdefault("retry-after", delay)
         return explain(
             NAME,
             status,
-            known,
+            headers,
             body,
             model=self._model,
             variable="access_token=..." if self._at_vertex else KEY,

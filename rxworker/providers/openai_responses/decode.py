@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from rxworker.events import (
     BlockType,
@@ -92,25 +93,25 @@ class OpenAIResponsesDecoder:
             return list(self._take_loose(frame))
         except (msgspec.DecodeError, UnicodeDecodeError):
             return list(self._take_garbage(frame))
-        if event.type == TEXT_DELTA and event.output_index is not None and event.delta:
+        if event.type == TEXT_DELTA and event.output_index is not None and not self._failure:
             # More of a text that is open: nearly every frame.
             item = self._items.by_index.get(event.output_index)
             if item is not None and item.text is not None and item.kind == MESSAGE:
                 place, part = item.text
-                if place == (CONTENT, event.content_index or 0, TEXT):
+                if place == (CONTENT, event.content_index or 0, TEXT) and event.delta:
                     part.pieces.append(event.delta)
                     return [TextDelta(part.index, event.delta)]
-        return list(self._take(event, frame))
+        return list(self._take(_named(event, frame), frame))
 
     def finish(self) -> Events:
         """The bytes ended. Before the last event of a response, that is an error."""
         return () if self._over else self._fail(self._failure or CUT)
 
     def _take(self, event: WireEvent, frame: SseFrame) -> Iterator[ResponseEvent]:
-        kind = event.type or frame.event
-        if kind == "error" or (event.error and not event.type):
+        if event.type == "error" or (event.error and not event.type):
             yield from self._take_error(read_json(frame.data))
             return
+        kind = event.type
         if self._failure is not None and kind not in LAST:
             yield from self._fail(self._failure)
             return
@@ -181,7 +182,7 @@ class OpenAIResponsesDecoder:
             kind = word(raw.get("type")) if isinstance(raw, dict) else ""
             yield Opaque(kind or frame.event, raw)
         else:
-            yield from self._take(event, frame)
+            yield from self._take(_named(event, frame), frame)
 
     def _take_garbage(self, frame: SseFrame) -> Iterator[ResponseEvent]:
         failure = garbage_failure(frame)
@@ -201,6 +202,13 @@ class OpenAIResponsesDecoder:
 
     def _ping(self, _: WireEvent) -> Iterator[ResponseEvent]:
         yield Ping()
+
+
+def _named(event: WireEvent, frame: SseFrame) -> WireEvent:
+    """The event under its own name, or under its frame's where it has none."""
+    if event.type or (event.error and frame.event == "message"):
+        return event
+    return replace(event, type=frame.event)
 
 
 Handler: TypeAlias = Callable[[OpenAIResponsesDecoder, WireEvent], Iterator[ResponseEvent]]

@@ -6,7 +6,7 @@ import pytest
 
 from rxworker.events import InputValueDelta
 from rxworker.messages import Json
-from rxworker.operators.arguments import assemble_arguments, parse_arguments, parse_path
+from rxworker.providers.arguments import assemble_arguments, parse_arguments, parse_path
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""Starts the mock server of the npm package ``@copilotkit/aimock``, where it is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+CLI = Path("node_modules", "@copilotkit", "aimock", "dist", "cli.js")
+PATIENCE = 20.0
+
+
+def missing(what: str) -> None:
+    """Skip, or fail where everything has to be there."""
+    if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+def find_command() -> list[str]:
+    node = shutil.which("node")
+    if node is None:
+        missing("aimock needs node, which is not installed")
+    folders = [Path(os.environ.get("RXWORKER_AIMOCK") or HERE), HERE]
+    cli = next((folder / CLI for folder in folders if (folder / CLI).exists()), None)
+    if cli is None:
+        missing(
+            "aimock is not installed: npm install --no-package-lock --prefix tests/integration/aimock, or set "
+            "RXWORKER_AIMOCK to a folder that holds node_modules/@copilotkit/aimock"
+        )
+    return [str(node), str(cli)]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_it_listens(process: subprocess.Popen[str], port: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            out = process.stdout.read() if process.stdout else ""
+            pytest.fail(f"aimock ended with {process.returncode}: {out}")
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+        except OSError:
+            time.sleep(0.02)  # between two looks
+        else:
+            return
+    pytest.fail(f"aimock did not listen within {PATIENCE:g} seconds")
+
+
+@pytest.fixture
+def aimock() -> Iterator[str]:
+    """The address of a fresh server: it counts requests, so that tests do not share one."""
+    port = free_port()
+    command = [
+        *find_command(),
+        *("--port", str(port), "--fixtures", str(HERE / "fixtures.json"), "--chunk-size", "8"),
+        *("--strict", "--log-level", "warn"),
+    ]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        wait_until_it_listens(process, port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        try:
+            process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
