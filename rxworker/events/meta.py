@@ -31,7 +31,7 @@ class ResponseStatus(Enum):
     FAILED = "Failed"
 
 
-class Status(Struct, frozen=True, tag="status", omit_defaults=True):
+class Status(Struct, frozen=True, tag="status", omit_defaults=True, repr_omit_defaults=True):
     """A response started or ended. A second ``STARTED`` takes back what the response said before it.
 
     Attributes:
@@ -49,7 +49,7 @@ class Status(Struct, frozen=True, tag="status", omit_defaults=True):
     provider: str | None = None
 
 
-class Error(Struct, frozen=True, tag="error", omit_defaults=True):
+class Error(Struct, frozen=True, tag="error", omit_defaults=True, repr_omit_defaults=True):
     """The response failed. Nothing but a ``Status`` comes after it.
 
     Attributes:

@@ -125,10 +125,13 @@ def _is_stream(response: aiohttp.ClientResponse, accept: tuple[str, ...]) -> boo
 
 async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError:
     body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) >= MOST_OF_AN_ERROR:
-            break
+    try:
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) >= MOST_OF_AN_ERROR:
+                break
+    except (aiohttp.ClientError, OSError):
+        pass  # the status and the headers say enough, also when the explanation is cut
     kind = response.headers.get("Content-Type", "no content type")
     return HttpStatusError(
         f"{url} answered {response.status} ({kind}) where a stream was expected",

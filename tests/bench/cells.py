@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness import Result
 from msgspec import Struct
 
-APIS = ("anthropic", "chat")
+APIS = ("anthropic", "chat", "responses")
 
 
 class Cell(Struct, frozen=True):

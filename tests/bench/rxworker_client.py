@@ -17,10 +17,10 @@ import _common as c  # pyright: ignore[reportMissingModuleSource]
 
 from rxworker import Client, Worker, tool
 from rxworker.operators import text_deltas
-from rxworker.providers import Anthropic, OpenAIChat
+from rxworker.providers import Anthropic, OpenAIChat, OpenAIResponses
 from rxworker.transport import close_session
 
-PROVIDERS = {"anthropic": Anthropic, "chat": OpenAIChat}
+PROVIDERS = {"anthropic": Anthropic, "chat": OpenAIChat, "responses": OpenAIResponses}
 
 OnDelta = Callable[[str], None]
 

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.scheduler import VirtualTimeScheduler
 
-from rxworker.events import BlockEvent, Event, Meta, Record, ResponseEvent
+from rxworker.events import BlockDelta, BlockEvent, Event, Meta, Record, ResponseEvent
 from rxworker.framing import Decoder, NdjsonDecoder, SseDecoder
-from rxworker.messages import Conversation, Message, Text, ToolCall, ToolResult, repair
+from rxworker.messages import (
+    Conversation,
+    Json,
+    JsonObject,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+    repair,
+)
 from rxworker.operators import (
     Block,
     Operator,
@@ -28,7 +38,15 @@ from rxworker.operators import (
     thinking_deltas,
     tool_inputs,
 )
-from rxworker.providers import Anthropic, OpenAIChat, Options, summarise
+from rxworker.providers import (
+    Anthropic,
+    Gemini,
+    Ollama,
+    OpenAIChat,
+    OpenAIResponses,
+    Options,
+    summarise,
+)
 from rxworker.testing import (
     Reply,
     anthropic_frames,
@@ -225,6 +243,67 @@ def test_decoding_anthropic(make: MakeReply, assert_linear: AssertLinear) -> Non
 def test_decoding_openai_chat(make: MakeReply, assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
         return feeding(OpenAIChat("model").decoder(), openai_chat_frames(make(n)))
+
+    assert_linear(prepare)
+
+
+def sse(*told: Json) -> list[bytes]:
+    return [b"data: " + msgspec.json.encode(event) + b"\n\n" for event in told]
+
+
+def responses_text(n: int) -> list[bytes]:
+    place: JsonObject = {"item_id": "m", "output_index": 0, "content_index": 0}
+    delta: JsonObject = {"type": "response.output_text.delta", **place, "delta": "word"}
+    item: JsonObject = {"type": "message", "id": "m", "role": "assistant", "content": []}
+    first: JsonObject = {
+        "type": "response.output_item.added",
+        "output_index": 0,
+        "item": item,
+    }
+    return sse(first, *[delta] * n)
+
+
+def responses_arguments(n: int) -> list[bytes]:
+    kind = "response.function_call_arguments.delta"
+    delta: JsonObject = {"type": kind, "item_id": "f", "output_index": 0, "delta": "word"}
+    item: JsonObject = {"type": "function_call", "id": "f", "call_id": "c", "name": "look"}
+    first: JsonObject = {
+        "type": "response.output_item.added",
+        "output_index": 0,
+        "item": {**item, "arguments": ""},
+    }
+    return sse(first, *[delta] * n)
+
+
+def gemini_text(n: int) -> list[bytes]:
+    content: JsonObject = {"role": "model", "parts": [{"text": "word"}]}
+    chunk: JsonObject = {"candidates": [{"content": content, "index": 0}]}
+    return sse(*[chunk] * n)
+
+
+def ollama_text(n: int) -> list[bytes]:
+    line: JsonObject = {"message": {"role": "assistant", "content": "word"}, "done": False}
+    return [msgspec.json.encode(line) + b"\n"] * n
+
+
+OTHERS: dict[str, tuple[Callable[[], Decoder[bytes, object]], Callable[[int], list[bytes]]]] = {
+    "responses text": (OpenAIResponses("m").decoder, responses_text),
+    "responses arguments": (OpenAIResponses("m").decoder, responses_arguments),
+    "gemini text": (Gemini("m").decoder, gemini_text),
+    "ollama text": (Ollama("m").decoder, ollama_text),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_decoding_the_others(name: str, assert_linear: AssertLinear) -> None:
+    """Streams that break off: the deltas are what is looked at, and each must come out as one."""
+    decoder, told = OTHERS[name]
+    machine = decoder()
+    came = [event for frame in told(9) for event in machine.feed(frame)]
+    assert sum(isinstance(event, BlockDelta) for event in came) == 9
+
+    def prepare(n: int) -> Task:
+        return feeding(decoder(), told(n))
 
     assert_linear(prepare)
 

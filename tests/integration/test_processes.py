@@ -241,6 +241,34 @@ Worker(Client(model, retry=Telling())).run_sync("hi")
 """
 
 
+AGAIN = """
+worker = Worker(model)
+heard = []
+
+def once(event):
+    if not heard:
+        heard.append(event)
+        ready()
+
+worker.timeline.on_text_block(once)
+try:
+    worker.run_sync("hi")
+except KeyboardInterrupt:
+    print(worker.run_sync("again").text, worker.conversation.messages[0].text)
+"""
+
+
+@runs(row("again", AGAIN, say("Hi") + stall(), "Hello", says="Hello hi\n"))
+def test_after_control_c_the_worker_can_run_again(
+    program: subprocess.Popen[str], says: str
+) -> None:
+    assert program.stdout is not None
+    assert program.stdout.readline() == "ready\n"
+    program.send_signal(signal.SIGINT)
+    assert end_of(program) == (says, "")
+    assert program.returncode == 0
+
+
 @runs(
     row("streaming", STREAMING, say("Hello") + stall()),
     row("awaiting", AWAITING, say("Hi") + stall()),

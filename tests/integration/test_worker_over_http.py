@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rxworker import Finished, Run, Worker, tool
+from rxworker import Finished, Limits, Run, Worker, tool
 from rxworker.errors import (
     ProviderError,
     RunCancelledError,
@@ -287,14 +287,18 @@ async def test_a_server_with_one_slow_answer_does_not_hold_up_another_worker(
 
 
 async def test_a_thousand_calls_in_one_response(make_provider: MakeProvider) -> None:
-    many = Reply(tool_calls=tuple(Call("get_weather", {"city": str(n)}) for n in range(400)))
+    many = Reply(tool_calls=tuple(Call("get_weather", {"city": str(n)}) for n in range(1000)))
     async with ReplayServer([many, "done"]) as server:
-        worker = Worker(make_provider(server.base_url), tools=[get_weather])
+        worker = Worker(
+            make_provider(server.base_url),
+            tools=[get_weather],
+            limits=Limits(max_tool_calls=None),
+        )
         run = worker.run("go")
         records = watch(run)
         result = await run
     results = result.conversation.messages[2].tool_results
-    assert [r.text for r in results] == [f"{n}: 17 °C" for n in range(400)]
+    assert [r.text for r in results] == [f"{n}: 17 °C" for n in range(1000)]
     assert lint(records) == []
 
 

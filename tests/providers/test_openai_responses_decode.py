@@ -266,7 +266,7 @@ def test_an_item_that_never_ends_takes_its_echo_from_the_output() -> None:
 
 
 def test_each_part_of_an_item_is_a_block_and_the_last_has_the_item() -> None:
-    item = {"type": "reasoning", "id": "rs", "encrypted_content": "whole", "summary": []}
+    item: Wire = {"type": "reasoning", "id": "rs", "encrypted_content": "whole", "summary": []}
     events = decode(
         CREATED,
         added(0, **{**item, "encrypted_content": "half"}),
@@ -281,7 +281,7 @@ def test_each_part_of_an_item_is_a_block_and_the_last_has_the_item() -> None:
 
 
 def test_a_thought_without_words_is_a_block() -> None:
-    item = {"type": "reasoning", "id": "rs", "encrypted_content": "sealed", "summary": []}
+    item: Wire = {"type": "reasoning", "id": "rs", "encrypted_content": "sealed", "summary": []}
     events = decode(CREATED, added(0, **item), done(0, **item), last())
     start, stop = events[1:3]
     assert isinstance(start, BlockStart)
@@ -400,7 +400,7 @@ def test_what_waits_for_the_client_is_kept_but_runs_no_tool(item: Wire) -> None:
 
 
 def test_a_result_of_the_providers_names_its_call() -> None:
-    item = {"type": "shell_call_output", "call_id": "c", "output": []}
+    item: Wire = {"type": "shell_call_output", "call_id": "c", "output": []}
     start = decode(CREATED, added(0, **item), done(0, **item), last())[1]
     assert isinstance(start, BlockStart)
     assert start.metadata == ToolResultMetadata("c", "shell_call_output")
@@ -593,12 +593,12 @@ def test_an_error_is_told_once(messages: list[Wire | str]) -> None:
     assert sum(isinstance(e, BlockAbort) for e in events) == 1
     assert isinstance(events[-1], Status)
     assert events[-1].status is ResponseStatus.FAILED
-    stop = events[-1].stop_reason
-    assert (stop.raw if stop else None) == (
-        "failed"
-        if messages[-1] in (FAILED,) and len(messages) < 3 or messages == [NESTED, NESTED, FAILED]
-        else None
-    )
+
+
+def test_a_response_that_failed_says_so_in_its_reason() -> None:
+    for messages in ([FAILED], [NESTED, FAILED]):
+        assert stop_of(*messages) == StopReason(StopKind.OTHER, "failed")
+    assert stop_of(NESTED) is None
 
 
 @pytest.mark.parametrize(

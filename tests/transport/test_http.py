@@ -199,6 +199,14 @@ async def test_of_a_huge_error_only_the_beginning_is_kept() -> None:
     assert len(error.body) == 64 * 1024
 
 
+async def test_an_error_whose_body_is_cut_keeps_its_status_and_headers() -> None:
+    answer = Answer.from_status(429, headers={"retry-after": "7"}, body=b"x" * 100, cut_at=5)
+    async with ReplayServer([answer]) as server:
+        error = await failure_of(send(server.base_url))
+    assert isinstance(error, HttpStatusError)
+    assert (error.status, error.headers["retry-after"], error.body) == (429, "7", b"xxxxx")
+
+
 async def test_a_refused_connection_names_the_address_and_what_to_check(closed_port: int) -> None:
     url = f"http://127.0.0.1:{closed_port}"
     error = await failure_of(send(url))

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from rxworker.messages import (
     CachePoint,
     Content,
@@ -109,7 +107,7 @@ def _message(blocks: Sequence[Text | Refusal], item: JsonObject | None) -> JsonO
     if "".join(told) == "".join(texts):
         return item
     changed: JsonObject = {CONTENT: [_part(block) for block in blocks if block.text]}
-    return item | changed
+    return item | changed if changed[CONTENT] else None
 
 
 def _part(block: Text | Refusal) -> Json:
@@ -124,12 +122,12 @@ def _reasoning(blocks: Sequence[Thinking], item: JsonObject | None) -> JsonObjec
         return None
     text = "".join(block.text for block in blocks)
     told = ["".join(one for _, one, _ in parts_of(item, field)) for field in (SUMMARY, CONTENT)]
-    if text in (*told, "".join(told), ""):
+    if text in ("".join(told), *filter(None, told)):
         return item
     summary: Json = [{"type": "summary_text", "text": text}]
     content: Json = [{"type": "reasoning_text", "text": text}]
-    changed: JsonObject = {SUMMARY: summary if told[0] else []}
-    return item | changed | ({CONTENT: content} if told[1] else {})
+    changed: JsonObject = {SUMMARY: summary if text and told[0] else []}
+    return item | changed | ({CONTENT: content if text else []} if told[1] else {})
 
 
 def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
@@ -154,13 +152,9 @@ def _same(value: JsonObject | str, text: Json) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def _read(text: str) -> object:
-    if not text.strip():
-        return {}
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return {"input": text}
+def _read(text: str) -> JsonObject:
+    """What the text says, as arguments that are no object are read elsewhere."""
+    return arguments(ToolCall("", "", text))
 
 
 __all__ = ["encode_answer", "encode_call", "is_custom"]

@@ -12,6 +12,8 @@ MODES = {"auto": "auto", "none": "none", "any": "required"}
 OFF = ("off", "disabled")
 # What a budget in tokens comes to in the protocol's own words: less than so many is so hard.
 EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
+# What is said of it unasked.
+STORAGE = ("store", "include")
 SEALED = "reasoning.encrypted_content"
 # OpenAI's models that do not think, and refuse to be asked for sealed thoughts.
 THOUGHTLESS = re.compile(r"(ft:)?(gpt-3\.5|gpt-4|chatgpt-4o|gpt-5[.\d]*-chat)")
@@ -78,7 +80,7 @@ def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
     whole = body | extra
     for field, theirs in extra.items():
         ours = body.get(field)
-        if theirs is None and field in body:
+        if theirs is None and (ours is not None or field in STORAGE):
             del whole[field]
         elif field == "tools" and isinstance(ours, list) and isinstance(theirs, list):
             whole[field] = [*ours, *theirs]
