@@ -32,16 +32,20 @@ class BlockType(Enum):
     OPAQUE = "opaque"
 
 
-class ToolUseMetadata(Struct, frozen=True, tag="tool_use"):
+class ToolUseMetadata(
+    Struct, frozen=True, tag="tool_use", omit_defaults=True, repr_omit_defaults=True
+):
     """Which tool is called, by the client or by the provider itself.
 
     Attributes:
         id: What the result must name.
         name: The tool's name.
+        is_free_text: Whether the tool takes a text as it is, and no JSON object.
     """
 
     id: str
     name: str
+    is_free_text: bool = False
 
 
 class ToolResultMetadata(Struct, frozen=True, tag="tool_result"):

@@ -1,6 +1,5 @@
 """Verbs for streams of events, one family a file. Each composes with reactivex's own in any ``pipe``."""
 
-from rxworker.providers.arguments import assemble_arguments, parse_arguments
 from rxworker.operators.commit import committed, live
 from rxworker.operators.decode import decode
 from rxworker.operators.fail import error_to_exception, fail_on_error
@@ -20,6 +19,7 @@ from rxworker.operators.stage import Sink, Source, Stage, connect, stage
 from rxworker.operators.text import text_deltas, thinking_deltas
 from rxworker.operators.time_out import time_out
 from rxworker.operators.types import Operator, Step
+from rxworker.providers.arguments import assemble_arguments, parse_arguments
 
 __all__ = [
     # choosing

@@ -15,10 +15,10 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
-from rxworker.providers.arguments import assemble_arguments, parse_arguments, parse_path
 from rxworker.operators.members import MemberScanner
 from rxworker.operators.stage import Sink, stage
 from rxworker.operators.types import Operator
+from rxworker.providers.arguments import assemble_arguments, parse_arguments, parse_path
 
 
 class ToolInput:
@@ -104,7 +104,8 @@ class _Call:
             return self.view(assemble_arguments(self.values))
         if self.scanner.is_broken:
             return self.view("".join(self.texts))
-        return self.view(parse_arguments("".join(self.texts)))
+        text = "".join(self.texts)
+        return self.view(text if self.metadata.is_free_text else parse_arguments(text))
 
 
 def tool_inputs() -> Operator[Event, ToolInput]:

@@ -32,8 +32,6 @@ from rxworker.providers.base import Provider
 from rxworker.providers.ids import is_made
 
 INVALID = "__invalid_json__"
-# In the echo of a call's start: its arguments are free text, and no JSON even where they look like it.
-FREE_TEXT = "free_text"
 
 
 class CalledTool(Struct, frozen=True):
@@ -196,7 +194,7 @@ def _calls(gathered: _Gathered, block_type: BlockType) -> tuple[CalledTool, ...]
             start.metadata.name,
             _arguments(gathered, index),
             index in gathered.aborted,
-            bool(start.echo and start.echo.get(FREE_TEXT)),
+            start.metadata.is_free_text,
         )
         for index, start in gathered.starts.items()
         if start.block_type is block_type and isinstance(start.metadata, ToolUseMetadata)
@@ -221,4 +219,4 @@ def _type(start: BlockStart) -> str:
     return start.block_type.value
 
 
-__all__ = ["FREE_TEXT", "CalledTool", "Summary", "summarise", "to_json"]
+__all__ = ["CalledTool", "Summary", "summarise", "to_json"]

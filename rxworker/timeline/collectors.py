@@ -111,14 +111,17 @@ class ToolCallCollector(_Collector[ToolCall]):
         if isinstance(event, InputJsonDelta | InputValueDelta):
             scope.append(event)
         elif isinstance(event, ToolUseBlockStop):
-            self._add(ToolCall(event.id, event.name, _arguments(scope)))
+            self._add(ToolCall(event.id, event.name, _arguments(scope, event.is_free_text)))
 
 
-def _arguments(deltas: list[InputJsonDelta | InputValueDelta]) -> JsonObject | str:
+def _arguments(
+    deltas: list[InputJsonDelta | InputValueDelta], is_free_text: bool
+) -> JsonObject | str:
     values = [delta for delta in deltas if isinstance(delta, InputValueDelta)]
     if values:
         return assemble_arguments(values)
-    return parse_arguments("".join(d.text for d in deltas if isinstance(d, InputJsonDelta)))
+    text = "".join(d.text for d in deltas if isinstance(d, InputJsonDelta))
+    return text if is_free_text else parse_arguments(text)
 
 
 __all__ = ["TextBlockCollector", "ToolCallCollector"]

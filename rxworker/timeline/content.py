@@ -78,7 +78,10 @@ def _refusal_content(state: BlockState) -> Content | None:
 def _arguments(state: BlockState) -> JsonObject | str:
     if state.values:
         return assemble_arguments(state.values)
-    return parse_arguments(joined(state.text))
+    text = joined(state.text)
+    if isinstance(state.metadata, ToolUseMetadata) and state.metadata.is_free_text:
+        return text
+    return parse_arguments(text)
 
 
 def _tool_call(state: BlockState) -> Content:

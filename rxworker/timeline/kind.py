@@ -105,11 +105,13 @@ class ToolUseBlockStop(Struct, frozen=True):
         index: Its name within the response.
         id: What the result must name.
         name: The tool's name.
+        is_free_text: Whether they are a text that the tool takes as it is.
     """
 
     index: int
     id: str
     name: str
+    is_free_text: bool = False
 
 
 class ToolUseBlockAbort(Struct, frozen=True):

@@ -47,7 +47,9 @@ def typed_stop(kind: Kind[object], start: BlockStart, stop: BlockStop) -> object
         return TextBlockStop(start.index, stop.stop_reason)
     if kind is THINKING_BLOCK:
         return ThinkingBlockStop(start.index)
-    return ToolUseBlockStop(start.index, *_tool(stop.metadata or start.metadata))
+    metadata = stop.metadata or start.metadata
+    is_free_text = isinstance(metadata, ToolUseMetadata) and metadata.is_free_text
+    return ToolUseBlockStop(start.index, *_tool(metadata), is_free_text)
 
 
 def typed_abort(kind: Kind[object], start: BlockStart, abort: BlockAbort) -> object:

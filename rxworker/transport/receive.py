@@ -45,6 +45,7 @@ class _Receiver:
     def __init__(self, decoder: ResponseDecoder, observer: abc.ObserverBase[ResponseEvent]) -> None:
         self._decoder = decoder
         self._observer = observer
+        self._begun = False
         self._told = False
         self._over = False
         self._failure: Exception | None = None
@@ -56,6 +57,7 @@ class _Receiver:
     def _feed(self, data: bytes) -> None:
         if self._over:
             return
+        self._begun = True
         try:
             events = self._decoder.feed(data)
         except Exception as error:
@@ -64,20 +66,29 @@ class _Receiver:
         self._tell(events)
 
     def _end(self) -> None:
-        if self._over:
-            return
-        self._tell(self._decoder.finish())
         if not self._over:
-            self._over = True
-            self._observer.on_completed()
+            self._tell(self._decoder.finish())
+            self._close()
 
     def _break(self, error: Exception) -> None:
         """The connection broke; unless the response was complete, that is how it ends."""
-        if not self._over:
-            self._tell(self._decoder.finish(), error)
-        if not self._over:
-            self._over = True
-            self._observer.on_completed()
+        if self._over:
+            return
+        if not self._begun:
+            self._fail(error)
+            return
+        self._tell(self._decoder.finish(), error)
+        self._close()
+
+    def _close(self) -> None:
+        """Nothing more comes."""
+        if self._over:
+            return
+        if self._failure is not None:
+            self._fail(self._failure)
+            return
+        self._over = True
+        self._observer.on_completed()
 
     def _tell(self, events: Sequence[ResponseEvent], broken: Exception | None = None) -> None:
         push = self._observer.on_next

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -215,7 +216,11 @@ async def test_a_refused_connection_names_the_address_and_what_to_check(closed_p
     assert error.retryable
 
 
-async def test_an_unknown_host_names_the_address() -> None:
+async def test_an_unknown_host_names_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     error = await failure_of(send("http://host.invalid"))
     assert "cannot connect to http://host.invalid/v1/messages" in str(error)
 

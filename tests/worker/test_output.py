@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import assert_type
+from typing import Any, assert_type
 
 import pytest
 from msgspec import Struct
@@ -13,7 +14,16 @@ from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.events import HookVerdict
 from rxworker.hooks import TurnEndContext
 from rxworker.messages import Json, StopKind
-from rxworker.providers import PROVIDERS, Anthropic, OpenAIChat, OutputFormat
+from rxworker.providers import (
+    PROVIDERS,
+    Anthropic,
+    Gemini,
+    Ollama,
+    OpenAIChat,
+    OpenAIResponses,
+    OutputFormat,
+    Provider,
+)
 from rxworker.testing import Reply, ScriptedModel, say
 from rxworker.worker.output import Output
 
@@ -144,25 +154,30 @@ SCHEMA: OutputFormat = Output(Forecast).format
 ASKED = Conversation((Message.user("weather?"),))
 
 
-def body_of(provider: Anthropic | OpenAIChat) -> dict[str, Json]:
-    import msgspec
-
+def body_of(provider: Provider) -> dict[str, Any]:
     request = provider.request(ASKED, (), Options(output=SCHEMA))
-    return msgspec.json.decode(request.body, type=dict[str, object])  # type: ignore[return-value]
+    return json.loads(request.body)
 
 
-def test_each_provider_is_asked_in_its_own_way() -> None:
-    config = body_of(Anthropic("m", api_key="k"))["output_config"]
-    assert isinstance(config, dict)
-    form = config["format"]
-    assert isinstance(form, dict)
-    assert form["type"] == "json_schema"
-    chat = body_of(OpenAIChat("m", api_key="k"))["response_format"]
-    assert isinstance(chat, dict)
-    named = chat["json_schema"]
-    assert isinstance(named, dict)
-    assert (named["name"], named["strict"]) == ("Forecast", True)
-    assert set(PROVIDERS) >= {"anthropic", "openai_chat"}
+WAYS: list[tuple[Provider, list[str], object]] = [
+    (Anthropic("m", api_key="k"), ["output_config", "format", "type"], "json_schema"),
+    (OpenAIChat("m", api_key="k"), ["response_format", "json_schema", "name"], "Forecast"),
+    (OpenAIChat("m", api_key="k"), ["response_format", "json_schema", "strict"], True),
+    (OpenAIResponses("m", api_key="k"), ["text", "format", "type"], "json_schema"),
+    (Gemini("m", api_key="k"), ["generationConfig", "responseMimeType"], "application/json"),
+    (Ollama("m"), ["format", "type"], "object"),
+]
+
+
+@pytest.mark.parametrize(("provider", "path", "value"), WAYS)
+def test_each_provider_is_asked_in_its_own_way(
+    provider: Provider, path: list[str], value: object
+) -> None:
+    found: Any = body_of(provider)
+    for name in path:
+        found = found[name]
+    assert found == value
+    assert {way[0].name for way in WAYS} == set(PROVIDERS)
 
 
 def test_a_reply_may_be_a_value_without_text() -> None:

@@ -44,7 +44,6 @@ from rxworker.providers.openai_responses.kinds import (
     waits_for_client,
     word,
 )
-from rxworker.providers.summary import FREE_TEXT
 
 # What an encoder finds in the echo of a block.
 ITEM = "item"
@@ -243,8 +242,6 @@ class Item:
 
     def _start_block(self, block_type: BlockType) -> Iterator[ResponseEvent]:
         echo: JsonObject = {"type": self.kind, PLACE: self.key}
-        if self.kind == CUSTOM_CALL:
-            echo[FREE_TEXT] = True
         self.refused = self.refused or block_type is BlockType.REFUSAL
         start = self._blocks.start(block_type, self._metadata(block_type), echo)
         self._open = start.index
@@ -263,7 +260,7 @@ class Item:
             return ToolResultMetadata(word(wire.get("call_id")), self.kind)
         call_id = word(wire.get("call_id")) or word(wire.get("id"))
         name = word(wire.get("name")) or ("" if self.kind in CALLS else self.kind)
-        return ToolUseMetadata(call_id or self._new_id(), name)
+        return ToolUseMetadata(call_id or self._new_id(), name, self.kind == CUSTOM_CALL)
 
     def _input(self, index: int, text: str) -> ResponseEvent:
         if self.kind == "code_interpreter_call":

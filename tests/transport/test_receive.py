@@ -1,0 +1,109 @@
+"""`receive`: from bytes to events, whatever a decoder and a connection do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import reactivex
+from reactivex import Observable
+
+from rxworker.errors import ProviderError, TransportError, TransportTimeoutError, TruncatedError
+from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status, TextDelta
+from rxworker.transport.receive import receive
+
+BROKE = TransportError("the cable", retryable=True)
+FAILED = Status(ResponseStatus.FAILED)
+CUT = Error(TRUNCATED, "cut", retryable=True, kind=TRUNCATED)
+BUSY = Error("overloaded", "busy", retryable=True, kind="overloaded")
+
+
+class Lines:
+    """A decoder of nothing but texts; at the end it says what it was told to."""
+
+    def __init__(self, last: Sequence[ResponseEvent] = ()) -> None:
+        self.last = last
+
+    def feed(self, data: bytes, /) -> Sequence[ResponseEvent]:
+        if data == b"?":
+            raise ValueError("a bug")
+        return [BUSY] if data == b"!" else [TextDelta(0, data.decode())] if data else []
+
+    def finish(self) -> Sequence[ResponseEvent]:
+        return self.last
+
+
+def played(
+    source: Observable[bytes], *last: ResponseEvent
+) -> tuple[list[ResponseEvent], Exception | None]:
+    """What an observer hears, and the error that ends it, ``None`` for a completion."""
+    events: list[ResponseEvent] = []
+    ends: list[Exception | None] = []
+
+    def make() -> Lines:
+        return Lines(last)
+
+    source.pipe(receive(make)).subscribe(events.append, ends.append, lambda: ends.append(None))
+    (end,) = ends
+    return events, end
+
+
+def then(error: Exception, *chunks: bytes) -> Observable[bytes]:
+    return reactivex.concat(reactivex.of(*chunks), reactivex.throw(error))
+
+
+def test_events_pass() -> None:
+    assert played(reactivex.of(b"a", b"", b"b")) == ([TextDelta(0, "a"), TextDelta(0, "b")], None)
+
+
+@pytest.mark.parametrize("last", [(), (CUT, FAILED), (Status(ResponseStatus.COMPLETED),)])
+def test_an_error_before_any_byte_passes_as_it_is(last: tuple[ResponseEvent, ...]) -> None:
+    assert played(then(BROKE), *last) == ([], BROKE)
+
+
+def test_an_error_before_any_event_is_told_once() -> None:
+    assert played(then(BROKE, b""), CUT, FAILED) == ([], BROKE)
+    events, end = played(reactivex.of(b"", b"!"))
+    assert events == []
+    assert isinstance(end, ProviderError)
+
+
+def test_an_end_before_any_event_is_an_error() -> None:
+    events, end = played(reactivex.empty(), CUT, FAILED)
+    assert events == []
+    assert isinstance(end, TruncatedError)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(BROKE, "connection"), (TransportTimeoutError("silence"), "timeout")]
+)
+def test_a_break_in_the_middle_is_told_twice(error: TransportError, kind: str) -> None:
+    events, end = played(then(error, b"a"), CUT, FAILED)
+    assert end is error
+    told = Error(kind, str(error), retryable=error.retryable, kind=kind)
+    assert events == [TextDelta(0, "a"), told, FAILED]
+
+
+def test_a_break_after_the_end_changes_nothing() -> None:
+    done = Status(ResponseStatus.COMPLETED)
+    assert played(then(BROKE, b"a"), done) == ([TextDelta(0, "a"), done], None)
+    assert played(then(BROKE, b"a")) == ([TextDelta(0, "a")], None)
+
+
+def test_an_error_of_the_providers_goes_before_that_of_the_connection() -> None:
+    events, end = played(then(BROKE, b"a"), BUSY, FAILED)
+    assert events == [TextDelta(0, "a"), BUSY, FAILED]
+    assert isinstance(end, ProviderError)
+    assert end.__cause__ is BROKE
+
+
+def test_an_error_without_a_status_ends_the_response_all_the_same() -> None:
+    events, end = played(reactivex.of(b"a", b"!"))
+    assert events == [TextDelta(0, "a"), BUSY]
+    assert isinstance(end, ProviderError)
+
+
+def test_a_bug_in_a_decoder_ends_the_response() -> None:
+    events, end = played(reactivex.of(b"a", b"?", b"b"))
+    assert events == [TextDelta(0, "a")]
+    assert isinstance(end, ValueError)
