@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from rxworker.events import HookMessage, MessageAdd
@@ -27,38 +28,31 @@ class CallableTool(Protocol):
         ...
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class HookContext:
     """What every hook is given.
 
     Attributes:
-        hook: The name of the hook that is being asked.
         conversation: Everything said so far.
+        emit: Writes an event into the records of the run; the methods below do it for you.
         variables: Shared by the hooks of a turn; anything, by name.
         run: The run's id.
         turn: The turn's number.
+        hook: The name of the hook that is being asked.
     """
 
-    def __init__(
-        self,
-        *,
-        conversation: Conversation,
-        emit: Emit,
-        variables: dict[str, object] | None = None,
-        run: str = "",
-        turn: int = 0,
-    ) -> None:
-        self.hook = ""
-        self.conversation = conversation
-        self.variables: dict[str, object] = {} if variables is None else variables
-        self.run = run
-        self.turn = turn
-        self._emit = emit
+    conversation: Conversation
+    emit: Emit
+    variables: dict[str, object] = field(default_factory=dict[str, object])
+    run: str = ""
+    turn: int = 0
+    hook: str = ""
 
     def add_messages(self, messages: Iterable[Message]) -> None:
         """Put messages at the end of the conversation. They stay."""
         added = tuple(messages)
         self.conversation = self.conversation.add(*added)
-        self._emit(MessageAdd(added, self.hook))
+        self.emit(MessageAdd(added, self.hook))
 
     def add_message(self, message: Message) -> None:
         """Put a message at the end of the conversation. It stays."""
@@ -66,20 +60,18 @@ class HookContext:
 
     def send_message(self, content: str) -> None:
         """Tell the watchers something; the model does not hear it."""
-        self._say("message", content)
+        self.emit(HookMessage(self.hook, "message", content))
 
     def send_system(self, content: str) -> None:
         """Give the watchers a notice; the model does not hear it."""
-        self._say("system", content)
+        self.emit(HookMessage(self.hook, "system", content))
 
     def send_debug(self, title: str, data: JsonObject) -> None:
         """Show the watchers data; the model does not hear it."""
-        self._emit(HookMessage(self.hook, "debug", title, data))
-
-    def _say(self, level: Literal["message", "system"], content: str) -> None:
-        self._emit(HookMessage(self.hook, level, content))
+        self.emit(HookMessage(self.hook, "debug", title, data))
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class MessageSendContext(HookContext):
     """Before a request.
 
@@ -89,20 +81,12 @@ class MessageSendContext(HookContext):
         system: The system text of this request.
     """
 
-    def __init__(
-        self,
-        *,
-        conversation: Conversation,
-        emit: Emit,
-        variables: dict[str, object] | None = None,
-        run: str = "",
-        turn: int = 0,
-    ) -> None:
-        super().__init__(
-            conversation=conversation, emit=emit, variables=variables, run=run, turn=turn
-        )
-        self.messages: list[Message] = list(conversation.messages)
-        self.system: str | None = conversation.system
+    messages: list[Message] = field(init=False)
+    system: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.messages = list(self.conversation.messages)
+        self.system = self.conversation.system
 
     def add_messages(self, messages: Iterable[Message]) -> None:
         """Put messages at the end of the conversation and of this request."""
@@ -111,32 +95,22 @@ class MessageSendContext(HookContext):
         self.messages.extend(added)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class ToolCallContext(HookContext):
     """Before a tool call.
 
     Attributes:
         call: The call. Its ``input`` may be changed in place, or the call replaced.
-        meta: What the model sees of the tool; cannot be changed.
         tool: The tool itself.
     """
 
-    def __init__(
-        self,
-        *,
-        call: ToolCall,
-        tool: CallableTool,
-        conversation: Conversation,
-        emit: Emit,
-        variables: dict[str, object] | None = None,
-        run: str = "",
-        turn: int = 0,
-    ) -> None:
-        super().__init__(
-            conversation=conversation, emit=emit, variables=variables, run=run, turn=turn
-        )
-        self.call = call
-        self.tool = tool
-        self.meta = tool.meta
+    call: ToolCall
+    tool: CallableTool
+
+    @property
+    def meta(self) -> ToolMeta:
+        """What the model sees of the tool; cannot be changed."""
+        return self.tool.meta
 
     @property
     def input(self) -> JsonObject:
@@ -144,35 +118,24 @@ class ToolCallContext(HookContext):
         return self.call.input if isinstance(self.call.input, dict) else {}
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class ToolResultContext(HookContext):
     """After a tool call.
 
     Attributes:
         call: What was called.
         result: What came of it; may be replaced.
-        meta: What the model sees of the tool.
         tool: The tool itself.
     """
 
-    def __init__(
-        self,
-        *,
-        call: ToolCall,
-        result: ToolResult,
-        tool: CallableTool,
-        conversation: Conversation,
-        emit: Emit,
-        variables: dict[str, object] | None = None,
-        run: str = "",
-        turn: int = 0,
-    ) -> None:
-        super().__init__(
-            conversation=conversation, emit=emit, variables=variables, run=run, turn=turn
-        )
-        self.call = call
-        self.result = result
-        self.tool = tool
-        self.meta = tool.meta
+    call: ToolCall
+    result: ToolResult
+    tool: CallableTool
+
+    @property
+    def meta(self) -> ToolMeta:
+        """What the model sees of the tool."""
+        return self.tool.meta
 
     def set_content(self, content: str) -> None:
         """Replace the text of the result; whether it is an error stays as it is."""
@@ -180,6 +143,7 @@ class ToolResultContext(HookContext):
         self.result = ToolResult(result.tool_use_id, content, result.is_error, result.name)
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class TurnEndContext(HookContext):
     """After a response without tool calls. It reads the conversation and may ask for another round."""
 
@@ -197,6 +161,7 @@ class TurnEndContext(HookContext):
         return self.message.text
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class AbortContext(HookContext):
     """When a run ends without a result.
 
@@ -206,24 +171,9 @@ class AbortContext(HookContext):
         error: What will be raised to whoever awaits the run.
     """
 
-    def __init__(
-        self,
-        *,
-        cause: Literal["cancel", "error", "abort", "limit"],
-        reason: str,
-        error: Exception,
-        conversation: Conversation,
-        emit: Emit,
-        variables: dict[str, object] | None = None,
-        run: str = "",
-        turn: int = 0,
-    ) -> None:
-        super().__init__(
-            conversation=conversation, emit=emit, variables=variables, run=run, turn=turn
-        )
-        self.cause: Literal["cancel", "error", "abort", "limit"] = cause
-        self.reason = reason
-        self.error = error
+    cause: Literal["cancel", "error", "abort", "limit"]
+    reason: str
+    error: Exception
 
 
 __all__ = [

@@ -17,7 +17,7 @@ from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolR
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.tools import Finished as FinishedCall
 from rxworker.tools import run_calls
-from rxworker.worker.checks import call_of, checked, result_of
+from rxworker.worker.checks import call_of, result_of
 from rxworker.worker.context import RunContext, TurnScope
 
 Emit = Callable[[Event], None]
@@ -84,11 +84,7 @@ async def _ask(
             # The watchers hold the original; what a hook changes in place is a copy.
             call=replace(call, input=copy.deepcopy(call.input)),
             tool=tool,
-            conversation=context.journal.state.conversation,
-            emit=checked(emit),
-            variables=scope.variables,
-            run=context.journal.run,
-            turn=context.journal.turn,
+            **context.situation(scope.variables),
         )
         verdict, hook = await context.hooks.ask(HookPoint.BEFORE_TOOL_CALL, asked, emit)
         left = call_of(asked, call)
@@ -120,11 +116,7 @@ async def _look_at(
         call=call,
         result=done.result,
         tool=tool,
-        conversation=context.journal.state.conversation,
-        emit=checked(emit),
-        variables=scope.variables,
-        run=context.journal.run,
-        turn=context.journal.turn,
+        **context.situation(scope.variables),
     )
     verdict, hook = await context.hooks.ask(HookPoint.AFTER_TOOL_CALL, asked, emit)
     if isinstance(verdict, Abort):

@@ -5,20 +5,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from reactivex import Observable, abc
 
-from rxworker.events import ResponseEvent
+from rxworker.events import HookMessage, MessageAdd, ResponseEvent
 from rxworker.hooks import Hooks
-from rxworker.messages import ToolCall, ToolResult
+from rxworker.messages import Conversation, ToolCall, ToolResult
 from rxworker.providers import Options, Request
 from rxworker.timeline import Timeline
 from rxworker.tools import Toolbox
 from rxworker.transport import Model, Retry
+from rxworker.worker.checks import checked
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Limits
 from rxworker.worker.output import Output
+
+
+class Situation(TypedDict):
+    """What every hook is given, whatever its point."""
+
+    conversation: Conversation
+    emit: Callable[[HookMessage | MessageAdd], None]
+    variables: dict[str, object]
+    run: str
+    turn: int
+
 
 ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[ResponseEvent]]
 
@@ -56,6 +68,17 @@ class RunContext:
     scheduler: abc.SchedulerBase
     journal: Journal
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    def situation(self, variables: dict[str, object]) -> Situation:
+        """What a hook is given now. What it says is checked, and goes into the records."""
+        journal = self.journal
+        return Situation(
+            conversation=journal.state.conversation,
+            emit=checked(journal.emit),
+            variables=variables,
+            run=journal.run,
+            turn=journal.turn,
+        )
 
 
 @dataclass

@@ -16,7 +16,6 @@ from rxworker.events import (
 )
 from rxworker.hooks import ContinueWithMessages, HookPoint, Pause, TurnEndContext
 from rxworker.messages import StopKind
-from rxworker.worker.checks import checked
 from rxworker.worker.context import RunContext, TurnScope
 
 Emit = Callable[[Event], None]
@@ -47,11 +46,7 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         emit(TurnStop())
         return
     asked = TurnEndContext(
-        conversation=context.journal.state.conversation,
-        emit=checked(emit),
-        variables=scope.variables,
-        run=context.journal.run,
-        turn=context.journal.turn,
+        **context.situation(scope.variables),
     )
     verdict, hook = await context.hooks.ask(HookPoint.ON_TURN_END, asked, emit)
     match verdict:

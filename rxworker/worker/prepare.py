@@ -9,7 +9,7 @@ from rxworker.events import Event, LimitReached, TurnStart
 from rxworker.hooks import Cancel, HookPoint, MessageSendContext
 from rxworker.messages import Conversation
 from rxworker.providers import Request
-from rxworker.worker.checks import checked, messages_of
+from rxworker.worker.checks import messages_of
 from rxworker.worker.context import RunContext, TurnScope
 
 
@@ -23,13 +23,8 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
     """
     _within(context, emit)
     emit(TurnStart())
-    state = context.journal.state
     asked = MessageSendContext(
-        conversation=state.conversation,
-        emit=checked(emit),
-        variables=scope.variables,
-        run=context.journal.run,
-        turn=context.journal.turn,
+        **context.situation(scope.variables),
     )
     verdict, hook = await context.hooks.ask(HookPoint.ON_MESSAGE_SEND, asked, emit)
     if isinstance(verdict, Cancel):

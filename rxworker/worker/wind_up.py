@@ -21,7 +21,6 @@ from rxworker.events import (
 )
 from rxworker.hooks import AbortContext, HookPoint
 from rxworker.messages import ToolResult
-from rxworker.worker.checks import checked
 from rxworker.worker.context import RunContext
 
 Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
@@ -87,10 +86,7 @@ async def _tell_hooks(context: RunContext, cause: Cause, reason: str, error: Exc
             cause=cause,
             reason=reason,
             error=error,
-            conversation=context.journal.state.conversation,
-            emit=checked(emit),
-            run=context.journal.run,
-            turn=context.journal.turn,
+            **context.situation({}),
         )
         try:
             await context.hooks.ask_one(hook, told)
