@@ -26,7 +26,7 @@ from rxworker.events import (
     ToolStart,
 )
 from rxworker.messages import ToolCall
-from rxworker.providers import Options, Provider
+from rxworker.providers import Anthropic, OpenAIChat, Options, Provider
 from rxworker.testing import (
     Answer,
     Call,
@@ -99,13 +99,9 @@ async def test_two_calls_and_an_answer(make_provider: MakeProvider) -> None:
     assert "".join(thoughts) == "Two cities.Warm."
 
 
-async def test_the_second_request_to_anthropic_carries_the_seal_and_the_results(
-    make_provider: MakeProvider,
-) -> None:
+async def test_the_second_request_to_anthropic_carries_the_seal_and_the_results() -> None:
     async with ReplayServer([WEATHER, "Both 17 °C."]) as server:
-        provider = make_provider(server.base_url)
-        if provider.name != "anthropic":
-            pytest.skip("one protocol's shape")
+        provider = Anthropic("m", api_key="k", base_url=server.base_url)
         await Worker(provider, tools=[get_weather], system="Be brief.").run("Weather?")
         first, second = sent(server, 0), sent(server, 1)
     assert (first["system"], second["system"]) == ("Be brief.", "Be brief.")
@@ -126,13 +122,9 @@ async def test_the_second_request_to_anthropic_carries_the_seal_and_the_results(
     }
 
 
-async def test_the_second_request_to_chat_carries_the_calls_and_a_message_for_each_result(
-    make_provider: MakeProvider,
-) -> None:
+async def test_the_second_request_to_chat_has_the_calls_and_a_message_for_each_result() -> None:
     async with ReplayServer([WEATHER, "Both 17 °C."]) as server:
-        provider = make_provider(server.base_url)
-        if provider.name != "openai_chat":
-            pytest.skip("one protocol's shape")
+        provider = OpenAIChat("m", api_key="k", base_url=server.base_url)
         await Worker(provider, tools=[get_weather], system="Be brief.").run("Weather?")
         second = sent(server, 1)
     system, asked, said, kyoto, oslo = second["messages"]

@@ -1,0 +1,22 @@
+"""What holds for all tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+REQUIRE_ALL = "RXWORKER_REQUIRE_ALL"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With ``RXWORKER_REQUIRE_ALL=1`` nothing may be skipped: what a test needs has to be there."""
+    report = yield
+    if os.environ.get(REQUIRE_ALL) == "1" and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, and {REQUIRE_ALL}=1: {report.longrepr}"
+    return report
