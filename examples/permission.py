@@ -5,7 +5,7 @@ Needs the environment variable ``ANTHROPIC_API_KEY``. It deletes nothing.
 
 import asyncio
 
-from rxworker import Paused, Worker, before_tool_call, tool
+from rxworker import Approve, Deny, Paused, Worker, before_tool_call, tool
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.providers import Anthropic
 
@@ -41,8 +41,8 @@ async def main() -> None:
     while isinstance(result, Paused) and result.paused_at:
         allowed = decide(result.reason)
         print(result.reason, "yes" if allowed else "no")
-        denied = {} if allowed else {result.paused_at: "The user wants to keep this file."}
-        result = await worker.resume(deny=denied)
+        decision = Approve() if allowed else Deny("The user wants to keep this file.")
+        result = await worker.resume(decisions={result.paused_at: decision})
     print(result.text)
 
 

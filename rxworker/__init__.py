@@ -22,7 +22,17 @@ from rxworker.providers import Options, Request
 from rxworker.timeline import Timeline
 from rxworker.tools import ToolContext, tool
 from rxworker.transport import Client
-from rxworker.worker import Finished, Limits, Paused, Run, RunResult, Worker
+from rxworker.worker import (
+    Answer,
+    Approve,
+    Deny,
+    Finished,
+    Limits,
+    Paused,
+    Run,
+    RunResult,
+    Worker,
+)
 
 __version__ = "0.1.0"
 
@@ -34,6 +44,10 @@ __all__ = [
     "Run",
     "RunResult",
     "Worker",
+    # deciding about what waits
+    "Answer",
+    "Approve",
+    "Deny",
     # asking without a loop
     "Client",
     "Options",

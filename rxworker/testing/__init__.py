@@ -12,7 +12,13 @@ from rxworker.testing.script import Script, ScriptExhaustedError
 from rxworker.testing.scripted import ScriptedModel
 from rxworker.testing.server import ReplayServer
 from rxworker.testing.traffic import Received
-from rxworker.testing.wire import anthropic_frames, openai_chat_frames
+from rxworker.testing.wire import (
+    anthropic_frames,
+    gemini_frames,
+    ollama_frames,
+    openai_chat_frames,
+    openai_responses_frames,
+)
 
 __all__ = [
     # what a model answers
@@ -35,7 +41,10 @@ __all__ = [
     "Received",
     "GARBAGE",
     "anthropic_frames",
+    "gemini_frames",
+    "ollama_frames",
     "openai_chat_frames",
+    "openai_responses_frames",
     # marbles
     "Marbles",
     "parse",

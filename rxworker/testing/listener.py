@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
+from msgspec.structs import replace
 
 from rxworker.messages import JsonObject
 from rxworker.testing.answer import Answer
@@ -15,7 +16,7 @@ from rxworker.testing.play import play
 from rxworker.testing.reply import Reply, to_reply
 from rxworker.testing.script import Script
 from rxworker.testing.traffic import Received, Traffic, to_received
-from rxworker.testing.wire import Wire, wire_for
+from rxworker.testing.wire import WIRES, Wire, wire_for
 
 AnswerLike: TypeAlias = Answer | Reply | str | Path
 
@@ -97,14 +98,16 @@ class Listener:
             if not isinstance(answer.body, Reply):
                 return answer, list(answer.body)
             if wire is not None:
-                return answer, wire.frames(answer.body, number, received.body)
+                frames = wire.frames(answer.body, number, received.body)
+                headers = {"content-type": wire.content_type, **answer.headers}
+                return replace(answer, headers=headers), frames
         except Exception as error:  # a function of the user's may raise anything
             return _complaint(wire, 500, f"ReplayServer: {type(error).__name__}: {error}")
         return _complaint(
             wire,
             404,
-            f"ReplayServer: no format is known at {received.path}; a Reply can be sent at .../messages and "
-            ".../chat/completions, a recording anywhere",
+            f"ReplayServer: no format is known at {received.path}; a Reply can be sent at "
+            f"{', '.join(f'...{end}' for end in WIRES)}, a recording anywhere",
         )
 
 

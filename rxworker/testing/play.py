@@ -9,9 +9,6 @@ from aiohttp import web
 
 from rxworker.testing.answer import Answer
 from rxworker.testing.pieces import ending, pieces
-from rxworker.testing.reply import Reply
-
-STREAM = {"content-type": "text/event-stream; charset=utf-8"}
 
 
 async def play(
@@ -30,8 +27,7 @@ async def play(
     await asyncio.sleep(answer.delay)
     if answer.drop:
         return None
-    headers = {**(STREAM if isinstance(answer.body, Reply) else {}), **answer.headers}
-    response = web.StreamResponse(status=answer.status, headers=headers)
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
     await response.prepare(request)
     for piece in pieces(answer, frames):
         await asyncio.sleep(answer.pace)

@@ -22,8 +22,9 @@ PATIENCE = 5.0
 class ReplayServer:
     r"""Answers one request after the other, on a free port of this machine.
 
-    A path that ends in ``/messages`` is Anthropic's, one in ``/chat/completions`` OpenAI's; a `Reply` is rendered
-    accordingly. What is no reply is sent at any path. Only ``POST`` takes an answer.
+    The end of a path says what is spoken there, and a `Reply` is rendered accordingly: ``/messages``,
+    ``/chat/completions``, ``/responses``, ``:streamGenerateContent`` or ``/api/chat``. What is no reply is sent at any path.
+    Only ``POST`` takes an answer.
 
     Args:
         answers: One answer for each request, or a function of what was received. A path is a recording, a text is a

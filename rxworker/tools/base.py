@@ -26,11 +26,13 @@ class ToolPolicy(Struct, frozen=True):
         effect: ``write`` changes something, ``idempotent`` does too but may be repeated, ``pure`` only looks and may
             start while the model still streams.
         retries: How many more times a call that failed is made before the model hears of it.
+        requires_approval: Whether somebody has to approve each call before it runs.
     """
 
     timeout: float | None = None
     effect: Effect = "write"
     retries: int = 0
+    requires_approval: bool = False
 
 
 class Tool(Protocol):

@@ -1,10 +1,13 @@
 """One turn, the loop around it, the run that people watch, and the worker that keeps the conversation."""
 
+from rxworker.worker.approval import Answer, Approve, Decision, Deny
+from rxworker.worker.input import Input
 from rxworker.worker.limits import Limits
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.run import Run
-from rxworker.worker.worker import Input, Worker
+from rxworker.worker.saved import load_paused, save_paused
+from rxworker.worker.worker import Worker
 
 __all__ = [
     # running
@@ -16,6 +19,13 @@ __all__ = [
     "RunResult",
     "Finished",
     "Paused",
+    # deciding about what waits
+    "Approve",
+    "Deny",
+    "Answer",
+    "Decision",
+    "load_paused",
+    "save_paused",
     # the loop
     "repeat_turns",
 ]

@@ -16,7 +16,7 @@ from rxworker.events import Event, LimitReached, MessageAdd, RunPause, ToolStop
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.tools import Finished as FinishedCall
-from rxworker.tools import run_calls
+from rxworker.tools import policy_of, run_calls
 from rxworker.worker.checks import call_of, result_of
 from rxworker.worker.context import RunContext, TurnScope
 
@@ -44,7 +44,8 @@ async def call_tools(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         allowed,
         limit=context.parallel,
         emit=emit,
-        scope=f"{context.journal.run}/{context.journal.turn}",
+        # The same whether a run was paused in between or not: no call is made twice under one key.
+        scope=scope.key or f"{context.journal.run}/{context.journal.state.turns}",
         variables=scope.variables,
     )
     results = [
@@ -77,7 +78,7 @@ async def _ask(
     refused = list(scope.refused)
     for place, call in enumerate(calls):
         tool = context.tools.get(call.name)
-        if tool is None or place < scope.approved:
+        if tool is None or place in scope.approved:
             allowed.append(call)
             continue
         asked = ToolCallContext(
@@ -97,6 +98,12 @@ async def _ask(
             case Pause(reason=reason):
                 pending = (*allowed, left, *calls[place + 1 :])
                 emit(RunPause(hook, pending, call.id, reason, tuple(refused)))
+                scope.paused = True
+                break
+            case _ if policy_of(tool).requires_approval:
+                pending = (*allowed, left, *calls[place + 1 :])
+                reason = f"{call.name} requires approval"
+                emit(RunPause("requires_approval", pending, call.id, reason, tuple(refused)))
                 scope.paused = True
                 break
             case _:

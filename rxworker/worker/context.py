@@ -90,8 +90,9 @@ class TurnScope:
         request: What the hooks left of the request.
         is_resumed: Whether the turn goes on where a paused run stopped, without a request.
         resumed: The calls that wait since then.
-        approved: How many of those, from the first, need not be asked about again.
+        approved: The places of those that need not be asked about again.
         refused: Results of calls that are not to be run.
+        key: What the idempotency keys of those begin with: that of the turn that was paused.
         finishes: Whether the run ends here, since nothing is left to ask.
         called: Whether tools ran, so that the model must hear their results.
         paused: Whether a hook paused the run.
@@ -101,8 +102,9 @@ class TurnScope:
     request: Request | None = None
     is_resumed: bool = False
     resumed: tuple[ToolCall, ...] = ()
-    approved: int = 0
+    approved: frozenset[int] = frozenset()
     refused: tuple[ToolResult, ...] = ()
+    key: str = ""
     finishes: bool = False
     called: bool = False
     paused: bool = False

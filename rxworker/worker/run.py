@@ -158,7 +158,10 @@ class Run(Observable[Record], Generic[T_co]):
             await self._turns()
         except asyncio.CancelledError:
             reason = self._reason or "its task was cancelled"
-            await self._fail(self._limit or RunCancelledError(reason))
+            if self.state.status == "finished":
+                self._finish()  # the last record was out already
+            else:
+                await self._fail(self._limit or RunCancelledError(reason))
         except Exception as error:
             await self._fail(error)
         else:
@@ -199,7 +202,7 @@ class Run(Observable[Record], Generic[T_co]):
         return None if most is None else self._loop.call_later(most, self._out_of_time, most)
 
     def _out_of_time(self, most: float) -> None:
-        if not self.done and not self._winding:
+        if not self.done and not self._winding and not self.state.is_over:
             self._journal.emit(LimitReached("max_seconds", most))
             self._limit = LimitExceededError("max_seconds", most)
             self._stop_now("now")

@@ -5,29 +5,30 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 from msgspec.structs import replace
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, WorkerBusyError
-from rxworker.events import Event, MessageAdd, RunResume, RunStart
+from rxworker.events import Event, RunStart
 from rxworker.hooks import Hooks
-from rxworker.messages import Content, Conversation, Message, ToolResult, repair
+from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
 from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.tools import Tool, Toolbox
 from rxworker.transport import Client, Model, Retry
+from rxworker.worker.approval import Decision
 from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
+from rxworker.worker.input import Input, to_messages
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Limits
 from rxworker.worker.output import Output
 from rxworker.worker.result import Paused, RunResult
+from rxworker.worker.resume import resumed
 from rxworker.worker.run import Run
 
 T = TypeVar("T")
-
-Input: TypeAlias = str | Message | Sequence[Message | Content | str]
 
 
 class Worker:
@@ -96,6 +97,7 @@ class Worker:
         self._current: Run[Any] | None = None
         self._paused: Paused[Any] | None = None
         self._output: Output[Any] | None = None
+        self._resumed: set[str] = set()
 
     def __repr__(self) -> str:
         return f"Worker({self.model!r}, tools=[{self.tools}])"
@@ -117,8 +119,7 @@ class Worker:
             LocalProtocolError: No event loop runs; in a script use ``run_sync``.
             ConfigurationError: The input is none of those, or the output has no JSON schema.
         """
-        added = _messages(input)
-        _check_text(added)
+        added = to_messages(input)
         self._check_free("run")
         self._output = None if output is None else Output(output)
         # Calls that were paused and never resumed get a result that says so.
@@ -140,35 +141,59 @@ class Worker:
         _check_no_loop("run_sync", "await worker.run(...)")
         return asyncio.run(self._to_the_end(input, output))
 
+    @overload
     def resume(
         self,
+        paused: Paused[Any] | None = None,
         *,
-        deny: Mapping[str, str] | None = None,
+        decisions: Mapping[str, Decision] | None = None,
         add: Sequence[Message] = (),
+    ) -> Run[Any]: ...
+    @overload
+    def resume(
+        self,
+        paused: Paused[Any] | None = None,
+        *,
+        decisions: Mapping[str, Decision] | None = None,
+        add: Sequence[Message] = (),
+        output: type[T],
+    ) -> Run[T]: ...
+    def resume(
+        self,
+        paused: Paused[Any] | None = None,
+        *,
+        decisions: Mapping[str, Decision] | None = None,
+        add: Sequence[Message] = (),
+        output: type[Any] | None = None,
     ) -> Run[Any]:
-        """Go on with the run that a hook paused.
+        """Go on with a run that was paused.
 
-        The call that the hook paused at is run, as it was shown in `Paused.pending`; the hooks are asked about those after it.
+        The call that it was paused at is run as it was shown in `Paused.pending`, unless it is decided otherwise. The hooks are asked
+        about the calls behind it that nothing is decided about.
 
         Args:
-            deny: Calls not to run, by id, with the reason that the model reads.
+            paused: What waits; by default this worker's last run. One that was saved may come from another process.
+            decisions: What to do with pending calls, by their ids: `Approve`, `Deny` or `Answer`.
             add: Messages to add to the conversation; with them a run that was paused at the end of a turn goes on.
+            output: The type of the answer; by default that of the run that was paused, if this worker ran it.
 
         Raises:
-            LocalProtocolError: Nothing is paused, or a denied call is not pending.
+            LocalProtocolError: Nothing is paused, it was resumed already, or a decision is for no pending call.
             WorkerBusyError: A run is on.
         """
         self._check_free("resume")
-        paused = self._paused
-        if paused is None:
+        waiting = paused or self._paused
+        if waiting is None:
             raise LocalProtocolError("nothing is paused: resume() goes on after a result Paused")
-        denied = dict(deny or {})
-        unknown = denied.keys() - {call.id for call in paused.pending}
-        if unknown:
-            known = ", ".join(call.id for call in paused.pending) or "none"
-            message = f"no pending call has the id {sorted(unknown)[0]!r}; pending are: {known}"
+        if waiting.run in self._resumed:
+            message = f"{waiting.run} was resumed already: no call is run twice"
             raise LocalProtocolError(message)
-        return self._begin(*_resumed(paused, denied, tuple(add)))
+        first, scope = resumed(waiting, decisions or {}, tuple(add))
+        if output is not None:
+            self._output = Output(output)
+        run = self._begin(first, scope)
+        self._resumed.add(waiting.run)
+        return run
 
     async def _to_the_end(self, input: Input, output: type[Any] | None) -> RunResult[Any]:  # noqa: A002
         run = self.run(input) if output is None else self.run(input, output=output)
@@ -241,58 +266,6 @@ def _as_model(model: Provider | Model) -> Model:
         return Client(model)  # pyright: ignore[reportArgumentType] - a Provider, by its methods
     message = f"{model!r} is neither a provider, for example Anthropic('claude-sonnet-4-6'), nor a model with stream()"
     raise ConfigurationError(message)
-
-
-def _messages(given: Input) -> tuple[Message, ...]:
-    if isinstance(given, str):
-        return (Message.user(given),)
-    if isinstance(given, Message):
-        return (given,)
-    parts: list[object] = list(given) if isinstance(given, list | tuple) else []
-    if parts and all(isinstance(part, Message) for part in parts):
-        return tuple(part for part in parts if isinstance(part, Message))
-    if parts and all(isinstance(part, str | Content) for part in parts):
-        return (Message.user(*(part for part in parts if isinstance(part, str | Content))),)
-    message = (
-        f"the input of a run is a text, a message, or a list of messages or content, not {given!r}"
-    )
-    raise ConfigurationError(message)
-
-
-def _check_text(messages: Iterable[Message]) -> None:
-    """Refuse what cannot be sent before it is in the conversation, where it would spoil every later run."""
-    for message in messages:
-        try:
-            message.text.encode()
-        except UnicodeEncodeError as error:
-            text = "the input holds half of a surrogate pair, which is no text and cannot be sent"
-            raise ConfigurationError(f"{text}: {error}") from error
-
-
-def _resumed(
-    paused: Paused[Any], denied: dict[str, str], added: tuple[Message, ...]
-) -> tuple[list[Event], TurnScope]:
-    """How a paused run goes on: with the calls that are left, and the hooks' word on those up to the pause."""
-    ids = [call.id for call in paused.pending]
-    asked = ids[: ids.index(paused.paused_at) + 1] if paused.paused_at in ids else []
-    pending = tuple(call for call in paused.pending if call.id not in denied)
-    refused = paused.refused + tuple(
-        ToolResult(call.id, denied[call.id], is_error=True, name=call.name)
-        for call in paused.pending
-        if call.id in denied
-    )
-    scope = TurnScope(
-        # Without calls and with something new to say, the next thing is a request.
-        is_resumed=bool(ids) or not added,
-        resumed=pending,
-        approved=sum(1 for id_ in asked if id_ not in denied),
-        refused=refused,
-        finishes=not ids and not added,
-    )
-    first: list[Event] = [RunResume(paused.conversation, pending, refused)]
-    if added:
-        first.append(MessageAdd(added, "resume"))
-    return first, scope
 
 
 def _check_no_loop(call: str, instead: str) -> None:

@@ -35,10 +35,12 @@ from rxworker.events import (
     Record,
     RunAbort,
     RunPause,
+    RunStop,
     TextDelta,
     ThinkingDelta,
     ToolStart,
     ToolStop,
+    TurnStop,
 )
 from rxworker.hooks import (
     Abort,
@@ -53,6 +55,7 @@ from rxworker.hooks import (
 from rxworker.messages import Conversation, repair
 from rxworker.testing import ScriptedModel, call, cut, fail, lint, say, stall, think
 from rxworker.transport import Retry
+from rxworker.worker import Deny
 
 ONCE = Retry(retries=0)
 
@@ -167,6 +170,22 @@ async def test_cancel_after_the_end_does_nothing() -> None:
     assert (await run).text == "done"
 
 
+@pytest.mark.parametrize("last", [TurnStop, RunStop])
+async def test_cancel_when_the_last_word_was_said_is_a_finish(last: type[Event]) -> None:
+    """A watcher that cancels at the last records comes too late: a run does not end twice."""
+    run = Worker(ScriptedModel(["done"])).run("go")
+
+    def cancel_at_the_last(record: Record) -> None:
+        if isinstance(record.event, last):
+            run.cancel()
+
+    run.subscribe(cancel_at_the_last)
+    assert isinstance(await run, Finished)
+    records = await records_of(run)
+    assert isinstance(records[-1].event, RunStop)
+    assert lint(records) == []
+
+
 async def test_cancel_within_a_hook() -> None:
     entered = asyncio.Event()
 
@@ -238,7 +257,7 @@ async def test_a_pending_call_may_be_denied_with_a_reason() -> None:
     worker = Worker(model, tools=[note], hooks=[pause_at("note")])
     paused = await worker.run("go")
     assert isinstance(paused, Paused)
-    result = await worker.resume(deny={paused.pending[0].id: "not today"})
+    result = await worker.resume(decisions={paused.pending[0].id: Deny("not today")})
     (answer,) = result.conversation.messages[2].tool_results
     assert (answer.text, answer.is_error) == ("not today", True)
     assert result.text == "fine"
@@ -281,7 +300,7 @@ async def test_resume_without_a_pause_and_with_unknown_calls_says_what_is_wrong(
         worker.resume()
     await worker.run("go")
     with pytest.raises(LocalProtocolError, match="no pending call has the id 'zzz'"):
-        worker.resume(deny={"zzz": "no"})
+        worker.resume(decisions={"zzz": Deny("no")})
 
 
 async def test_a_paused_run_may_be_left_and_the_next_run_begins_with_a_valid_conversation() -> None:

@@ -5,27 +5,46 @@ Written from the protocols and not from our decoders, so that each can be tested
 
 from __future__ import annotations
 
-from rxworker.testing.wire import anthropic, openai_chat
+from rxworker.testing.wire import anthropic, gemini, ollama, openai_chat, openai_responses
 from rxworker.testing.wire.anthropic import anthropic_frames
 from rxworker.testing.wire.format import Wire
+from rxworker.testing.wire.gemini import gemini_frames
+from rxworker.testing.wire.ollama import ollama_frames
 from rxworker.testing.wire.openai_chat import openai_chat_frames
+from rxworker.testing.wire.openai_responses import openai_responses_frames
 
 WIRES: dict[str, Wire] = {
     "/messages": Wire("anthropic", anthropic.frames_for, anthropic.error_body),
     "/chat/completions": Wire("openai_chat", openai_chat.frames_for, openai_chat.error_body),
+    "/responses": Wire(
+        "openai_responses", openai_responses.frames_for, openai_responses.error_body
+    ),
+    ":streamGenerateContent": Wire("gemini", gemini.frames_for, gemini.error_body),
+    "/api/chat": Wire(
+        "ollama", ollama.frames_for, ollama.error_body, content_type="application/x-ndjson"
+    ),
 }
 
 
 def wire_for(path: str) -> Wire | None:
-    """The format that is spoken at a path, by the path's end.
+    """The format that is spoken at a path, by the path's end; its query does not matter.
 
     >>> wire_for("/v1/messages").name
     'anthropic'
     """
+    place = path.partition("?")[0]
     for end, wire in WIRES.items():
-        if path.endswith(end):
+        if place.endswith(end):
             return wire
     return None
 
 
-__all__ = ["Wire", "anthropic_frames", "openai_chat_frames", "wire_for"]
+__all__ = [
+    "Wire",
+    "anthropic_frames",
+    "gemini_frames",
+    "ollama_frames",
+    "openai_chat_frames",
+    "openai_responses_frames",
+    "wire_for",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -18,11 +19,13 @@ class Wire(Struct, frozen=True):
         name: The provider's name.
         frames: From a reply, the number of the request and its parsed body to the frames of the answer.
         error_body: From a message to the body of an answer that is an error.
+        content_type: What the frames are.
     """
 
     name: str
     frames: Callable[[Reply, int, Json], list[bytes]]
     error_body: Callable[[str], JsonObject]
+    content_type: str = "text/event-stream; charset=utf-8"
 
 
 def data_frame(payload: JsonObject, event: str | None = None) -> bytes:
@@ -33,6 +36,29 @@ def data_frame(payload: JsonObject, event: str | None = None) -> bytes:
     """
     head = f"event: {event}\n".encode() if event else b""
     return head + b"data: " + msgspec.json.encode(payload) + b"\n\n"
+
+
+def json_line(payload: JsonObject) -> bytes:
+    r"""One line of a stream of JSON.
+
+    >>> json_line({"a": 1})
+    b'{"a":1}\n'
+    """
+    return msgspec.json.encode(payload) + b"\n"
+
+
+def given_arguments(value: JsonObject | str) -> Json:
+    """Arguments for a protocol that sends them as an object; a text that is none is sent as it is.
+
+    >>> given_arguments('{"a": 1}'), given_arguments('{"a": ')
+    ({'a': 1}, '{"a": ')
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.decode(value, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return value
 
 
 def stop_word(reply: Reply, words: dict[StopKind, str]) -> str:
@@ -46,4 +72,4 @@ def asked(body: Json, name: str) -> Json:
     return body.get(name) if isinstance(body, dict) else None
 
 
-__all__ = ["Wire", "asked", "data_frame", "stop_word"]
+__all__ = ["Wire", "asked", "data_frame", "given_arguments", "json_line", "stop_word"]

@@ -1,0 +1,137 @@
+"""A reply as Gemini's generateContent streams it: unnamed frames with line ends of two bytes, and no last frame.
+
+Each frame is a response with new parts in it. A call is whole in its part, and has an id only where the script gives it
+one, since Gemini usually sends none. The seal stands on the first call, or else on an empty text at the end. An error in the
+middle is bare JSON over several lines, without ``data:`` in front.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rxworker.events import TRUNCATED, Error
+from rxworker.messages import Json, JsonObject, StopKind, Usage
+from rxworker.testing.reply import Reply
+from rxworker.testing.wire.format import given_arguments, stop_word
+
+STOP_WORDS = {
+    StopKind.END_TURN: "STOP",
+    StopKind.STOP_SEQUENCE: "STOP",
+    StopKind.TOOL_USE: "STOP",
+    StopKind.MAX_TOKENS: "MAX_TOKENS",
+    StopKind.REFUSAL: "SAFETY",
+    StopKind.CONTENT_FILTER: "SAFETY",
+    StopKind.MALFORMED: "MALFORMED_FUNCTION_CALL",
+}
+ERROR_WORDS = {
+    "authentication": (401, "UNAUTHENTICATED"),
+    "permission": (403, "PERMISSION_DENIED"),
+    "not_found": (404, "NOT_FOUND"),
+    "invalid_request": (400, "INVALID_ARGUMENT"),
+    "context_length": (400, "INVALID_ARGUMENT"),
+    "quota": (429, "RESOURCE_EXHAUSTED"),
+    "rate_limit": (429, "RESOURCE_EXHAUSTED"),
+    "overloaded": (503, "UNAVAILABLE"),
+    "timeout": (504, "DEADLINE_EXCEEDED"),
+}
+OTHER_ERROR = (500, "INTERNAL")
+
+
+def gemini_frames(reply: Reply, *, number: int = 1, model: str = "gemini-scripted") -> list[bytes]:
+    r"""The frames of a reply, one chunk each.
+
+    Args:
+        reply: What is answered.
+        number: The number of the request, from 1; the response's id is made from it.
+        model: The model's name.
+
+    >>> from rxworker.testing.reply import say
+    >>> gemini_frames(say("Hi", usage=None))[0].partition(b',"modelVersion"')[0]
+    b'data: {"candidates":[{"content":{"parts":[{"text":"Hi"}],"role":"model"},"index":0}]'
+    """
+    parts = _parts(reply)
+    if reply.error is not None and not parts:
+        return _error(reply.error)
+    tail: JsonObject = {"modelVersion": model, "responseId": f"response-{number}"}
+    # Running totals: what is written is counted at the end.
+    so_far = _usage(reply.usage, ended=False)
+    frames = [_frame({"candidates": [_candidate(part)], **so_far, **tail}) for part in parts]
+    if reply.breaks:
+        return frames + (_error(reply.error) if reply.error else [])
+    last: JsonObject = {"text": ""}
+    if reply.signature and not reply.tool_calls:
+        last["thoughtSignature"] = reply.signature
+    ended = {**_candidate(last), **_finish(reply)}
+    return [*frames, _frame({"candidates": [ended], **_usage(reply.usage, ended=True), **tail})]
+
+
+def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
+    """The frames of a reply to a request with this body, which does not name the model: the address does."""
+    del body
+    return gemini_frames(reply, number=number)
+
+
+def error_body(message: str) -> JsonObject:
+    """The body of an answer that is an error."""
+    code, status = OTHER_ERROR
+    return {"error": {"code": code, "message": message, "status": status}}
+
+
+def _parts(reply: Reply) -> list[JsonObject]:
+    """Thoughts, text and calls, in pieces as they are sent."""
+    thoughts: list[JsonObject] = [
+        {"text": piece, "thought": True} for piece in reply.pieces(reply.thinking)
+    ]
+    texts: list[JsonObject] = [{"text": piece} for piece in reply.pieces(reply.text)]
+    calls: list[JsonObject] = []
+    for call in reply.tool_calls:
+        function: JsonObject = {"name": call.name, "args": given_arguments(call.input)}
+        named: JsonObject = {"id": call.id} if call.id else {}
+        calls.append({"functionCall": {**named, **function}})
+    if calls and reply.signature:
+        calls[0]["thoughtSignature"] = reply.signature
+    return [*thoughts, *texts, *calls]
+
+
+def _candidate(part: JsonObject) -> JsonObject:
+    return {"content": {"parts": [part], "role": "model"}, "index": 0}
+
+
+def _finish(reply: Reply) -> JsonObject:
+    detail = reply.stop_reason.detail
+    told: JsonObject = {"finishReason": stop_word(reply, STOP_WORDS)}
+    return {**told, "finishMessage": detail} if detail else told
+
+
+def _usage(usage: Usage | None, *, ended: bool) -> JsonObject:
+    """The usage as this provider counts it: its output is without thoughts."""
+    if usage is None:
+        return {}
+    thoughts = usage.reasoning_tokens or 0
+    counted: JsonObject = {"promptTokenCount": usage.input_tokens or 0}
+    if usage.cache_read_tokens:
+        counted["cachedContentTokenCount"] = usage.cache_read_tokens
+    if ended:
+        counted["candidatesTokenCount"] = max(0, (usage.output_tokens or 0) - thoughts)
+    if ended and thoughts:
+        counted["thoughtsTokenCount"] = thoughts
+    counted["totalTokenCount"] = usage.total_tokens if ended else usage.input_tokens or 0
+    return {"usageMetadata": counted}
+
+
+def _error(error: Error) -> list[bytes]:
+    """The bare JSON of an error; a stream that is merely cut has none."""
+    if error.code == TRUNCATED:
+        return []
+    code, status = ERROR_WORDS.get(error.kind, OTHER_ERROR)
+    if error.code and error.code != error.kind:
+        status = error.code
+    fields: JsonObject = {"error": {"code": code, "message": error.message, "status": status}}
+    return [msgspec.json.format(msgspec.json.encode(fields), indent=2) + b"\n"]
+
+
+def _frame(payload: JsonObject) -> bytes:
+    return b"data: " + msgspec.json.encode(payload) + b"\r\n\r\n"
+
+
+__all__ = ["error_body", "frames_for", "gemini_frames"]

@@ -1,0 +1,100 @@
+"""A reply as Ollama's own chat protocol streams it: a line of JSON each, the last one ``done``.
+
+A call is whole in its line, and has an id only where the script gives it one, as with older servers. An error is a
+sentence without a code, so that only its words tell what kind of failure it is.
+"""
+
+from __future__ import annotations
+
+from rxworker.events import TRUNCATED, Error
+from rxworker.messages import Json, JsonObject, StopKind
+from rxworker.testing.reply import Reply
+from rxworker.testing.wire.format import asked, given_arguments, json_line, stop_word
+
+STOP_WORDS = {
+    StopKind.END_TURN: "stop",
+    StopKind.STOP_SEQUENCE: "stop",
+    StopKind.TOOL_USE: "stop",
+    StopKind.REFUSAL: "stop",
+    StopKind.CONTENT_FILTER: "stop",
+    StopKind.MAX_TOKENS: "length",
+}
+CREATED = "2026-01-01T00:00:00.000000Z"
+NANOSECONDS = 1_000_000
+
+
+def ollama_frames(reply: Reply, *, number: int = 1, model: str = "scripted") -> list[bytes]:
+    r"""The lines of a reply.
+
+    Args:
+        reply: What is answered.
+        number: The number of the request; nothing of this protocol is made from it.
+        model: The model's name.
+
+    >>> from rxworker.testing.reply import say
+    >>> ollama_frames(say("Hi"))[0].partition(b'"message":')[2]
+    b'{"role":"assistant","content":"Hi"},"done":false}\n'
+    """
+    del number
+    messages = _messages(reply)
+    if reply.error is not None and not messages:
+        return _error(reply.error)
+    head: JsonObject = {"model": model, "created_at": CREATED}
+    lines = [json_line({**head, "message": message, "done": False}) for message in messages]
+    if reply.breaks:
+        return lines + (_error(reply.error) if reply.error else [])
+    return [*lines, json_line({**head, "message": _message(), **_done(reply)})]
+
+
+def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
+    """The lines of a reply to a request with this body."""
+    model = asked(body, "model")
+    return ollama_frames(
+        reply, number=number, model=model if isinstance(model, str) else "scripted"
+    )
+
+
+def error_body(message: str) -> JsonObject:
+    """The body of an answer that is an error."""
+    return {"error": message}
+
+
+def _messages(reply: Reply) -> list[JsonObject]:
+    """What is new in each line."""
+    thoughts = [_message(thinking=piece) for piece in reply.pieces(reply.thinking)]
+    texts = [_message(piece) for piece in reply.pieces(reply.text)]
+    calls: list[JsonObject] = []
+    for place, call in enumerate(reply.tool_calls):
+        arguments = given_arguments(call.input)
+        function: JsonObject = {"index": place, "name": call.name, "arguments": arguments}
+        named: JsonObject = {"id": call.id} if call.id else {}
+        calls.append(_message(tool_calls=[{**named, "function": function}]))
+    return [*thoughts, *texts, *calls]
+
+
+def _message(content: str = "", **fields: Json) -> JsonObject:
+    return {"role": "assistant", "content": content, **fields}
+
+
+def _done(reply: Reply) -> JsonObject:
+    """The end of the last line: why, and what it took. Nothing is told of a cache, and durations are of no interest."""
+    ended: JsonObject = {"done": True, "done_reason": stop_word(reply, STOP_WORDS)}
+    if reply.usage is None:
+        return ended
+    return {
+        **ended,
+        "total_duration": 2 * NANOSECONDS,
+        "load_duration": NANOSECONDS,
+        "prompt_eval_count": reply.usage.input_tokens or 0,
+        "prompt_eval_duration": NANOSECONDS,
+        "eval_count": reply.usage.output_tokens or 0,
+        "eval_duration": NANOSECONDS,
+    }
+
+
+def _error(error: Error) -> list[bytes]:
+    """The line of an error; a stream that is merely cut has none."""
+    return [] if error.code == TRUNCATED else [json_line({"error": error.message})]
+
+
+__all__ = ["error_body", "frames_for", "ollama_frames"]

@@ -1,0 +1,145 @@
+"""A reply as OpenAI's Responses API streams it: named and numbered frames, an item for each block, no ``[DONE]``.
+
+What the model thinks is sent as a summary, which is all that OpenAI shows; the seal is the item's ``encrypted_content``,
+which comes when the item is done.
+"""
+
+from __future__ import annotations
+
+from rxworker.events import TRUNCATED, Error
+from rxworker.messages import Json, JsonObject, StopKind, Usage
+from rxworker.testing.reply import Reply
+from rxworker.testing.wire.format import asked, data_frame, stop_word
+from rxworker.testing.wire.responses_items import Item, item_of
+
+COMPLETED = "completed"
+# What is not listed is a reason for which a response is incomplete.
+STOP_WORDS = {
+    StopKind.END_TURN: COMPLETED,
+    StopKind.STOP_SEQUENCE: COMPLETED,
+    StopKind.TOOL_USE: COMPLETED,
+    StopKind.REFUSAL: COMPLETED,
+    StopKind.MAX_TOKENS: "max_output_tokens",
+    StopKind.CONTENT_FILTER: "content_filter",
+}
+ERROR_WORDS = {
+    "authentication": "invalid_api_key",
+    "not_found": "model_not_found",
+    "invalid_request": "invalid_prompt",
+    "context_length": "context_length_exceeded",
+    "quota": "insufficient_quota",
+    "rate_limit": "rate_limit_exceeded",
+    "server": "server_error",
+}
+CREATED = 1_700_000_000
+
+
+def openai_responses_frames(
+    reply: Reply, *, number: int = 1, model: str = "gpt-scripted"
+) -> list[bytes]:
+    r"""The frames of a reply, one server-sent event each.
+
+    Args:
+        reply: What is answered.
+        number: The number of the request, from 1; the ids are made from it.
+        model: The model's name.
+
+    >>> from rxworker.testing.reply import say
+    >>> openai_responses_frames(say("Hi"))[4]
+    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","sequence_number":4,"item_id":"msg_1_0","output_index":0,"content_index":0,"delta":"Hi","logprobs":[]}\n\n'
+    """
+    return [
+        data_frame({"type": kind, "sequence_number": place, **fields}, kind)
+        for place, (kind, fields) in enumerate(_events(reply, number, model))
+    ]
+
+
+def frames_for(reply: Reply, number: int, body: Json) -> list[bytes]:
+    """The frames of a reply to a request with this body."""
+    model = asked(body, "model")
+    return openai_responses_frames(
+        reply, number=number, model=model if isinstance(model, str) else "gpt-scripted"
+    )
+
+
+def error_body(message: str) -> JsonObject:
+    """The body of an answer that is an error."""
+    return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
+
+
+def _events(reply: Reply, number: int, model: str) -> list[tuple[str, JsonObject]]:
+    """The type and the fields of each event."""
+    blocks = reply.blocks(f"call_{number}")
+    error = _error(reply.error) if reply.error else None
+    if reply.error is not None and not blocks:
+        return [("error", {"error": error})] if error else []
+    head = _response(number, model)
+    events: list[tuple[str, JsonObject]] = [
+        ("response.created", {"response": head}),
+        ("response.in_progress", {"response": head}),
+    ]
+    refused = reply.stop_reason.kind is StopKind.REFUSAL
+    items = [item_of(reply, f"{number}_{at}", at, b, refused) for at, b in enumerate(blocks)]
+    for at, item in enumerate(items, start=1):
+        events += item.begins
+        if not reply.breaks or at < len(items):
+            events += item.ends
+    if not reply.breaks:
+        return [*events, _last(reply, head, items)]
+    if error:  # told twice, as it is by the real service
+        told: JsonObject = {"code": error["code"], "message": error["message"]}
+        failed: JsonObject = {**head, "status": "failed", "error": told}
+        events += [("error", {"error": error}), ("response.failed", {"response": failed})]
+    return events
+
+
+def _response(number: int, model: str) -> JsonObject:
+    """The response as a whole, as it is at the beginning."""
+    return {
+        "id": f"resp_{number}",
+        "object": "response",
+        "created_at": CREATED,
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "model": model,
+        "output": [],
+        "usage": None,
+    }
+
+
+def _last(reply: Reply, head: JsonObject, items: list[Item]) -> tuple[str, JsonObject]:
+    """The event that says how the response ended, with everything in it again."""
+    word = stop_word(reply, STOP_WORDS)
+    status = COMPLETED if word == COMPLETED else "incomplete"
+    whole: JsonObject = {
+        **head,
+        "status": status,
+        "incomplete_details": None if status == COMPLETED else {"reason": word},
+        "output": [item.done for item in items],
+        "usage": None if reply.usage is None else _usage(reply.usage),
+    }
+    return f"response.{status}", {"response": whole}
+
+
+def _usage(usage: Usage) -> JsonObject:
+    """The usage as this provider counts it."""
+    return {
+        "input_tokens": usage.input_tokens or 0,
+        "input_tokens_details": {"cached_tokens": usage.cache_read_tokens or 0},
+        "output_tokens": usage.output_tokens or 0,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def _error(error: Error) -> JsonObject | None:
+    """What an error says; a stream that is merely cut says nothing."""
+    if error.code == TRUNCATED:
+        return None
+    code = error.code if error.code and error.code != error.kind else ERROR_WORDS.get(error.kind)
+    word = code or error.kind
+    return {"type": word, "code": word, "message": error.message, "param": None}
+
+
+__all__ = ["error_body", "frames_for", "openai_responses_frames"]

@@ -1,0 +1,54 @@
+"""What a run may be given to begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import Content, Message
+
+Input: TypeAlias = str | Message | Sequence[Message | Content | str]
+
+
+def to_messages(given: Input) -> tuple[Message, ...]:
+    """The messages that an input stands for.
+
+    Raises:
+        ConfigurationError: It is none of what it may be, or holds what cannot be sent.
+
+    >>> [message.text for message in to_messages("hi")]
+    ['hi']
+    """
+    messages = _read(given)
+    _check_text(messages)
+    return messages
+
+
+def _read(given: Input) -> tuple[Message, ...]:
+    if isinstance(given, str):
+        return (Message.user(given),)
+    if isinstance(given, Message):
+        return (given,)
+    parts: list[object] = list(given) if isinstance(given, list | tuple) else []
+    if parts and all(isinstance(part, Message) for part in parts):
+        return tuple(part for part in parts if isinstance(part, Message))
+    if parts and all(isinstance(part, str | Content) for part in parts):
+        return (Message.user(*(part for part in parts if isinstance(part, str | Content))),)
+    message = (
+        f"the input of a run is a text, a message, or a list of messages or content, not {given!r}"
+    )
+    raise ConfigurationError(message)
+
+
+def _check_text(messages: Iterable[Message]) -> None:
+    """Refuse what cannot be sent before it is in the conversation, where it would spoil every later run."""
+    for message in messages:
+        try:
+            message.text.encode()
+        except UnicodeEncodeError as error:
+            text = "the input holds half of a surrogate pair, which is no text and cannot be sent"
+            raise ConfigurationError(f"{text}: {error}") from error
+
+
+__all__ = ["Input", "to_messages"]

@@ -1,0 +1,84 @@
+"""How a paused run goes on: what was decided about its calls, as the first events and the scope of its next turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from rxworker.errors import LocalProtocolError
+from rxworker.events import Event, MessageAdd, RunResume
+from rxworker.messages import Message, ToolCall, ToolResult
+from rxworker.worker.approval import Answer, Approve, Decision, Deny
+from rxworker.worker.context import TurnScope
+from rxworker.worker.result import Paused
+
+
+def resumed(
+    paused: Paused[Any], decisions: Mapping[str, Decision], added: Sequence[Message]
+) -> tuple[list[Event], TurnScope]:
+    """The first events, and the scope of the turn that goes on.
+
+    The call that the run paused at is approved, unless it is decided otherwise; the calls before it have been let through. A call
+    behind it that nothing is decided about is asked about like any other.
+
+    Args:
+        paused: What waits.
+        decisions: By the calls' ids.
+        added: Messages for the model, behind the results.
+
+    Raises:
+        LocalProtocolError: A decision is for no pending call, or is none.
+    """
+    _check(paused, decisions)
+    ids = [call.id for call in paused.pending]
+    until = ids.index(paused.paused_at) if paused.paused_at in ids else -1
+    pending: list[ToolCall] = []
+    approved: list[int] = []
+    refused = list(paused.refused)
+    for place, call in enumerate(paused.pending):
+        decision = decisions.get(call.id) or (Approve() if place <= until else None)
+        match decision:
+            case Deny(reason=reason):
+                refused.append(ToolResult(call.id, reason, is_error=True, name=call.name))
+                continue
+            case Answer(content=content, is_error=is_error):
+                refused.append(ToolResult(call.id, content, is_error, call.name))
+                continue
+            case Approve(input=edited):
+                approved.append(len(pending))
+                pending.append(call if edited is None else replace(call, input=edited))
+            case None:
+                pending.append(call)
+    scope = TurnScope(
+        # Without calls and with something new to say, the next thing is a request.
+        is_resumed=bool(ids) or not added,
+        resumed=tuple(pending),
+        approved=frozenset(approved),
+        refused=tuple(refused),
+        finishes=not ids and not added,
+        key=f"{paused.run}/{paused.turns}",
+    )
+    first: list[Event] = [RunResume(paused.conversation, tuple(pending), tuple(refused))]
+    if added:
+        first.append(MessageAdd(tuple(added), "resume"))
+    return first, scope
+
+
+def _check(paused: Paused[Any], decisions: Mapping[str, object]) -> None:
+    known = {call.id for call in paused.pending}
+    for call_id, decision in decisions.items():
+        if call_id not in known:
+            pending = ", ".join(sorted(known)) or "none"
+            message = f"no pending call has the id {call_id!r}; pending are: {pending}"
+            raise LocalProtocolError(message)
+        if not isinstance(decision, Approve | Deny | Answer):
+            message = (
+                f"the decision about {call_id!r} is {decision!r}: give Approve(), Approve(input={{...}}), "
+                "Deny('why') or Answer('the result')"
+            )
+            raise LocalProtocolError(message)
+
+
+__all__ = ["resumed"]

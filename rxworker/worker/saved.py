@@ -1,0 +1,76 @@
+"""A paused run as bytes, to be resumed later or elsewhere.
+
+The bytes are JSON with a version and a seal. The seal is a digest of the rest: what was changed on the way is refused. Without
+a key the seal finds accidents; with one, which only the application knows, it finds forgeries, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.errors import LocalProtocolError
+from rxworker.worker.result import Paused
+
+VERSION = 1
+
+
+class _Envelope(Struct, frozen=True):
+    version: int
+    seal: str
+    state: msgspec.Raw
+
+
+def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
+    """The paused run as JSON.
+
+    Args:
+        paused: The result of a run that was paused. A value of a type that was asked for is not there yet, and not kept.
+        key: A secret of the application's; the same is needed to load it.
+    """
+    state = msgspec.json.encode(paused)
+    return msgspec.json.encode(_Envelope(VERSION, _seal(state, key), msgspec.Raw(state)))
+
+
+def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
+    """What `save_paused` has made.
+
+    Raises:
+        LocalProtocolError: It is none, was changed, was sealed with another key, or is of a newer version.
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    try:
+        version = msgspec.json.decode(raw, type=_Version).version
+        if version > VERSION:
+            raise LocalProtocolError(
+                f"this paused run is of version {version}, and this rxworker knows versions up to {VERSION}: "
+                "resume it with the rxworker that saved it, or a newer one"
+            )
+        envelope = msgspec.json.decode(raw, type=_Envelope)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise LocalProtocolError(f"this is no paused run: {error}") from error
+    state = bytes(envelope.state)
+    if not hmac.compare_digest(_seal(state, key), envelope.seal):
+        raise LocalProtocolError(
+            "this paused run was changed after it was saved, or was saved with another key: "
+            "what was approved may not be what would run, so it is not resumed"
+        )
+    try:
+        return msgspec.json.decode(state, type=Paused[None])
+    except msgspec.DecodeError as error:
+        raise LocalProtocolError(f"this is no paused run: {error}") from error
+
+
+class _Version(Struct, frozen=True):
+    version: int
+
+
+def _seal(state: bytes, key: bytes | None) -> str:
+    return hmac.new(key or b"rxworker", state, hashlib.sha256).hexdigest()
+
+
+__all__ = ["load_paused", "save_paused"]

@@ -1,0 +1,205 @@
+"""A run that waits for somebody, here or in another process."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from rxworker import Finished, Message, Paused, Worker, before_tool_call, tool
+from rxworker.errors import LocalProtocolError
+from rxworker.events import RunPause
+from rxworker.hooks import Pause, Skip, ToolCallContext
+from rxworker.messages import JsonObject, ToolMeta, repair
+from rxworker.testing import ScriptedModel, call, lint
+from rxworker.tools import Tool, ToolContext, ToolPolicy
+from rxworker.worker import Answer, Approve, Decision, Deny, load_paused, save_paused
+
+RAN: list[tuple[str, str]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    RAN.clear()
+
+
+@tool
+async def note(text: str, context: ToolContext) -> str:
+    """Write a note."""
+    RAN.append((text, context.idempotency_key))
+    return f"noted {text}"
+
+
+class Careful:
+    """A tool of which each call has to be approved."""
+
+    meta = ToolMeta("wipe", "Wipe.", {"type": "object", "properties": {}})
+    policy = ToolPolicy(requires_approval=True)
+
+    async def execute(self, input_json: str | bytes, context: ToolContext, /) -> str:
+        RAN.append(("wipe", context.call_id))
+        return "wiped"
+
+
+@before_tool_call(matcher="note")
+def ask(context: ToolCallContext) -> Pause:
+    return Pause("may I?")
+
+
+CALLS = call("note", text="a") + call("note", text="b") + call("note", text="c")
+
+
+def worker_of(
+    *answers: object, tools: tuple[Tool, ...] = (note,), hooks: tuple[object, ...] = (ask,)
+) -> Worker:
+    return Worker(ScriptedModel(list(answers)), tools=tools, hooks=hooks)  # type: ignore[arg-type]
+
+
+async def paused_at_three() -> tuple[Worker, Paused[None]]:
+    worker = worker_of(CALLS, "done")
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    return worker, paused
+
+
+async def test_one_decision_for_each_call_and_no_call_is_asked_about_again() -> None:
+    worker, paused = await paused_at_three()
+    a, b, c = (call.id for call in paused.pending)
+    result = await worker.resume(
+        decisions={a: Approve(input={"text": "A"}), b: Deny("not b"), c: Answer("c is known")}
+    )
+    assert isinstance(result, Finished)
+    answers = result.conversation.messages[2].tool_results
+    assert [(r.text, r.is_error) for r in answers] == [
+        ("noted A", False),
+        ("not b", True),
+        ("c is known", False),
+    ]
+    assert [text for text, _ in RAN] == ["A"]
+    assert repair(result.conversation) == result.conversation
+
+
+async def test_calls_that_nothing_is_decided_about_are_asked_about() -> None:
+    worker, paused = await paused_at_three()
+    again = await worker.resume(decisions={paused.pending[1].id: Approve()})
+    assert isinstance(again, Paused)
+    assert again.paused_at == paused.pending[2].id
+    assert RAN == []
+    assert (await worker.resume()).text == "done"
+    assert [text for text, _ in RAN] == ["a", "b", "c"]
+
+
+async def test_a_run_saved_here_goes_on_elsewhere() -> None:
+    _, paused = await paused_at_three()
+    data = save_paused(paused, key=b"secret")
+    decisions: dict[str, Decision] = {call.id: Approve() for call in paused.pending}
+    elsewhere = worker_of("done")
+    run = elsewhere.resume(load_paused(data, key=b"secret"), decisions=decisions)
+    result = await run
+    assert result.text == "done"
+    assert [text for text, _ in RAN] == ["a", "b", "c"]
+    assert [m.role for m in result.conversation.messages] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert lint([record async for record in run]) == []
+
+
+async def test_the_idempotency_key_is_the_same_as_without_the_pause() -> None:
+    worker, paused = await paused_at_three()
+    await worker.resume(decisions={call.id: Approve() for call in paused.pending})
+    assert RAN[0][1] == f"{paused.run}/1/{paused.pending[0].id}"
+
+
+async def test_a_run_is_resumed_once() -> None:
+    worker, paused = await paused_at_three()
+    every: dict[str, Decision] = {call.id: Approve() for call in paused.pending}
+    await worker.resume(paused, decisions=every)
+    with pytest.raises(LocalProtocolError, match="was resumed already"):
+        worker.resume(paused, decisions=every)
+    assert len(RAN) == 3
+
+
+async def test_a_tool_may_require_approval_by_itself() -> None:
+    run = worker_of(call("wipe"), "done", tools=(Careful(),), hooks=()).run("go")
+    paused = await run
+    assert isinstance(paused, Paused)
+    assert (paused.hook, paused.reason) == ("requires_approval", "wipe requires approval")
+    events = [record.event async for record in run]
+    assert isinstance(events[-1], RunPause)
+    assert RAN == []
+
+
+async def test_a_hook_that_skips_a_call_spares_the_approval() -> None:
+    @before_tool_call
+    def never(context: ToolCallContext) -> Skip:
+        return Skip("never")
+
+    result = await worker_of(call("wipe"), "fine", tools=(Careful(),), hooks=(never,)).run("go")
+    assert result.text == "fine"
+    assert RAN == []
+
+
+@pytest.mark.parametrize("key", [None, b"secret"])
+async def test_what_was_changed_on_the_way_is_refused(key: bytes | None) -> None:
+    _, paused = await paused_at_three()
+    data = save_paused(paused, key=key)
+    changed = data.replace(b'"text":"a"', b'"text":"z"', 1)
+    assert changed != data
+    with pytest.raises(LocalProtocolError, match="was changed after it was saved"):
+        load_paused(changed, key=key)
+
+
+async def test_another_key_is_refused() -> None:
+    _, paused = await paused_at_three()
+    with pytest.raises(LocalProtocolError, match="another key"):
+        load_paused(save_paused(paused, key=b"one"), key=b"two")
+
+
+async def test_a_newer_version_is_refused_by_name() -> None:
+    _, paused = await paused_at_three()
+    newer = save_paused(paused).replace(b'"version":1', b'"version":7')
+    with pytest.raises(LocalProtocolError, match="version 7"):
+        load_paused(newer)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b"\xff", b'{"version":1}', "no"])
+def test_what_is_no_paused_run_is_refused(data: bytes | str) -> None:
+    with pytest.raises(LocalProtocolError, match="no paused run"):
+        load_paused(data)
+
+
+async def test_everything_survives_the_bytes() -> None:
+    _, paused = await paused_at_three()
+    assert load_paused(save_paused(paused)) == paused
+    assert msgspec.json.decode(save_paused(paused), type=dict[str, object])["version"] == 1
+
+
+async def test_decisions_that_are_none_are_refused() -> None:
+    worker, paused = await paused_at_three()
+    first = paused.pending[0].id
+    nonsense: dict[str, Decision] = {first: "yes"}  # type: ignore[dict-item]
+    with pytest.raises(LocalProtocolError, match=r"give Approve\(\)"):
+        worker.resume(decisions=nonsense)
+    with pytest.raises(LocalProtocolError, match="no pending call has the id 'zzz'"):
+        worker.resume(decisions={"zzz": Approve()})
+    edited: JsonObject = {"text": 3}
+    result = await worker.resume(
+        decisions={call.id: Approve(input=edited) for call in paused.pending}
+    )
+    assert all(r.is_error for r in result.conversation.messages[2].tool_results)
+
+
+async def test_messages_may_be_added_behind_the_results() -> None:
+    worker, paused = await paused_at_three()
+    every: dict[str, Decision] = {call.id: Approve() for call in paused.pending}
+    result = await worker.resume(decisions=every, add=[Message.user("and hurry")])
+    roles = [(m.role, bool(m.tool_results)) for m in result.conversation.messages]
+    assert roles == [
+        ("user", False),
+        ("assistant", False),
+        ("user", True),
+        ("user", False),
+        ("assistant", False),
+    ]
