@@ -1,9 +1,12 @@
 """Where a run is steered: points of the loop, contexts, verdicts, and the order in which hooks are asked."""
 
+from rxworker.hooks.base import AnyHook, Hook
+from rxworker.hooks.chain import chain
+from rxworker.hooks.command import CommandError, CommandResult, run_command
+from rxworker.hooks.conditions import enabled_by
+from rxworker.hooks.context import CallableTool, CallTool, HookContext, KnownTools
 from rxworker.hooks.contexts import (
     AbortContext,
-    CallableTool,
-    HookContext,
     MessageSendContext,
     ToolCallContext,
     ToolResultContext,
@@ -12,13 +15,17 @@ from rxworker.hooks.contexts import (
 from rxworker.hooks.decorate import (
     after_tool_call,
     before_tool_call,
+    hook,
     on_abort,
     on_message_send,
     on_turn_end,
 )
-from rxworker.hooks.hook import Hook, HookPoint
+from rxworker.hooks.environment import harmless_environment
+from rxworker.hooks.lasting import LastingOperator, from_lasting_operator
 from rxworker.hooks.operator import OperatorFunction, from_operator
+from rxworker.hooks.points import HookPoint
 from rxworker.hooks.registry import Hooks
+from rxworker.hooks.settings import Condition, HookSettings, Matcher, OnFailure
 from rxworker.hooks.verdicts import (
     Abort,
     AfterToolCallVerdict,
@@ -41,11 +48,22 @@ __all__ = [
     "after_tool_call",
     "on_turn_end",
     "on_abort",
+    "hook",
+    "chain",
     "from_operator",
+    "from_lasting_operator",
     "Hook",
+    "AnyHook",
     "HookPoint",
     "Hooks",
     "OperatorFunction",
+    "LastingOperator",
+    # how they are asked
+    "HookSettings",
+    "Condition",
+    "Matcher",
+    "OnFailure",
+    "enabled_by",
     # what they are given
     "HookContext",
     "MessageSendContext",
@@ -54,6 +72,13 @@ __all__ = [
     "TurnEndContext",
     "AbortContext",
     "CallableTool",
+    "CallTool",
+    "KnownTools",
+    # what they run
+    "run_command",
+    "CommandResult",
+    "CommandError",
+    "harmless_environment",
     # what they answer
     "Continue",
     "Cancel",

@@ -1,74 +1,26 @@
-"""What a hook is given. It changes things in place, by assigning or by reaching into them."""
+"""What the hooks of each point are given. They change things in place, by assigning or by reaching into them."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, cast
 
-from rxworker.events import HookMessage, MessageAdd
+import msgspec
+from msgspec.structs import replace
+
+from rxworker.hooks.context import CallableTool, HookContext
+from rxworker.hooks.points import HookPoint
 from rxworker.messages import (
-    Conversation,
+    Content,
     JsonObject,
     Message,
+    Text,
     ToolCall,
     ToolMeta,
     ToolResult,
 )
-
-Emit = Callable[[HookMessage | MessageAdd], None]
-
-
-class CallableTool(Protocol):
-    """A tool, as far as a hook needs to know it: its state is reached through the bound object."""
-
-    @property
-    def meta(self) -> ToolMeta:
-        """What the model sees of it."""
-        ...
-
-
-@dataclass(kw_only=True, repr=False, eq=False)
-class HookContext:
-    """What every hook is given.
-
-    Attributes:
-        conversation: Everything said so far.
-        emit: Writes an event into the records of the run; the methods below do it for you.
-        variables: Shared by the hooks of a turn; anything, by name.
-        run: The run's id.
-        turn: The turn's number.
-        hook: The name of the hook that is being asked.
-    """
-
-    conversation: Conversation
-    emit: Emit
-    variables: dict[str, object] = field(default_factory=dict[str, object])
-    run: str = ""
-    turn: int = 0
-    hook: str = ""
-
-    def add_messages(self, messages: Iterable[Message]) -> None:
-        """Put messages at the end of the conversation. They stay."""
-        added = tuple(messages)
-        self.conversation = self.conversation.add(*added)
-        self.emit(MessageAdd(added, self.hook))
-
-    def add_message(self, message: Message) -> None:
-        """Put a message at the end of the conversation. It stays."""
-        self.add_messages((message,))
-
-    def send_message(self, content: str) -> None:
-        """Tell the watchers something; the model does not hear it."""
-        self.emit(HookMessage(self.hook, "message", content))
-
-    def send_system(self, content: str) -> None:
-        """Give the watchers a notice; the model does not hear it."""
-        self.emit(HookMessage(self.hook, "system", content))
-
-    def send_debug(self, title: str, data: JsonObject) -> None:
-        """Show the watchers data; the model does not hear it."""
-        self.emit(HookMessage(self.hook, "debug", title, data))
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -80,6 +32,8 @@ class MessageSendContext(HookContext):
             into the conversation with ``add_message`` stays, and is sent as well.
         system: The system text of this request.
     """
+
+    point: ClassVar[HookPoint | None] = HookPoint.ON_MESSAGE_SEND
 
     messages: list[Message] = field(init=False)
     system: str | None = field(init=False)
@@ -94,6 +48,38 @@ class MessageSendContext(HookContext):
         super().add_messages(added)
         self.messages.extend(added)
 
+    @property
+    def content(self) -> str:
+        """The text of the user's last message."""
+        place = self._spoken()
+        return "" if place is None else self.messages[place].text
+
+    def set_content(self, content: str) -> None:
+        """Replace the text of the user's last message in this request; pictures and the like stay where they are."""
+        place = self._spoken()
+        if place is None:
+            self.messages.append(Message.user(content))
+            return
+        said = self.messages[place]
+        self.messages[place] = replace(said, content=_with_text(said.content, content))
+
+    def _spoken(self) -> int | None:
+        """Where the user spoke last. Tool results are said by nobody."""
+        for place in range(len(self.messages) - 1, -1, -1):
+            message = self.messages[place]
+            if message.role == "user" and not message.tool_results:
+                return place
+        return None
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Remember the request. What was added to the conversation since is sent nevertheless."""
+        messages, system, said = copy.copy(self.messages), self.system, len(self.message_history)
+
+        def restore() -> None:
+            self.messages, self.system = [*messages, *self.message_history[said:]], system
+
+        return restore
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class ToolCallContext(HookContext):
@@ -103,6 +89,8 @@ class ToolCallContext(HookContext):
         call: The call. Its ``input`` may be changed in place, or the call replaced.
         tool: The tool itself.
     """
+
+    point: ClassVar[HookPoint | None] = HookPoint.BEFORE_TOOL_CALL
 
     call: ToolCall
     tool: CallableTool
@@ -117,6 +105,47 @@ class ToolCallContext(HookContext):
         """The arguments, to be changed in place. An empty object where the model's text was no JSON."""
         return self.call.input if isinstance(self.call.input, dict) else {}
 
+    @property
+    def tool_name(self) -> str | None:
+        """The name of the tool that is called."""
+        return self.call.name
+
+    @property
+    def tool_args(self) -> JsonObject | None:
+        """The arguments; ``None`` where they are no object."""
+        return self.call.input if isinstance(self.call.input, dict) else None
+
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The name of the tool that is called."""
+        return (self.call.name,)
+
+    @property
+    def content(self) -> str:
+        """The arguments as JSON text; of a tool that takes free text, that."""
+        given = self.call.input
+        return given if isinstance(given, str) else msgspec.json.encode(given).decode()
+
+    def set_content(self, content: str) -> None:
+        """Replace the arguments by those of a JSON text; of a tool that takes free text, the text.
+
+        Raises:
+            ValueError: The text is no JSON object.
+        """
+        given: JsonObject | str = content
+        if not isinstance(self.call.input, str):
+            given = msgspec.json.decode(content, type=cast("type[JsonObject]", dict[str, object]))
+        self.call = replace(self.call, input=given)
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Remember the call with its arguments."""
+        call = copy.deepcopy(self.call)
+
+        def restore() -> None:
+            self.call = call
+
+        return restore
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class ToolResultContext(HookContext):
@@ -128,6 +157,8 @@ class ToolResultContext(HookContext):
         tool: The tool itself.
     """
 
+    point: ClassVar[HookPoint | None] = HookPoint.AFTER_TOOL_CALL
+
     call: ToolCall
     result: ToolResult
     tool: CallableTool
@@ -137,15 +168,60 @@ class ToolResultContext(HookContext):
         """What the model sees of the tool."""
         return self.tool.meta
 
+    @property
+    def tool_name(self) -> str | None:
+        """The name of the tool that was called."""
+        return self.call.name
+
+    @property
+    def tool_args(self) -> JsonObject | None:
+        """What it was called with; ``None`` where that was no object."""
+        return self.call.input if isinstance(self.call.input, dict) else None
+
+    @property
+    def tool_result(self) -> str | None:
+        """The text of the result."""
+        return self.result.text
+
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The name of the tool that was called."""
+        return (self.call.name,)
+
+    @property
+    def content(self) -> str:
+        """The text of the result."""
+        return self.result.text
+
     def set_content(self, content: str) -> None:
         """Replace the text of the result; whether it is an error stays as it is."""
+        self.result = replace(self.result, content=content)
+
+    def withhold(self, reason: str) -> None:
+        """Let the model read an error in place of the result."""
+        self.result = ToolResult(self.call.id, reason, is_error=True, name=self.call.name)
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Remember the result."""
         result = self.result
-        self.result = ToolResult(result.tool_use_id, content, result.is_error, result.name)
+
+        def restore() -> None:
+            self.result = result
+
+        return restore
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class TurnEndContext(HookContext):
-    """After a response without tool calls. It reads the conversation and may ask for another round."""
+    """After a response without tool calls. It reads the conversation and may ask for another round.
+
+    Attributes:
+        since: How many messages the conversation had when the run began.
+    """
+
+    point: ClassVar[HookPoint | None] = HookPoint.ON_TURN_END
+
+    since: int | None = None
 
     @property
     def message(self) -> Message:
@@ -160,6 +236,27 @@ class TurnEndContext(HookContext):
         """The visible text of the model's last message."""
         return self.message.text
 
+    @property
+    def content(self) -> str:
+        """The visible text of the model's last message."""
+        return self.message.text
+
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The names of the tools called in this run, each once, the last first.
+
+        Told from the conversation: from its end back to the message of the user's that the run began with.
+        """
+        messages = self.message_history
+        began = len(messages) if self.since is None else self.since
+        names: dict[str, None] = {}
+        for place in range(len(messages) - 1, -1, -1):
+            message = messages[place]
+            names.update((call.name, None) for call in message.tool_calls)
+            if place < began and message.role == "user" and not message.tool_results:
+                break
+        return tuple(names)
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class AbortContext(HookContext):
@@ -171,15 +268,26 @@ class AbortContext(HookContext):
         error: What will be raised to whoever awaits the run.
     """
 
+    point: ClassVar[HookPoint | None] = HookPoint.ON_ABORT
+
     cause: Literal["cancel", "error", "abort", "limit"]
     reason: str
     error: Exception
 
+    @property
+    def content(self) -> str:
+        """Why the run ends."""
+        return self.reason
+
+
+def _with_text(blocks: tuple[Content, ...], text: str) -> tuple[Content, ...]:
+    first = next((n for n, block in enumerate(blocks) if isinstance(block, Text)), len(blocks))
+    kept = [block for block in blocks[first:] if not isinstance(block, Text)]
+    return (*blocks[:first], Text(text), *kept)
+
 
 __all__ = [
     "AbortContext",
-    "CallableTool",
-    "HookContext",
     "MessageSendContext",
     "ToolCallContext",
     "ToolResultContext",

@@ -5,26 +5,28 @@
 
     worker = Worker(..., hooks=[permit])
 
-Each takes the function alone or with a name and, at the tool points, a matcher. What a function may return is part of its type: a
+Each takes the function alone or with settings, see `HookSettings`. What a function may return is part of its type: a
 verdict that its point does not have is refused by the type checker, and at run time with a `HookError`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeAlias, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack, overload
 
+from rxworker.hooks.base import Hook
+from rxworker.hooks.context import HookContext
 from rxworker.hooks.contexts import (
     AbortContext,
-    HookContext,
     MessageSendContext,
     ToolCallContext,
     ToolResultContext,
     TurnEndContext,
 )
-from rxworker.hooks.hook import Hook, HookPoint
+from rxworker.hooks.older import OlderFunction, understood
 from rxworker.hooks.operator import OperatorFunction
+from rxworker.hooks.points import HookPoint, point_of
+from rxworker.hooks.settings import HookSettings
 from rxworker.hooks.verdicts import (
     AfterToolCallVerdict,
     BeforeToolCallVerdict,
@@ -36,7 +38,6 @@ C = TypeVar("C", bound=HookContext)
 V = TypeVar("V")
 
 Asked: TypeAlias = Callable[[C], V | Awaitable[V | None] | None]
-Matcher: TypeAlias = str | re.Pattern[str]
 
 
 class PointDecorator(Generic[C, V]):
@@ -50,21 +51,19 @@ class PointDecorator(Generic[C, V]):
     def __call__(self, function: Asked[C, V] | OperatorFunction[C], /) -> Hook[C]: ...
     @overload
     def __call__(
-        self, function: None = None, /, *, name: str | None = None, matcher: Matcher | None = None
+        self, function: None = None, /, **settings: Unpack[HookSettings]
     ) -> Callable[[Asked[C, V] | OperatorFunction[C]], Hook[C]]: ...
     def __call__(
         self,
         function: Asked[C, V] | OperatorFunction[C] | None = None,
         /,
-        *,
-        name: str | None = None,
-        matcher: Matcher | None = None,
+        **settings: Unpack[HookSettings],
     ) -> Hook[C] | Callable[[Asked[C, V] | OperatorFunction[C]], Hook[C]]:
         """A hook at this point, or a decorator that makes one."""
 
         def make(function: Asked[C, V] | OperatorFunction[C]) -> Hook[C]:
             # The verdict's type was checked by the signature; past here a hook is any function of its context.
-            return Hook(function, self.point, name=name, matcher=matcher)  # pyright: ignore[reportArgumentType]
+            return Hook(function, self.point, **settings)  # pyright: ignore[reportArgumentType]
 
         return make if function is None else make(function)
 
@@ -77,10 +76,40 @@ after_tool_call = PointDecorator[ToolResultContext, AfterToolCallVerdict](HookPo
 on_turn_end = PointDecorator[TurnEndContext, TurnEndVerdict](HookPoint.ON_TURN_END)
 on_abort = PointDecorator[AbortContext, None](HookPoint.ON_ABORT)
 
+
+def hook(
+    point: HookPoint | str, **settings: Unpack[HookSettings]
+) -> Callable[[OlderFunction], Hook[Any]]:
+    """A decorator for a point given by its name, also by its older one.
+
+    The function may answer with the point's verdicts or with the results of ``rxworker.hooks.older``. What it may answer is
+    not checked before it is asked; for that there is a decorator for each point.
+
+    Args:
+        point: Where the function is asked: ``on_message_send``, ``OnMessageSend``, ...
+        settings: Its name, matcher and so on.
+
+    Raises:
+        ConfigurationError: There is no such point.
+
+    >>> @hook("PreToolUse", matcher="Edit|Create")
+    ... async def look_first(context: HookContext) -> None: ...
+    >>> look_first
+    Hook('look_first', before_tool_call)
+    """
+    at = point_of(point)
+
+    def make(function: OlderFunction) -> Hook[Any]:
+        return Hook[Any](understood(function, at), at, **settings)
+
+    return make
+
+
 __all__ = [
     "PointDecorator",
     "after_tool_call",
     "before_tool_call",
+    "hook",
     "on_abort",
     "on_message_send",
     "on_turn_end",

@@ -9,17 +9,25 @@ import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.hooks.contexts import HookContext
+from rxworker.hooks.context import HookContext
 from rxworker.hooks.verdicts import Abort, Cancel, Continue, Finish, Skip, Verdict
 
 C = TypeVar("C", bound=HookContext)
+
+REASON = "This call was not allowed."
 
 
 class OperatorFunction(Generic[C]):
     """An operator over contexts, to be given where a hook's function is. Made by `from_operator`."""
 
-    def __init__(self, operator: Callable[[Observable[C]], Observable[C]], name: str) -> None:
+    def __init__(
+        self,
+        operator: Callable[[Observable[C]], Observable[C]],
+        name: str,
+        reason: str | None = None,
+    ) -> None:
         self.operator = operator
+        self.reason = reason
         self.__name__ = name
 
     def __call__(self, context: C) -> Observable[C]:
@@ -33,14 +41,15 @@ class OperatorFunction(Generic[C]):
                 ops.map(_passed), ops.default_if_empty(False), ops.take(1)
             )
         except Exception as error:
-            return _refused(point, error)
-        if passed:
-            return Finish() if point == "on_turn_end" else Continue()
-        return _dropped(point)
+            return refused(point, error)
+        return let_through(point) if passed else dropped(point, self.reason)
 
 
 def from_operator(
-    operator: Callable[[Observable[C]], Observable[C]], *, name: str | None = None
+    operator: Callable[[Observable[C]], Observable[C]],
+    *,
+    name: str | None = None,
+    reason: str | None = None,
 ) -> OperatorFunction[C]:
     """A reactivex operator as a hook's function.
 
@@ -52,7 +61,13 @@ def from_operator(
         ---|      Skip                     (Cancel at on_message_send, Abort at after_tool_call)
         --x       Abort                    (Cancel at on_message_send)
 
-    At ``on_turn_end`` completing without the context is `Finish`, and an error is the hook's failure.
+    At ``on_turn_end`` completing without the context is `Finish`, and an error is the hook's failure. An operator that is
+    to remember what it saw before is for `from_lasting_operator`.
+
+    Args:
+        operator: Passes the context on, or does not.
+        name: What it is called; the operator's own name by default.
+        reason: What the verdict says where the context is not passed on.
 
     Example:
         >>> import asyncio
@@ -65,7 +80,7 @@ def from_operator(
         >>> asyncio.run(permit.ask(context, "before_tool_call"))
         Skip(reason='This call was not allowed.')
     """
-    return OperatorFunction(operator, name or getattr(operator, "__name__", "operator"))
+    return OperatorFunction(operator, name or getattr(operator, "__name__", "operator"), reason)
 
 
 def _passed(context: object) -> bool:
@@ -73,23 +88,30 @@ def _passed(context: object) -> bool:
     return True
 
 
-def _refused(point: str, error: Exception) -> Verdict:
+def let_through(point: str) -> Verdict:
+    """What it is at this point to pass the context on."""
+    return Finish() if point == "on_turn_end" else Continue()
+
+
+def refused(point: str, error: Exception) -> Verdict:
+    """What an operator's error is at this point."""
     if point == "on_turn_end":
         raise error
     reason = str(error) or type(error).__name__
     return Cancel(reason) if point == "on_message_send" else Abort(reason)
 
 
-def _dropped(point: str) -> Verdict | None:
+def dropped(point: str, reason: str | None) -> Verdict | None:
+    """What it is at this point not to pass the context on."""
     match point:
         case "before_tool_call":
-            return Skip()
+            return Skip(reason or REASON)
         case "on_message_send":
-            return Cancel("the request was held back")
+            return Cancel(reason or "the request was held back")
         case "after_tool_call":
-            return Abort("the result was held back")
+            return Abort(reason or "the result was held back")
         case _:
             return None
 
 
-__all__ = ["OperatorFunction", "from_operator"]
+__all__ = ["OperatorFunction", "dropped", "from_operator", "let_through", "refused"]

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, cast
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 
-from rxworker.errors import ConfigurationError, HookError
+from rxworker.errors import HookError, RunAbortedError
 from rxworker.events import HookVerdict
-from rxworker.hooks.contexts import HookContext, ToolCallContext, ToolResultContext
-from rxworker.hooks.hook import VERDICTS, Hook, HookPoint
-from rxworker.hooks.verdicts import Continue, Finish, Verdict
-
-# A hook of any point: which context it takes is known by its point.
-AnyHook: TypeAlias = Hook[Any]
-Report = Callable[[HookVerdict], None]
+from rxworker.hooks.ask import Answer, Report, ask_all
+from rxworker.hooks.base import AnyHook
+from rxworker.hooks.context import HookContext
+from rxworker.hooks.made import hooks_of
+from rxworker.hooks.order import in_order
+from rxworker.hooks.points import HookPoint, point_of
+from rxworker.hooks.verdicts import Continue, EndRun, Finish
 
 
 class Hooks:
-    """An ordered list of hooks. Those of a point are asked in the order of registration.
+    """The hooks of a worker. They may come and go while a run is on: a chain that is being asked goes on as it was.
+
+    Two hooks may have one name: constraints and ``remove`` then mean both.
 
     Args:
         hooks: Hooks made by the point decorators, or objects with methods named like points.
 
     Raises:
-        ConfigurationError: Something is neither.
+        ConfigurationError: Something is neither, or their order goes round in a circle.
 
     >>> class Audit:
     ...     def on_abort(self, context: HookContext) -> None: ...
@@ -34,125 +35,104 @@ class Hooks:
 
     def __init__(self, hooks: Iterable[object] = ()) -> None:
         self._hooks: tuple[AnyHook, ...] = ()
-        for hook in hooks:
-            self.add(hook)
+        self._orders: dict[HookPoint, tuple[AnyHook, ...]] = {}
+        self.add(*hooks)
 
     def __iter__(self) -> Iterator[AnyHook]:
         return iter(self._hooks)
 
-    def add(self, hook: object) -> None:
-        """Register one more hook, behind the others.
+    def __len__(self) -> int:
+        return len(self._hooks)
+
+    def add(self, *hooks: object) -> None:
+        """Register hooks, behind the others: all of them, or with an error none.
 
         Args:
-            hook: A `Hook`, or an object with methods named like points; what it does not implement does nothing.
+            hooks: `Hook` s, or objects with methods named like points; what they do not implement does nothing.
+
+        Raises:
+            ConfigurationError: Something is neither, or their order goes round in a circle.
         """
-        self._hooks += tuple(_hooks_of(hook))
+        self._take((*self._hooks, *(made for hook in hooks for made in hooks_of(hook))))
 
     def list(self) -> list[tuple[str, str]]:
-        """The name and point of each hook, in order."""
+        """The name and point of each hook, in the order of registration."""
         return [(hook.name, hook.point.value) for hook in self._hooks]
 
     def remove(self, name: str) -> bool:
-        """Take out the hooks of that name; whether there was one. A chain that is being asked goes on as it is."""
-        kept = tuple(hook for hook in self._hooks if hook.name != name)
-        found = len(kept) < len(self._hooks)
-        self._hooks = kept
-        return found
+        """Take out the hooks of that name; whether there was one."""
+        before = len(self._hooks)
+        self._take(tuple(hook for hook in self._hooks if hook.name != name))
+        return len(self._hooks) < before
+
+    def remove_at(self, point: HookPoint | str) -> int:
+        """Take out the hooks of a point; how many there were.
+
+        Raises:
+            ConfigurationError: There is no such point.
+        """
+        at, before = point_of(point), len(self._hooks)
+        self._take(tuple(hook for hook in self._hooks if hook.point is not at))
+        return before - len(self._hooks)
 
     def clear(self, point: HookPoint | str | None = None) -> None:
-        """Take out all hooks, or those of a point."""
-        at = None if point is None else HookPoint(point)
-        self._hooks = tuple(h for h in self._hooks if at is not None and h.point is not at)
+        """Take out all hooks, or those of a point.
 
-    def at(self, point: HookPoint) -> Sequence[AnyHook]:
-        """The hooks of a point, in order."""
-        return [hook for hook in self._hooks if hook.point is point]
+        Raises:
+            ConfigurationError: There is no such point.
+        """
+        if point is not None:
+            self.remove_at(point)
+        else:
+            self._take(())
 
-    async def ask(
-        self, point: HookPoint, context: HookContext, report: Report
-    ) -> tuple[Verdict, str]:
+    def at(self, point: HookPoint | str) -> Sequence[AnyHook]:
+        """The hooks of a point, in the order in which they are asked."""
+        return self._orders.get(point_of(point), ())
+
+    async def ask(self, point: HookPoint, context: HookContext, report: Report) -> Answer:
         """Ask the hooks of a point one after the other, until one says something other than to go on.
 
         Args:
             point: Which point.
             context: What each hook is given; it sees what the hooks before it changed.
-            report: Hears of a verdict that is not to go on.
+            report: Hears of every verdict that is not to go on, and of every failure.
 
         Returns:
             The last verdict, and the name of the hook that gave it.
 
         Raises:
-            HookError: A hook raised, or answered with what its point does not have.
+            HookError: A hook failed whose failure ends the run, or answered with what its point does not have.
         """
-        for hook in self.at(point):
-            if isinstance(context, ToolCallContext) and not hook.matches(context.call.name):
-                continue
-            if isinstance(context, ToolResultContext) and not hook.matches(context.call.name):
-                continue
-            verdict = await self.ask_one(hook, context)
-            if not isinstance(verdict, Continue | Finish):
-                report(_verdict_event(hook, verdict, context))
-                return verdict, hook.name
+        try:
+            answer = await ask_all(self.at(point), context, report)
+        except EndRun as ended:
+            raise RunAbortedError(ended.reason, hook=ended.hook) from None
+        if answer is not None:
+            return answer
         return (Finish() if point is HookPoint.ON_TURN_END else Continue()), ""
 
-    async def ask_one(self, hook: AnyHook, context: HookContext) -> Verdict:
-        """Ask one hook.
+    async def ask_one(self, hook: AnyHook, context: HookContext) -> None:
+        """Ask one hook by itself, whatever it answers.
 
         Raises:
-            HookError: It raised, or answered with what its point does not have.
+            HookError: It failed, also where that would end nothing.
         """
-        context.hook = hook.name
-        return await _ask(hook, context)
+        failures: deque[HookVerdict] = deque()
 
+        def hear(event: HookVerdict) -> None:
+            if event.verdict == "Failed":
+                failures.append(event)
 
-async def _ask(hook: AnyHook, context: HookContext) -> Verdict:
-    try:
-        answer: object = await hook(context)
-    except Exception as error:
-        message = (
-            f"hook {hook.name!r} failed at {hook.point.value}: {type(error).__name__}: {error}"
-        )
-        raise HookError(message, hook=hook.name, point=hook.point.value) from error
-    if answer is None:
-        return Continue()
-    if not isinstance(answer, VERDICTS[hook.point]):
-        allowed = ", ".join(verdict.__name__ for verdict in VERDICTS[hook.point])
-        message = (
-            f"hook {hook.name!r} answered {answer!r} at {hook.point.value}, where it may answer "
-            f"{allowed + ' or ' if allowed else ''}None"
-        )
-        raise HookError(message, hook=hook.name, point=hook.point.value)
-    return answer
+        await ask_all((hook,), context, hear)
+        for failure in failures:
+            raise HookError(failure.reason, hook=failure.hook, point=failure.point)
 
-
-def _verdict_event(hook: AnyHook, verdict: Verdict, context: HookContext) -> HookVerdict:
-    call_id = context.call.id if isinstance(context, ToolCallContext | ToolResultContext) else None
-    reason: str = getattr(verdict, "reason", "")
-    return HookVerdict(hook.name, hook.point.value, type(verdict).__name__, reason, call_id)
-
-
-def _hooks_of(hook: object) -> Iterable[AnyHook]:
-    if isinstance(hook, Hook):
-        return (cast("AnyHook", hook),)
-    if inspect.isclass(hook):
-        message = f"{hook.__name__} is a class: register an object of it, {hook.__name__}()"
-        raise ConfigurationError(message)
-    methods = [(point, getattr(hook, point.value, None)) for point in HookPoint]
-    name: str = getattr(hook, "name", type(hook).__name__)
-    matcher: str | None = getattr(hook, "matcher", None)
-    made = [
-        Hook[Any](method, point, name=name, matcher=matcher)
-        for point, method in methods
-        if method is not None
-    ]
-    if not made:
-        points = ", ".join(point.value for point in HookPoint)
-        message = (
-            f"{hook!r} is no hook: decorate a function with its point, for example @before_tool_call, or "
-            f"give an object with one of the methods {points}"
-        )
-        raise ConfigurationError(message)
-    return made
+    def _take(self, hooks: tuple[AnyHook, ...]) -> None:
+        orders = {
+            point: in_order([hook for hook in hooks if hook.point is point]) for point in HookPoint
+        }
+        self._hooks, self._orders = hooks, orders
 
 
 __all__ = ["Hooks"]

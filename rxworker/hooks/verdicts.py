@@ -64,8 +64,14 @@ class Pause(Struct, frozen=True):
     reason: str = ""
 
 
-class Finish(Struct, frozen=True):
-    """The turn may end."""
+class Finish(Struct, frozen=True, omit_defaults=True):
+    """The turn may end. The next hook is asked whether it agrees.
+
+    Attributes:
+        final: Whether the turn ends at once: the hooks after this one are not asked.
+    """
+
+    final: bool = False
 
 
 class ContinueWithMessages(Struct, frozen=True):
@@ -87,6 +93,20 @@ class ContinueWithMessages(Struct, frozen=True):
         return cls((Message.user(text),))
 
 
+class EndRun(Exception):  # noqa: N818 - it is a wish, not an error
+    """Raised within a hook to end the run with `RunAbortedError`, also where a verdict cannot say that.
+
+    Attributes:
+        reason: For people.
+        hook: The name of the hook; whoever asks it fills that in.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hook = ""
+
+
 MessageSendVerdict: TypeAlias = Continue | Cancel
 BeforeToolCallVerdict: TypeAlias = Continue | Skip | Abort | Pause
 AfterToolCallVerdict: TypeAlias = Continue | Abort
@@ -100,6 +120,7 @@ __all__ = [
     "Cancel",
     "Continue",
     "ContinueWithMessages",
+    "EndRun",
     "Finish",
     "MessageSendVerdict",
     "Pause",

@@ -21,7 +21,10 @@ from reactivex.disposable import Disposable
 
 A = TypeVar("A")
 
-OnDetach = Callable[[str, Exception], None]
+OnDetach = Callable[[str, BaseException], None]
+
+# A watcher may raise the latter by asking a cancelled future for its result. Whoever pushes must not take it for its own.
+_RAISED = (Exception, asyncio.CancelledError)
 
 
 class _Watcher(Generic[A]):
@@ -102,7 +105,7 @@ class Hub(Observable[A]):
                 for watcher in self._watchers:
                     try:
                         watcher.observer.on_next(item)
-                    except Exception as error:
+                    except _RAISED as error:
                         self._detach(watcher, error)
         finally:
             self._telling = False
@@ -123,11 +126,11 @@ class Hub(Observable[A]):
                 observer.on_completed()
             else:
                 observer.on_error(self._error)
-        except Exception:
+        except _RAISED:
             # reactivex raises the error itself for an observer without on_error. Whoever awaits the run gets it.
             return
 
-    def _detach(self, watcher: _Watcher[A], error: Exception) -> None:
+    def _detach(self, watcher: _Watcher[A], error: BaseException) -> None:
         self._remove(watcher)
         if self._on_detach is not None:
             self._on_detach(watcher.name, error)
@@ -152,7 +155,7 @@ class Hub(Observable[A]):
             while watcher.seen < self._shown:
                 watcher.seen += 1
                 observer.on_next(self._row[watcher.seen - 1])
-        except Exception as error:
+        except _RAISED as error:
             self._detach(watcher, error)
             return Disposable()
         if self._ended and not self._telling:

@@ -1,5 +1,7 @@
 """What a conversation is: content blocks, messages, the conversation, usage, the reason a response stopped."""
 
+from rxworker.messages.archive import from_json, to_json
+from rxworker.messages.compact import compact
 from rxworker.messages.content import (
     CachePoint,
     Content,
@@ -16,19 +18,35 @@ from rxworker.messages.content import (
     ToolCall,
     ToolResult,
 )
+from rxworker.messages.estimate import estimate
+from rxworker.messages.fork import fork, turns
 from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message, Role
-from rxworker.messages.repair import repair
+from rxworker.messages.prices import Prices
+from rxworker.messages.repair import NOT_RUN, Reason, repair
 from rxworker.messages.stop import StopKind, StopReason
 from rxworker.messages.tool import ToolMeta
+from rxworker.messages.trim import trim
 from rxworker.messages.usage import Counts, Usage
+from rxworker.messages.validate import validate
 
 __all__ = [
     # the conversation
     "Conversation",
     "Message",
     "Role",
+    # its care
+    "validate",
     "repair",
+    "Reason",
+    "NOT_RUN",
+    "turns",
+    "fork",
+    "trim",
+    "estimate",
+    "compact",
+    "to_json",
+    "from_json",
     # content blocks
     "Content",
     "ContentBlock",
@@ -49,6 +67,7 @@ __all__ = [
     "StopKind",
     "StopReason",
     "Usage",
+    "Prices",
     "Counts",
     # JSON
     "Json",

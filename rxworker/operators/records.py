@@ -12,6 +12,8 @@ from rxworker.operators.types import Operator
 def events() -> Operator[Record, Event]:
     """The event of each record, so that what is written for a response works on a run.
 
+    The records of runs inside the run, those with a ``path``, are left out: their blocks would mix with the run's own.
+
         -1-2-3-|               records
         [ events() ]
         -a-b-c-|
@@ -28,7 +30,8 @@ def events() -> Operator[Record, Event]:
             push = observer.on_next
 
             def on_next(record: Record) -> None:
-                push(record.event)
+                if not record.path:
+                    push(record.event)
 
             return Sink(on_next, observer.on_error, observer.on_completed)
 

@@ -13,7 +13,7 @@ def read_json(data: bytes) -> Json:
     """The JSON of a frame, ``None`` if it is none."""
     try:
         decoded: Json = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return decoded
 

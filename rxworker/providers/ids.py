@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from uuid import uuid4
 
 MADE = "rxw_"
@@ -21,4 +22,13 @@ def is_made(tool_id: str) -> bool:
     return tool_id.startswith(MADE)
 
 
-__all__ = ["is_made", "made_id"]
+def shortened(tool_id: str, longest: int) -> str:
+    """The id of another provider's call in the length that a service allows, the same each time.
+
+    >>> shortened("call_1", 40), len(shortened("x" * 100, 40))
+    ('call_1', 40)
+    """
+    return tool_id if len(tool_id) <= longest else sha256(tool_id.encode()).hexdigest()[:longest]
+
+
+__all__ = ["is_made", "made_id", "shortened"]

@@ -4,6 +4,17 @@ A scripted model and a server that replays answers over real HTTP, a linter for 
 """
 
 from rxworker.testing.answer import GARBAGE, Answer, Faults
+from rxworker.testing.hooks import (
+    NEVER,
+    HookAnswer,
+    HookStub,
+    Surroundings,
+    abort_context,
+    call_context,
+    end_context,
+    result_context,
+    send_context,
+)
 from rxworker.testing.lint import Linter, check_balanced, ensure_balanced, lint
 from rxworker.testing.marbles import DISPOSED, FAILURE, SUBSCRIBED, Marbles, parse
 from rxworker.testing.reply import Call, Reply, call, cut, fail, say, stall, think
@@ -45,6 +56,16 @@ __all__ = [
     "ollama_frames",
     "openai_chat_frames",
     "openai_responses_frames",
+    # hooks
+    "HookStub",
+    "HookAnswer",
+    "NEVER",
+    "Surroundings",
+    "send_context",
+    "call_context",
+    "result_context",
+    "end_context",
+    "abort_context",
     # marbles
     "Marbles",
     "parse",

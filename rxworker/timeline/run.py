@@ -17,8 +17,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rxworker.events import Record, is_meta
+from rxworker.events import Record, ResponseStatus, Status, is_meta
 from rxworker.operators.group import BLOCK_EVENTS
+from rxworker.timeline.inner import step_inner
 from rxworker.timeline.message import ResponseState, step_response
 from rxworker.timeline.run_state import RunState, RunStatus, received
 from rxworker.timeline.run_steps import TURN_STEPS
@@ -47,6 +48,7 @@ def step_run(state: RunState, record: Record) -> RunState:
                 return replace(state, response=step_response(state.response, event), seq=record.seq)
             state = received(state, step_response(ResponseState(), event))
         elif is_meta(event):
+            state = _begun_anew(state, event)
             response = step_response(state.response or ResponseState(), event)
             if response is not state.response:
                 state = received(state, response)
@@ -54,7 +56,19 @@ def step_run(state: RunState, record: Record) -> RunState:
             step = TURN_STEPS.get(kind)
             if step is not None:
                 state = step(state, event)
+    elif record.path[: len(state.path)] == state.path:
+        inner = step_inner(state.inner, record)
+        if inner is not state.inner:
+            state = replace(state, inner=inner)
     return replace(state, seq=record.seq)
+
+
+def _begun_anew(state: RunState, event: object) -> RunState:
+    """A response that starts for a second time takes back what it said, and what tools have made of that."""
+    starts = isinstance(event, Status) and event.status is ResponseStatus.STARTED
+    if not starts or state.response is None or state.response.status is None:
+        return state
+    return replace(state, started=(), results=())
 
 
 def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunState:

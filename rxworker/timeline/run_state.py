@@ -8,7 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import ResponseStatus, RunPause
-from rxworker.messages import Conversation, StopReason, ToolCall, ToolResult, Usage, repair
+from rxworker.messages import Conversation, Message, StopReason, ToolCall, ToolResult, Usage, repair
+from rxworker.timeline.inner import InnerUsage
 from rxworker.timeline.message import ResponseState, message_of
 
 RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
@@ -33,10 +34,13 @@ class RunState(Struct, frozen=True):
         cause: What sort of abort it was.
         stop_reason: Why the last response that completed ended.
         continuations: How often hooks have sent an answer back.
+        repeats: How many turns in a row the same calls have come to the same results, the last one included.
+        round: What the last turn's calls and results were, in short.
         pause: What the run waits for, while it is paused.
         seq: The number of the last record.
         path: Whose records are folded: those of runs inside the run have a longer path.
         spent: The tokens of the responses that are over.
+        inner: The tokens of the runs inside this one.
         base: The conversation before the response; what a retracted attempt goes back to.
         is_closed: Whether the response is in the conversation.
     """
@@ -55,16 +59,24 @@ class RunState(Struct, frozen=True):
     cause: str = ""
     stop_reason: StopReason | None = None
     continuations: int = 0
+    repeats: int = 0
+    round: str = ""
     pause: RunPause | None = None
     seq: int = 0
     path: tuple[str, ...] = ()
     spent: Usage = Usage()
+    inner: InnerUsage = InnerUsage()
     base: Conversation = Conversation()
     is_closed: bool = False
 
     @property
     def usage(self) -> Usage:
-        """The tokens of all responses, with the one that is being received."""
+        """The tokens of all responses, with the one that is being received, and of the runs inside."""
+        return self.own_usage + self.inner.usage
+
+    @property
+    def own_usage(self) -> Usage:
+        """The tokens of all responses of this run itself, without those of the runs inside."""
         response = self.response
         if response is None:
             return self.spent
@@ -106,17 +118,27 @@ def close(state: RunState) -> RunState:
     stop = response.stop_reason
     if response.status is not ResponseStatus.COMPLETED or stop is None or not stop.runs_tools:
         if calls:
-            conversation = repair(conversation)  # they will not run; the model is told so
-        return replace(state, conversation=conversation, is_closed=True)
+            # Of some there may be a word already. The others will not run; the model is told so.
+            told = _results_of(calls, state.results)
+            conversation = repair(conversation.add(*told))
+        return replace(state, conversation=conversation, is_closed=True, results=())
     done = {result.tool_use_id for result in state.results}
     pending = tuple(call for call in calls if call.id not in done)
     return replace(state, conversation=conversation, is_closed=True, pending=pending)
 
 
+def _results_of(
+    calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...]
+) -> tuple[Message, ...]:
+    ids = {call.id for call in calls}
+    told = tuple(result for result in results if result.tool_use_id in ids)
+    return (Message("user", told),) if told else ()
+
+
 def settle(state: RunState) -> RunState:
     """Nothing more comes of the response: it is in the conversation, and its tokens are counted."""
     state = close(state)
-    return replace(state, response=None, is_closed=False, spent=state.usage)
+    return replace(state, response=None, is_closed=False, spent=state.own_usage)
 
 
 __all__ = ["RunState", "RunStatus", "close", "received", "settle"]

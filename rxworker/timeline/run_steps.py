@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from rxworker.events import (
@@ -88,6 +90,17 @@ def _answered(conversation: Conversation, answers: Message) -> Conversation:
     return conversation.with_messages((*messages[:end], answers, *messages[end:]))
 
 
+def _count_round(state: RunState, event: MessageAdd) -> RunState:
+    """Compare the calls and results of this turn with those of the turn before it."""
+    calls = next((m.tool_calls for m in reversed(state.conversation.messages) if m.tool_calls), ())
+    asked = [(call.name, call.input) for call in calls]
+    answers = [(r.content, r.is_error) for message in event.messages for r in message.tool_results]
+    this = blake2b(
+        msgspec.json.encode((asked, answers), order="sorted"), digest_size=16
+    ).hexdigest()
+    return replace(state, round=this, repeats=state.repeats + 1 if this == state.round else 1)
+
+
 def _hook_verdict(state: RunState, event: HookVerdict) -> RunState:
     if event.verdict != "ContinueWithMessages":
         return state
@@ -118,7 +131,7 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
     return replace(
         state,
         conversation=state.conversation if state.response is None else state.base,
-        spent=state.usage,
+        spent=state.own_usage,
         response=None,
         is_closed=False,
         pending=(),
@@ -128,15 +141,24 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
 
 
 def _tool_start(state: RunState, event: ToolStart) -> RunState:
+    if state.is_closed and state.results:
+        # Its early result was thrown away: it waits again.
+        kept = tuple(r for r in state.results if r.tool_use_id != event.call.id)
+        if len(kept) < len(state.results):
+            state = replace(state, results=kept, pending=(*state.pending, event.call))
     return replace(state, tool_calls=state.tool_calls + 1, started=(*state.started, event.call.id))
 
 
 def _tool_stop(state: RunState, event: ToolStop) -> RunState:
     ended = event.result.tool_use_id
+    started = tuple(call_id for call_id in state.started if call_id != ended)
+    if state.is_closed and all(call.id != ended for call in state.pending):
+        # A call that had started before its response was complete, and is none that runs: it has its answer.
+        return replace(state, started=started)
     return replace(
         state,
         pending=tuple(call for call in state.pending if call.id != ended),
-        started=tuple(call_id for call_id in state.started if call_id != ended),
+        started=started,
         results=(*state.results, event.result),
     )
 
@@ -150,6 +172,8 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
         conversation = (_answered if message.tool_results else Conversation.add)(
             conversation, message
         )
+    if told:
+        state = _count_round(state, event)
     return replace(
         state,
         conversation=conversation,

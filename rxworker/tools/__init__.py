@@ -1,13 +1,16 @@
 """Tools: functions the model may call, what it is told of them, and how its calls are run."""
 
+from rxworker.tools.attempt import Emit, Relay, Surroundings
 from rxworker.tools.base import Effect, Tool, ToolPolicy, policy_of
 from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.decorate import tool
 from rxworker.tools.docstring import Docstring, parse_docstring
+from rxworker.tools.early import EarlyCalls
+from rxworker.tools.failure import ErrorFormatter
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.operator import run_tools
 from rxworker.tools.results import to_content
-from rxworker.tools.run import Emit, Finished, run_call, run_calls
+from rxworker.tools.run import Finished, run_call, run_calls
 from rxworker.tools.schema import schema_of
 from rxworker.tools.toolbox import Toolbox
 
@@ -29,6 +32,10 @@ __all__ = [
     "run_call",
     "run_calls",
     "run_tools",
+    "EarlyCalls",
+    "ErrorFormatter",
+    "Relay",
+    "Surroundings",
     # what a tool is made of
     "Docstring",
     "parse_docstring",

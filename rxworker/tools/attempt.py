@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Struct, field
 
 from rxworker.errors import (
     ExecutionFailedError,
@@ -20,21 +21,48 @@ from rxworker.errors import (
     ToolError,
     ToolTimeoutError,
 )
-from rxworker.events import ToolProgress, ToolStart
+from rxworker.events import Record, ToolProgress, ToolStart
 from rxworker.messages import Json, ResultContent, ToolCall
 from rxworker.tools.base import Tool, ToolPolicy, policy_of
 from rxworker.tools.context import ToolContext
 from rxworker.tools.results import describe, to_content
+from rxworker.tools.stop import TooLateError, within
 
 Emit: TypeAlias = Callable[[ToolStart | ToolProgress], None]
+Relay: TypeAlias = Callable[[str, Record], None]
+"""Takes the id of a call, and a record of a run that this call has begun."""
+
+
+def ignore(event: ToolStart | ToolProgress) -> None:
+    """Tell nobody."""
+
+
+def ignore_record(call_id: str, record: Record) -> None:
+    """Show it to nobody."""
+
+
+class Surroundings(Struct, frozen=True):
+    """What the calls of a response share.
+
+    Attributes:
+        emit: Is told when a call starts and how far it is, in the event loop's thread. It must not raise.
+        relay: Is shown the records of runs that tools begin, in the event loop's thread. It must not raise.
+        scope: What makes a call's id unique, such as the run and the turn: idempotency keys begin with it.
+        variables: Values that the tools share.
+    """
+
+    emit: Emit = ignore
+    relay: Relay = ignore_record
+    scope: str = ""
+    variables: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 class _Line:
     """What one call tells the watchers."""
 
-    def __init__(self, call_id: str, emit: Emit) -> None:
+    def __init__(self, call_id: str, around: Surroundings) -> None:
         self._call_id = call_id
-        self._emit = emit
+        self._around = around
         self._loop = asyncio.get_running_loop()
         self._home = threading.get_ident()
         self._cut = False
@@ -48,36 +76,43 @@ class _Line:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._deliver, value)
 
+    def relay(self, record: Record) -> None:
+        """Show a record of a run that the call has begun."""
+        if not self._cut:
+            self._around.relay(self._call_id, record)
+
     def cut(self) -> None:
         """The call has ended."""
         self._cut = True
 
     def _deliver(self, value: Json) -> None:
         if not self._cut:
-            self._emit(ToolProgress(self._call_id, value))
+            self._around.emit(ToolProgress(self._call_id, value))
 
 
-async def attempts(
-    tool: Tool, call: ToolCall, emit: Emit, key: str, variables: dict[str, Any]
-) -> ResultContent:
+async def attempts(tool: Tool, call: ToolCall, around: Surroundings) -> ResultContent:
     """Run a tool, again and again as far as its policy allows.
 
     Args:
         tool: What to run.
         call: What it was called with.
-        emit: Is told how far it is.
-        key: The idempotency key, the same for each attempt.
-        variables: Values that the tools share.
+        around: What it shares with the other calls.
 
     Raises:
         ToolError: What the last attempt came to.
     """
     policy = policy_of(tool)
     left = policy.retries
+    key = f"{around.scope}/{call.id}" if around.scope else call.id
     while True:
-        line = _Line(call.id, emit)
+        line = _Line(call.id, around)
         context = ToolContext(
-            call.id, call.name, idempotency_key=key, variables=variables, report=line.report
+            call.id,
+            call.name,
+            idempotency_key=key,
+            variables=around.variables,
+            report=line.report,
+            relay=line.relay,
         )
         try:
             return await _attempt(tool, call, context, policy)
@@ -96,24 +131,31 @@ async def _attempt(
     tool: Tool, call: ToolCall, context: ToolContext, policy: ToolPolicy
 ) -> ResultContent:
     """Run a tool once; what it raises becomes a `ToolError`."""
-    clock = asyncio.timeout(policy.timeout)
     try:
-        async with clock:
-            return to_content(await tool.execute(_input(call), context), call.name)
+        arguments = _input(call)
+        value = await within(_executed(tool, arguments, context), policy.timeout, call.name)
+        return to_content(value, call.name)
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
         # Nobody cancelled us: something that the tool waited for was cancelled.
         raise ExecutionFailedError("what it waited for was cancelled", tool=call.name) from error
+    except TooLateError as error:
+        text = f"{call.name} gave no result within {policy.timeout:g} seconds"
+        if not error.stopped:
+            text += (
+                " and does not stop: it is left behind, and whether it has an effect is not known"
+            )
+        raise ToolTimeoutError(text, tool=call.name) from error
+    except ToolError:
+        raise
     except Exception as error:
-        if clock.expired():
-            raise ToolTimeoutError(
-                f"{call.name} gave no result within {policy.timeout:g} seconds", tool=call.name
-            ) from error
-        if isinstance(error, ToolError):
-            raise
         raise ExecutionFailedError(describe(error), tool=call.name) from error
+
+
+async def _executed(tool: Tool, arguments: str | bytes, context: ToolContext) -> ResultContent:
+    return await tool.execute(arguments, context)
 
 
 def _input(call: ToolCall) -> str | bytes:
@@ -127,13 +169,4 @@ def _input(call: ToolCall) -> str | bytes:
         ) from error
 
 
-def tell(error: ToolError) -> str:
-    """An error as the model reads it."""
-    if isinstance(error, InvalidArgumentError):
-        return f"The call was not run, {error.message}. Correct the arguments and call again."
-    if isinstance(error, ToolTimeoutError):
-        return f"The call was given up: {error.message}."
-    return f"The tool failed: {error.message}"
-
-
-__all__ = ["Emit", "attempts", "tell"]
+__all__ = ["Emit", "Relay", "Surroundings", "attempts", "ignore", "ignore_record"]

@@ -26,13 +26,20 @@ class ToolPolicy(Struct, frozen=True):
         effect: ``write`` changes something, ``idempotent`` does too but may be repeated, ``pure`` only looks and may
             start while the model still streams.
         retries: How many more times a call that failed is made before the model hears of it.
-        requires_approval: Whether somebody has to approve each call before it runs.
+        requires_approval: Whether somebody has to agree to each call; a run pauses before it.
+        barrier: Whether a call runs alone: those before it end first, those after it wait.
     """
 
     timeout: float | None = None
     effect: Effect = "write"
     retries: int = 0
     requires_approval: bool = False
+    barrier: bool = False
+
+    @property
+    def starts_early(self) -> bool:
+        """Whether a call may start while the model still streams: it only looks, minds no neighbours and asks nobody."""
+        return self.effect == "pure" and not self.barrier and not self.requires_approval
 
 
 class Tool(Protocol):
@@ -73,12 +80,13 @@ def check_name(name: str) -> str:
     return name
 
 
-def check_policy(timeout: float | None, effect: Effect, retries: int) -> ToolPolicy:
-    """The policy of these settings, if they make sense.
+def check_policy(policy: ToolPolicy) -> ToolPolicy:
+    """The policy, if it makes sense.
 
     Raises:
-        ConfigurationError: They do not.
+        ConfigurationError: It does not.
     """
+    timeout, effect, retries = policy.timeout, policy.effect, policy.retries
     if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
         raise ConfigurationError(
             f"timeout={timeout!r}: give seconds above 0, or None for no time-out"
@@ -90,7 +98,7 @@ def check_policy(timeout: float | None, effect: Effect, retries: int) -> ToolPol
             f"retries={retries!r}: only a tool that may be repeated can be retried; declare it with "
             "effect='idempotent' or effect='pure'"
         )
-    return ToolPolicy(timeout, effect, retries)
+    return policy
 
 
 __all__ = ["Effect", "Tool", "ToolPolicy", "check_name", "check_policy", "policy_of"]

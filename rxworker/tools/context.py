@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
+from rxworker.events import Record
 from rxworker.messages import Json
 
 A = TypeVar("A")
@@ -50,12 +51,14 @@ class ToolContext:
         idempotency_key: str | None = None,
         variables: dict[str, Any] | None = None,
         report: Callable[[Json], None] | None = None,
+        relay: Callable[[Record], None] | None = None,
     ) -> None:
         self.call_id = call_id
         self.tool = tool
         self.idempotency_key = call_id if idempotency_key is None else idempotency_key
         self.variables: dict[str, Any] = {} if variables is None else variables
         self._report = report
+        self._relay = relay
         self._closed = False
 
     @property
@@ -84,6 +87,14 @@ class ToolContext:
                 f"progress of type {type(value).__qualname__} has no JSON form: {error}"
             ) from error
         self._report(shown)
+
+    def relay(self, record: Record) -> None:
+        """Show the watchers a record of a run that this call has begun. They see it under the call's id.
+
+        It belongs to the event loop's thread. After the call has ended it does nothing.
+        """
+        if not self._closed and self._relay is not None:
+            self._relay(record)
 
     def close(self) -> None:
         """The call has ended; the runner calls it."""

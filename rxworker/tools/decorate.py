@@ -34,6 +34,8 @@ def tool(
     timeout: float | None = None,
     effect: Effect = "write",
     retries: int = 0,
+    barrier: bool = False,
+    requires_approval: bool = False,
 ) -> Callable[[Callable[P, B]], FunctionTool[P, B]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -44,6 +46,8 @@ def tool(
     timeout: float | None = None,
     effect: Effect = "write",
     retries: int = 0,
+    barrier: bool = False,
+    requires_approval: bool = False,
 ) -> Any:
     """Make a tool of a function or a method. It can still be called as before.
 
@@ -59,6 +63,8 @@ def tool(
         timeout: Seconds until a call is given up.
         effect: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only looks and may start early.
         retries: How many more times a failed call is made; not for ``write``, which may have been half done.
+        barrier: Whether a call runs alone: those before it end first, those after it wait.
+        requires_approval: Whether somebody has to agree to each call; the run pauses before it.
 
     Raises:
         ConfigurationError: No tool can be made of it; the error says of which parameter and what to do.
@@ -70,7 +76,7 @@ def tool(
     >>> add.meta.name, add.meta.description, add(2, 3)
     ('add', 'Add two numbers.', 5)
     """
-    policy = check_policy(timeout, effect, retries)
+    policy = check_policy(ToolPolicy(timeout, effect, retries, requires_approval, barrier))
 
     def decorate(function: Callable[..., Any], names: Mapping[str, Any]) -> FunctionTool[..., Any]:
         return _make(function, name, description, policy, names)

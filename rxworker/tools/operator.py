@@ -11,12 +11,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignmentDisposable
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.tools.run import Emit, check_limit, ignore, run_call
+from rxworker.tools.attempt import Emit, Surroundings, ignore
+from rxworker.tools.gate import Gate
+from rxworker.tools.run import Finished, run_at
 from rxworker.tools.toolbox import Toolbox
 
 
@@ -52,7 +55,7 @@ def run_tools(
     >>> asyncio.run(main())
     '42'
     """
-    check_limit(limit)
+    Gate(limit)  # refuse a limit that cannot be right here, and not when it is too late
 
     def operate(source: Observable[ToolCall]) -> Observable[ToolResult]:
         def subscribe(
@@ -89,15 +92,17 @@ class _Row:
             raise LocalProtocolError(
                 "run_tools was subscribed to outside an event loop: do it in a coroutine"
             ) from error
-        self._toolbox, self._emit, self._scope = toolbox, emit, scope
+        self._toolbox, self._around = toolbox, Surroundings(emit, scope=scope)
         self._observer = observer
-        self._gate = asyncio.Semaphore(limit)
-        self._tasks: deque[asyncio.Task[ToolResult]] = deque()
+        self._gate = Gate(limit)
+        self._tasks: deque[asyncio.Task[Finished]] = deque()
         self._ended = False
         self._over = False
 
     def take(self, call: ToolCall) -> None:
-        task = self._loop.create_task(self._run(call))
+        # Each call has variables of its own: a stream of calls has no end at which they could be forgotten.
+        around = replace(self._around, variables={})
+        task = self._loop.create_task(run_at(self._gate, self._toolbox, call, around))
         self._tasks.append(task)
         task.add_done_callback(self._advance)
 
@@ -115,10 +120,6 @@ class _Row:
             task.cancel()
         self._tasks.clear()
 
-    async def _run(self, call: ToolCall) -> ToolResult:
-        async with self._gate:
-            return await run_call(self._toolbox, call, self._emit, scope=self._scope)
-
     def _advance(self, _: Any = None) -> None:
         while self._tasks and self._tasks[0].done() and not self._over:
             task = self._tasks.popleft()
@@ -128,7 +129,7 @@ class _Row:
                 # Tools do not raise here. This is `emit`, or an end of the program, which has passed by already.
                 self.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
             else:
-                self._observer.on_next(task.result())
+                self._observer.on_next(task.result().result)
         if self._ended and not self._tasks and not self._over:
             self._over = True
             self._observer.on_completed()

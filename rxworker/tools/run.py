@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError, ToolError
-from rxworker.events import ToolProgress, ToolStart
+from rxworker.errors import ToolError
+from rxworker.events import ToolStart
 from rxworker.messages import ResultContent, ToolCall, ToolResult
-from rxworker.tools.attempt import Emit, attempts, tell
+from rxworker.tools.attempt import Emit, Relay, Surroundings, attempts, ignore, ignore_record
+from rxworker.tools.base import policy_of
+from rxworker.tools.gate import Gate
 from rxworker.tools.results import clean
 from rxworker.tools.toolbox import Toolbox
 
@@ -35,8 +37,17 @@ class Finished(Struct, frozen=True):
     seconds: float
 
 
-def ignore(event: ToolStart | ToolProgress) -> None:
-    """Tell nobody."""
+class Early(Protocol):
+    """Calls that have started already, as far as running the others needs to know them."""
+
+    @property
+    def gate(self) -> Gate:
+        """Lets the calls of the response run."""
+        ...
+
+    def take(self, call: ToolCall) -> asyncio.Task[Finished] | None:
+        """Hand a call over, if this very one has started."""
+        ...
 
 
 async def run_calls(
@@ -45,39 +56,51 @@ async def run_calls(
     *,
     limit: int = 8,
     emit: Emit = ignore,
+    relay: Relay = ignore_record,
     scope: str = "",
     variables: dict[str, Any] | None = None,
+    early: Early | None = None,
 ) -> list[Finished]:
     """Run calls side by side. Their results come in the order of the calls.
 
-    When it is cancelled, every call is cancelled and waited for.
+    A tool with ``barrier=True`` runs alone: the calls before it end first, those after it wait for it. When it is
+    cancelled, every call is cancelled and waited for.
 
     Args:
         toolbox: Where the tools are.
         calls: What to run.
         limit: How many may run at once; the others wait for their turn.
         emit: Is told when a call starts and how far it is, in the event loop's thread. It must not raise.
+        relay: Is shown the records of runs that tools begin, in the event loop's thread. It must not raise.
         scope: What makes a call's id unique, such as the run and the turn: idempotency keys begin with it.
         variables: Values that the tools share.
+        early: Calls that have started already, an `EarlyCalls`; its limit is then the limit.
 
     Raises:
         ConfigurationError: The limit is below 1.
     """
-    gate = asyncio.Semaphore(check_limit(limit))
-    shared: dict[str, Any] = {} if variables is None else variables
-    loop = asyncio.get_running_loop()
+    gate = Gate(limit) if early is None else early.gate
+    around = Surroundings(emit, relay, scope, {} if variables is None else variables)
 
-    async def run_one(call: ToolCall) -> Finished:
-        async with gate:
-            began = loop.time()
-            result = await run_call(toolbox, call, emit, scope=scope, variables=shared)
-            return Finished(result, loop.time() - began)
+    def begin(call: ToolCall) -> asyncio.Task[Finished]:
+        started = None if early is None else early.take(call)
+        return started or asyncio.create_task(run_at(gate, toolbox, call, around))
 
-    tasks = [asyncio.create_task(run_one(call)) for call in calls]
+    tasks = [begin(call) for call in calls]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
         await cancel_all(tasks)
+
+
+async def run_at(gate: Gate, toolbox: Toolbox, call: ToolCall, around: Surroundings) -> Finished:
+    """Run one call when its turn has come."""
+    tool = toolbox.get(call.name)
+    async with gate.place(alone=tool is not None and policy_of(tool).barrier):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        result = await _run(toolbox, call, around)
+        return Finished(result, loop.time() - began)
 
 
 async def run_call(
@@ -87,6 +110,7 @@ async def run_call(
     *,
     scope: str = "",
     variables: dict[str, Any] | None = None,
+    relay: Relay = ignore_record,
 ) -> ToolResult:
     """Run one call; what goes wrong is in the result.
 
@@ -96,23 +120,27 @@ async def run_call(
         emit: Is told that the call starts and how far it is, in the event loop's thread. It must not raise.
         scope: What makes the call's id unique; the idempotency key begins with it.
         variables: Values that the tools share.
+        relay: Is shown the records of a run that the tool begins.
 
     >>> result = asyncio.run(run_call(Toolbox(), ToolCall("1", "fly", {})))
     >>> result.is_error, result.text
     (True, "There is no tool called 'fly'. These are the tools: none.")
     """
-    emit(ToolStart(call))
+    around = Surroundings(emit, relay, scope, {} if variables is None else variables)
+    return await _run(toolbox, call, around)
+
+
+async def _run(toolbox: Toolbox, call: ToolCall, around: Surroundings) -> ToolResult:
+    around.emit(ToolStart(call))
     tool = toolbox.get(call.name)
     if tool is None:
         text = f"There is no tool called {call.name!r}. These are the tools: {toolbox}."
         return _result(call, text, is_error=True)
-    key = f"{scope}/{call.id}" if scope else call.id
     try:
-        content = await attempts(tool, call, emit, key, {} if variables is None else variables)
-        return _result(call, content, is_error=False)
+        return _result(call, await attempts(tool, call, around), is_error=False)
     except ToolError as error:
         logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
-        return _result(call, tell(error), is_error=True)
+        return _result(call, toolbox.tell(error), is_error=True)
 
 
 async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -125,19 +153,8 @@ async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*running, return_exceptions=True)
 
 
-def check_limit(limit: int) -> int:
-    """How many calls may run at once, if it is a number that lets them run.
-
-    Raises:
-        ConfigurationError: It is below 1.
-    """
-    if limit < 1:
-        raise ConfigurationError(f"limit={limit!r}: at least one call must be able to run")
-    return limit
-
-
 def _result(call: ToolCall, content: ResultContent, *, is_error: bool) -> ToolResult:
     return ToolResult(call.id, clean(content), is_error=is_error, name=call.name)
 
 
-__all__ = ["Emit", "Finished", "cancel_all", "check_limit", "ignore", "run_call", "run_calls"]
+__all__ = ["Early", "Finished", "cancel_all", "run_at", "run_call", "run_calls"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolMeta
 from rxworker.tools.base import Tool, check_name
+from rxworker.tools.failure import ErrorFormatter, tell
 from rxworker.tools.function import FunctionTool
+from rxworker.tools.inline import check_schema
+
+logger = logging.getLogger("rxworker.tools")
 
 
 class Toolbox:
@@ -16,6 +21,8 @@ class Toolbox:
 
     Args:
         tools: The tools to begin with, in the order the model sees them.
+        error_formatter: Makes the text that the model reads of a call that went wrong. Where it raises, or is not
+            given, the text is the usual one. Another toolbox that is given as ``tools`` hands its own on.
 
     Raises:
         ConfigurationError: One is no tool, or two have the same name.
@@ -29,7 +36,11 @@ class Toolbox:
     (('look',), True)
     """
 
-    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+    def __init__(
+        self, tools: Iterable[Tool] = (), *, error_formatter: ErrorFormatter | None = None
+    ) -> None:
+        inherited = tools.error_formatter if isinstance(tools, Toolbox) else None
+        self.error_formatter = error_formatter or inherited
         self._tools: dict[str, Tool] = {}
         self.add(*tools)
 
@@ -55,7 +66,9 @@ class Toolbox:
         """
         added: dict[str, Tool] = {}
         for tool in tools:
-            name = check_name(_checked(tool).meta.name)
+            meta = _checked(tool).meta
+            name = check_name(meta.name)
+            check_schema(meta.input_schema, f"tool {name!r} ({_origin(tool)})")
             if (other := self._tools.get(name) or added.get(name)) is not None:
                 raise ConfigurationError(
                     f"two tools are called {name!r}: {_origin(other)} and {_origin(tool)}; give one of them another "
@@ -63,6 +76,16 @@ class Toolbox:
                 )
             added[name] = tool
         self._tools.update(added)
+
+    def tell(self, error: ToolError) -> str:
+        """What the model reads of a call that went wrong."""
+        if self.error_formatter is None:
+            return tell(error)
+        try:
+            return str(self.error_formatter(error))
+        except Exception as failure:
+            logger.warning("the error formatter failed at %r", error, exc_info=failure)
+            return tell(error)
 
     def remove(self, name: str) -> Tool:
         """Take a tool out. Calls of it that run go on.

@@ -101,18 +101,24 @@ def race(*models: Model) -> CombinedModel:
 class _Voice:
     """One model's part: its events with its name on them, and what the others took added to its usage."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, observer: abc.ObserverBase[ResponseEvent]) -> None:
         self.model = model
         self.took = Usage()
         self.others = Usage()
+        self._observer = observer
+        self._counted = False
 
-    def signed(self, event: ResponseEvent) -> ResponseEvent:
-        if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
-            return replace(event, provider=event.provider or self.model.name)
+    def say(self, event: ResponseEvent) -> None:
         if isinstance(event, Usage):
-            self.took = event
-            return event if self.others == Usage() else replace(self.others + event, raw=event.raw)
-        return event
+            self.took, self._counted = event, True
+            if self.others != Usage():
+                event = replace(self.others + event, raw=event.raw)
+        elif isinstance(event, Status) and event.status is ResponseStatus.STARTED:
+            self._counted = False
+            event = replace(event, provider=event.provider or self.model.name)
+        elif isinstance(event, Status) and not self._counted and self.others != Usage():
+            self._observer.on_next(self.others)  # this model tells nothing of its own
+        self._observer.on_next(event)
 
 
 class _Fallback:
@@ -133,7 +139,7 @@ class _Fallback:
         return self._current
 
     def _next(self) -> None:
-        voice = _Voice(self._waiting.pop(0))
+        voice = _Voice(self._waiting.pop(0), self._observer)
         voice.others = self._spent
         starts_anew = self._begun
         held: list[ResponseEvent] = []
@@ -148,7 +154,7 @@ class _Fallback:
                 if not (isinstance(event, Status) and event.status is ResponseStatus.STARTED):
                     self._observer.on_next(_started(voice.model))
             self._begun = True
-            self._observer.on_next(voice.signed(event))
+            voice.say(event)
 
         def on_error(error: Exception) -> None:
             if self._waiting and not isinstance(error, LocalProtocolError):
@@ -157,11 +163,13 @@ class _Fallback:
                 self._next()
                 return
             for event in held:
-                self._observer.on_next(event)
+                voice.say(event)
             self._observer.on_error(error)
 
+        # Its own place first: a model that fails at once has been followed by the next when `connect` returns.
+        own = self._current.disposable = SerialDisposable()
         sink = Sink(on_next, on_error, self._observer.on_completed)
-        self._current.disposable = connect(voice.model.stream(self._request), sink)
+        own.disposable = connect(voice.model.stream(self._request), sink)
 
 
 class _Race:
@@ -170,7 +178,7 @@ class _Race:
     def __init__(
         self, models: Sequence[Model], request: Request, observer: abc.ObserverBase[ResponseEvent]
     ) -> None:
-        self._voices = [_Voice(model) for model in models]
+        self._voices = [_Voice(model, observer) for model in models]
         self._left = len(self._voices)
         self._request = request
         self._observer = observer
@@ -191,7 +199,7 @@ class _Race:
 
         def on_next(event: ResponseEvent) -> None:
             if self._winner is voice:
-                self._observer.on_next(voice.signed(event))
+                voice.say(event)
                 return
             if self._winner is not None:
                 return
@@ -229,7 +237,7 @@ class _Race:
                 winner.others += replace(voice.took, is_partial=True)
             self._own.get(voice, Disposable()).dispose()
         for event in held:
-            self._observer.on_next(winner.signed(event))
+            winner.say(event)
 
 
 def _started(model: Model) -> Status:

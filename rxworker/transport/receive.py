@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import RxWorkerError, TransportTimeoutError
-from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status
+from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status, Usage
 from rxworker.operators import Operator
 from rxworker.operators.fail import error_to_exception
 from rxworker.operators.stage import Sink, stage
@@ -49,6 +49,7 @@ class _Receiver:
         self._told = False
         self._over = False
         self._failure: Exception | None = None
+        self._usage: Usage | None = None
 
     def sink(self) -> Sink[bytes]:
         """What takes the bytes."""
@@ -93,28 +94,43 @@ class _Receiver:
     def _tell(self, events: Sequence[ResponseEvent], broken: Exception | None = None) -> None:
         push = self._observer.on_next
         for event in events:
-            if type(event) is Error:
-                if broken is not None and event.code == TRUNCATED:
-                    event, self._failure = _because(event, broken), broken
-                else:
-                    self._failure = error_to_exception(event)
-                    self._failure.__cause__ = broken
-                if not self._told:
-                    self._fail(self._failure)
+            if type(event) in _RARE:
+                event = self._look_at(event, broken)
+                if self._over:
                     return
             self._told = True
             push(event)
-            if (
-                self._failure is not None
-                and type(event) is Status
-                and event.status is ResponseStatus.FAILED
-            ):
+            if self._failure is not None and _is_failed(event):
                 self._fail(self._failure)
                 return
+
+    def _look_at(self, event: ResponseEvent, broken: Exception | None) -> ResponseEvent:
+        """Keep what the end of the response needs to know."""
+        if isinstance(event, Usage):
+            self._usage = event
+        elif isinstance(event, Error):
+            if broken is not None and event.code == TRUNCATED:
+                event, self._failure = _because(event, broken), broken
+            else:
+                self._failure = error_to_exception(event)
+                self._failure.__cause__ = broken
+            if not self._told:
+                self._fail(self._failure)
+            elif self._usage is not None:
+                # What was taken is more than what was told: the response was cut before its last numbers.
+                self._observer.on_next(replace(self._usage, is_partial=True))
+        return event
 
     def _fail(self, error: Exception) -> None:
         self._over = True
         self._observer.on_error(error)
+
+
+_RARE = frozenset({Error, Usage})
+
+
+def _is_failed(event: ResponseEvent) -> bool:
+    return isinstance(event, Status) and event.status is ResponseStatus.FAILED
 
 
 def _because(event: Error, cause: Exception) -> Error:

@@ -1,8 +1,11 @@
 """One turn, the loop around it, the run that people watch, and the worker that keeps the conversation."""
 
 from rxworker.worker.approval import Answer, Approve, Decision, Deny
+from rxworker.worker.budget import Budget
 from rxworker.worker.input import Input
+from rxworker.worker.inputs import WhenBusy, run_inputs
 from rxworker.worker.limits import Limits
+from rxworker.worker.nested import MakeWorker, WorkerTool, worker_tool
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.run import Run
@@ -14,7 +17,10 @@ __all__ = [
     "Worker",
     "Input",
     "Limits",
+    "Budget",
     "Run",
+    "WhenBusy",
+    "run_inputs",
     # what a run comes to
     "RunResult",
     "Finished",
@@ -26,6 +32,10 @@ __all__ = [
     "Decision",
     "load_paused",
     "save_paused",
+    # a worker inside another
+    "worker_tool",
+    "WorkerTool",
+    "MakeWorker",
     # the loop
     "repeat_turns",
 ]

@@ -11,14 +11,16 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from rxworker.errors import LimitExceededError, RunAbortedError
-from rxworker.events import Event, LimitReached, MessageAdd, RunPause, ToolStop
+from rxworker.errors import RunAbortedError
+from rxworker.events import Event, MessageAdd, RunPause, ToolStop
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.tools import Finished as FinishedCall
 from rxworker.tools import policy_of, run_calls
 from rxworker.worker.checks import call_of, result_of
 from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.early import began_early, throw_away
+from rxworker.worker.guard import after_calls, before_calls
 
 Emit = Callable[[Event], None]
 
@@ -27,26 +29,37 @@ async def call_tools(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     """Ask, run, look at the results, and put them into the conversation.
 
     Raises:
-        LimitExceededError: The run has had all its tool calls.
+        LimitExceededError: The run has had all its tool calls, or makes no progress.
         RunAbortedError: A hook ended the run.
         HookError: A hook failed.
     """
+    try:
+        await _ask_and_run(context, scope, emit)
+    finally:
+        throw_away(context, scope)
+
+
+async def _ask_and_run(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     # The calls of a response that was cut short are not pending: the state has answered them already.
     calls = scope.resumed if scope.is_resumed else context.journal.state.pending
     if not calls and not scope.refused:
         return
-    _within(context, len(calls), emit)
+    # Those that have started early are counted already.
+    before_calls(context, len(calls) - began_early(scope), emit)
     allowed, refused = await _ask(context, scope, calls, emit)
     if scope.paused:
         return
+    throw_away(context, scope, keep=allowed)
     finished = await run_calls(
         context.tools,
         allowed,
         limit=context.parallel,
         emit=emit,
+        relay=context.journal.relay,
         # The same whether a run was paused in between or not: no call is made twice under one key.
         scope=scope.key or f"{context.journal.run}/{context.journal.state.turns}",
         variables=scope.variables,
+        early=scope.early,
     )
     results = [
         await _look_at(context, scope, call, done, emit)
@@ -55,19 +68,13 @@ async def call_tools(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     scope.called = True
     answers = _in_call_order(_called(context), [*results, *refused])
     emit(MessageAdd((Message("user", answers),), "tools"))
+    after_calls(context, emit)
 
 
 def _called(context: RunContext) -> tuple[ToolCall, ...]:
     """The calls as the model made them, refused ones among them."""
     messages = context.journal.state.conversation.messages
     return next((m.tool_calls for m in reversed(messages) if m.role == "assistant"), ())
-
-
-def _within(context: RunContext, more: int, emit: Emit) -> None:
-    most = context.limits.max_tool_calls
-    if most is not None and context.journal.state.tool_calls + more > most:
-        emit(LimitReached("max_tool_calls", most))
-        raise LimitExceededError("max_tool_calls", most)
 
 
 async def _ask(
@@ -97,12 +104,14 @@ async def _ask(
                 raise RunAbortedError(reason, hook=hook)
             case Pause(reason=reason):
                 pending = (*allowed, left, *calls[place + 1 :])
+                throw_away(context, scope)
                 emit(RunPause(hook, pending, call.id, reason, tuple(refused)))
                 scope.paused = True
                 break
             case _ if policy_of(tool).requires_approval:
                 pending = (*allowed, left, *calls[place + 1 :])
                 reason = f"{call.name} requires approval"
+                throw_away(context, scope)
                 emit(RunPause("requires_approval", pending, call.id, reason, tuple(refused)))
                 scope.paused = True
                 break

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
 from reactivex import Observable, abc
 
-from rxworker.events import HookMessage, MessageAdd, ResponseEvent
+from rxworker.events import HookMessage, MessageAdd, ResponseEvent, RunResume, RunStart
 from rxworker.hooks import Hooks
-from rxworker.messages import Conversation, ToolCall, ToolResult
+from rxworker.messages import Conversation, JsonObject, ToolCall, ToolResult
 from rxworker.providers import Options, Request
 from rxworker.timeline import Timeline
-from rxworker.tools import Toolbox
+from rxworker.tools import EarlyCalls, Toolbox, run_call
 from rxworker.transport import Model, Retry
+from rxworker.worker.budget import Budget
 from rxworker.worker.checks import checked
+from rxworker.worker.inbox import Inbox
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Limits
 from rxworker.worker.output import Output
@@ -30,6 +35,9 @@ class Situation(TypedDict):
     variables: dict[str, object]
     run: str
     turn: int
+    workspace: Path
+    toolbox: Toolbox
+    call_tool: Callable[[str, JsonObject], Awaitable[ToolResult]]
 
 
 ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[ResponseEvent]]
@@ -48,10 +56,13 @@ class RunContext:
         options: Settings of each request.
         output: The type of the answer, where one was asked for.
         limits: How far the run may go.
+        budget: What it shares with other runs.
+        inbox: What was sent to it while it is on.
         parallel: How many tools run at once.
         retry: When a response that failed in the middle is asked for again.
         scheduler: Whose time it is.
         journal: Where what happens is written down.
+        workspace: The folder that hooks work in.
         tasks: What is under way and has to be waited for before the run can end.
     """
 
@@ -63,10 +74,13 @@ class RunContext:
     options: Options
     output: Output[Any] | None
     limits: Limits
+    budget: Budget | None
     parallel: int
     retry: Retry
     scheduler: abc.SchedulerBase
     journal: Journal
+    inbox: Inbox = field(default_factory=Inbox)
+    workspace: Path = field(default_factory=Path)
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     def situation(self, variables: dict[str, object]) -> Situation:
@@ -78,7 +92,23 @@ class RunContext:
             variables=variables,
             run=journal.run,
             turn=journal.turn,
+            workspace=self.workspace,
+            toolbox=self.tools,
+            call_tool=partial(self._call_tool, variables),
         )
+
+    @property
+    def since(self) -> int:
+        """How many messages there were when the run began, its input among them."""
+        first = self.journal.hub.row[0].event
+        return len(first.conversation.messages) if isinstance(first, RunStart | RunResume) else 0
+
+    async def _call_tool(
+        self, variables: dict[str, object], name: str, args: JsonObject
+    ) -> ToolResult:
+        """Run a tool for a hook. It is no call of the model's, and leaves no events of one."""
+        call = ToolCall(f"hook_{uuid.uuid4().hex[:12]}", name, args)
+        return await run_call(self.tools, call, scope=self.journal.run, variables=variables)
 
 
 @dataclass
@@ -94,6 +124,7 @@ class TurnScope:
         refused: Results of calls that are not to be run.
         key: What the idempotency keys of those begin with: that of the turn that was paused.
         finishes: Whether the run ends here, since nothing is left to ask.
+        early: The calls that started before the response had ended.
         called: Whether tools ran, so that the model must hear their results.
         paused: Whether a hook paused the run.
     """
@@ -106,6 +137,7 @@ class TurnScope:
     refused: tuple[ToolResult, ...] = ()
     key: str = ""
     finishes: bool = False
+    early: EarlyCalls | None = None
     called: bool = False
     paused: bool = False
 

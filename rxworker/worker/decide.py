@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rxworker.errors import HookError, LimitExceededError
+from rxworker.errors import HookError
 from rxworker.events import (
     Event,
     HookVerdict,
-    LimitReached,
     MessageAdd,
     RunPause,
     RunStop,
@@ -17,6 +16,7 @@ from rxworker.events import (
 from rxworker.hooks import ContinueWithMessages, HookPoint, Pause, TurnEndContext
 from rxworker.messages import StopKind
 from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.guard import after_answer
 
 Emit = Callable[[Event], None]
 
@@ -24,7 +24,7 @@ REFUSALS = (StopKind.REFUSAL, StopKind.CONTENT_FILTER)
 
 
 async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
-    """Go on after tools and after a provider's own pause; else ask ``on_turn_end``, and stop the run.
+    """Go on after tools, after a provider's own pause, and with what was sent to the run; else ask ``on_turn_end``, and stop the run.
 
     Raises:
         LimitExceededError: Hooks have sent the answer back too often.
@@ -39,6 +39,9 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         emit(TurnStop())
         emit(RunStop())
         return
+    if context.inbox.deliver(emit):
+        emit(TurnStop())
+        return
     complaint = _complaint(context)
     if complaint is not None:
         emit(HookVerdict("output", "on_turn_end", "ContinueWithMessages", complaint))
@@ -46,6 +49,7 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         emit(TurnStop())
         return
     asked = TurnEndContext(
+        since=context.since,
         **context.situation(scope.variables),
     )
     verdict, hook = await context.hooks.ask(HookPoint.ON_TURN_END, asked, emit)
@@ -80,11 +84,7 @@ def _send_back(context: RunContext, verdict: ContinueWithMessages, hook: str, em
     if not verdict.messages:
         text = f"hook {hook!r} answered ContinueWithMessages without messages"
         raise HookError(text, hook=hook, point=HookPoint.ON_TURN_END.value)
-    most = context.limits.max_continuations
-    # The verdict of now is already among the records.
-    if most is not None and context.journal.state.continuations > most:
-        emit(LimitReached("max_continuations", most))
-        raise LimitExceededError("max_continuations", most)
+    after_answer(context, emit)
     emit(MessageAdd(tuple(verdict.messages), hook))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
 from rxworker.hub import Hub
 from rxworker.timeline import RunState, step_run
@@ -37,6 +39,11 @@ class Journal:
         seq = len(hub.row) + 1
         hub.push(Record(seq, self.run, self.turn, self._attempt, self._clock(), event))
 
+    def relay(self, call_id: str, record: Record) -> None:
+        """Write down a record of a run inside this one, under the call that began it."""
+        seq, path = len(self.hub.row) + 1, (call_id, *record.path)
+        self.hub.push(replace(record, seq=seq, run=self.run, path=path))
+
     @property
     def state(self) -> RunState:
         """What the records so far come to. Folded when asked for, so that a delta costs nothing here."""
@@ -46,7 +53,7 @@ class Journal:
         self._state, self._folded = state, len(row)
         return state
 
-    def _detached(self, watcher: str, error: Exception) -> None:
+    def _detached(self, watcher: str, error: BaseException) -> None:
         self.emit(WatcherDetach(watcher, f"{type(error).__name__}: {error}"))
 
 

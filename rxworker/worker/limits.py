@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from rxworker.messages import Prices
+
 
 class Limits(Struct, frozen=True):
     """The most that one run may take; ``None`` takes a limit off.
@@ -12,6 +14,10 @@ class Limits(Struct, frozen=True):
         max_turns: Requests to the model.
         max_continuations: Times that hooks may send an answer back with ``ContinueWithMessages``.
         max_tool_calls: Tool calls.
+        max_tokens: Tokens read and written, all requests together; looked at before each request.
+        max_cost: What these may cost; needs ``prices``, and is looked at before each request.
+        prices: What the model's tokens cost.
+        max_repeats: Turns in a row in which the same calls came to the same results: the run makes no progress.
         max_seconds: Wall clock.
 
     >>> Limits(max_turns=3).max_turns
@@ -21,6 +27,10 @@ class Limits(Struct, frozen=True):
     max_turns: int | None = 50
     max_continuations: int | None = 10
     max_tool_calls: int | None = 500
+    max_tokens: int | None = 5_000_000
+    max_cost: float | None = 50.0
+    prices: Prices | None = None
+    max_repeats: int | None = 5
     max_seconds: float | None = 3600.0
 
 

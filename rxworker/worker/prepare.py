@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rxworker.errors import LimitExceededError, RunAbortedError
-from rxworker.events import Event, LimitReached, TurnStart
+from rxworker.errors import RunAbortedError
+from rxworker.events import Event, TurnStart
 from rxworker.hooks import Cancel, HookPoint, MessageSendContext
 from rxworker.messages import Conversation
 from rxworker.providers import Request
 from rxworker.worker.checks import messages_of
 from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.guard import before_request
 
 
 async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event], None]) -> None:
@@ -21,8 +22,9 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
         RunAbortedError: A hook held the request back.
         HookError: A hook failed, or left something other than messages.
     """
-    _within(context, emit)
+    await before_request(context, emit)
     emit(TurnStart())
+    context.inbox.deliver(emit)
     asked = MessageSendContext(
         **context.situation(scope.variables),
     )
@@ -32,13 +34,6 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
     scope.request = Request(
         Conversation(messages_of(asked), asked.system), context.tools.metas, context.options
     )
-
-
-def _within(context: RunContext, emit: Callable[[Event], None]) -> None:
-    most = context.limits.max_turns
-    if most is not None and context.journal.state.turns >= most:
-        emit(LimitReached("max_turns", most))
-        raise LimitExceededError("max_turns", most)
 
 
 __all__ = ["prepare"]

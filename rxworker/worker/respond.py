@@ -13,6 +13,7 @@ from rxworker.events import AttemptStart, Event, ResponseEvent
 from rxworker.providers import Request
 from rxworker.worker.attempts import retry_attempts
 from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
+from rxworker.worker.early import began_early, start_early
 
 
 def respond(context: RunContext, scope: TurnScope) -> Observable[Event]:
@@ -23,9 +24,13 @@ def respond(context: RunContext, scope: TurnScope) -> Observable[Event]:
         started = reactivex.just(AttemptStart(model.name, model.model))
         request = scope.request or Request(context.journal.state.conversation)
         response = _through(context.operators, model.stream(request))
-        return reactivex.concat(started, response.pipe(context.timeline))
+        events = response.pipe(context.timeline, start_early(context, scope))
+        return reactivex.concat(started, events)
 
-    return retry_attempts(attempt, context.retry.delay, context.scheduler)
+    def delay(error: Exception, attempts: int) -> float | None:
+        return None if began_early(scope) else context.retry.delay(error, attempts)
+
+    return retry_attempts(attempt, delay, context.scheduler)
 
 
 def _through(

@@ -15,6 +15,7 @@ from rxworker.messages import Json
 from rxworker.operators import events, partial_values
 from rxworker.timeline import RunState
 from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.input import Input, to_messages
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.output import Output
 from rxworker.worker.result import Finished, Paused, RunResult, T_co
@@ -92,6 +93,26 @@ class Run(Observable[Record], Generic[T_co]):
         """The event loop that it runs on."""
         return self._loop
 
+    def send(self, message: Input) -> asyncio.Future[None]:
+        """Put a message into the conversation at the next safe moment: before the next request, and before the run would finish.
+
+        The event of its delivery is a `MessageAdd` whose source is ``send``.
+
+        Args:
+            message: As for ``Worker.run``.
+
+        Returns:
+            Done when it is in the conversation; need not be awaited. It fails if the run ends before that.
+
+        Raises:
+            LocalProtocolError: The run has ended.
+            ConfigurationError: The message is none.
+        """
+        messages = to_messages(message)
+        if self.done or self._winding:
+            raise LocalProtocolError("this run has ended: begin another with worker.run(...)")
+        return self._context.inbox.put(messages)
+
     def cancel(
         self,
         when: Literal["now", "after_turn"] = "now",
@@ -106,7 +127,11 @@ class Run(Observable[Record], Generic[T_co]):
 
         Returns:
             Done when the run has ended; need not be awaited. It raises nothing.
+
+        Raises:
+            LocalProtocolError: It was called outside the run's event loop, for example in another thread.
         """
+        self._check_at_home()
         if not self.done and not self._winding and self._reason is None:
             self._reason = reason
             self._after_turn = when == "after_turn"
@@ -115,6 +140,15 @@ class Run(Observable[Record], Generic[T_co]):
             self._after_turn = False
             self._stop_now(when)
         return asyncio.ensure_future(self._wait())
+
+    def _check_at_home(self) -> None:
+        try:
+            is_at_home = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_at_home = False
+        if not is_at_home:
+            message = "cancel() belongs into the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.cancel)"
+            raise LocalProtocolError(message)
 
     def _stop_now(self, when: Literal["now", "after_turn"]) -> None:
         # A task that is cancelled before it began never runs at all; this one looks for a reason first.
@@ -216,7 +250,7 @@ class Run(Observable[Record], Generic[T_co]):
             self._result.set_exception(error)
             self._result.exception()
             try:
-                self._ended(self.state, None)
+                self._let_go(None)
             finally:
                 self._journal.hub.end(error)
             if not (self._awaited or self._journal.hub.watched):
@@ -232,13 +266,21 @@ class Run(Observable[Record], Generic[T_co]):
             self._result.exception()
             self._journal.emit(RunAbort("cancel", str(error)))
             self._journal.hub.end(error)
-            self._ended(self.state, None)
+            self._let_go(None)
 
     def _finish(self) -> None:
         result: RunResult[T_co] = result_of(self.state, self.id, self._context.output)
-        self._ended(self.state, result)
+        self._let_go(result)
         self._result.set_result(result)
         self._journal.hub.end()
+
+    def _let_go(self, result: RunResult[T_co] | None) -> None:
+        """Give everything back that belongs to others: the budget, whoever sent a message, the worker."""
+        if self._context.budget is not None:
+            self._context.budget.report(self.id, self.state.usage)
+        message = "the run ended before the message could be put into its conversation"
+        self._context.inbox.close(LocalProtocolError(message))
+        self._ended(self.state, result)
 
 
 def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[T]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCo
 from rxworker.tools import Tool, Toolbox
 from rxworker.transport import Client, Model, Retry
 from rxworker.worker.approval import Decision
+from rxworker.worker.budget import Budget
 from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
 from rxworker.worker.input import Input, to_messages
 from rxworker.worker.journal import Journal
@@ -43,8 +45,10 @@ class Worker:
         limits: How far a run may go.
         operators: Each response's events pass through these, the first listed first, before the timeline and the watchers see them.
         parallel: How many tools run at once.
+        budget: What its runs share with those of other workers.
         retry: When a response that failed in the middle is taken back and asked for again.
         conversation: What was said before.
+        workspace: The folder that hooks work in, and run commands in.
 
     Attributes:
         conversation: Everything said so far; the next run continues it.
@@ -75,8 +79,10 @@ class Worker:
         limits: Limits | None = None,
         operators: Sequence[ResponseOperator] = (),
         parallel: int = 8,
+        budget: Budget | None = None,
         retry: Retry | None = None,
         conversation: Conversation | None = None,
+        workspace: str | Path = ".",
     ) -> None:
         self.model = _as_model(model)
         self.tools = Toolbox(tools)
@@ -85,7 +91,9 @@ class Worker:
         self.limits = limits or Limits()
         self.operators = tuple(operators)
         self.parallel = parallel
+        self.budget = budget
         self.retry = retry or Retry()
+        self.workspace = Path(workspace)
         self.conversation = conversation or Conversation()
         if system is not None:
             self.conversation = Conversation(self.conversation.messages, system)
@@ -213,8 +221,10 @@ class Worker:
             options=self._options(),
             output=self._output,
             limits=self.limits,
+            budget=self.budget,
             parallel=self.parallel,
             retry=self.retry,
+            workspace=self.workspace,
             scheduler=AsyncIOScheduler(asyncio.get_running_loop()),
             journal=Journal(f"run-{uuid.uuid4().hex[:12]}"),
         )

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-collect_ignore = ["bench.py", "cells.py", "harness.py", "rxworker_client.py"]
+collect_ignore = ["bench.py", "cells.py", "harness.py", "rxworker_client.py", "sdk_decode.py"]
 
 Task = Callable[[], object]
 

@@ -35,7 +35,7 @@ def test_a_watcher_that_comes_after_the_end_sees_everything_and_the_end() -> Non
 def test_a_watcher_that_raises_is_detached_and_hurts_nobody() -> None:
     detached: list[tuple[str, str]] = []
 
-    def on_detach(name: str, error: Exception) -> None:
+    def on_detach(name: str, error: BaseException) -> None:
         detached.append((name, str(error)))
 
     def boom(item: int) -> None:
@@ -64,6 +64,24 @@ def test_a_watcher_that_raises_while_it_catches_up_is_detached_too() -> None:
     hub.subscribe(boom)
     hub.push(2)
     assert detached == ["watcher-1 no 1"]
+
+
+def test_a_watcher_that_raises_that_something_was_cancelled_does_not_cancel_the_source() -> None:
+    """As it does that asks a cancelled future for its result."""
+    detached: list[str] = []
+    hub = Hub[int](lambda name, error: detached.append(f"{name} {type(error).__name__}"))
+    seen: list[int] = []
+
+    def ask(_: int) -> None:
+        raise asyncio.CancelledError
+
+    hub.subscribe(ask)
+    hub.subscribe(seen.append)
+    hub.push(1)
+    hub.subscribe(ask)
+    hub.push(2)
+    assert seen == [1, 2]
+    assert detached == ["watcher-1 CancelledError", "watcher-3 CancelledError"]
 
 
 def test_an_item_pushed_from_within_a_watcher_comes_after_the_one_it_saw_for_everybody() -> None:

@@ -1,4 +1,4 @@
-"""What the tests of the whole share: an environment without keys, and both protocols."""
+"""What the tests of the whole share: an environment without keys, and the five protocols."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from rxworker.providers import Anthropic, OpenAIChat, Provider
+from rxworker.providers import (
+    Anthropic,
+    Gemini,
+    Ollama,
+    OpenAIChat,
+    OpenAIResponses,
+    Provider,
+)
 
 VARIABLES = (
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "OLLAMA_API_KEY",
     "ANTHROPIC_BASE_URL",
     "OPENAI_BASE_URL",
+    "GOOGLE_GEMINI_BASE_URL",
+    "OLLAMA_HOST",
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",
@@ -30,16 +42,40 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-@pytest.fixture(params=["anthropic", "openai_chat"])
+def anthropic(base_url: str) -> Provider:
+    return Anthropic("a-model", api_key="sk-test-123", base_url=base_url)
+
+
+def openai_chat(base_url: str) -> Provider:
+    return OpenAIChat("a-model", api_key="sk-test-123", base_url=base_url)
+
+
+def openai_responses(base_url: str) -> Provider:
+    return OpenAIResponses("a-model", api_key="sk-test-123", base_url=base_url)
+
+
+def gemini(base_url: str) -> Provider:
+    return Gemini("a-model", api_key="sk-test-123", base_url=base_url)
+
+
+def ollama(base_url: str) -> Provider:
+    return Ollama("a-model", api_key="sk-test-123", base_url=base_url)
+
+
+EVENT_STREAMS = [anthropic, openai_chat, openai_responses, gemini]
+"""The protocols of server-sent events."""
+
+
+@pytest.fixture(params=[*EVENT_STREAMS, ollama])
 def make_provider(request: pytest.FixtureRequest) -> Callable[[str], Provider]:
-    """Makes a provider for an address: each test runs for both protocols."""
+    """Makes a provider for an address: each test runs for all protocols."""
+    return request.param
 
-    def make(base_url: str) -> Provider:
-        if request.param == "anthropic":
-            return Anthropic("a-model", api_key="sk-test-123", base_url=base_url)
-        return OpenAIChat("a-model", api_key="sk-test-123", base_url=base_url)
 
-    return make
+@pytest.fixture(params=EVENT_STREAMS)
+def make_event_stream_provider(request: pytest.FixtureRequest) -> Callable[[str], Provider]:
+    """The same for those that send events: what is broken about an event is no matter of lines."""
+    return request.param
 
 
 @pytest.fixture

@@ -115,6 +115,15 @@ def test_a_call_that_starts_with_its_input_has_it_as_one_delta() -> None:
     assert InputJsonDelta(0, '{"a":[1]}') in events
 
 
+@pytest.mark.parametrize("kind", ["tool_use", "server_tool_use"])
+def test_arguments_that_come_with_the_start_and_again_count_once(kind: str) -> None:
+    again = delta(0, "input_json_delta", partial_json='{"a": [1]}')
+    events = decode(
+        HEAD, start(0, type=kind, id="t", name="look", input={"a": [1]}), again, stop(0), END
+    )
+    assert [e.text for e in events if isinstance(e, InputJsonDelta)] == ['{"a":[1]}']
+
+
 def test_a_call_without_an_id_is_given_one() -> None:
     events = decode(HEAD, start(0, type="tool_use", name="look", input={}), stop(0))
     assert events[2] == BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("rxw_1", "look"))
@@ -303,6 +312,27 @@ def test_what_is_unknown_travels_on(message: dict[str, Any] | str) -> None:
     events = decode(HEAD, message, END)
     assert isinstance(events[2], Opaque)
     assert events[-1] == Status(ResponseStatus.COMPLETED)
+
+
+def test_the_name_of_the_frame_stands_in_for_the_type() -> None:
+    decoder = AnthropicDecoder()
+    untyped = {"index": 0, "delta": {"type": "text_delta", "text": "Hi"}}
+    frame = SseFrame(json.dumps(untyped).encode(), "content_block_delta")
+    assert TextDelta(0, "Hi") in decoder.feed(frame)
+
+
+def test_what_does_not_fit_costs_nothing_but_itself() -> None:
+    careless = [
+        start("0", type="text", text=""),  # pyright: ignore[reportArgumentType]
+        delta("0", "text_delta", text="Hi"),  # pyright: ignore[reportArgumentType]
+        stop("0"),  # pyright: ignore[reportArgumentType]
+        reason("refusal", stop_details="unsafe", stop_sequence=7),
+    ]
+    message = {"id": 5, "model": "m"}
+    events = decode({"type": "message_start", "message": message}, *careless, END)
+    assert TextDelta(0, "Hi") in events
+    assert events[0] == Status(ResponseStatus.STARTED, None, "m")
+    assert last_stop(events) == StopReason(StopKind.REFUSAL, "refusal")
 
 
 def test_broken_json_in_the_middle_is_an_error_and_at_the_end_a_truncation() -> None:

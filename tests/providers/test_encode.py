@@ -334,6 +334,22 @@ def test_chat_skips_an_assistant_that_said_nothing_it_may_hear() -> None:
     assert [message["role"] for message in body["messages"]] == ["user", "user"]
 
 
+def test_chat_skips_an_answer_that_was_cut_while_it_was_thought_about() -> None:
+    thought = Thinking("hm", echo={"reasoning_details": [{"type": "reasoning.text", "text": "hm"}]})
+    body = chat(said(Message.user("a"), own("openai_chat", thought), Message.user("b")))
+    assert [message["role"] for message in body["messages"]] == ["user", "user"]
+
+
+def test_chat_shortens_only_ids_of_others_that_are_too_long_for_it() -> None:
+    long = ToolCall("x" * 64, "look", {})
+    for name, length in (("openai_responses", 40), ("openai_chat", 64)):
+        messages = chat(said(own(name, long), Message.user(ToolResult(long.id, "blue"))))[
+            "messages"
+        ]
+        assert messages[1]["tool_call_id"] == messages[0]["tool_calls"][0]["id"]
+        assert len(messages[1]["tool_call_id"]) == length
+
+
 def test_chat_keeps_a_refusal() -> None:
     assert chat(said(own("openai_chat", Refusal("no"))))["messages"][0]["refusal"] == "no"
     assert chat(said(own("anthropic", Refusal("no"))))["messages"][0]["content"] == "no"

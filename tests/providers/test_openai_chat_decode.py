@@ -199,6 +199,33 @@ DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], st
         [("a", "f", {"x": 1})],
         "the name comes late",
     ),
+    (
+        [
+            chunk(
+                {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}]}, ""
+            ),
+            chunk({"tool_calls": [{"function": {"arguments": ":1}"}}]}, ""),
+        ],
+        [("a", "f", {"x": 1})],
+        "an empty finish reason with every piece",
+    ),
+    (
+        [
+            tool(id="a", function={"name": "f", "arguments": '{"x": 1}'}),
+            tool(id="a", function={"name": "f", "arguments": '{"x": 2}'}),
+        ],
+        [("a", "f", {"x": 1}), ("a", "f", {"x": 2})],
+        "whole calls that share an id",
+    ),
+    (
+        [
+            tool(id="a", function={"name": "f", "arguments": '{"x":'}),
+            tool(id="a", function={"name": "f", "arguments": "{}"}),
+            tool(id="a", function={"name": "f", "arguments": "}"}),
+        ],
+        [("a", "f", {"x": {}})],
+        "id and name again, and a piece that is whole by itself",
+    ),
     ([tool(index=0, id="a", function={"name": "f"})], [("a", "f", {})], "no arguments"),
     (
         [
@@ -270,6 +297,14 @@ def test_a_call_that_never_says_its_name_is_aborted() -> None:
     assert isinstance(events[-2], BlockAbort)
 
 
+def test_a_call_behind_the_reason_makes_an_ordinary_end_a_tool_use() -> None:
+    late = tool(index=0, id="a", function={"name": "f", "arguments": "{}"})
+    stop = StopReason(StopKind.TOOL_USE, "stop")
+    assert decode(chunk({"content": "a"}, "stop"), late, DONE)[-1] == Status(
+        ResponseStatus.COMPLETED, stop_reason=stop
+    )
+
+
 def test_a_response_without_an_end_marker_is_complete_after_its_finish_reason() -> None:
     assert decode(chunk({"content": "a"}, "stop"))[-1] == Status(
         ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN, "stop")
@@ -281,6 +316,7 @@ def test_a_response_without_an_end_marker_is_complete_after_its_finish_reason() 
     [
         (),
         (chunk({"content": "a"}),),
+        (chunk({"content": "a"}, ""),),
         (chunk({"content": "a"}, "stop"), chunk({"content": "b"}, index=1)),
     ],
 )
@@ -309,6 +345,7 @@ def test_a_response_without_any_end_is_truncated(messages: tuple[dict[str, Any],
             "rate_limit_exceeded",
             "rate_limit",
         ),
+        ({"object": "error", "message": "m", "code": 429}, "message", "429", "rate_limit"),
         ('{"message": "m"}', "error", None, "unknown"),
         ("m", "error", "error", "unknown"),
         ('error: {"error": {"message": "m"}}', "stray", None, "unknown"),

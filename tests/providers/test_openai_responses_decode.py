@@ -257,6 +257,23 @@ def test_a_response_of_which_only_the_end_comes_is_told_from_its_output() -> Non
     assert summary.response_id == "resp_1"
 
 
+def test_a_call_that_stands_in_the_output_alone_is_made_up_for() -> None:
+    text = [added(0, **message()), delta("output_text", "Let me look.", 0)]
+    output = [message(output_text("Let me look.")), function_call('{"a": 1}')]
+    events = decode(CREATED, *text, done(0, **output[0]), last(output=output))
+    summary = summarise(events)
+    assert (summary.text, [call.input for call in summary.tool_calls]) == (
+        "Let me look.",
+        [{"a": 1}],
+    )
+    assert summary.stop_reason == StopReason(StopKind.TOOL_USE, "completed")
+
+
+def test_a_call_that_began_whole_and_never_ended_keeps_its_arguments() -> None:
+    (call,) = summarise(decode(CREATED, added(0, **function_call('{"a": 1}')), last())).tool_calls
+    assert call.input == {"a": 1}
+
+
 def test_an_item_that_never_ends_takes_its_echo_from_the_output() -> None:
     whole = message(output_text("yes"), phase="final_answer")
     events = decode(

@@ -8,8 +8,16 @@ import msgspec
 import pytest
 
 from rxworker.errors import ConfigurationError
+from rxworker.events import Error, Status
 from rxworker.messages import Conversation, Message
-from rxworker.providers import Anthropic, HttpRequest, OpenAIChat, Options, Provider
+from rxworker.providers import (
+    PROVIDERS,
+    Anthropic,
+    HttpRequest,
+    OpenAIChat,
+    Options,
+    Provider,
+)
 
 ASK = Conversation((Message.user("hello"),))
 KEY = "sk-secret-0123456789"
@@ -21,6 +29,15 @@ def ask(provider: Provider, options: Options | None = None) -> HttpRequest:
 
 def body_of(request: HttpRequest) -> dict[str, Any]:
     return msgspec.json.decode(request.body)
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_json_that_is_too_deep_to_read_is_an_error_and_not_an_exception(name: str) -> None:
+    line = b'{"type": "x", "error": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    frame = line + b"\n" if name == "ollama" else b"data: " + line + b"\n\n"
+    decoder = PROVIDERS[name]("m").decoder()
+    events = [*decoder.feed(frame), *decoder.feed(frame), *decoder.finish()]
+    assert [type(event) for event in events[-2:]] == [Error, Status]
 
 
 @pytest.mark.parametrize("provider", [Anthropic("m"), OpenAIChat("m")])

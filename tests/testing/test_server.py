@@ -2,7 +2,7 @@ import asyncio
 import io
 import time
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import aiohttp
@@ -20,7 +20,10 @@ from rxworker.testing import (
     Reply,
     anthropic_frames,
     call,
+    gemini_frames,
+    ollama_frames,
     openai_chat_frames,
+    openai_responses_frames,
     say,
     stall,
 )
@@ -53,6 +56,25 @@ async def test_a_reply_arrives_as_it_was_rendered(
 
     assert anthropic == b"".join(anthropic_frames(REPLY, number=1, model="m"))
     assert openai == b"".join(openai_chat_frames(REPLY, number=2, model="m", include_usage=False))
+
+
+@pytest.mark.parametrize(
+    ("path", "frames", "kind"),
+    [
+        ("/v1/responses", openai_responses_frames, "text/event-stream"),
+        ("/v1beta/models/m:streamGenerateContent?alt=sse", gemini_frames, "text/event-stream"),
+        ("/api/chat", ollama_frames, "application/x-ndjson"),
+    ],
+)
+async def test_each_path_speaks_its_format_under_its_content_type(
+    client: aiohttp.ClientSession, path: str, frames: Callable[..., list[bytes]], kind: str
+) -> None:
+    async with (
+        ReplayServer([REPLY]) as server,
+        client.post(server.base_url + path, json={}) as answer,
+    ):
+        assert await answer.read() == b"".join(frames(REPLY))
+        assert answer.content_type == kind
 
 
 async def test_the_usage_chunk_is_sent_when_it_is_asked_for(client: aiohttp.ClientSession) -> None:
@@ -235,10 +257,12 @@ async def test_a_function_that_raises_is_an_error_that_says_so(
 async def test_a_reply_needs_a_path_whose_format_is_known(client: aiohttp.ClientSession) -> None:
     async with (
         ReplayServer([REPLY]) as server,
-        client.post(server.base_url + "/v1/responses", json={}) as answer,
+        client.post(server.base_url + "/v1/embeddings", json={}) as answer,
     ):
         assert answer.status == 404
-        assert "no format is known at /v1/responses" in await answer.text()
+        text = await answer.text()
+        assert "no format is known at /v1/embeddings" in text
+        assert ".../chat/completions" in text
 
 
 async def test_only_post_takes_an_answer(client: aiohttp.ClientSession) -> None:

@@ -5,12 +5,16 @@ import pytest
 
 from rxworker.messages import Json, StopKind, StopReason, Usage
 from rxworker.testing import (
+    Call,
     Reply,
     anthropic_frames,
     call,
     cut,
     fail,
+    gemini_frames,
+    ollama_frames,
     openai_chat_frames,
+    openai_responses_frames,
     say,
     stall,
     think,
@@ -20,13 +24,21 @@ from rxworker.testing.wire import wire_for
 Frames = Callable[[Reply], list[bytes]]
 Object = dict[str, Json]
 
+ALL = [
+    anthropic_frames,
+    openai_chat_frames,
+    openai_responses_frames,
+    gemini_frames,
+    ollama_frames,
+]
+
 
 def payloads(frames: list[bytes]) -> list[Json]:
-    """The JSON of each frame, read without any decoder of ours."""
+    """The JSON of each frame or line, read without any decoder of ours."""
     found: list[Json] = []
     for frame in frames:
-        assert frame.endswith(b"\n\n")
-        data = frame.rstrip(b"\n").split(b"\n")[-1].removeprefix(b"data: ")
+        assert frame.endswith((b"\n\n", b"\r\n\r\n", b"}\n"))
+        data = frame.rstrip().split(b"\n")[-1].removeprefix(b"data: ")
         found.append("[DONE]" if data == b"[DONE]" else msgspec.json.decode(data))
     return found
 
@@ -153,6 +165,159 @@ def test_openai_sends_a_refusal_and_thinking_in_fields_of_their_own() -> None:
     assert deltas == [{"reasoning_content": "hm"}, {"refusal": "No."}]
 
 
+def test_responses_names_and_numbers_each_frame() -> None:
+    frames = openai_responses_frames(think("hm", "seal") + say("Hi") + call("now"))
+
+    names = [frame.split(b"\n")[0].removeprefix(b"event: response.").decode() for frame in frames]
+    assert names == [
+        "created",
+        "in_progress",
+        "output_item.added",
+        "reasoning_summary_part.added",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.done",
+        "reasoning_summary_part.done",
+        "output_item.done",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "completed",
+    ]
+    assert [at(p, "sequence_number") for p in payloads(frames)] == list(range(19))
+
+
+def test_responses_tells_everything_again_at_the_end() -> None:
+    reply = think("hm", "seal") + say("Hi") + call("get", city="Kyoto")
+    told = payloads(openai_responses_frames(reply))
+    done = [at(p, "item") for p in told if at(p, "type") == "response.output_item.done"]
+
+    assert at(told[-1], "response", "output") == done
+    assert [at(item, "type") for item in done] == ["reasoning", "message", "function_call"]
+    assert at(done[0], "encrypted_content") == "seal"
+    assert (at(done[2], "call_id"), at(done[2], "arguments")) == ("call_1_1", '{"city":"Kyoto"}')
+    assert at(told[-1], "response", "usage", "total_tokens") == 15
+
+
+@pytest.mark.parametrize(
+    ("stop", "status", "details"),
+    [
+        (StopKind.END_TURN, "completed", None),
+        (StopKind.MAX_TOKENS, "incomplete", {"reason": "max_output_tokens"}),
+        (StopKind.CONTENT_FILTER, "incomplete", {"reason": "content_filter"}),
+        (StopReason(StopKind.OTHER, "steered"), "incomplete", {"reason": "steered"}),
+    ],
+)
+def test_responses_says_what_a_response_lacks(
+    stop: StopKind | StopReason, status: str, details: Json
+) -> None:
+    last = payloads(openai_responses_frames(say("x", stop=stop)))[-1]
+
+    assert at(last, "type") == f"response.{status}"
+    assert at(last, "response", "incomplete_details") == details
+
+
+def test_responses_sends_a_refusal_as_a_part_of_its_own() -> None:
+    told = payloads(openai_responses_frames(say("No.", stop=StopKind.REFUSAL)))
+
+    part = at(told[-1], "response", "output", 0, "content", 0)
+    assert part == {"type": "refusal", "refusal": "No."}
+    assert [at(p, "type") for p in told[4:6]] == ["response.refusal.delta", "response.refusal.done"]
+
+
+def test_responses_tells_an_error_and_then_that_it_failed() -> None:
+    error, failed = payloads(openai_responses_frames(say("half") + fail("later")))[-2:]
+
+    assert at(error, "error", "code") == "server_error"
+    told = {"code": "server_error", "message": "later"}
+    assert at(failed, "response", "error") == told
+    assert len(openai_responses_frames(fail("later"))) == 1
+
+
+def test_gemini_sends_parts_and_says_at_the_end_why() -> None:
+    reply = think("hm", "seal") + say("Look") + call("get", city="Kyoto") + call("now")
+    frames = gemini_frames(reply)
+    told = payloads(frames)
+
+    assert all(frame.endswith(b"\r\n\r\n") for frame in frames)
+    assert [at(p, "candidates", 0, "content", "parts", 0) for p in told] == [
+        {"text": "hm", "thought": True},
+        {"text": "Look"},
+        {"functionCall": {"name": "get", "args": {"city": "Kyoto"}}, "thoughtSignature": "seal"},
+        {"functionCall": {"name": "now", "args": {}}},
+        {"text": ""},
+    ]
+    assert [b'"finishReason":"STOP"' in frame for frame in frames] == [*[False] * 4, True]
+
+
+def test_gemini_counts_thoughts_apart_and_what_is_written_at_the_end() -> None:
+    usage = Usage(input_tokens=100, output_tokens=7, cache_read_tokens=60, reasoning_tokens=3)
+    first, last = payloads(gemini_frames(say("x", usage=usage)))
+
+    assert at(first, "usageMetadata") == {
+        "promptTokenCount": 100,
+        "cachedContentTokenCount": 60,
+        "totalTokenCount": 100,
+    }
+    assert at(last, "usageMetadata") == {
+        "promptTokenCount": 100,
+        "cachedContentTokenCount": 60,
+        "candidatesTokenCount": 4,
+        "thoughtsTokenCount": 3,
+        "totalTokenCount": 107,
+    }
+
+
+def test_gemini_ends_with_bare_json_when_it_fails() -> None:
+    error = {"error": {"code": 503, "message": "later", "status": "UNAVAILABLE"}}
+
+    for reply in (say("half") + fail("later", "overloaded"), fail("later", "overloaded")):
+        frame = gemini_frames(reply)[-1]
+        assert frame.startswith(b'{\n  "error"')
+        assert msgspec.json.decode(frame) == error
+
+
+def test_ollama_sends_a_line_for_each_piece_and_is_then_done() -> None:
+    told = payloads(ollama_frames(think("hm") + say("Look") + call("get", city="Kyoto")))
+
+    function = {"index": 0, "name": "get", "arguments": {"city": "Kyoto"}}
+    assert [at(p, "message") for p in told] == [
+        {"role": "assistant", "content": "", "thinking": "hm"},
+        {"role": "assistant", "content": "Look"},
+        {"role": "assistant", "content": "", "tool_calls": [{"function": function}]},
+        {"role": "assistant", "content": ""},
+    ]
+    assert [at(p, "done") for p in told] == [False, False, False, True]
+    assert (at(told[-1], "done_reason"), at(told[-1], "eval_count")) == ("stop", 5)
+
+
+def test_ollama_fails_in_a_sentence() -> None:
+    assert payloads(ollama_frames(say("half") + fail("later")))[-1] == {"error": "later"}
+
+
+@pytest.mark.parametrize("frames", [gemini_frames, ollama_frames])
+def test_a_call_has_an_id_only_where_the_script_gives_one(frames: Frames) -> None:
+    named = Reply(tool_calls=(Call("get", {}, "id-1"),))
+
+    assert b'"id":"id-1"' in frames(named)[0]
+    assert b'"id"' not in frames(call("get"))[0]
+
+
+@pytest.mark.parametrize("frames", [gemini_frames, ollama_frames])
+def test_arguments_that_are_no_object_are_sent_as_they_are(frames: Frames) -> None:
+    cut_off = Reply(tool_calls=(Call("get", '{"city": "Ky'),))
+    whole = Reply(tool_calls=(Call("get", '{"city": "Kyoto"}'),))
+
+    assert rb'"{\"city\": \"Ky"' in frames(cut_off)[0]
+    assert b'{"city":"Kyoto"}' in frames(whole)[0]
+
+
 @pytest.mark.parametrize(
     ("frames", "last"),
     [
@@ -178,7 +343,7 @@ def test_an_error_is_the_last_frame(frames: Frames, last: Object) -> None:
     assert payloads(frames(fail("later", "overloaded"))) == [last]
 
 
-@pytest.mark.parametrize("frames", [anthropic_frames, openai_chat_frames])
+@pytest.mark.parametrize("frames", ALL)
 @pytest.mark.parametrize("end", [cut(), stall()])
 def test_a_cut_or_stalled_reply_is_the_beginning_of_the_whole_one(
     frames: Frames, end: Reply
@@ -195,7 +360,11 @@ def test_a_cut_or_stalled_reply_is_the_beginning_of_the_whole_one(
         ("/v1/messages", "anthropic"),
         ("/messages", "anthropic"),
         ("/v1/chat/completions", "openai_chat"),
-        ("/v1/responses", None),
+        ("/v1/responses", "openai_responses"),
+        ("/v1beta/models/m:streamGenerateContent", "gemini"),
+        ("/v1beta/models/m:streamGenerateContent?alt=sse", "gemini"),
+        ("/api/chat", "ollama"),
+        ("/v1/embeddings", None),
     ],
 )
 def test_the_format_is_known_by_the_paths_end(path: str, name: str | None) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from rxworker.events import (
     BlockStart,
+    BlockStop,
     BlockType,
     Error,
     InputJsonDelta,
@@ -21,7 +22,10 @@ from rxworker.events import (
 from rxworker.messages import Json, StopKind, Usage
 from rxworker.providers.anthropic import Anthropic
 from rxworker.providers.base import ResponseDecoder
+from rxworker.providers.gemini import Gemini
+from rxworker.providers.ollama import Ollama
 from rxworker.providers.openai_chat import OpenAIChat
+from rxworker.providers.openai_responses import OpenAIResponses
 from rxworker.testing import (
     Call,
     Reply,
@@ -29,7 +33,10 @@ from rxworker.testing import (
     check_balanced,
     cut,
     fail,
+    gemini_frames,
+    ollama_frames,
     openai_chat_frames,
+    openai_responses_frames,
     reply_events,
     say,
     think,
@@ -49,7 +56,7 @@ REPLIES = [
     say("half") + cut(),
     say("half") + fail("no more", "server"),
     CALLS + cut(),
-    fail("slow down", "rate_limit"),
+    fail("too many requests, slow down", "rate_limit"),  # Ollama has only the words to tell by
     fail("nobody there", "server"),
 ]
 
@@ -60,6 +67,21 @@ def anthropic(reply: Reply) -> list[ResponseEvent]:
 
 def openai_chat(reply: Reply) -> list[ResponseEvent]:
     return decoded(OpenAIChat("m", api_key="k").decoder(), openai_chat_frames(reply))
+
+
+def openai_responses(reply: Reply) -> list[ResponseEvent]:
+    return decoded(OpenAIResponses("m", api_key="k").decoder(), openai_responses_frames(reply))
+
+
+def gemini(reply: Reply) -> list[ResponseEvent]:
+    return decoded(Gemini("m", api_key="k").decoder(), gemini_frames(reply))
+
+
+def ollama(reply: Reply) -> list[ResponseEvent]:
+    return decoded(Ollama("m").decoder(), ollama_frames(reply))
+
+
+ALL = [anthropic, openai_chat, openai_responses, gemini, ollama]
 
 
 def decoded(decoder: ResponseDecoder, frames: Iterable[bytes]) -> list[ResponseEvent]:
@@ -106,7 +128,7 @@ def arguments(kind: BlockType, text: str) -> Json:
 
 
 @pytest.mark.parametrize("reply", REPLIES)
-@pytest.mark.parametrize("through", [anthropic, openai_chat])
+@pytest.mark.parametrize("through", ALL)
 def test_the_decoder_reads_what_the_scripted_model_tells(through: Through, reply: Reply) -> None:
     events = through(reply)
 
@@ -114,12 +136,20 @@ def test_the_decoder_reads_what_the_scripted_model_tells(through: Through, reply
     assert told(events) == told(reply_events(reply))
 
 
-@pytest.mark.parametrize("through", [anthropic, openai_chat])
+@pytest.mark.parametrize("through", ALL)
 def test_the_usage_is_counted_the_same(through: Through) -> None:
     usage = [e for e in through(say("x", usage=USAGE)) if isinstance(e, Usage)][-1]
 
-    assert (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens) == (100, 7, 60)
+    assert (usage.input_tokens, usage.output_tokens) == (100, 7)
+    assert usage.cache_read_tokens == (None if through is ollama else 60)
 
 
 def test_the_seal_on_the_thinking_arrives() -> None:
     assert SignatureDelta(0, "seal") in anthropic(think("hm", "seal"))
+
+
+@pytest.mark.parametrize("through", [openai_responses, gemini])
+def test_a_seal_that_is_only_echoed_is_kept_with_a_block(through: Through) -> None:
+    for reply in (think("hm", "seal") + say("Hi"), think("hm", "seal") + CALLS):
+        blocks = [e for e in through(reply) if isinstance(e, BlockStart | BlockStop)]
+        assert "seal" in str([block.echo for block in blocks])

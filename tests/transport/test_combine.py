@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from reactivex.testing import TestScheduler
+import reactivex
+from reactivex import Observable
+from reactivex.testing import ReactiveTest, Recorded, TestScheduler
 
 from rxworker import Conversation, Message, Request, Worker
-from rxworker.errors import ConfigurationError, ProviderError
+from rxworker.errors import ConfigurationError, ProviderError, TransportError
 from rxworker.events import Error, ResponseEvent, ResponseStatus, Status, TextDelta, Usage
 from rxworker.testing import ScriptedModel, cut, fail, lint, say, stall
 from rxworker.transport import CombinedModel, fallback, race
 
 REQUEST = Request(Conversation((Message.user("hi"),)))
+
+
+class Told:
+    """Answers with just this."""
+
+    name, model = "told", "told-1"
+
+    def __init__(self, answer: Observable[ResponseEvent]) -> None:
+        self.answer = answer
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:
+        return self.answer
+
+
+def at(time: int, event: ResponseEvent) -> Recorded[ResponseEvent]:
+    return ReactiveTest.on_next(time, event)
 
 
 def heard(model: CombinedModel) -> tuple[list[ResponseEvent], list[Exception]]:
@@ -60,6 +80,40 @@ def test_the_last_failure_is_the_failure_of_all() -> None:
     events, errors = heard(fallback(ScriptedModel([fail("one")]), ScriptedModel([fail("two")])))
     assert [str(error) for error in errors] == ["two"]
     assert [e.message for e in events if isinstance(e, Error)] == ["two"]
+
+
+def test_the_request_that_follows_a_failure_at_once_is_not_ended_with_it() -> None:
+    scheduler = TestScheduler()
+    answer = scheduler.create_cold_observable(
+        at(100, TextDelta(0, "second")), ReactiveTest.on_completed(200)
+    )
+    refused: Observable[ResponseEvent] = reactivex.throw(TransportError("refused"))
+    events, errors = heard(fallback(Told(refused), Told(answer)))
+    scheduler.advance_to(1000)
+    assert (text_of(events), errors) == ("second", [])
+    assert [subscription.unsubscribe for subscription in answer.subscriptions] == [200]
+
+
+@pytest.mark.parametrize("ask", [fallback, race])
+def test_usage_is_counted_also_where_the_model_that_answers_tells_none(
+    ask: Callable[..., CombinedModel],
+) -> None:
+    scheduler = TestScheduler()
+    broken = scheduler.create_cold_observable(
+        at(10, Status(ResponseStatus.STARTED)),
+        at(20, Usage(output_tokens=5)),
+        ReactiveTest.on_error(30, TransportError("down")),
+    )
+    silent = scheduler.create_cold_observable(
+        at(40, Status(ResponseStatus.STARTED)),
+        at(50, Status(ResponseStatus.COMPLETED)),
+        ReactiveTest.on_completed(60),
+    )
+    events, errors = heard(ask(Told(broken), Told(silent)))
+    scheduler.advance_to(1000)
+    assert errors == []
+    assert usage_of(events) == Usage(output_tokens=5, is_partial=True)
+    assert isinstance(events[-1], Status)
 
 
 def test_a_mistake_of_ours_is_not_covered_up() -> None:

@@ -9,7 +9,17 @@ import reactivex
 from reactivex import Observable
 
 from rxworker.errors import ProviderError, TransportError, TransportTimeoutError, TruncatedError
-from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status, TextDelta
+from rxworker.events import (
+    TRUNCATED,
+    Error,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    TextDelta,
+    Usage,
+)
+from rxworker.providers import Anthropic
+from rxworker.testing import anthropic_frames, lint, say
 from rxworker.transport.receive import receive
 
 BROKE = TransportError("the cable", retryable=True)
@@ -107,3 +117,17 @@ def test_a_bug_in_a_decoder_ends_the_response() -> None:
     events, end = played(reactivex.of(b"a", b"?", b"b"))
     assert events == [TextDelta(0, "a")]
     assert isinstance(end, ValueError)
+
+
+def test_the_usage_of_a_response_that_was_cut_is_told_as_partial() -> None:
+    frames = b"".join(anthropic_frames(say("Hello")))
+    body = frames[: frames.index(b"event: message_delta")]
+    events: list[ResponseEvent] = []
+    errors: list[Exception] = []
+    reactivex.of(body).pipe(receive(Anthropic("m", api_key="k").decoder)).subscribe(
+        events.append, errors.append
+    )
+    usages = [event for event in events if isinstance(event, Usage)]
+    assert [usage.is_partial for usage in usages] == [False, True]
+    assert len(errors) == 1
+    assert lint(events) == []

@@ -186,6 +186,15 @@ async def test_cancel_when_the_last_word_was_said_is_a_finish(last: type[Event])
     assert lint(records) == []
 
 
+async def test_cancel_from_another_thread_is_refused_and_can_be_handed_over() -> None:
+    run = Worker(ScriptedModel([stall()])).run("go")
+    with pytest.raises(LocalProtocolError, match="call_soon_threadsafe"):
+        await asyncio.to_thread(run.cancel)
+    await asyncio.to_thread(run.loop.call_soon_threadsafe, run.cancel)
+    with pytest.raises(RunCancelledError):
+        await run
+
+
 async def test_cancel_within_a_hook() -> None:
     entered = asyncio.Event()
 

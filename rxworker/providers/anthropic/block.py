@@ -35,11 +35,12 @@ class Opening(Struct, frozen=True):
 class OpenBlock:
     """A block that has started, with what its deltas add to its echo, in pieces."""
 
-    __slots__ = ("block_type", "index", "kept", "pieces")
+    __slots__ = ("began_whole", "block_type", "index", "kept", "pieces")
 
-    def __init__(self, index: int, block_type: BlockType) -> None:
+    def __init__(self, index: int, block_type: BlockType, began_whole: bool = False) -> None:
         self.index = index
         self.block_type = block_type
+        self.began_whole = began_whole  # a call whose start had its arguments
         self.pieces: dict[str, list[str]] = {}
         self.kept: JsonObject = {}
 

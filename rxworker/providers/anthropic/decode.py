@@ -34,12 +34,14 @@ from rxworker.providers.anthropic.wire import (
     WireBlockStart,
     WireBlockStop,
     WireError,
+    WireEvent,
     WireMessageDelta,
     WireMessageStart,
     WireMessageStop,
     WirePing,
     WireStop,
     WireTextDelta,
+    convert_loosely,
     decode_event,
 )
 from rxworker.providers.blocks import CUT, OpenBlocks
@@ -85,7 +87,7 @@ class AnthropicDecoder:
             event = decode_event(frame.data)
         except msgspec.ValidationError:
             return self._take_unknown(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(frame)
         if type(event) is WireBlockDelta:
             delta = event.delta
@@ -93,11 +95,16 @@ class AnthropicDecoder:
             if type(delta) is WireTextDelta and block and block.block_type is BlockType.TEXT:
                 return [TextDelta(block.index, delta.text)]
             return self._take_delta(event, block)
-        return HANDLERS[type(event)](self, event)
+        return self._take(event)
 
     def finish(self) -> Events:
         """The bytes ended. Before the end of the message, that is an error."""
         return () if self._over else self._fail(CUT)
+
+    def _take(self, event: WireEvent) -> Events:
+        if type(event) is WireBlockDelta:
+            return self._take_delta(event, self._open.get(event.index))
+        return HANDLERS[type(event)](self, event)
 
     # what a message says about itself
 
@@ -107,11 +114,12 @@ class AnthropicDecoder:
         self._blocks = OpenBlocks()
         self._open, self._closed = {}, set()
         self._usage, self._stop, self._called = {}, WireStop(), False
-        events.append(Status(ResponseStatus.STARTED, message.id or None, message.model or None))
+        name, model = text_of(message.id), text_of(message.model)
+        events.append(Status(ResponseStatus.STARTED, name or None, model or None))
         return [*events, *self._take_usage(message.usage)]
 
     def _change_message(self, event: WireMessageDelta) -> Events:
-        if event.delta.stop_reason is not None:
+        if event.delta is not None and event.delta.stop_reason is not None:
             self._stop = event.delta
         return self._take_usage(event.usage)
 
@@ -147,7 +155,8 @@ class AnthropicDecoder:
         start = self._blocks.start(
             opening.block_type, metadata, opening.echo, wish=max(event.index, 0)
         )
-        self._open[event.index] = OpenBlock(start.index, opening.block_type)
+        began_whole = bool(block.get("input"))
+        self._open[event.index] = OpenBlock(start.index, opening.block_type, began_whole)
         return [*events, start, *first_deltas(start.index, opening.block_type, block)]
 
     def _take_delta(self, event: WireBlockDelta, block: OpenBlock | None) -> Events:
@@ -193,13 +202,17 @@ class AnthropicDecoder:
         return self._fail(failure or Failure("the provider gave no reason", "error"))
 
     def _take_unknown(self, frame: SseFrame) -> Events:
-        """JSON that fits no Struct: an error in another shape, or something new."""
+        """JSON that does not fit: numbers as text, an error in another shape, or something new."""
         raw = read_json(frame.data)
         failure = stream_failure(frame.event, raw)
         if failure:
             return self._fail(failure)
-        kind = text_of(raw.get("type")) if isinstance(raw, dict) else ""
-        return [Opaque(kind or frame.event, raw)]
+        if not isinstance(raw, dict):
+            return [Opaque(frame.event, raw)]
+        try:
+            return self._take(convert_loosely(raw, frame.event))
+        except msgspec.ValidationError:
+            return [Opaque(text_of(raw.get("type")) or frame.event, raw)]
 
     def _take_garbage(self, frame: SseFrame) -> Events:
         failure = garbage_failure(frame)

@@ -71,10 +71,14 @@ def _add_citation(block: OpenBlock, delta: WireCitationDelta) -> Events:
 
 
 def _add_input(block: OpenBlock, delta: WireInputDelta) -> Events:
+    if block.began_whole:  # some proxies send the arguments with the start, and then again
+        return ()
     return [InputJsonDelta(block.index, delta.partial_json)]
 
 
 def _add_server_input(block: OpenBlock, delta: WireInputDelta) -> Events:
+    if block.began_whole:
+        return ()
     if delta.partial_json:
         block.keep("input", delta.partial_json)
     return [InputJsonDelta(block.index, delta.partial_json)]

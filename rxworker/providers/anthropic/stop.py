@@ -33,10 +33,10 @@ def read_stop(wire: WireStop, called: bool) -> StopReason | None:
     kind = STOPS.get(raw, StopKind.OTHER)
     if kind is StopKind.END_TURN and called:
         kind = StopKind.TOOL_USE
-    detail = wire.stop_sequence
+    detail = wire.stop_sequence if isinstance(wire.stop_sequence, str) else None
     if raw == "model_context_window_exceeded":
         detail = "context"
-    if wire.stop_details:
+    if isinstance(wire.stop_details, dict):
         explanation = wire.stop_details.get("explanation") or wire.stop_details.get("category")
         detail = explanation if isinstance(explanation, str) else detail
     return StopReason(kind, raw, detail)

@@ -84,8 +84,8 @@ class WireBlockStop(Struct, frozen=True, tag_field="type", tag="content_block_st
 class WireMessage(Struct, frozen=True):
     """The head of a message."""
 
-    id: str | None = None
-    model: str | None = None
+    id: Json = None
+    model: Json = None
     usage: JsonObject | None = None
 
 
@@ -99,14 +99,14 @@ class WireStop(Struct, frozen=True):
     """Why a message ends."""
 
     stop_reason: str | None = None
-    stop_sequence: str | None = None
-    stop_details: JsonObject | None = None
+    stop_sequence: Json = None
+    stop_details: Json = None
 
 
 class WireMessageDelta(Struct, frozen=True, tag_field="type", tag="message_delta"):
     """What is known of a message near its end."""
 
-    delta: WireStop = WireStop()
+    delta: WireStop | None = None
     usage: JsonObject | None = None
 
 
@@ -138,6 +138,17 @@ WireEvent: TypeAlias = (
 
 decode_event = msgspec.json.Decoder(WireEvent).decode
 
+
+def convert_loosely(raw: JsonObject, name: str) -> WireEvent:
+    """A message that has been read as plain JSON already: numbers may be text, and its frame's name is its type if it has none.
+
+    Raises:
+        msgspec.ValidationError: It is no message of this protocol.
+    """
+    named = raw if raw.get("type") else {**raw, "type": name}
+    return msgspec.convert(named, WireEvent, strict=False)
+
+
 __all__ = [
     "WireBlockDelta",
     "WireBlockStart",
@@ -157,5 +168,6 @@ __all__ = [
     "WireStop",
     "WireTextDelta",
     "WireThinkingDelta",
+    "convert_loosely",
     "decode_event",
 ]

@@ -70,7 +70,7 @@ class GeminiDecoder:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
             return list(self._take_raw(frame.event, read_json(frame.data)))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(frame)
         return list(self._take(chunk, frame.data))
 

@@ -74,7 +74,7 @@ class OllamaDecoder:
             wire = decode_line(line)
         except msgspec.ValidationError:
             return list(self._take_loose(line))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(line)
         return self._take_quickly(wire) or list(self._take(wire, line))
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import replace
+
 from rxworker.events import (
     BlockType,
     CitationDelta,
@@ -17,7 +19,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.details import merge_details, text_of_details
 from rxworker.providers.openai_chat.stop import keeps_calls, read_stop
@@ -73,7 +75,7 @@ class Choice:
             yield Opaque(
                 "content_filter", {"choice": wire.index, "offsets": wire.content_filter_offsets}
             )
-        if wire.finish_reason is not None:
+        if wire.finish_reason:  # some servers send an empty one with every piece
             yield from self.end(wire.finish_reason, wire.stop_reason)
 
     def end(self, raw: str | None, matched: Json = None) -> Iterator[ResponseEvent]:
@@ -81,6 +83,8 @@ class Choice:
         if not self.ended or raw is not None:
             stop = read_stop(raw, calls=self._called, refused=self._refused, matched=matched)
             self.stop = stop or self.stop
+        elif self._called and self.stop and self.stop.kind is StopKind.END_TURN:
+            self.stop = replace(self.stop, kind=StopKind.TOOL_USE)  # the call came after the reason
         self.ended = self.ended or raw is not None
         yield from self._close_prose()
         told = self.stop if self.index else None

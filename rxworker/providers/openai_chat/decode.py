@@ -71,7 +71,7 @@ class OpenAIChatDecoder:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
             return self._take_loose(frame)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(frame)
         return self._take_quickly(chunk) or list(self._take(chunk, frame))
 
@@ -97,7 +97,7 @@ class OpenAIChatDecoder:
             or choice.text is None
             or type(delta.content) is not str
             or not delta.content
-            or wire.finish_reason is not None
+            or wire.finish_reason
             or wire.usage is not None
             or chunk.error is not None
             or chunk.x_groq is not None
@@ -217,6 +217,10 @@ class OpenAIChatDecoder:
 
 def _failure(chunk: WireChunk, frame: SseFrame) -> Failure | None:
     error = chunk.error or (chunk.x_groq.error if chunk.x_groq else None)
+    if not error and not chunk.choices:
+        raw = read_json(frame.data)
+        if isinstance(raw, dict) and raw.get("object") == "error":  # with nothing around it
+            error = raw
     if not error:
         return None
     # A bare text has its code beside it.

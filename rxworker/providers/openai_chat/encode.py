@@ -2,12 +2,13 @@
 
 Tool results are messages of their own and follow the call they answer at once. They hold text only, so pictures and
 documents in them go into the user message after them. What a compatible server wants to see again (DeepSeek's thinking,
-OpenRouter's details, Google's signatures) is sent back if this provider's answer carried it.
+OpenRouter's details, Google's signatures) is sent back if this provider's answer carried it. Ids of other providers' calls
+that are too long for OpenAI are shortened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,11 +28,13 @@ from rxworker.messages import (
 )
 from rxworker.providers.base import Options, OutputFormat, ToolChoice
 from rxworker.providers.content import arguments, data_url, joined_text, plain_text
+from rxworker.providers.ids import shortened
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
 from rxworker.providers.openai_chat.details import merge_details
 from rxworker.providers.schema import closed, is_strict, safe_name
 
 NAME = "openai_chat"
+LONGEST_ID = 40
 MODES = {"auto": "auto", "none": "none", "any": "required"}
 # What a budget in tokens comes to in the protocol's own words: less than so many is so hard.
 EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
@@ -88,8 +91,10 @@ def encode_messages(conversation: Conversation) -> list[JsonObject]:
     if conversation.system:
         encoded.append({"role": "system", "content": conversation.system})
     slot = len(encoded)  # where results go: behind the calls they answer
+    ids: dict[str, str] = {}  # how the calls are named to the service
     for message in conversation.messages:
         if message.role == "assistant":
+            ids |= {call.id: _id_of(call, message.provider == NAME) for call in message.tool_calls}
             assistant = _assistant(message)
             if assistant:
                 encoded.append(assistant)
@@ -98,7 +103,7 @@ def encode_messages(conversation: Conversation) -> list[JsonObject]:
             if message.text:
                 encoded.append({"role": "system", "content": message.text})
         else:
-            results = [_result(result) for result in message.tool_results]
+            results = [_result(result, ids) for result in message.tool_results]
             encoded[slot:slot] = results
             slot += len(results)
             parts = [part for block in message.content for part in _parts(block)]
@@ -122,7 +127,8 @@ def _assistant(message: Message) -> JsonObject | None:
     if own:
         thinking = [block for block in message.content if isinstance(block, Thinking)]
         encoded |= _thinking(thinking, bool(calls))
-    return encoded if len(encoded) > 2 or encoded["content"] else None
+    # Thinking alone is no answer: a response that was cut before it began to speak.
+    return encoded if calls or refusal or text else None
 
 
 def _thinking(blocks: Iterable[Thinking], called: bool) -> JsonObject:
@@ -146,20 +152,25 @@ def _thinking(blocks: Iterable[Thinking], called: bool) -> JsonObject:
 def _call(call: ToolCall, own: bool) -> JsonObject:
     text = msgspec.json.encode(arguments(call)).decode()
     encoded: JsonObject = {
-        "id": call.id,
+        "id": _id_of(call, own),
         "type": "function",
         "function": {"name": call.name, "arguments": text},
     }
     return call.echo | encoded if own and call.echo else encoded
 
 
-def _result(result: ToolResult) -> JsonObject:
+def _id_of(call: ToolCall, own: bool) -> str:
+    return call.id if own else shortened(call.id, LONGEST_ID)
+
+
+def _result(result: ToolResult, ids: Mapping[str, str]) -> JsonObject:
     text = result.text
     if not text and result.is_error:
         text = "The tool failed and gave no reason."
     elif not text and result.content:
         text = "The result is in the next message."
-    return {"role": "tool", "tool_call_id": result.tool_use_id, "content": text}
+    call_id = ids.get(result.tool_use_id, result.tool_use_id)
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
 def _parts(block: object) -> list[JsonObject]:

@@ -8,7 +8,7 @@ servers leave the index out, say 0 for every call, send ids again or empty, or s
 - A piece without an index belongs to the call of its id; a new id begins a new call; without an id it goes on with the
   last one.
 - A piece that brings no id, but a name and arguments that are whole by themselves, begins a new call if the call it
-  would belong to has arguments already.
+  would belong to has arguments already. One that brings the same id again does so if these, too, are whole.
 """
 
 from __future__ import annotations
@@ -31,15 +31,26 @@ class PendingCall:
         name: The tool's name, empty while unknown.
         index: The index of its block; ``None`` before the start.
         has_arguments: Whether any have come.
+        came_whole: Whether they came in one piece, and were whole by themselves.
     """
 
-    __slots__ = ("echo", "has_arguments", "index", "name", "started_echo", "waiting", "wire_id")
+    __slots__ = (
+        "came_whole",
+        "echo",
+        "has_arguments",
+        "index",
+        "name",
+        "started_echo",
+        "waiting",
+        "wire_id",
+    )
 
     def __init__(self) -> None:
         self.wire_id = ""
         self.name = ""
         self.index: int | None = None
         self.has_arguments = False
+        self.came_whole = False
         self.waiting: list[str] = []
         self.echo: JsonObject = {}
         self.started_echo: JsonObject = {}
@@ -76,6 +87,7 @@ class ToolCalls:
         if piece.extra_content is not None:
             call.echo = {"extra_content": piece.extra_content}
         if text:
+            call.came_whole = not call.has_arguments and _is_whole(text)
             call.has_arguments = True
         if call.index is None:
             call.name = function.name or ""
@@ -107,8 +119,9 @@ class ToolCalls:
         else:
             known = self._by_id.get(piece.id) if piece.id else self._last
             new = False
-        if known and not piece.id and function.name and known.has_arguments:
-            new = _is_whole(text)
+        if known and function.name and known.has_arguments and not new:
+            again = not piece.id or (piece.id == known.wire_id and known.came_whole)
+            new = again and _is_whole(text)
         if known is None or new:
             known = PendingCall()
             self._open.append(known)

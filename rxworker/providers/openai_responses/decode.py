@@ -91,7 +91,7 @@ class OpenAIResponsesDecoder:
             event = decode_event(frame.data)
         except msgspec.ValidationError:
             return list(self._take_loose(frame))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return list(self._take_garbage(frame))
         if event.type == TEXT_DELTA and event.output_index is not None and not self._failure:
             # More of a text that is open: nearly every frame.

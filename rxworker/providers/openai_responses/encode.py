@@ -16,7 +16,6 @@ The input is a row of items: messages, calls and their results each stand for th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 from typing import Any
 
 from msgspec.structs import replace
@@ -38,6 +37,7 @@ from rxworker.messages import (
 )
 from rxworker.providers.base import Options
 from rxworker.providers.content import data_url, plain_text, split_system
+from rxworker.providers.ids import shortened
 from rxworker.providers.openai_responses.echo import encode_answer, encode_call, is_custom
 from rxworker.providers.openai_responses.item import PLACE
 from rxworker.providers.openai_responses.options import (
@@ -95,7 +95,7 @@ def safe_id(call_id: str) -> str:
     >>> safe_id("call_1"), len(safe_id("x" * 100))
     ('call_1', 64)
     """
-    return call_id if len(call_id) <= LONGEST_ID else sha256(call_id.encode()).hexdigest()
+    return shortened(call_id, LONGEST_ID)
 
 
 def _answer_to(call: ToolCall, own: bool) -> JsonObject:

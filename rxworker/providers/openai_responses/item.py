@@ -162,6 +162,8 @@ class Item:
         if wire is not None:
             self._wire = self._wire | wire
             yield from self._fill(wire)
+        elif self.kind in CALLS and not self._parts:  # all that came of it is how it began
+            yield from self.complete(WHOLE, BlockType.TOOL_USE, input_of(self._wire))
         if self._open is None:  # it has nothing to say, but is sent back all the same
             yield from self._start_block(block_type_of(self._wire))
         if self._open is None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from rxworker.events import BlockType, Opaque, ResponseEvent
-from rxworker.messages import JsonObject
+from rxworker.messages import Json, JsonObject
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.garbage import read_json
 from rxworker.providers.openai_responses.item import Item
 from rxworker.providers.openai_responses.kinds import (
+    CALLS,
     CONTENT,
     MESSAGE,
     PARTS,
@@ -78,6 +79,17 @@ class Items:
                 yield from item.stop(
                     wire, whole=status == COMPLETED, reason=f"the response was cut: {status}"
                 )
+        yield from self._untold_calls(output, whole=status == COMPLETED)
+
+    def _untold_calls(self, output: Sequence[Json], *, whole: bool) -> Iterator[ResponseEvent]:
+        """Calls that stand in the output alone. Nothing else is taken from there, since it may be numbered otherwise."""
+        if len(output) <= len(self.all):
+            return
+        calls = [wire for wire in output if isinstance(wire, dict) and wire.get("type") in CALLS]
+        for wire in calls:
+            if not any(one in self._by_id for one in _ids(wire)):
+                reason = "the response was cut before the call was told"
+                yield from self._new(None, wire).stop(wire, whole=whole, reason=reason)
 
     def outcome(self) -> Outcome:
         """What of the items matters for the reason why the response ended."""

@@ -10,7 +10,7 @@ from rxworker.events import TRUNCATED, Error
 from rxworker.messages import Json, JsonObject, StopKind, Usage
 from rxworker.testing.reply import Reply
 from rxworker.testing.wire.format import asked, data_frame, stop_word
-from rxworker.testing.wire.responses_items import Item, item_of
+from rxworker.testing.wire.responses_items import Event, Item, event, item_of
 
 COMPLETED = "completed"
 # What is not listed is a reason for which a response is incomplete.
@@ -67,16 +67,16 @@ def error_body(message: str) -> JsonObject:
     return {"error": {"message": message, "type": "server_error", "param": None, "code": None}}
 
 
-def _events(reply: Reply, number: int, model: str) -> list[tuple[str, JsonObject]]:
+def _events(reply: Reply, number: int, model: str) -> list[Event]:
     """The type and the fields of each event."""
     blocks = reply.blocks(f"call_{number}")
     error = _error(reply.error) if reply.error else None
     if reply.error is not None and not blocks:
-        return [("error", {"error": error})] if error else []
+        return [event("error", error=error)] if error else []
     head = _response(number, model)
-    events: list[tuple[str, JsonObject]] = [
-        ("response.created", {"response": head}),
-        ("response.in_progress", {"response": head}),
+    events = [
+        event("response.created", response=head),
+        event("response.in_progress", response=head),
     ]
     refused = reply.stop_reason.kind is StopKind.REFUSAL
     items = [item_of(reply, f"{number}_{at}", at, b, refused) for at, b in enumerate(blocks)]
@@ -89,7 +89,7 @@ def _events(reply: Reply, number: int, model: str) -> list[tuple[str, JsonObject
     if error:  # told twice, as it is by the real service
         told: JsonObject = {"code": error["code"], "message": error["message"]}
         failed: JsonObject = {**head, "status": "failed", "error": told}
-        events += [("error", {"error": error}), ("response.failed", {"response": failed})]
+        events += [event("error", error=error), event("response.failed", response=failed)]
     return events
 
 
@@ -108,7 +108,7 @@ def _response(number: int, model: str) -> JsonObject:
     }
 
 
-def _last(reply: Reply, head: JsonObject, items: list[Item]) -> tuple[str, JsonObject]:
+def _last(reply: Reply, head: JsonObject, items: list[Item]) -> Event:
     """The event that says how the response ended, with everything in it again."""
     word = stop_word(reply, STOP_WORDS)
     status = COMPLETED if word == COMPLETED else "incomplete"
@@ -119,7 +119,7 @@ def _last(reply: Reply, head: JsonObject, items: list[Item]) -> tuple[str, JsonO
         "output": [item.done for item in items],
         "usage": None if reply.usage is None else _usage(reply.usage),
     }
-    return f"response.{status}", {"response": whole}
+    return event(f"response.{status}", response=whole)
 
 
 def _usage(usage: Usage) -> JsonObject:

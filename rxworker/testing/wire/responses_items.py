@@ -12,6 +12,15 @@ from rxworker.testing.reply import Reply, ReplyBlock, input_text
 Event: TypeAlias = tuple[str, JsonObject]
 
 
+def event(kind: str, where: JsonObject | None = None, **fields: Json) -> Event:
+    """An event's type and its fields.
+
+    >>> event("error", message="oh")
+    ('error', {'message': 'oh'})
+    """
+    return kind, {**(where or {}), **fields}
+
+
 class Item(Struct, frozen=True):
     """One item.
 
@@ -53,12 +62,12 @@ def _reasoning(reply: Reply, item_id: str, place: int, block: Thinking) -> Item:
     text = "response.reasoning_summary_text"
     begins = [
         _added(place, item),
-        ("response.reasoning_summary_part.added", {**where, "part": {**part, "text": ""}}),
+        event("response.reasoning_summary_part.added", where, part={**part, "text": ""}),
         *_deltas(reply, text, where, block.text),
     ]
     ends = [
-        (f"{text}.done", {**where, "text": block.text}),
-        ("response.reasoning_summary_part.done", {**where, "part": part}),
+        event(f"{text}.done", where, text=block.text),
+        event("response.reasoning_summary_part.done", where, part=part),
         _done(place, done),
     ]
     return Item(begins, ends, done)
@@ -80,12 +89,12 @@ def _message(reply: Reply, item_id: str, place: int, block: Text, refused: bool)
     more: JsonObject = {} if refused else {"logprobs": []}
     begins = [
         _added(place, item),
-        ("response.content_part.added", {**where, "part": {**part, field: ""}}),
+        event("response.content_part.added", where, part={**part, field: ""}),
         *_deltas(reply, f"response.{kind}", where, block.text, more),
     ]
     ends = [
-        (f"response.{kind}.done", {**where, field: block.text, **more}),
-        ("response.content_part.done", {**where, "part": part}),
+        event(f"response.{kind}.done", where, **{field: block.text}, **more),
+        event("response.content_part.done", where, part=part),
         _done(place, done),
     ]
     return Item(begins, ends, done)
@@ -105,24 +114,23 @@ def _call(reply: Reply, item_id: str, place: int, block: ToolCall) -> Item:
     done: JsonObject = {**item, "status": "completed", "arguments": arguments}
     text = "response.function_call_arguments"
     begins = [_added(place, item), *_deltas(reply, text, where, arguments)]
-    ends = [(f"{text}.done", {**where, "arguments": arguments}), _done(place, done)]
+    ends = [event(f"{text}.done", where, arguments=arguments), _done(place, done)]
     return Item(begins, ends, done)
 
 
 def _added(place: int, item: JsonObject) -> Event:
-    return "response.output_item.added", {"output_index": place, "item": item}
+    return event("response.output_item.added", output_index=place, item=item)
 
 
 def _done(place: int, item: JsonObject) -> Event:
-    return "response.output_item.done", {"output_index": place, "item": item}
+    return event("response.output_item.done", output_index=place, item=item)
 
 
 def _deltas(
-    reply: Reply, kind: str, where: JsonObject, text: str, more: dict[str, Json] | None = None
+    reply: Reply, kind: str, where: JsonObject, text: str, more: JsonObject | None = None
 ) -> list[Event]:
-    return [
-        (f"{kind}.delta", {**where, "delta": piece, **(more or {})}) for piece in reply.pieces(text)
-    ]
+    pieces = reply.pieces(text)
+    return [event(f"{kind}.delta", where, delta=piece, **(more or {})) for piece in pieces]
 
 
-__all__ = ["Item", "item_of"]
+__all__ = ["Event", "Item", "event", "item_of"]

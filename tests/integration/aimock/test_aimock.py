@@ -1,4 +1,9 @@
-"""The turn loop against a server that is not ours, in both protocols."""
+"""The turn loop against a server that is not ours, in all protocols.
+
+Where it differs from the services, the tests say so. Its Ollama calls thinking ``reasoning_content``, as compatible servers of
+OpenAI's protocol do, counts no tokens, and knows no ids of calls. Its Gemini ends a response with calls with ``FUNCTION_CALL``,
+which is no finish reason of Google's.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,24 @@ import pytest
 
 from rxworker import Finished, Run, Worker, tool
 from rxworker.errors import ProviderError, RxWorkerError
-from rxworker.events import AttemptRetract, BlockAbort, Record, ThinkingDelta, ToolStart
-from rxworker.messages import Thinking
-from rxworker.providers import Options, Provider
+from rxworker.events import (
+    AttemptRetract,
+    BlockAbort,
+    Opaque,
+    Record,
+    ThinkingDelta,
+    ToolStart,
+)
+from rxworker.messages import StopKind, StopReason, Thinking
+from rxworker.providers import (
+    Anthropic,
+    Gemini,
+    Ollama,
+    OpenAIChat,
+    OpenAIResponses,
+    Options,
+    Provider,
+)
 from rxworker.testing import lint
 from rxworker.transport import Client, Retry
 
@@ -31,6 +51,26 @@ async def get_weather(city: str) -> str:
     return f"{city}: 17 °C"
 
 
+def anthropic(base_url: str) -> Provider:
+    return Anthropic("a-model", api_key="k", base_url=base_url)
+
+
+def openai_chat(base_url: str) -> Provider:
+    return OpenAIChat("a-model", api_key="k", base_url=base_url)
+
+
+def openai_responses(base_url: str) -> Provider:
+    return OpenAIResponses("a-model", api_key="k", base_url=base_url)
+
+
+def gemini(base_url: str) -> Provider:
+    return Gemini("a-model", api_key="k", base_url=base_url)
+
+
+def ollama(base_url: str) -> Provider:
+    return Ollama("a-model", base_url=base_url)
+
+
 def watch(run: Run[Any]) -> list[Record]:
     records: list[Record] = []
     run.subscribe(records.append, lambda _: None)
@@ -43,12 +83,15 @@ async def test_it_says_something(make_provider: MakeProvider, aimock: str) -> No
     result = await run
     assert isinstance(result, Finished)
     assert result.text == "Hello from the mock, in more than one piece."
-    assert (result.usage.input_tokens, result.usage.output_tokens) == (12, 9)
+    counted = (0, 0) if result.conversation.messages[-1].provider == "ollama" else (12, 9)
+    assert (result.usage.input_tokens, result.usage.output_tokens) == counted
     assert lint(records) == []
 
 
-async def test_it_thinks_and_then_says_something(make_provider: MakeProvider, aimock: str) -> None:
-    run = Worker(make_provider(aimock)).run("Please think first.")
+async def test_it_thinks_and_then_says_something(
+    make_event_stream_provider: MakeProvider, aimock: str
+) -> None:
+    run = Worker(make_event_stream_provider(aimock)).run("Please think first.")
     records = watch(run)
     assert (await run).text == "Forty-two."
     thoughts = [r.event.text for r in records if isinstance(r.event, ThinkingDelta)]
@@ -56,9 +99,19 @@ async def test_it_thinks_and_then_says_something(make_provider: MakeProvider, ai
     assert lint(records) == []
 
 
-async def test_two_calls_and_an_answer(make_provider: MakeProvider, aimock: str) -> None:
+async def test_what_is_no_thinking_of_ollamas_is_kept_as_something_unknown(aimock: str) -> None:
+    run = Worker(Ollama("a-model", base_url=aimock)).run("Please think first.")
+    records = watch(run)
+    assert (await run).text == "Forty-two."
+    unknown = [r.event.raw for r in records if isinstance(r.event, Opaque)]
+    assert "Six time" in str(unknown)
+    assert lint(records) == []
+
+
+@pytest.mark.parametrize("make", [anthropic, openai_chat, openai_responses])
+async def test_two_calls_and_an_answer(make: MakeProvider, aimock: str) -> None:
     """The server only answers when the results are where it looks for them, and the thinking is sealed."""
-    provider = make_provider(aimock)
+    provider = make(aimock)
     thinking = Options(thinking=1024) if provider.name == "anthropic" else Options()
     run = Worker(provider, tools=[get_weather], options=thinking).run("compare Kyoto and Oslo")
     records = watch(run)
@@ -69,9 +122,35 @@ async def test_two_calls_and_an_answer(make_provider: MakeProvider, aimock: str)
         ("call_kyoto", {"city": "Kyoto"}),
         ("call_oslo", {"city": "Oslo"}),
     ]
+    (thought,) = (b for b in result.conversation.messages[1].content if isinstance(b, Thinking))
+    assert thought.text == "Two cities: two calls."
     if provider.name == "anthropic":
-        blocks = result.conversation.messages[1].content
-        assert Thinking("Two cities: two calls.", "sealed-by-the-mock") in blocks
+        assert thought.signature == "sealed-by-the-mock"
+    if provider.name == "openai_responses":
+        assert "encrypted_content" in str(thought.echo)
+    assert lint(records) == []
+
+
+@pytest.mark.parametrize("make", [gemini, ollama])
+async def test_two_calls_without_ids_and_an_answer(make: MakeProvider, aimock: str) -> None:
+    run = Worker(make(aimock), tools=[get_weather]).run("weigh Kyoto and Oslo")
+    records = watch(run)
+    result = await run
+    assert (result.text, result.turns) == ("Both are at 17 degrees.", 2)
+    calls = [r.event.call for r in records if isinstance(r.event, ToolStart)]
+    assert [c.input for c in calls] == [{"city": "Kyoto"}, {"city": "Oslo"}]
+    assert len({c.id for c in calls}) == 2
+    assert lint(records) == []
+
+
+async def test_a_finish_reason_that_is_not_googles_runs_no_calls(aimock: str) -> None:
+    """Nothing is known of a reason that is unknown, not even that the calls are whole; it is kept as it came."""
+    run = Worker(gemini(aimock), tools=[get_weather]).run("compare Kyoto and Oslo")
+    records = watch(run)
+    result = await run
+    assert result.text == "Let me look."
+    assert result.stop_reason == StopReason(StopKind.OTHER, "FUNCTION_CALL")
+    assert not any(isinstance(r.event, ToolStart) for r in records)
     assert lint(records) == []
 
 

@@ -1,0 +1,186 @@
+"""Asking hooks one after the other, within their time, and what it means when one fails.
+
+A hook fails when it raises, when it takes longer than its time-out, and when something that it waits for was cancelled.
+What that means is in its ``on_failure``. A verdict that its point does not have is no failure of the moment: it is a
+mistake in the program, and ends the run whatever ``on_failure`` says.
+
+The run itself being cancelled is none of these: it goes through, also where a hook has caught it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from rxworker.errors import HookError
+from rxworker.events import HookVerdict
+from rxworker.hooks.base import AnyHook
+from rxworker.hooks.context import HookContext, unmade
+from rxworker.hooks.contexts import ToolCallContext, ToolResultContext
+from rxworker.hooks.points import VERDICTS, HookPoint
+from rxworker.hooks.verdicts import Continue, EndRun, Finish, Skip, Verdict
+
+Report: TypeAlias = Callable[[HookVerdict], None]
+Answer: TypeAlias = tuple[Verdict, str]
+
+
+class _ForeignVerdictError(HookError):
+    """A hook answered with what its point does not have."""
+
+
+async def ask_all(
+    hooks: Sequence[AnyHook], context: HookContext, report: Report, within: str = ""
+) -> Answer | None:
+    """Ask hooks one after the other, until one says something other than to go on.
+
+    Args:
+        hooks: In the order in which they are asked.
+        context: What each is given; it sees what those before it have changed.
+        report: Hears of every verdict that is not to go on, and of every failure.
+        within: The names of the chains around them, each with a slash.
+
+    Returns:
+        The verdict and the name of the hook that gave it; ``None`` where all said to go on.
+
+    Raises:
+        HookError: A hook failed whose failure ends the run, or answered with what its point does not have.
+        EndRun: A hook ends the run.
+    """
+    for hook in hooks:
+        if not hook.concerns(context):
+            continue
+        answer = await _ask(hook, context, report, f"{within}{hook.name}")
+        if answer is not None:
+            return answer
+    return None
+
+
+async def _ask(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
+    """Ask one hook, and let its failure mean what it should."""
+    context.hook = name
+    undo = unmade if hook.on_failure == "abort" else context.checkpoint()
+    try:
+        answer = await _in_time(hook, context, report, name)
+    except _ForeignVerdictError as error:
+        if hook.point is not HookPoint.ON_ABORT:
+            raise
+        return _failed(hook, context, report, name, error)
+    except EndRun as error:
+        if hook.point is HookPoint.ON_ABORT:
+            return _failed(hook, context, report, name, _raised(hook, name, error))
+        if not error.hook:
+            error.hook = name
+            report(_event(hook, name, context, "Abort", error.reason))
+        raise
+    except HookError as error:
+        if hook.chained:  # what failed is one of its hooks, and has been told
+            report = _ignore
+        undo()
+        return _failed(hook, context, report, name, error)
+    if answer is not None and not hook.chained:
+        verdict = answer[0]
+        reason: str = getattr(verdict, "reason", "")
+        report(_event(hook, name, context, type(verdict).__name__, reason))
+    return answer
+
+
+async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
+    """The hook's answer, if it comes in time. What it raises becomes a `HookError`."""
+    task = asyncio.current_task()
+    cancels = task.cancelling() if task is not None else 0
+
+    def is_cancelled() -> bool:
+        return task is not None and task.cancelling() > cancels
+
+    clock = asyncio.timeout(hook.timeout)
+    try:
+        async with clock:
+            answer = await _answer(hook, context, report, name)
+    except asyncio.CancelledError as error:
+        # The run's own cancellation goes through. Something else that was cancelled is a failure.
+        if is_cancelled() or hook.on_failure == "abort":
+            raise
+        raise _error(hook, name, "something that it waited for was cancelled") from error
+    except (HookError, EndRun):
+        raise
+    except TimeoutError as error:
+        raise _late(hook, name) if clock.expired() else _raised(hook, name, error) from error
+    except Exception as error:
+        raise _raised(hook, name, error) from error
+    # A hook that catches its cancellation does not keep the run, and an answer that comes too late is none.
+    if is_cancelled():
+        raise asyncio.CancelledError
+    if clock.expired():
+        raise _late(hook, name)
+    return answer
+
+
+async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
+    if not await hook.applies(context):
+        return None
+    if hook.chained:
+        answer = await ask_all(hook.chained, context, report, f"{name}/")
+        context.hook = name
+        return answer
+    verdict: object = await hook(context)
+    if verdict is None:
+        return None
+    if not isinstance(verdict, VERDICTS[hook.point]):
+        allowed = ", ".join(known.__name__ for known in VERDICTS[hook.point])
+        text = f"hook {name!r} answered {verdict!r} at {hook.point.value}, where it may answer "
+        text += f"{allowed} or None" if allowed else "None"
+        raise _ForeignVerdictError(text, hook=name, point=hook.point.value)
+    return None if is_going_on(verdict) else (verdict, name)
+
+
+def is_going_on(verdict: Verdict) -> bool:
+    """Whether the next hook is asked after this verdict.
+
+    >>> is_going_on(Finish()), is_going_on(Finish(final=True))
+    (True, False)
+    """
+    return isinstance(verdict, Continue) or (isinstance(verdict, Finish) and not verdict.final)
+
+
+def _failed(
+    hook: AnyHook, context: HookContext, report: Report, name: str, error: HookError
+) -> Answer | None:
+    report(_event(hook, name, context, "Failed", str(error)))
+    if hook.on_failure == "abort":
+        raise error
+    if hook.on_failure == "continue":
+        return None
+    if isinstance(context, ToolResultContext):
+        context.withhold(f"The result is withheld: the hook {name!r}, which checks it, failed.")
+        return Continue(), name
+    refused = Skip(f"This call was not run: the hook {name!r}, which checks it, failed.")
+    report(_event(hook, name, context, "Skip", refused.reason))
+    return refused, name
+
+
+def _event(
+    hook: AnyHook, name: str, context: HookContext, verdict: str, reason: str
+) -> HookVerdict:
+    call_id = context.call.id if isinstance(context, ToolCallContext | ToolResultContext) else None
+    return HookVerdict(name, hook.point.value, verdict, reason, call_id)
+
+
+def _ignore(event: HookVerdict) -> None:
+    del event
+
+
+def _late(hook: AnyHook, name: str) -> HookError:
+    return _error(hook, name, f"it took longer than {hook.timeout:g} s")
+
+
+def _raised(hook: AnyHook, name: str, error: Exception) -> HookError:
+    return _error(hook, name, f"{type(error).__name__}: {error}")
+
+
+def _error(hook: AnyHook, name: str, what: str) -> HookError:
+    text = f"hook {name!r} failed at {hook.point.value}: {what}"
+    return HookError(text, hook=name, point=hook.point.value)
+
+
+__all__ = ["Answer", "Report", "ask_all", "is_going_on"]

@@ -1,0 +1,153 @@
+"""A hook: a function, a coroutine function or a reactivex operator, at a point of the loop."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast
+
+from rxworker.errors import ConfigurationError
+from rxworker.hooks.context import HookContext
+from rxworker.hooks.operator import OperatorFunction
+from rxworker.hooks.points import HookPoint, point_of
+from rxworker.hooks.settings import (
+    Condition,
+    HookSettings,
+    Matcher,
+    OnFailure,
+    failure_of,
+    matcher_of,
+    names_of,
+    priority_of,
+    timeout_of,
+)
+from rxworker.hooks.verdicts import Verdict
+
+C = TypeVar("C", bound=HookContext)
+
+HookFunction: TypeAlias = Callable[[C], Verdict | Awaitable[Verdict | None] | None]
+
+
+class Hook(Generic[C]):
+    """A function at a point of the loop. Asking it returns its verdict.
+
+    Args:
+        function: What is asked: it takes the point's context and returns a verdict, or an awaitable of one.
+        point: Where it is asked.
+        name: What its verdicts, messages and errors are signed with; the function's name by default.
+        matcher: Which tools it is asked about: a regular expression for the whole name.
+        when: A condition on the context; where it is false the hook is not asked.
+        priority: Higher is asked first.
+        before: Names of hooks that are to be asked after this one.
+        after: Names of hooks that are to be asked before this one.
+        on_failure: What it means when the hook raises or takes too long; see `HookSettings`.
+        timeout: Seconds until it has failed.
+
+    Attributes:
+        name: Its name.
+        point: Where it is asked.
+        chained: The hooks that it is made of, where it is a chain.
+
+    Raises:
+        ConfigurationError: The function cannot be called, or one of the settings cannot be.
+
+    >>> def permit(context: HookContext) -> Verdict | None:
+    ...     return None
+    >>> Hook(permit, "PreToolUse", matcher="Edit|Create")
+    Hook('permit', before_tool_call)
+    """
+
+    def __init__(
+        self,
+        function: HookFunction[C] | OperatorFunction[C],
+        point: HookPoint | str,
+        *,
+        name: str | None = None,
+        matcher: Matcher | None = None,
+        when: Condition | None = None,
+        priority: int = 0,
+        before: str | Iterable[str] = (),
+        after: str | Iterable[str] = (),
+        on_failure: OnFailure | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        if not callable(function):
+            raise ConfigurationError(f"a hook must be callable, {function!r} is not")
+        if when is not None and not callable(when):
+            raise ConfigurationError(f"when={when!r}: a condition is a function of the context")
+        self.point = point_of(point)
+        self.name = name or _name_of(function)
+        self.matcher = matcher_of(matcher, self.point, self.name)
+        self.when = when
+        self.priority = priority_of(priority, self.name)
+        self.before = names_of(before, self.name, "before")
+        self.after = names_of(after, self.name, "after")
+        self.on_failure: OnFailure = failure_of(on_failure, self.point, self.name)
+        self.timeout = timeout_of(timeout, self.point, self.name)
+        self.chained: Sequence[Hook[Any]] = ()
+        self._function = function
+
+    def __repr__(self) -> str:
+        return f"Hook({self.name!r}, {self.point.value})"
+
+    def but(self, **settings: Unpack[HookSettings]) -> Self:
+        """The same hook with other settings; what is not given stays.
+
+        >>> def permit(context: HookContext) -> None: ...
+        >>> Hook(permit, "before_tool_call", priority=1).but(name="gate").name
+        'gate'
+
+        Raises:
+            ConfigurationError: One of the settings cannot be.
+        """
+        kept: HookSettings = {
+            "name": self.name,
+            "matcher": self.matcher,
+            "when": self.when,
+            "priority": self.priority,
+            "before": self.before,
+            "after": self.after,
+            "on_failure": self.on_failure,
+            "timeout": self.timeout,
+        }
+        kept.update(settings)
+        changed: Hook[C] = Hook(self._function, self.point, **kept)
+        other = copy.copy(self)
+        other.__dict__.update(changed.__dict__, chained=self.chained)
+        return other
+
+    def matches(self, tool: str) -> bool:
+        """Whether it is asked about this tool."""
+        return self.matcher is None or self.matcher.fullmatch(tool) is not None
+
+    def concerns(self, context: HookContext) -> bool:
+        """Whether the tools of the context are such as it is asked about."""
+        return self.matcher is None or any(self.matches(tool) for tool in context.concerned)
+
+    async def applies(self, context: C) -> bool:
+        """Whether its condition holds."""
+        if self.when is None:
+            return True
+        holds = self.when(context)
+        return bool(await holds if inspect.isawaitable(holds) else holds)
+
+    async def __call__(self, context: C) -> Verdict | None:
+        """Ask the function, and wait for its answer where it takes its time."""
+        function = self._function
+        if isinstance(function, OperatorFunction):
+            operator = cast("OperatorFunction[C]", function)
+            return await operator.ask(context, self.point.value)
+        answer = function(context)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+# A hook of any point: which context it takes is known by its point.
+AnyHook: TypeAlias = Hook[Any]
+
+
+def _name_of(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+__all__ = ["AnyHook", "Hook", "HookFunction"]

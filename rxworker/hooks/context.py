@@ -1,0 +1,213 @@
+"""What every hook is given: the conversation, the tools, the workspace, and ways to say and to do something."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Protocol, TypeAlias
+
+from rxworker.errors import LocalProtocolError
+from rxworker.events import HookMessage, MessageAdd
+from rxworker.hooks.command import CommandResult, run_command
+from rxworker.hooks.points import HookPoint
+from rxworker.messages import Conversation, JsonObject, Message, Role, Text, ToolMeta, ToolResult
+
+Emit = Callable[[HookMessage | MessageAdd], None]
+CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[ToolResult]]
+
+
+class CallableTool(Protocol):
+    """A tool, as far as a hook needs to know it: its state is reached through the bound object."""
+
+    @property
+    def meta(self) -> ToolMeta:
+        """What the model sees of it."""
+        ...
+
+
+class KnownTools(Protocol):
+    """The tools of a worker, as far as a hook needs to know them."""
+
+    @property
+    def metas(self) -> tuple[ToolMeta, ...]:
+        """What the model sees of them, in order."""
+        ...
+
+    def get(self, name: str) -> CallableTool | None:
+        """The tool of that name."""
+        ...
+
+
+def unmade() -> None:
+    """Nothing to undo."""
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class HookContext:
+    """What every hook is given.
+
+    Attributes:
+        conversation: Everything said so far.
+        emit: Writes an event into the records of the run; the methods below do it for you.
+        variables: Shared by the hooks and tools of a turn; anything, by name.
+        run: The run's id.
+        turn: The turn's number.
+        hook: The name of the hook that is being asked.
+        workspace: The folder that the run works in.
+        toolbox: The worker's tools.
+        call_tool: Runs one of them; ``run_tool`` does it for you.
+    """
+
+    point: ClassVar[HookPoint | None] = None
+
+    conversation: Conversation
+    emit: Emit
+    variables: dict[str, object] = field(default_factory=dict[str, object])
+    run: str = ""
+    turn: int = 0
+    hook: str = ""
+    workspace: Path = field(default_factory=Path)
+    toolbox: KnownTools | None = None
+    call_tool: CallTool | None = None
+
+    @property
+    def content(self) -> str:
+        """The text that this point is about: the user's, the arguments, the result, or the model's answer."""
+        return ""
+
+    def set_content(self, content: str) -> None:
+        """Replace that text, where the point lets it be changed.
+
+        Raises:
+            LocalProtocolError: It does not.
+        """
+        where = "here" if self.point is None else f"at {self.point.value}"
+        text = f"the content cannot be changed {where}; {len(content)} characters were given"
+        raise LocalProtocolError(text)
+
+    @property
+    def message_history(self) -> tuple[Message, ...]:
+        """Everything said so far, message by message."""
+        return self.conversation.messages
+
+    @property
+    def tool_name(self) -> str | None:
+        """The name of the tool that is called; ``None`` where none is."""
+        return None
+
+    @property
+    def tool_args(self) -> JsonObject | None:
+        """The arguments of the call; ``None`` where there is none, or where they are no object."""
+        return None
+
+    @property
+    def tool_result(self) -> str | None:
+        """The text of the call's result; ``None`` where there is none yet."""
+        return None
+
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The names of the tools that a matcher is held against."""
+        return ()
+
+    @property
+    def tools(self) -> tuple[ToolMeta, ...]:
+        """What the model sees of the tools."""
+        return () if self.toolbox is None else self.toolbox.metas
+
+    def list_tool_names(self) -> list[str]:
+        """The names of the tools, in order."""
+        return [meta.name for meta in self.tools]
+
+    def get_tool(self, name: str) -> CallableTool | None:
+        """The tool of that name."""
+        return None if self.toolbox is None else self.toolbox.get(name)
+
+    def get_variable(self, key: str, default: object = None) -> object:
+        """What was put under this name in this turn."""
+        return self.variables.get(key, default)
+
+    def set_variable(self, key: str, value: object) -> None:
+        """Put something under a name, for the hooks and tools of this turn."""
+        self.variables[key] = value
+
+    async def run_tool(self, name: str, args: JsonObject | None = None) -> ToolResult:
+        """Run a tool for the hook's own use. The model does not hear of it, and hooks are not asked about it.
+
+        The watchers get a debug message. What goes wrong, an unknown name included, is in the result.
+
+        Raises:
+            LocalProtocolError: The context belongs to no worker.
+        """
+        if self.call_tool is None:
+            raise LocalProtocolError(f"there is no worker here that could run the tool {name!r}")
+        given = dict(args or {})
+        result = await self.call_tool(name, given)
+        self.send_debug(f"ran {name}", {"args": given, "is_error": result.is_error})
+        return result
+
+    async def run_command(
+        self,
+        command: str | Sequence[str],
+        *,
+        shell: bool = False,
+        timeout: float | None = 60.0,  # noqa: ASYNC109 - the process is killed, not the task
+        limit: int = 65_536,
+        env: Mapping[str, str] | None = None,
+    ) -> CommandResult:
+        """Run a command in the workspace; see `rxworker.hooks.run_command`.
+
+        Args:
+            command: The program and its arguments; a text is split as a shell would.
+            shell: Give the text to a shell.
+            timeout: Seconds until it is killed; ``None``: never.
+            limit: How many bytes of its output are kept.
+            env: Variables for it, besides those of this process that hold no secret.
+
+        Raises:
+            CommandError: It could not be started, or took too long.
+        """
+        return await run_command(
+            command, self.workspace, shell=shell, timeout=timeout, limit=limit, env=env
+        )
+
+    def add_messages(self, messages: Iterable[Message]) -> None:
+        """Put messages at the end of the conversation. They stay."""
+        added = tuple(messages)
+        self.conversation = self.conversation.add(*added)
+        self.emit(MessageAdd(added, self.hook))
+
+    def add_message(self, message: Message | str, role: Role = "user") -> None:
+        """Put a message at the end of the conversation. It stays.
+
+        Args:
+            message: A message, or the text of one.
+            role: Who says the text.
+        """
+        if isinstance(message, str):
+            message = Message(role, (Text(message),))
+        self.add_messages((message,))
+
+    def send_message(self, content: str) -> None:
+        """Tell the watchers something; the model does not hear it. Also called ``stream_message``."""
+        self.emit(HookMessage(self.hook, "message", content))
+
+    def send_system(self, content: str) -> None:
+        """Give the watchers a notice; the model does not hear it. Also called ``stream_system_message``."""
+        self.emit(HookMessage(self.hook, "system", content))
+
+    def send_debug(self, title: str, data: JsonObject) -> None:
+        """Show the watchers data; the model does not hear it. Also called ``stream_debug``."""
+        self.emit(HookMessage(self.hook, "debug", title, data))
+
+    stream_message = send_message
+    stream_system_message = send_system
+    stream_debug = send_debug
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Remember what may be changed here. Calling what is returned brings it back."""
+        return unmade
+
+
+__all__ = ["CallTool", "CallableTool", "Emit", "HookContext", "KnownTools"]

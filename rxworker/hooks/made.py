@@ -1,0 +1,71 @@
+"""Hooks of whatever may be registered: hooks, and objects with methods named like points."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, cast
+
+from rxworker.errors import ConfigurationError
+from rxworker.hooks.base import AnyHook, Hook
+from rxworker.hooks.points import HookPoint
+from rxworker.hooks.settings import FAILURES, MATCHED, HookSettings
+
+
+def hooks_of(hook: object) -> Sequence[AnyHook]:
+    """The hooks that something stands for.
+
+    An object may say what it is called and how it is asked: a ``name``, a ``matcher``, and ``hook_settings`` with what
+    else there is in `HookSettings`. Of these each point takes what it can have.
+
+    Raises:
+        ConfigurationError: It is none, and has no method named like a point.
+    """
+    if isinstance(hook, Hook):
+        return (cast("AnyHook", hook),)
+    if inspect.isclass(hook):
+        message = f"{hook.__name__} is a class: register an object of it, {hook.__name__}()"
+        raise ConfigurationError(message)
+    methods = [(point, getattr(hook, point.value, None)) for point in HookPoint]
+    settings = _settings_of(hook)
+    made = [
+        Hook[Any](method, point, **_at(point, settings))
+        for point, method in methods
+        if method is not None
+    ]
+    if not made:
+        points = ", ".join(point.value for point in HookPoint)
+        message = (
+            f"{hook!r} is no hook: decorate a function with its point, for example @before_tool_call, or "
+            f"give an object with one of the methods {points}"
+        )
+        raise ConfigurationError(message)
+    return made
+
+
+def _settings_of(hook: object) -> HookSettings:
+    given: object = getattr(hook, "hook_settings", {})
+    if not isinstance(given, dict) or given.keys() - HookSettings.__annotations__.keys():
+        known = ", ".join(HookSettings.__annotations__)
+        raise ConfigurationError(f"hook_settings of {hook!r}: {given!r}; give a dict with: {known}")
+    settings: HookSettings = {
+        "name": getattr(hook, "name", type(hook).__name__),
+        "matcher": getattr(hook, "matcher", None),
+    }
+    settings.update(cast("HookSettings", given))
+    return settings
+
+
+def _at(point: HookPoint, settings: HookSettings) -> HookSettings:
+    """The settings, without what this point cannot have: they are those of several."""
+    kept = settings.copy()
+    if point not in MATCHED:
+        kept["matcher"] = None
+    if kept.get("on_failure") in {way for ways in FAILURES.values() for way in ways}.difference(
+        FAILURES[point]
+    ):
+        kept["on_failure"] = None
+    return kept
+
+
+__all__ = ["hooks_of"]

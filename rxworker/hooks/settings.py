@@ -1,0 +1,147 @@
+"""How a hook is asked: about what, when in the order, for how long, and what its failure means."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Literal, TypeAlias, TypedDict, cast
+
+from rxworker.errors import ConfigurationError
+from rxworker.hooks.points import HookPoint
+
+OnFailure: TypeAlias = Literal["abort", "skip", "continue"]
+Matcher: TypeAlias = str | re.Pattern[str]
+Condition: TypeAlias = Callable[[Any], bool | Awaitable[bool]]
+
+FAILURES: dict[HookPoint, tuple[OnFailure, ...]] = {
+    # the first is what is usual
+    HookPoint.ON_MESSAGE_SEND: ("abort", "continue"),
+    HookPoint.BEFORE_TOOL_CALL: ("abort", "skip", "continue"),
+    HookPoint.AFTER_TOOL_CALL: ("abort", "skip", "continue"),
+    HookPoint.ON_TURN_END: ("abort", "continue"),
+    HookPoint.ON_ABORT: ("continue",),
+}
+MATCHED = (HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL, HookPoint.ON_TURN_END)
+ABORT_SECONDS = 5.0
+"""What a hook at ``on_abort`` may take: nothing else can end a run that is ending."""
+
+
+class HookSettings(TypedDict, total=False):
+    """What may be said of a hook besides its function and its point.
+
+    Attributes:
+        name: What its verdicts, messages and errors are signed with; the function's name by default.
+        matcher: Which tools it is asked about: a regular expression for the whole name. At ``on_turn_end``: it is asked
+            only when the run has called such a tool. Empty: all.
+        when: A condition on the context; where it is false the hook is not asked.
+        priority: Higher is asked first; 0 by default.
+        before: Names of hooks of the same point that are to be asked after this one.
+        after: Names of hooks of the same point that are to be asked before this one.
+        on_failure: ``abort`` ends the run; ``skip``, at the tool points, refuses the call or withholds the result;
+            ``continue`` goes on as if the hook had not been asked. Usual is ``abort``, and ``continue`` at ``on_abort``.
+        timeout: Seconds until it has failed. Usual is ``math.inf``, and 5 at ``on_abort``.
+    """
+
+    name: str | None
+    matcher: Matcher | None
+    when: Condition | None
+    priority: int
+    before: str | Iterable[str]
+    after: str | Iterable[str]
+    on_failure: OnFailure | None
+    timeout: float | None
+
+
+def matcher_of(matcher: Matcher | None, point: HookPoint, name: str) -> re.Pattern[str] | None:
+    """The matcher, compiled.
+
+    Raises:
+        ConfigurationError: It is no regular expression, or the point has nothing to match.
+    """
+    if matcher is None or matcher == "":
+        return None
+    try:
+        compiled = re.compile(matcher)
+    except (re.error, TypeError) as error:
+        message = f"the matcher of hook {name!r} is no regular expression: {matcher!r}: {error}"
+        raise ConfigurationError(message) from error
+    if point not in MATCHED:
+        message = f"hook {name!r} has a matcher, but at {point.value} there is no tool to match; use when=..."
+        raise ConfigurationError(message)
+    return compiled
+
+
+def names_of(names: str | Iterable[str], name: str, side: str) -> tuple[str, ...]:
+    """The hooks' names that a constraint mentions.
+
+    Raises:
+        ConfigurationError: One is no text, or is the hook itself.
+    """
+    mentioned = (names,) if isinstance(names, str) else tuple(names)
+    for other in mentioned:
+        if not isinstance(cast("object", other), str):
+            raise ConfigurationError(f"{side}={other!r} of hook {name!r}: give names of hooks")
+        if other == name:
+            raise ConfigurationError(f"hook {name!r} cannot be asked {side} itself")
+    return mentioned
+
+
+def failure_of(on_failure: OnFailure | None, point: HookPoint, name: str) -> OnFailure:
+    """What the hook's failure means.
+
+    Raises:
+        ConfigurationError: The point does not have that.
+    """
+    allowed = FAILURES[point]
+    if on_failure is None:
+        return allowed[0]
+    if on_failure not in allowed:
+        message = (
+            f"on_failure={on_failure!r} of hook {name!r}: at {point.value} give one of {allowed}"
+        )
+        raise ConfigurationError(message)
+    return on_failure
+
+
+def timeout_of(timeout: float | None, point: HookPoint, name: str) -> float | None:
+    """Seconds until the hook has failed; ``None`` for never.
+
+    Raises:
+        ConfigurationError: It is no number above 0.
+    """
+    if timeout is None:
+        return ABORT_SECONDS if point is HookPoint.ON_ABORT else None
+    given = cast("object", timeout)
+    if not isinstance(given, int | float) or isinstance(given, bool) or not given > 0:
+        message = f"timeout={timeout!r} of hook {name!r}: give seconds above 0, or math.inf"
+        raise ConfigurationError(message)
+    return None if math.isinf(timeout) else timeout
+
+
+def priority_of(priority: int, name: str) -> int:
+    """The hook's priority.
+
+    Raises:
+        ConfigurationError: It is no number.
+    """
+    given = cast("object", priority)
+    if not isinstance(given, int | float) or isinstance(given, bool) or math.isnan(given):
+        raise ConfigurationError(f"priority={priority!r} of hook {name!r}: give a whole number")
+    return priority
+
+
+__all__ = [
+    "ABORT_SECONDS",
+    "FAILURES",
+    "MATCHED",
+    "Condition",
+    "HookSettings",
+    "Matcher",
+    "OnFailure",
+    "failure_of",
+    "matcher_of",
+    "names_of",
+    "priority_of",
+    "timeout_of",
+]

@@ -1,0 +1,86 @@
+"""Which result answers which call. Pure, and what `validate`, `repair` and the cutting of a history stand on.
+
+A result answers the first call of its id that has none yet, in the last message that has such a call: ids may come again,
+within an answer and in a later one. A second result for a call takes the place of the first, as long as the model has
+said nothing since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from rxworker.messages.content import ToolCall, ToolResult
+from rxworker.messages.message import Message
+
+
+class Answer(Struct, frozen=True):
+    """A result, and where it stands.
+
+    Attributes:
+        place: The place of its message in the conversation.
+        order: Its place among the results of that message.
+        result: The result.
+    """
+
+    place: int
+    order: int
+    result: ToolResult
+
+
+def asked_by(message: Message) -> tuple[ToolCall, ...]:
+    """The calls that a message makes: only an assistant's does."""
+    return message.tool_calls if message.role == "assistant" else ()
+
+
+def pair(messages: Sequence[Message]) -> dict[int, Answer]:
+    """The answer to each call that has one, by the call's number among all calls.
+
+    >>> said = (Message.assistant(ToolCall("1", "look", {})), Message.user(ToolResult("1", "blue")))
+    >>> pair(said)[0].place
+    1
+    """
+    answers: dict[int, Answer] = {}
+    waiting: dict[str, list[int]] = {}  # the next to be answered is the last
+    latest: dict[str, int] = {}
+    number = 0
+    for place, message in enumerate(messages):
+        if message.role == "assistant":
+            latest.clear()
+            calls = message.tool_calls
+            for offset in reversed(range(len(calls))):
+                waiting.setdefault(calls[offset].id, []).append(number + offset)
+            number += len(calls)
+        for order, result in enumerate(message.tool_results):
+            left = waiting.get(result.tool_use_id)
+            if left:
+                latest[result.tool_use_id] = left.pop()
+            if result.tool_use_id in latest:
+                answers[latest[result.tool_use_id]] = Answer(place, order, result)
+    return answers
+
+
+def distinct_ids(calls: Iterable[ToolCall]) -> list[str]:
+    """An id for each call, unlike any other: its own where that is free, else its own with a number.
+
+    What is made depends on what stands before alone, so that a conversation that has grown keeps its ids.
+
+    >>> distinct_ids([ToolCall("a", "look", {}), ToolCall("a", "look", {}), ToolCall("", "look", {})])
+    ['a', 'a_2', 'call']
+    """
+    ids: list[str] = []
+    taken: set[str] = {""}
+    counts: dict[str, int] = {}
+    for call in calls:
+        base = call.id or "call"
+        chosen = base
+        while chosen in taken:
+            counts[base] = counts.get(base, 1) + 1
+            chosen = f"{base}_{counts[base]}"
+        taken.add(chosen)
+        ids.append(chosen)
+    return ids
+
+
+__all__ = ["Answer", "asked_by", "distinct_ids", "pair"]

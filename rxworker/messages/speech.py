@@ -1,0 +1,104 @@
+"""What a message says to a provider: nothing, thoughts alone, or something. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rxworker.messages.content import (
+    CachePoint,
+    Content,
+    Document,
+    Image,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from rxworker.messages.message import Message
+
+
+def is_blank(message: Message) -> bool:
+    """Whether it says nothing at all: no blocks, or only blank text and cache points.
+
+    >>> is_blank(Message.user(" ")), is_blank(Message.user("hi"))
+    (True, False)
+    """
+    return not any(map(_says, message.content))
+
+
+def is_thought(message: Message) -> bool:
+    """Whether it is an assistant's message of thoughts alone: of a response that was cut before it spoke."""
+    said = [block for block in message.content if _says(block)]
+    return message.role == "assistant" and all(isinstance(block, Thinking) for block in said)
+
+
+def user_speaks(message: Message) -> bool:
+    """Whether it is the user who speaks, in words or pictures that every provider is sent."""
+    return message.role == "user" and any(map(_is_heard, message.content))
+
+
+def has_source(block: object) -> bool:
+    """Whether a picture or a document has bytes or an address; other blocks need none."""
+    return not isinstance(block, Image | Document) or bool(block.data or block.url)
+
+
+def dangling_thoughts(messages: Sequence[Message]) -> set[int]:
+    """The places of messages that are thoughts alone, and whose speaker does not go on.
+
+    A thought is sent back with what it led to. By itself it is refused.
+    """
+    places: set[int] = set()
+    goes_on = False
+    for place in reversed(range(len(messages))):
+        message = messages[place]
+        if is_blank(message):
+            continue
+        if is_thought(message) and not goes_on:
+            places.add(place)
+            continue
+        goes_on = message.role == "assistant"
+    return places
+
+
+def _says(block: Content) -> bool:
+    match block:
+        case CachePoint():
+            return False
+        case Text(text=text, citations=citations, echo=echo):
+            return bool(text.strip() or citations or echo)
+        case Refusal(text=text, echo=echo):
+            return bool(text.strip() or echo)
+        case _:
+            return True
+
+
+def _is_heard(block: Content) -> bool:
+    match block:
+        case Text(text=text):
+            return bool(text.strip())
+        case Image() | Document() | ToolResult():
+            return True
+        case _:
+            return False
+
+
+def is_stray(block: Content, role: str) -> bool:
+    """Whether a block is said by the wrong one: calls are the assistant's, results are not.
+
+    >>> is_stray(ToolCall("1", "look", {}), "user")
+    True
+    """
+    if role == "assistant":
+        return isinstance(block, ToolResult)
+    return isinstance(block, ToolCall) or (role == "system" and isinstance(block, ToolResult))
+
+
+__all__ = [
+    "dangling_thoughts",
+    "has_source",
+    "is_blank",
+    "is_stray",
+    "is_thought",
+    "user_speaks",
+]

@@ -1,0 +1,219 @@
+"""Hooks for tests: a stub that answers what it is told and remembers what it saw, and contexts to ask a hook with.
+
+stub = HookStub("before_tool_call", Skip("no"))
+worker = Worker(model, tools=[delete], hooks=[stub])
+...
+assert stub.contexts[0].tool_name == "delete"
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+
+from rxworker.errors import RunAbortedError, RunCancelledError
+from rxworker.events import HookMessage, MessageAdd
+from rxworker.hooks import (
+    AbortContext,
+    CallTool,
+    Hook,
+    HookContext,
+    HookPoint,
+    HookSettings,
+    KnownTools,
+    MessageSendContext,
+    ToolCallContext,
+    ToolResultContext,
+    TurnEndContext,
+    Verdict,
+)
+from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolResult
+
+
+class _Never:
+    """An answer that never comes."""
+
+    def __repr__(self) -> str:
+        return "NEVER"
+
+
+NEVER = _Never()
+HookAnswer: TypeAlias = (
+    Verdict | Exception | _Never | Callable[[Any], "Verdict | None"] | str | int | None
+)
+
+
+class HookStub(Hook[Any]):
+    """A hook that gives the answers it is told, one each time, and remembers what it was asked. After the last it goes on.
+
+    Args:
+        point: Where it is asked.
+        answers: A verdict, ``None``, an exception to raise, `NEVER` to hang, or a function of the context. Anything else is
+            answered as it is, to see what comes of it.
+        settings: Those of any hook; it is called ``stub`` where no name is given.
+
+    Attributes:
+        contexts: What it was given, in order; as the later hooks and the worker have left it.
+        contents: The content of each, as it was when the hook was asked.
+        cancelled: How often it was cancelled while it hung.
+
+    >>> stub = HookStub("before_tool_call")
+    >>> asyncio.run(stub(call_context("read", path="a")))
+    >>> stub.contents
+    ['{"path":"a"}']
+    """
+
+    def __init__(
+        self, point: HookPoint | str, *answers: HookAnswer, **settings: Unpack[HookSettings]
+    ) -> None:
+        settings.setdefault("name", "stub")
+        super().__init__(self._reply, point, **settings)
+        self.contexts: list[Any] = []
+        self.contents: list[str] = []
+        self.cancelled = 0
+        self._answers: Iterator[HookAnswer] = iter(answers)
+
+    @property
+    def asked(self) -> int:
+        """How often it was asked."""
+        return len(self.contexts)
+
+    async def _reply(self, context: HookContext) -> Any:
+        self.contexts.append(context)
+        self.contents.append(context.content)
+        answer = next(self._answers, None)
+        if isinstance(answer, Exception):
+            raise answer
+        if isinstance(answer, _Never):
+            return await self._hang()
+        if callable(answer) and not isinstance(answer, type):
+            return answer(context)
+        return answer
+
+    async def _hang(self) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+
+class Surroundings(TypedDict, total=False):
+    """What a context may be given besides what its point needs.
+
+    Attributes:
+        conversation: Everything said so far.
+        heard: A list that takes what the hook says to the watchers and adds to the conversation.
+        variables: Shared by the hooks of a turn.
+        workspace: The folder that the run works in.
+        toolbox: The worker's tools.
+        call_tool: Runs one of them.
+    """
+
+    conversation: Conversation
+    heard: list[HookMessage | MessageAdd]
+    variables: dict[str, object]
+    workspace: Path
+    toolbox: KnownTools
+    call_tool: CallTool
+
+
+class _StubTool:
+    """A tool of which nothing is known but its name."""
+
+    def __init__(self, name: str) -> None:
+        self.meta = ToolMeta(name, "", {"type": "object"})
+
+
+def send_context(*said: Message | str, **around: Unpack[Surroundings]) -> MessageSendContext:
+    """What a hook at ``on_message_send`` is given, after these messages; a text is the user's.
+
+    >>> send_context("hello").content
+    'hello'
+    """
+    return MessageSendContext(**_common(said, around))
+
+
+def call_context(
+    tool: str, call_id: str = "call_1", /, around: Surroundings | None = None, **arguments: Any
+) -> ToolCallContext:
+    """What a hook at ``before_tool_call`` is given.
+
+    >>> call_context("read", path="a").tool_args
+    {'path': 'a'}
+    """
+    call = ToolCall(call_id, tool, arguments)
+    return ToolCallContext(call=call, tool=_StubTool(tool), **_common((), around or {}))
+
+
+def result_context(
+    tool: str,
+    result: str,
+    /,
+    around: Surroundings | None = None,
+    is_error: bool = False,
+    **arguments: Any,
+) -> ToolResultContext:
+    """What a hook at ``after_tool_call`` is given.
+
+    >>> result_context("read", "nothing in it", path="a").content
+    'nothing in it'
+    """
+    call = ToolCall("call_1", tool, arguments)
+    return ToolResultContext(
+        call=call,
+        result=ToolResult(call.id, result, is_error, tool),
+        tool=_StubTool(tool),
+        **_common((), around or {}),
+    )
+
+
+def end_context(text: str, **around: Unpack[Surroundings]) -> TurnEndContext:
+    """What a hook at ``on_turn_end`` is given, after this answer.
+
+    >>> end_context("Done.").text
+    'Done.'
+    """
+    return TurnEndContext(**_common((Message.assistant(text),), around))
+
+
+def abort_context(
+    cause: Literal["cancel", "error", "abort", "limit"] = "cancel",
+    reason: str = "cancelled",
+    **around: Unpack[Surroundings],
+) -> AbortContext:
+    """What a hook at ``on_abort`` is given.
+
+    >>> abort_context("abort", "no").reason
+    'no'
+    """
+    error = RunAbortedError(reason) if cause == "abort" else RunCancelledError(reason)
+    return AbortContext(cause=cause, reason=reason, error=error, **_common((), around))
+
+
+def _common(said: tuple[Message | str, ...], around: Surroundings) -> Any:
+    """What every context is given. Their types were checked where they came in."""
+    messages = (Message.user(m) if isinstance(m, str) else m for m in said)
+    rest = {key: value for key, value in around.items() if key not in ("conversation", "heard")}
+    return {
+        "conversation": around.get("conversation", Conversation()).add(*messages),
+        "emit": around.get("heard", []).append,
+        "run": "run-test",
+        "turn": 1,
+        **rest,
+    }
+
+
+__all__ = [
+    "NEVER",
+    "HookAnswer",
+    "HookStub",
+    "Surroundings",
+    "abort_context",
+    "call_context",
+    "end_context",
+    "result_context",
+    "send_context",
+]

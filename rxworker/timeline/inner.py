@@ -1,0 +1,70 @@
+"""The tokens of the runs inside a run, folded from their records. Pure.
+
+Of such a run only its tokens are of interest to the run around it. A usage is a snapshot of one response, so the last one
+of each response counts, as soon as the response is over.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from rxworker.events import (
+    AttemptStart,
+    Record,
+    ResponseStatus,
+    RunAbort,
+    RunStart,
+    RunStop,
+    Status,
+    Usage,
+)
+
+Path = tuple[str, ...]
+
+# What ends a response that has not said that it is complete.
+_ENDS = (AttemptStart, RunStart, RunStop, RunAbort, Status)
+
+
+class InnerUsage(Struct, frozen=True):
+    """The tokens of the runs inside a run.
+
+    Attributes:
+        spent: Those of the responses that are over.
+        open: Those of the responses that are being received, by the path of their run.
+    """
+
+    spent: Usage = Usage()
+    open: dict[Path, Usage] = field(default_factory=dict[Path, Usage])
+
+    @property
+    def usage(self) -> Usage:
+        """All tokens, with those of the responses that are being received."""
+        usage = self.spent
+        for snapshot in self.open.values():
+            usage += replace(snapshot, is_partial=True)
+        return usage
+
+
+def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
+    """The tokens after a record of a run inside.
+
+    >>> record = Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=Usage(10, 5), path=("call_1",))
+    >>> step_inner(InnerUsage(), record).usage.total_tokens
+    15
+    """
+    event, path = record.event, record.path
+    if isinstance(event, Usage):
+        # A copy of what is open: as many as there are runs at the same time.
+        return replace(state, open={**state.open, path: event})
+    if path not in state.open or not isinstance(event, _ENDS):
+        return state
+    complete = isinstance(event, Status) and event.status is ResponseStatus.COMPLETED
+    last = state.open[path]
+    return InnerUsage(
+        state.spent + (last if complete else replace(last, is_partial=True)),
+        {other: usage for other, usage in state.open.items() if other != path},
+    )
+
+
+__all__ = ["InnerUsage", "step_inner"]

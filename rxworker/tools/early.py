@@ -1,0 +1,157 @@
+"""Calls that start before the response that makes them has ended.
+
+A tool that only looks may start as soon as its call is known. What comes of it is kept until it is asked for. Whether
+it ever is asked for is not known when it starts: the response may fail, a hook may change the arguments. Then the call
+is cancelled, and nobody hears of it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from rxworker.events import Record, ToolProgress, ToolStart
+from rxworker.messages import ToolCall
+from rxworker.tools.attempt import Surroundings
+from rxworker.tools.base import policy_of
+from rxworker.tools.gate import Gate
+from rxworker.tools.run import Finished, cancel_all, run_at
+from rxworker.tools.toolbox import Toolbox
+
+
+class EarlyCalls:
+    """The calls of one response that have started while it still comes in. To be given to `run_calls`.
+
+    Args:
+        toolbox: Where the tools are.
+        around: What these calls share.
+        limit: How many may run at once, those that start later included.
+
+    Attributes:
+        gate: Lets the calls of the response run.
+        accepted: How many were to start.
+        begun: How many of them the watchers were told of.
+
+    Raises:
+        ConfigurationError: The limit is below 1.
+
+    >>> from rxworker.tools import tool
+    >>> @tool(effect="pure")
+    ... async def look(where: str) -> str:
+    ...     return f"nothing {where}"
+    >>> async def main() -> str:
+    ...     early = EarlyCalls(Toolbox([look]))
+    ...     early.start(ToolCall("1", "look", {"where": "here"}))
+    ...     task = early.take(ToolCall("1", "look", {"where": "here"}))
+    ...     return (await task).result.text
+    >>> asyncio.run(main())
+    'nothing here'
+    """
+
+    def __init__(
+        self, toolbox: Toolbox, around: Surroundings | None = None, *, limit: int = 8
+    ) -> None:
+        self.gate = Gate(limit)
+        self.accepted = 0
+        self.begun = 0
+        self._toolbox = toolbox
+        self._around = around or Surroundings()
+        self._calls: dict[str, _Early] = {}
+        self._leaving: list[asyncio.Task[Finished]] = []
+        self._is_held = False
+
+    def start(self, call: ToolCall) -> bool:
+        """Start a call, if its tool only looks and asks nobody, and no call that runs alone came before it.
+
+        Returns:
+            Whether it starts.
+        """
+        tool = self._toolbox.get(call.name)
+        if tool is None or call.id in self._calls:
+            return False
+        policy = policy_of(tool)
+        self._is_held = self._is_held or policy.barrier
+        if self._is_held or not policy.starts_early:
+            return False
+        self._calls[call.id] = _Early(self, call)
+        self.accepted += 1
+        return True
+
+    def take(self, call: ToolCall) -> asyncio.Task[Finished] | None:
+        """Hand a call over, once, if this very one has started: the same id, tool and arguments."""
+        early = self._calls.get(call.id)
+        if early is None or not early.is_for(call):
+            return None
+        del self._calls[call.id]
+        return early.task
+
+    def cancel(self, keep: Iterable[ToolCall] = ()) -> list[ToolCall]:
+        """Throw away what was not handed over: it is cancelled, and tells nothing any more.
+
+        Args:
+            keep: The calls that are still wanted, if they are the same.
+
+        Returns:
+            The calls that were thrown away.
+        """
+        kept = {call.id: call for call in keep}
+        gone = [
+            early
+            for id_, early in self._calls.items()
+            if id_ not in kept or not early.is_for(kept[id_])
+        ]
+        for early in gone:
+            del self._calls[early.call.id]
+            early.leave()
+            self._leaving.append(early.task)
+        return [early.call for early in gone]
+
+    async def settled(self) -> None:
+        """Wait until what was thrown away has cleaned up."""
+        leaving, self._leaving = self._leaving, []
+        await cancel_all(leaving)
+
+    def run(self, early: _Early) -> asyncio.Task[Finished]:
+        """Begin to run; made for the calls themselves."""
+        around = replace(self._around, emit=early.emit, relay=early.relay)
+        work = run_at(self.gate, self._toolbox, early.call, around)
+        return asyncio.get_running_loop().create_task(work)
+
+    def tell(self, event: ToolStart | ToolProgress) -> None:
+        """Tell the watchers; made for the calls themselves."""
+        self.begun += isinstance(event, ToolStart)
+        self._around.emit(event)
+
+    def relay(self, call_id: str, record: Record) -> None:
+        """Show the watchers a record; made for the calls themselves."""
+        self._around.relay(call_id, record)
+
+
+class _Early:
+    """One call, and whether anybody still wants to hear of it."""
+
+    def __init__(self, owner: EarlyCalls, call: ToolCall) -> None:
+        self.call = call
+        self._owner: EarlyCalls | None = owner
+        self.task = owner.run(self)
+
+    def is_for(self, call: ToolCall) -> bool:
+        mine = self.call
+        return (mine.id, mine.name, mine.input) == (call.id, call.name, call.input)
+
+    def emit(self, event: ToolStart | ToolProgress) -> None:
+        if self._owner is not None:
+            self._owner.tell(event)
+
+    def relay(self, call_id: str, record: Record) -> None:
+        if self._owner is not None:
+            self._owner.relay(call_id, record)
+
+    def leave(self) -> None:
+        self._owner = None
+        self.task.cancel()
+
+
+__all__ = ["EarlyCalls"]

@@ -1,0 +1,134 @@
+"""Tools that only look start as soon as their call is known, while the model still streams.
+
+Theory of operation. When the block of a call closes and no ``before_tool_call`` hook is there to be asked about it, a pure
+tool starts. `call_tools` asks for its result when the response has come to its end. What nobody asks for is thrown away:
+when the response fails, is cut or taken back, and when the run pauses. The watchers are told of the start, and so they are
+told of the end. A response for which a tool has started is not asked for again: the answer may be another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable, Disposable
+
+from rxworker.events import BlockStop, BlockType, Event, ResponseStatus, Status, ToolStop
+from rxworker.hooks import HookPoint
+from rxworker.messages import ToolCall, ToolResult
+from rxworker.operators.types import Operator
+from rxworker.timeline import content_of, step_block
+from rxworker.tools import EarlyCalls, Surroundings
+from rxworker.worker.context import RunContext, TurnScope
+
+THROWN_AWAY = "This call was started early, and its result was thrown away."
+
+
+def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]:
+    """Pass the response on, and start pure tools as their blocks close.
+
+        --s--d--e--m--|      e the stop of a block of a call of a pure tool
+        [ start_early ]
+        --s--d--e--m--|      with the start of the tool behind e, among the records
+    """
+
+    def apply(source: Observable[Event]) -> Observable[Event]:
+        def subscribe(
+            observer: abc.ObserverBase[Event], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            scope.early = None
+            is_over = False
+
+            def on_next(event: Event) -> None:
+                call = _whole_call(context, event)
+                if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
+                    throw_away(context, scope)  # what was said before is taken back
+                observer.on_next(event)
+                if call is not None and _may_start(context, scope, call):
+                    _early_of(context, scope).start(call)
+
+            def on_error(error: Exception) -> None:
+                throw_away(context, scope)
+                observer.on_error(error)
+
+            def on_completed() -> None:
+                nonlocal is_over
+                is_over = True
+                observer.on_completed()
+
+            def leave() -> None:
+                if not is_over:
+                    throw_away(context, scope)
+
+            upstream = source.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
+            return CompositeDisposable(upstream, Disposable(leave))
+
+        return Observable(subscribe)
+
+    return apply
+
+
+def throw_away(context: RunContext, scope: TurnScope, keep: Iterable[ToolCall] = ()) -> None:
+    """Cancel the early calls that nobody will ask for, and tell the watchers of their end.
+
+    Args:
+        context: The run.
+        scope: The turn.
+        keep: The calls that will be asked for, as they will be run.
+    """
+    early = scope.early
+    if early is None:
+        return
+    gone = early.cancel(keep)
+    if not gone:
+        return
+    for call in gone:
+        if call.id in context.journal.state.started:
+            result = ToolResult(call.id, THROWN_AWAY, is_error=True, name=call.name)
+            context.journal.emit(ToolStop(result))
+    task = asyncio.get_running_loop().create_task(early.settled())
+    context.tasks.add(task)
+    task.add_done_callback(context.tasks.discard)
+
+
+def began_early(scope: TurnScope) -> int:
+    """How many tools have started before their response had ended."""
+    return 0 if scope.early is None else scope.early.begun
+
+
+def _whole_call(context: RunContext, event: Event) -> ToolCall | None:
+    """The call whose block this event closes, where it is one of a tool that may start early."""
+    if not isinstance(event, BlockStop) or event.block_type is not BlockType.TOOL_USE:
+        return None
+    response = context.journal.state.response
+    block = None if response is None else response.open.get(event.index)
+    if block is None or block.choice != 0:
+        return None
+    call = content_of(step_block(block, event))
+    return call if isinstance(call, ToolCall) else None
+
+
+def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
+    """Whether nobody has a say in it, and the run may make another call."""
+    hooks = context.hooks.at(HookPoint.BEFORE_TOOL_CALL)
+    if any(hook.matches(call.name) for hook in hooks):
+        return False
+    most = context.limits.max_tool_calls
+    if most is None:
+        return True
+    waiting = 0 if scope.early is None else scope.early.accepted - scope.early.begun
+    return context.journal.state.tool_calls + waiting < most
+
+
+def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
+    if scope.early is None:
+        journal = context.journal
+        around = Surroundings(
+            journal.emit, journal.relay, f"{journal.run}/{journal.state.turns}", scope.variables
+        )
+        scope.early = EarlyCalls(context.tools, around, limit=context.parallel)
+    return scope.early
+
+
+__all__ = ["THROWN_AWAY", "began_early", "start_early", "throw_away"]

@@ -1,0 +1,193 @@
+"""A worker as a tool of another one.
+
+Theory of operation. A call begins a run of the inner worker and waits for it. The inner run's records go through the call's
+context into the records of the outer run, under the id of the call, so that whoever watches the outer run sees both. What
+ends the call ends the inner run: when the outer run is cancelled, or has used up its time, so has the inner one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.errors import (
+    ConfigurationError,
+    ExecutionFailedError,
+    InvalidArgumentError,
+    LocalProtocolError,
+)
+from rxworker.messages import JsonObject, ToolMeta
+from rxworker.tools import Effect, ToolContext, ToolPolicy
+from rxworker.tools.arguments import explain
+from rxworker.tools.base import check_name, check_policy
+from rxworker.tools.gate import Gate
+from rxworker.worker.result import Paused, RunResult
+from rxworker.worker.worker import Worker
+
+MakeWorker: TypeAlias = Callable[[], Worker]
+
+TASK = "What to do, with everything that has to be known for it: nothing else of this conversation is seen."
+
+
+class _Task(Struct, frozen=True, forbid_unknown_fields=True):
+    """The arguments of a call."""
+
+    task: str
+
+
+# The workers that are at work around what runs now, so that one does not wait for itself.
+_AROUND: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
+    "rxworker_workers_around", default=frozenset()
+)
+
+
+class WorkerTool:
+    """A worker as a tool, made by `worker_tool`.
+
+    Attributes:
+        meta: What the model is told of it.
+        policy: How it may be run.
+    """
+
+    def __init__(self, worker: Worker | MakeWorker, meta: ToolMeta, policy: ToolPolicy) -> None:
+        self.meta = meta
+        self.policy = policy
+        self._use = _Shared(worker).use if isinstance(worker, Worker) else _fresh(worker)
+
+    def __repr__(self) -> str:
+        return f"<worker tool {self.meta.name!r}>"
+
+    async def execute(self, input_json: str | bytes, context: ToolContext, /) -> str:
+        """Run the worker with a task, and wait for its answer.
+
+        Raises:
+            InvalidArgumentError: There is no task.
+            ExecutionFailedError: The run failed, or paused.
+        """
+        task = _task_of(input_json, self.meta.name)
+        async with self._use() as worker:
+            return await _run(worker, task, context, self.meta.name)
+
+
+def worker_tool(
+    worker: Worker | MakeWorker,
+    *,
+    name: str,
+    description: str,
+    timeout: float | None = None,
+    effect: Effect = "write",
+    requires_approval: bool = False,
+) -> WorkerTool:
+    """Make a tool of a worker: a call gives it a task, and its answer is the result.
+
+    Its records appear among those of the outer run, with the id of the call in their ``path``. Its tokens count among the outer
+    run's. Cancelling the outer run cancels it and waits for it; the outer run's ``max_seconds`` holds for both, every other
+    limit is its own. What goes wrong in it is an error result, and so is a pause: nobody could resume it.
+
+    Args:
+        worker: A worker, or a function that makes one. One worker serves one call at a time, each from the conversation that it
+            has now; with a function, calls run side by side.
+        name: What the model calls it by.
+        description: When and how to use it.
+        timeout: Seconds until a call is given up.
+        effect: What it does to the world; see ``@tool``.
+        requires_approval: Whether somebody has to agree to each call.
+
+    Raises:
+        ConfigurationError: It is no worker, or the name is none.
+
+    >>> from rxworker.testing import ScriptedModel, call
+    >>> poet = Worker(ScriptedModel(["An old pond."]), system="You write verses.")
+    >>> write = worker_tool(poet, name="write_verse", description="Have a verse written.")
+    >>> model = ScriptedModel([call("write_verse", task="A pond."), "Here: An old pond."])
+    >>> Worker(model, tools=[write]).run_sync("A verse, please.").text
+    'Here: An old pond.'
+    """
+    if not isinstance(worker, Worker) and not callable(worker):
+        raise ConfigurationError(f"{worker!r} is neither a worker nor a function that makes one")
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"task": {"type": "string", "description": TASK}},
+        "required": ["task"],
+        "additionalProperties": False,
+    }
+    meta = ToolMeta(check_name(name), description, schema)
+    policy = ToolPolicy(timeout, effect, requires_approval=requires_approval)
+    return WorkerTool(worker, meta, check_policy(policy))
+
+
+async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> str:
+    run = worker.run(task)
+    watching = run.subscribe(context.relay, _ignore)
+    try:
+        result: RunResult[Any] = await run
+    except asyncio.CancelledError:
+        if not run.done:
+            await run.cancel(reason="the run around it was cancelled")
+        raise
+    finally:
+        watching.dispose()
+    if isinstance(result, Paused):
+        why = result.reason or result.hook
+        text = f"it paused and waits for somebody, which it cannot do inside another run: {why}"
+        raise ExecutionFailedError(text, tool=name)
+    return result.text
+
+
+def _ignore(_: Exception) -> None:
+    """Whoever awaits the run gets it."""
+
+
+def _task_of(input_json: str | bytes, name: str) -> str:
+    try:
+        return msgspec.json.decode(input_json, type=_Task).task
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        path, reason = explain(str(error))
+        raise InvalidArgumentError(
+            f"invalid arguments at {path}: {reason}", tool=name, path=path
+        ) from error
+
+
+def _fresh(make: MakeWorker) -> Callable[[], AbstractAsyncContextManager[Worker]]:
+    """A worker for each call."""
+
+    @contextlib.asynccontextmanager
+    async def use() -> AsyncGenerator[Worker, None]:
+        worker: object = make()
+        if not isinstance(worker, Worker):
+            raise ConfigurationError(f"{make!r} made {worker!r}, which is no worker")
+        yield worker
+
+    return use
+
+
+class _Shared:
+    """One worker, one call at a time. Each begins with the conversation that the worker had when it became a tool."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._conversation = worker.conversation
+        self._gate = Gate(1)
+
+    @contextlib.asynccontextmanager
+    async def use(self) -> AsyncGenerator[Worker, None]:
+        worker, around = self._worker, _AROUND.get()
+        if id(worker) in around:
+            raise LocalProtocolError("this worker is at work already: it cannot be called by itself")
+        token = _AROUND.set(around | {id(worker)})
+        try:
+            async with self._gate.place():
+                worker.conversation = self._conversation
+                yield worker
+        finally:
+            _AROUND.reset(token)
+
+
+__all__ = ["MakeWorker", "WorkerTool", "worker_tool"]

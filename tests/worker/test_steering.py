@@ -1,0 +1,195 @@
+"""Messages into a running turn, and inputs as a stream."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from reactivex import operators as ops
+from reactivex.subject import Subject
+from reactivex.testing import TestScheduler
+
+from rxworker import Limits, Run, Worker, on_turn_end, tool
+from rxworker.errors import ConfigurationError, LocalProtocolError, RunCancelledError
+from rxworker.events import MessageAdd, TextDelta, ToolStart, TurnStart
+from rxworker.hooks import TurnEndContext
+from rxworker.testing import ScriptedModel, call, lint, say, stall
+from rxworker.worker import Input, run_inputs
+
+
+@tool
+async def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_a_message_is_delivered_behind_the_results_of_the_turn() -> None:
+    model = ScriptedModel([call("look"), "done"])
+    run = Worker(model, tools=[look]).run("go")
+    async for record in run:
+        if isinstance(record.event, ToolStart):
+            delivered = run.send("and be quick")
+            break
+    else:
+        pytest.fail("no tool ran")
+    await delivered
+    result = await run
+    said = [(m.role, m.text) for m in result.conversation.messages]
+    assert said == [
+        ("user", "go"),
+        ("assistant", ""),
+        ("user", ""),
+        ("user", "and be quick"),
+        ("assistant", "done"),
+    ]
+    events = [record.event async for record in run]
+    assert [e.source for e in events if isinstance(e, MessageAdd)] == ["tools", "send"]
+    assert lint([record async for record in run]) == []
+
+
+async def test_a_message_that_comes_while_the_model_answers_makes_another_turn() -> None:
+    asked: list[str] = []
+
+    @on_turn_end
+    def end(context: TurnEndContext) -> None:
+        asked.append(context.text)
+
+    model = ScriptedModel(["first answer", "second answer"])
+    run = Worker(model, hooks=[end]).run("go")
+    sent = False
+    async for record in run:
+        if isinstance(record.event, TurnStart) and not sent:
+            sent = True
+            run.send("wait, also this")
+    result = await run
+    assert result.text == "second answer"
+    assert asked == ["second answer"]
+    assert [m.text for m in result.conversation.messages] == [
+        "go",
+        "first answer",
+        "wait, also this",
+        "second answer",
+    ]
+
+
+async def test_several_messages_keep_their_order() -> None:
+    model = ScriptedModel(["one", "two"])
+    run = Worker(model).run("go")
+    run.send("a")
+    run.send("b")
+    result = await run
+    assert [m.text for m in result.conversation.messages][:3] == ["go", "a", "b"]
+
+
+async def test_a_message_for_a_run_that_has_ended_is_refused() -> None:
+    run = Worker(ScriptedModel(["done"])).run("go")
+    await run
+    with pytest.raises(LocalProtocolError, match="this run has ended"):
+        run.send("too late")
+
+
+async def test_a_message_that_could_not_be_delivered_tells_its_sender() -> None:
+    run = Worker(ScriptedModel([say("Hm") + stall()])).run("go")
+    async for record in run:
+        if isinstance(record.event, TurnStart):
+            break
+    await asyncio.sleep(0)
+    delivered = run.send("hello?")
+    await run.cancel()
+    with pytest.raises(LocalProtocolError, match="ended before the message"):
+        await delivered
+
+
+async def test_nonsense_is_refused_at_once() -> None:
+    run = Worker(ScriptedModel(["done"])).run("go")
+    with pytest.raises(ConfigurationError):
+        run.send(3)  # type: ignore[arg-type]
+    await run
+
+
+async def collect(
+    worker: Worker, inputs: Subject[Input], when_busy: str
+) -> tuple[list[Run], asyncio.Future[None]]:
+    runs: list[Run] = []
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    inputs.pipe(run_inputs(worker, when_busy)).subscribe(  # type: ignore[arg-type]
+        runs.append, over.set_exception, lambda: over.set_result(None)
+    )
+    return runs, over
+
+
+async def test_queued_inputs_run_one_after_the_other() -> None:
+    inputs = Subject[Input]()
+    worker = Worker(ScriptedModel(["one", "two", "three"]))
+    runs, over = await collect(worker, inputs, "queue")
+    for text in ("a", "b", "c"):
+        inputs.on_next(text)
+    assert len(runs) == 1
+    inputs.on_completed()
+    await over
+    assert [(await run).text for run in runs] == ["one", "two", "three"]
+    assert len(worker.conversation.messages) == 6
+
+
+async def test_switch_cancels_the_run_and_begins_the_newest_input() -> None:
+    inputs = Subject[Input]()
+    worker = Worker(ScriptedModel([say("Hm") + stall(), "newest"]))
+    runs, over = await collect(worker, inputs, "switch")
+    inputs.on_next("a")
+    async for record in runs[0]:
+        if isinstance(record.event, TextDelta):
+            break
+    inputs.on_next("b")
+    inputs.on_next("c")
+    inputs.on_completed()
+    await over
+    with pytest.raises(RunCancelledError, match="a newer input came"):
+        await runs[0]
+    assert (await runs[1]).text == "newest"
+    assert [m.text for m in worker.conversation.messages if m.role == "user"] == ["a", "c"]
+
+
+async def test_send_puts_later_inputs_into_the_run_that_is_on() -> None:
+    inputs = Subject[Input]()
+    worker = Worker(ScriptedModel(["one", "two"]))
+    runs, over = await collect(worker, inputs, "send")
+    inputs.on_next("a")
+    inputs.on_next("b")
+    inputs.on_completed()
+    await over
+    assert len(runs) == 1
+    assert [m.text for m in worker.conversation.messages if m.role == "user"] == ["a", "b"]
+
+
+async def test_a_burst_is_one_input_when_it_is_debounced() -> None:
+    scheduler = TestScheduler()
+    inputs = Subject[Input]()
+    worker = Worker(ScriptedModel(["one"]))
+    runs: list[Run] = []
+    inputs.pipe(ops.debounce(5, scheduler), run_inputs(worker)).subscribe(runs.append)
+    for text in ("h", "he", "hello"):
+        inputs.on_next(text)
+        scheduler.advance_by(1)
+    scheduler.advance_by(10)
+    assert len(runs) == 1
+    assert (await runs[0]).conversation.messages[0].text == "hello"
+
+
+async def test_a_failed_run_does_not_end_the_stream_of_inputs() -> None:
+    inputs = Subject[Input]()
+    worker = Worker(ScriptedModel([call("look"), "fine"]), limits=Limits(max_tool_calls=0))
+    runs, over = await collect(worker, inputs, "queue")
+    inputs.on_next("a")
+    inputs.on_next("b")
+    inputs.on_completed()
+    await over
+    assert (await runs[1]).text == "fine"
+    await asyncio.wait([asyncio.ensure_future(runs[0]._wait())])
+
+
+async def test_an_input_that_is_none_fails_the_stream() -> None:
+    inputs = Subject[Input]()
+    _, over = await collect(Worker(ScriptedModel([])), inputs, "queue")
+    inputs.on_next(3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError):
+        await over
