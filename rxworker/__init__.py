@@ -32,6 +32,7 @@ from rxworker.worker import (
     Run,
     RunResult,
     Worker,
+    worker_tool,
 )
 
 __version__ = "0.1.0"
@@ -65,4 +66,5 @@ __all__ = [
     "on_message_send",
     "on_turn_end",
     "tool",
+    "worker_tool",
 ]

@@ -9,6 +9,7 @@ from msgspec import Struct
 from rxworker.messages.content import ToolCall, ToolResult
 from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message
+from rxworker.messages.usage import Usage
 
 
 class RunStart(Struct, frozen=True, tag="run_start"):
@@ -183,11 +184,19 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         conversation: Everything said so far.
         pending: The tool calls to run first.
         refused: Results of calls that are not run.
+        usage: The tokens of the run so far.
+        turns: Its turns so far.
+        tool_calls: Its tool calls so far.
+        continuations: How often hooks have sent an answer back so far.
     """
 
     conversation: Conversation
     pending: tuple[ToolCall, ...] = ()
     refused: tuple[ToolResult, ...] = ()
+    usage: Usage = Usage()
+    turns: int = 0
+    tool_calls: int = 0
+    continuations: int = 0
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):

@@ -8,7 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -119,7 +119,9 @@ async def run_command(
     output = _Output(limit)
     _check_folder(command, workspace)
     try:
-        transport = await _start(words, output, shell=shell, cwd=workspace, env=variables)
+        transport = await _started(
+            _start(words, output, shell=shell, cwd=workspace, env=variables), output
+        )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         message = f"the command could not be started: {reason}: {_shown(command)}"
@@ -185,6 +187,20 @@ async def _start(
         start_new_session=True,
     )
     return transport
+
+
+async def _started(
+    starting: Coroutine[object, object, asyncio.SubprocessTransport], output: _Output
+) -> asyncio.SubprocessTransport:
+    """Wait until it has started, also when the task is cancelled meanwhile: half a start cannot be stopped."""
+    start = asyncio.ensure_future(starting)
+    try:
+        return await asyncio.shield(start)
+    except asyncio.CancelledError:
+        await asyncio.wait([start])
+        if not start.cancelled() and start.exception() is None:
+            await _stop(start.result(), output)
+        raise
 
 
 async def _stop(transport: asyncio.SubprocessTransport, output: _Output) -> None:

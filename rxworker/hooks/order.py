@@ -83,7 +83,8 @@ def _circle(followers: Sequence[set[int]], stuck: set[int]) -> list[int]:
         place = waits_for[place]
     circle = trail[seen[place] :]
     circle.reverse()
-    return [*circle, circle[0]]
+    begin = circle.index(min(circle))
+    return [*circle[begin:], *circle[: begin + 1]]
 
 
 __all__ = ["in_order"]

@@ -45,6 +45,11 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         started=(),
         pause=None,
         reason="",
+        # What the run took before the pause counts.
+        spent=event.usage,
+        turns=event.turns,
+        tool_calls=event.tool_calls,
+        continuations=event.continuations,
     )
 
 

@@ -8,6 +8,7 @@ from rxworker.tools.docstring import Docstring, parse_docstring
 from rxworker.tools.early import EarlyCalls
 from rxworker.tools.failure import ErrorFormatter
 from rxworker.tools.function import FunctionTool
+from rxworker.tools.mcp import McpTool, mcp_tools
 from rxworker.tools.operator import run_tools
 from rxworker.tools.results import to_content
 from rxworker.tools.run import Finished, run_call, run_calls
@@ -22,6 +23,9 @@ __all__ = [
     "ToolPolicy",
     "Effect",
     "policy_of",
+    # tools of MCP servers
+    "mcp_tools",
+    "McpTool",
     # what a running tool is given, and tells
     "ToolContext",
     "Progress",

@@ -79,6 +79,14 @@ class HttpTransport:
 
         try:
             await self._read(request, push)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not ours: whoever reads the response raised it, and has to hear of it rather than wait for ever.
+            broken = TransportError("what reads the response was cancelled")
+            broken.__cause__ = error
+            observer.on_error(broken)
         except RxWorkerError as error:
             observer.on_error(error)
         except Exception as error:
@@ -181,6 +189,9 @@ def _translated(error: Exception, url: str, connect_timeout: float | None) -> Tr
         case aiohttp.ClientResponseError():
             message = f"{url} does not answer in HTTP: {' '.join(error.message.split())}. Is base_url right?"
             return _because(_without_headers(error), TransportError(message))
+        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
+            message = f"the connection to {url} was cut before the answer was complete"
+            return _because(error, TransportError(message, retryable=True))
         case _:
             message = f"the connection to {url} broke: {type(error).__name__}: {error}"
             return _because(error, TransportError(message, retryable=True))

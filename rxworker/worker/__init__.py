@@ -5,8 +5,8 @@ from rxworker.worker.budget import Budget
 from rxworker.worker.input import Input
 from rxworker.worker.inputs import WhenBusy, run_inputs
 from rxworker.worker.limits import Limits
-from rxworker.worker.nested import MakeWorker, WorkerTool, worker_tool
 from rxworker.worker.loop import repeat_turns
+from rxworker.worker.nested import MakeWorker, WorkerTool, worker_tool
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.run import Run
 from rxworker.worker.saved import load_paused, save_paused

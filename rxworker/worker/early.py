@@ -28,9 +28,9 @@ THROWN_AWAY = "This call was started early, and its result was thrown away."
 def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]:
     """Pass the response on, and start pure tools as their blocks close.
 
-        --s--d--e--m--|      e the stop of a block of a call of a pure tool
-        [ start_early ]
-        --s--d--e--m--|      with the start of the tool behind e, among the records
+    --s--d--e--m--|      e the stop of a block of a call of a pure tool
+    [ start_early ]
+    --s--d--e--m--|      with the start of the tool behind e, among the records
     """
 
     def apply(source: Observable[Event]) -> Observable[Event]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import Content, Message
+from rxworker.messages import Content, Message, Text
 
 Input: TypeAlias = str | Message | Sequence[Message | Content | str]
 
@@ -22,6 +22,8 @@ def to_messages(given: Input) -> tuple[Message, ...]:
     """
     messages = _read(given)
     _check_text(messages)
+    if not any(_says_something(block) for message in messages for block in message.content):
+        raise ConfigurationError("the input is empty: no provider answers that; say something")
     return messages
 
 
@@ -39,6 +41,10 @@ def _read(given: Input) -> tuple[Message, ...]:
         f"the input of a run is a text, a message, or a list of messages or content, not {given!r}"
     )
     raise ConfigurationError(message)
+
+
+def _says_something(block: Content) -> bool:
+    return not isinstance(block, Text) or bool(block.text.strip())
 
 
 def _check_text(messages: Iterable[Message]) -> None:

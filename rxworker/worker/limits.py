@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices
 
 
@@ -32,6 +33,20 @@ class Limits(Struct, frozen=True):
     prices: Prices | None = None
     max_repeats: int | None = 5
     max_seconds: float | None = 3600.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no limit.
+
+        Raises:
+            ConfigurationError: One is no number, or below 0.
+        """
+        for name in self.__struct_fields__:
+            value: object = getattr(self, name)
+            if value is None or isinstance(value, Prices):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                message = f"{name}={value!r} is no limit: give a number from 0 up, or None for none"
+                raise ConfigurationError(message)
 
 
 __all__ = ["Limits"]

@@ -12,7 +12,7 @@ import contextlib
 import contextvars
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -160,7 +160,7 @@ def _fresh(make: MakeWorker) -> Callable[[], AbstractAsyncContextManager[Worker]
 
     @contextlib.asynccontextmanager
     async def use() -> AsyncGenerator[Worker, None]:
-        worker: object = make()
+        worker = cast("object", make())
         if not isinstance(worker, Worker):
             raise ConfigurationError(f"{make!r} made {worker!r}, which is no worker")
         yield worker
@@ -180,7 +180,9 @@ class _Shared:
     async def use(self) -> AsyncGenerator[Worker, None]:
         worker, around = self._worker, _AROUND.get()
         if id(worker) in around:
-            raise LocalProtocolError("this worker is at work already: it cannot be called by itself")
+            raise LocalProtocolError(
+                "this worker is at work already: it cannot be called by itself"
+            )
         token = _AROUND.set(around | {id(worker)})
         try:
             async with self._gate.place():

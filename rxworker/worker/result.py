@@ -54,6 +54,8 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         hook: The hook's name.
         reason: What the hook gave as its reason.
         refused: Results of calls that hooks have skipped.
+        tool_calls: How many tools the run has started.
+        continuations: How often hooks have sent an answer back.
     """
 
     pending: tuple[ToolCall, ...] = ()
@@ -61,6 +63,8 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     hook: str = ""
     reason: str = ""
     refused: tuple[ToolResult, ...] = ()
+    tool_calls: int = 0
+    continuations: int = 0
 
 
 __all__ = ["Finished", "Paused", "RunResult"]

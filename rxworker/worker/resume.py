@@ -60,7 +60,16 @@ def resumed(
         finishes=not ids and not added,
         key=f"{paused.run}/{paused.turns}",
     )
-    first: list[Event] = [RunResume(paused.conversation, tuple(pending), tuple(refused))]
+    resume = RunResume(
+        paused.conversation,
+        tuple(pending),
+        tuple(refused),
+        usage=paused.usage,
+        turns=paused.turns,
+        tool_calls=paused.tool_calls,
+        continuations=paused.continuations,
+    )
+    first: list[Event] = [resume]
     if added:
         first.append(MessageAdd(tuple(added), "resume"))
     return first, scope

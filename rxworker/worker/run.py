@@ -20,9 +20,10 @@ from rxworker.worker.loop import repeat_turns
 from rxworker.worker.output import Output
 from rxworker.worker.result import Finished, Paused, RunResult, T_co
 from rxworker.worker.turn import turn
-from rxworker.worker.wind_up import wind_up
+from rxworker.worker.wind_up import cause_of, wind_up
 
 T = TypeVar("T")
+CLOSING = RunCancelledError("its event loop is closing")
 logger = logging.getLogger("rxworker.worker")
 
 
@@ -185,8 +186,9 @@ class Run(Observable[Record], Generic[T_co]):
 
     async def _drive(self) -> None:
         self._begun = True
-        timer = self._start_timer()
+        timer: asyncio.TimerHandle | None = None
         try:
+            timer = self._start_timer()
             if self._reason is not None and not self._after_turn:
                 raise RunCancelledError(self._reason)
             await self._turns()
@@ -253,18 +255,17 @@ class Run(Observable[Record], Generic[T_co]):
                 self._let_go(None)
             finally:
                 self._journal.hub.end(error)
-            if not (self._awaited or self._journal.hub.watched):
+            if not (self._awaited or self._journal.hub.watched or self._reason):
                 logger.warning("run %s ended and nobody watched it: %s", self.id, error)
 
     def _driven(self, driver: asyncio.Task[None]) -> None:
         """The last resort: whatever became of the driver, nobody waits for ever."""
         if not self._result.done():
             lost = None if driver.cancelled() else driver.exception()
-            error = RunCancelledError("its event loop is closing")
-            error.__cause__ = lost
+            error: Exception = lost if isinstance(lost, Exception) else CLOSING
             self._result.set_exception(error)
             self._result.exception()
-            self._journal.emit(RunAbort("cancel", str(error)))
+            self._journal.emit(RunAbort(cause_of(error), str(error)))
             self._journal.hub.end(error)
             self._let_go(None)
 
@@ -310,6 +311,8 @@ def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[
         hook=pause.hook,
         reason=pause.reason,
         refused=pause.refused,
+        tool_calls=state.tool_calls,
+        continuations=state.continuations,
     )
 
 

@@ -17,9 +17,10 @@ from rxworker.hooks import Hooks
 from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
 from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector
-from rxworker.tools import Tool, Toolbox
+from rxworker.tools import ErrorFormatter, Tool, Toolbox
 from rxworker.transport import Client, Model, Retry
 from rxworker.worker.approval import Decision
+from rxworker.worker.arguments import expect, expect_several
 from rxworker.worker.budget import Budget
 from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
 from rxworker.worker.input import Input, to_messages
@@ -45,6 +46,7 @@ class Worker:
         limits: How far a run may go.
         operators: Each response's events pass through these, the first listed first, before the timeline and the watchers see them.
         parallel: How many tools run at once.
+        error_formatter: Makes the text that the model reads of a tool call that went wrong.
         budget: What its runs share with those of other workers.
         retry: When a response that failed in the middle is taken back and asked for again.
         conversation: What was said before.
@@ -79,24 +81,35 @@ class Worker:
         limits: Limits | None = None,
         operators: Sequence[ResponseOperator] = (),
         parallel: int = 8,
+        error_formatter: ErrorFormatter | None = None,
         budget: Budget | None = None,
         retry: Retry | None = None,
         conversation: Conversation | None = None,
         workspace: str | Path = ".",
     ) -> None:
         self.model = _as_model(model)
-        self.tools = Toolbox(tools)
-        self.hooks = Hooks(hooks)
-        self.options = options or Options()
-        self.limits = limits or Limits()
-        self.operators = tuple(operators)
-        self.parallel = parallel
+        several = expect_several("tools", tools, "tools=[get_weather]")
+        self.tools = Toolbox(several, error_formatter=error_formatter)
+        self.hooks = Hooks(expect_several("hooks", hooks, "hooks=[permit]"))
+        self.options = expect("options", options or Options(), Options, "options=Options(...)")
+        self.limits = expect("limits", limits or Limits(), Limits, "limits=Limits(max_turns=3)")
+        self.operators = expect_several("operators", operators, "operators=[my_operator]")
+        for operator in self.operators:
+            if not callable(operator):
+                raise ConfigurationError(
+                    f"{operator!r} is no operator: operators=[ops.filter(...)]"
+                )
+        self.parallel = expect("parallel", parallel, int, "parallel=8")
+        if parallel < 1:
+            raise ConfigurationError(f"parallel={parallel}: at least one tool must be able to run")
         self.budget = budget
-        self.retry = retry or Retry()
+        self.retry = expect("retry", retry or Retry(), Retry, "retry=Retry(retries=0)")
         self.workspace = Path(workspace)
-        self.conversation = conversation or Conversation()
+        said = conversation or Conversation()
+        said = expect("conversation", said, Conversation, "conversation=Conversation((message,))")
         if system is not None:
-            self.conversation = Conversation(self.conversation.messages, system)
+            said = Conversation(said.messages, expect("system", system, str, "system='Be brief.'"))
+        self.conversation = said
         self.timeline = Timeline()
         self.texts = TextBlockCollector()
         self.tool_calls = ToolCallCollector()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 from reactivex import operators as ops
 
@@ -15,6 +17,7 @@ from rxworker.hooks import (
     HookContext,
     HookPoint,
     Hooks,
+    HookSettings,
     MessageSendContext,
     Pause,
     Skip,
@@ -24,11 +27,12 @@ from rxworker.hooks import (
     after_tool_call,
     before_tool_call,
     from_operator,
+    hook,
     on_abort,
     on_message_send,
     on_turn_end,
 )
-from rxworker.messages import Conversation, Message, ToolCall, ToolMeta
+from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolResult
 
 ROWS: list[HookVerdict | HookMessage | MessageAdd] = []
 
@@ -143,7 +147,6 @@ async def test_one_object_serves_several_points_and_does_nothing_at_the_others()
         (HookPoint.BEFORE_TOOL_CALL, Cancel("no")),
         (HookPoint.AFTER_TOOL_CALL, Pause()),
         (HookPoint.ON_TURN_END, Abort("no")),
-        (HookPoint.ON_ABORT, Continue()),
         (HookPoint.BEFORE_TOOL_CALL, True),
         (HookPoint.BEFORE_TOOL_CALL, "Skip"),
         (HookPoint.BEFORE_TOOL_CALL, Skip),
@@ -158,6 +161,15 @@ async def test_a_verdict_that_a_point_does_not_have_is_an_error_that_names_those
     with pytest.raises(HookError, match="where it may answer") as caught:
         await ask(Hooks([Hook(wrong, point)]), point, send_context())
     assert (caught.value.hook, caught.value.point) == ("wrong", point.value)
+
+
+async def test_a_verdict_at_on_abort_is_told_and_ends_nothing() -> None:
+    def wrong(context: HookContext) -> Verdict:
+        return Continue()
+
+    hooks = Hooks([Hook(wrong, HookPoint.ON_ABORT)])
+    assert (await ask(hooks, HookPoint.ON_ABORT, send_context()))[0] == Continue()
+    assert [row.verdict for row in ROWS if isinstance(row, HookVerdict)] == ["Failed"]
 
 
 async def test_a_hook_that_raises_is_an_error_with_its_name_and_its_cause() -> None:
@@ -214,8 +226,230 @@ def test_hooks_can_be_listed_removed_and_cleared() -> None:
     assert not hooks.remove("second")
     hooks.clear("on_abort")
     assert hooks.list() == [("c", "before_tool_call")]
+    assert hooks.remove_at("PreToolUse") == 1
+    assert (hooks.remove_at("PreToolUse"), hooks.list()) == (0, [])
+    hooks.add(a, b, c)
+    assert len(hooks) == 3
     hooks.clear()
     assert hooks.list() == []
+
+
+def test_of_several_hooks_all_are_registered_or_none() -> None:
+    hooks = Hooks()
+    with pytest.raises(ConfigurationError):
+        hooks.add(before_tool_call(lambda _: None), object())
+    assert len(hooks) == 0
+
+
+@pytest.mark.parametrize("change", ["remove_at", "clear", "at"])
+def test_a_point_that_there_is_not_is_refused_with_those_there_are(change: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"no point 'PreTool'; there are: on_message_send"):
+        getattr(Hooks(), change)("PreTool")
+
+
+@pytest.mark.parametrize(
+    ("older", "point"),
+    [
+        ("OnMessageSend", HookPoint.ON_MESSAGE_SEND),
+        ("PreToolUse", HookPoint.BEFORE_TOOL_CALL),
+        ("PostToolUse", HookPoint.AFTER_TOOL_CALL),
+        ("OnTurnCompleted", HookPoint.ON_TURN_END),
+    ],
+)
+def test_the_older_names_of_the_points_are_accepted(older: str, point: HookPoint) -> None:
+    @hook(older, name="it")
+    def asked(context: HookContext) -> None: ...
+
+    assert HookPoint(older) is point
+    assert Hooks([asked]).list() == [("it", point.value)]
+
+
+async def test_two_hooks_of_one_name_are_both_asked_and_both_removed() -> None:
+    asked: list[int] = []
+    same = [before_tool_call(name="same")(lambda _, n=n: asked.append(n)) for n in (1, 2)]
+    hooks = Hooks(same)
+    await ask(hooks, HookPoint.BEFORE_TOOL_CALL, call_context())
+    assert asked == [1, 2]
+    assert hooks.remove("same")
+    assert len(hooks) == 0
+
+
+async def test_a_chain_that_is_being_asked_goes_on_as_it_was() -> None:
+    asked: list[str] = []
+
+    @before_tool_call
+    def change(context: ToolCallContext) -> None:
+        hooks.remove("last")
+        hooks.add(new)
+
+    @before_tool_call
+    def last(context: ToolCallContext) -> None:
+        asked.append("last")
+
+    @before_tool_call
+    def new(context: ToolCallContext) -> None:
+        asked.append("new")
+
+    hooks = Hooks([change, last])
+    await ask(hooks, HookPoint.BEFORE_TOOL_CALL, call_context())
+    assert asked == ["last"]
+    hooks.remove("change")
+    await ask(hooks, HookPoint.BEFORE_TOOL_CALL, call_context())
+    assert asked == ["last", "new"]
+
+
+def test_an_object_says_how_it_is_asked() -> None:
+    class Gate:
+        hook_settings: ClassVar[HookSettings] = {
+            "name": "gate",
+            "matcher": "delete",
+            "priority": 5,
+            "on_failure": "skip",
+        }
+
+        def on_message_send(self, context: HookContext) -> None: ...
+        def before_tool_call(self, context: HookContext) -> None: ...
+
+    first, second = Hooks([Gate()])
+    assert (first.name, first.priority, first.on_failure, first.matcher) == (
+        "gate",
+        5,
+        "abort",
+        None,
+    )
+    assert (second.on_failure, second.matches("create")) == ("skip", False)
+
+
+def test_settings_of_an_object_that_there_are_not_are_refused() -> None:
+    class Gate:
+        hook_settings = {"prority": 5}  # noqa: RUF012 - as somebody may write it
+
+        def on_abort(self, context: HookContext) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"prority.*give a dict with: name, matcher"):
+        Hooks([Gate()])
+
+
+async def test_a_matcher_at_on_turn_end_asks_whether_the_run_has_called_such_a_tool() -> None:
+    @on_turn_end(matcher="Edit|Create")
+    def check(context: TurnEndContext) -> Pause:
+        return Pause()
+
+    def ended(*messages: Message, since: int | None = None) -> TurnEndContext:
+        said = Conversation(messages)
+        return TurnEndContext(conversation=said, emit=ROWS.append, since=since)
+
+    edit = Message.assistant(ToolCall("c1", "Edit", {}))
+    before = (Message.user("1"), edit, Message.user(ToolResult("c1")), Message.assistant("ok"))
+    now = (Message.user("2"), Message.assistant("fine"))
+    sent_back = (Message.user("lint!"), Message.assistant("fine"))
+    hooks = Hooks([check])
+    for context, verdict in [
+        (ended(*before), Pause()),
+        (ended(*before, *now), Finish()),
+        (ended(*before, *now, since=5), Finish()),
+        (ended(*before, *sent_back, since=1), Pause()),
+        (ended(*before, since=2), Pause()),
+        (ended(), Finish()),
+    ]:
+        assert (await ask(hooks, HookPoint.ON_TURN_END, context))[0] == verdict
+
+
+async def test_an_empty_matcher_matches_all() -> None:
+    @before_tool_call(matcher="")
+    def refuse(context: ToolCallContext) -> Skip:
+        return Skip()
+
+    assert await ask_call(refuse) == Skip()
+
+
+def test_a_matcher_where_there_is_nothing_to_match_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="there is no tool to match; use when="):
+        on_message_send(matcher="Edit")(lambda _: None)
+
+
+async def test_a_condition_decides_whether_a_hook_is_asked() -> None:
+    async def is_odd(context: ToolCallContext) -> bool:
+        return context.call.name == "odd"
+
+    def is_long(context: ToolCallContext) -> bool:
+        return len(context.call.name) > 10
+
+    @before_tool_call(when=is_odd)
+    def first(context: ToolCallContext) -> Skip:
+        return Skip("odd")
+
+    @before_tool_call(when=is_long)
+    def second(context: ToolCallContext) -> Skip:
+        return Skip("long")
+
+    hooks = Hooks([first, second])
+    for name, verdict in [("odd", Skip("odd")), ("much_too_long", Skip("long")), ("x", Continue())]:
+        asked = await ask(hooks, HookPoint.BEFORE_TOOL_CALL, call_context(name))
+        assert asked[0] == verdict
+
+
+async def test_a_condition_that_fails_is_the_failure_of_its_hook() -> None:
+    def broken(context: ToolCallContext) -> bool:
+        raise KeyError("x")
+
+    @before_tool_call(when=broken)
+    def permit(context: ToolCallContext) -> None: ...
+
+    with pytest.raises(HookError, match="hook 'permit' failed at before_tool_call: KeyError"):
+        await ask_call(permit)
+
+
+async def test_a_final_finish_ends_the_chain_and_is_told() -> None:
+    @on_turn_end
+    def done(context: TurnEndContext) -> Finish:
+        return Finish(final=True)
+
+    @on_turn_end
+    def never(context: TurnEndContext) -> Pause:
+        return Pause()
+
+    context = TurnEndContext(conversation=Conversation(), emit=ROWS.append)
+    assert await ask(Hooks([done, never]), HookPoint.ON_TURN_END, context) == (
+        Finish(final=True),
+        "done",
+    )
+    assert [HookVerdict("done", "on_turn_end", "Finish")] == ROWS
+
+
+def test_a_hook_with_other_settings_is_another_hook() -> None:
+    @before_tool_call(matcher="Edit", priority=3)
+    def permit(context: ToolCallContext) -> None: ...
+
+    other = permit.but(name="other", on_failure="skip")
+    assert (other.name, other.priority, other.on_failure) == ("other", 3, "skip")
+    assert not other.matches("Create")
+    assert (permit.name, permit.on_failure) == ("permit", "abort")
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"on_failure": "ignore"}, "on_failure='ignore' of hook 'print'"),
+        ({"timeout": 0}, "timeout=0 of hook 'print': give seconds above 0"),
+        ({"timeout": "1"}, "timeout='1'"),
+        ({"timeout": float("nan")}, "timeout=nan"),
+        ({"priority": "high"}, "priority='high'"),
+        ({"when": True}, "a condition is a function"),
+        ({"before": [print]}, "give names of hooks"),
+        ({"after": "print"}, "hook 'print' cannot be asked after itself"),
+        ({"matcher": 5}, "no regular expression: 5"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        before_tool_call(**settings)(print)
+
+
+def test_a_request_or_an_end_cannot_be_skipped() -> None:
+    for decorate in (on_message_send, on_turn_end, on_abort):
+        with pytest.raises(ConfigurationError, match="on_failure='skip' of hook 'print': at on_"):
+            decorate(on_failure="skip")(print)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,163 @@
+"""Tools of MCP servers, through the official package ``mcp``: ``pip install "rxworker[mcp]"``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError
+from rxworker.messages import JsonObject, ResultContent, ToolMeta
+from rxworker.tools.base import ToolPolicy, check_policy
+from rxworker.tools.context import ToolContext
+from rxworker.tools.inline import inlined
+from rxworker.tools.mcp_connection import Connection, server_of
+from rxworker.tools.mcp_content import content_of, legal_names, text_of
+from rxworker.tools.results import describe
+
+if TYPE_CHECKING:
+    import mcp
+
+
+class McpTool:
+    """A tool of an MCP server, made by `mcp_tools`.
+
+    Attributes:
+        meta: What the model is told of it.
+        policy: How it may be run.
+        remote_name: What the server calls it.
+    """
+
+    def __init__(
+        self, connection: Connection, remote_name: str, meta: ToolMeta, policy: ToolPolicy
+    ) -> None:
+        self.meta = meta
+        self.policy = policy
+        self.remote_name = remote_name
+        self._connection = connection
+
+    def __repr__(self) -> str:
+        return f"<mcp tool {self.meta.name!r}>"
+
+    async def execute(self, input_json: str | bytes, context: ToolContext, /) -> ResultContent:
+        """Have the server run it.
+
+        Raises:
+            InvalidArgumentError: The arguments are no object.
+            ExecutionFailedError: The server says that it failed, or does not answer.
+        """
+        name = self.meta.name
+        arguments = _arguments(input_json, name)
+
+        async def tell(progress: float, total: float | None, message: str | None) -> None:
+            told = {"progress": progress, "total": total, "message": message}
+            context.progress({key: value for key, value in told.items() if value is not None})
+
+        client = self._connection.client(name)
+        try:
+            result = await client.call_tool(self.remote_name, arguments, progress_callback=tell)
+        except Exception as error:
+            raise ExecutionFailedError(describe(error), tool=name) from error
+        if result.is_error:
+            raise ExecutionFailedError(text_of(result), tool=name)
+        return content_of(result)
+
+
+@contextlib.asynccontextmanager
+async def mcp_tools(
+    command: Sequence[str] | None = None,
+    *,
+    url: str | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    headers: Mapping[str, str] | None = None,
+    only: Collection[str] | None = None,
+    prefix: str = "",
+    call_timeout: float | None = None,
+    trust_hints: bool = False,
+    connect_timeout: float = 30.0,
+) -> AsyncGenerator[list[McpTool], None]:
+    """The tools of an MCP server, for as long as the block runs.
+
+    Names are made legal for all providers; ``$ref`` in their schemas is replaced by what it refers to.
+
+    Args:
+        command: A program that speaks MCP over its standard input and output, with its arguments. It is ended at the end of
+            the block. It inherits of the environment only what is harmless, such as ``PATH``, and no keys.
+        url: Instead, the address of a server that speaks MCP over HTTP.
+        env: What the program's environment has besides.
+        cwd: Where the program runs.
+        headers: What each HTTP request carries besides, such as ``Authorization``.
+        only: The names of the tools that are wanted, as the server calls them; all, unless it is given.
+        prefix: Put before each name, to tell servers apart.
+        call_timeout: Seconds until a call is given up.
+        trust_hints: Whether to believe the server which of its tools only look and which may be repeated; see ``effect``.
+        connect_timeout: Seconds until the server has to have said which tools it has.
+
+    Raises:
+        ConfigurationError: The package is missing, neither or both of ``command`` and ``url`` are given, or ``only`` names a
+            tool that the server does not have.
+        TransportError: The server could not be started or reached, or does not speak MCP.
+    """
+    policy = check_policy(ToolPolicy(call_timeout))
+    server = server_of(command, url, env=env, cwd=cwd, headers=headers)
+    connection = Connection(url or " ".join(command or ()))
+    await connection.open(server, connect_timeout)
+    try:
+        yield _made(connection, only, prefix, policy, trust_hints)
+    finally:
+        await connection.close()
+
+
+def _made(
+    connection: Connection,
+    only: Collection[str] | None,
+    prefix: str,
+    policy: ToolPolicy,
+    trust_hints: bool,
+) -> list[McpTool]:
+    listed = [tool for tool in connection.listed if only is None or tool.name in only]
+    known = {tool.name for tool in connection.listed}
+    for name in only or ():
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise ConfigurationError(f"the server has no tool {name!r}; it has: {names}")
+    names = legal_names([prefix + tool.name for tool in listed])
+    made: list[McpTool] = []
+    for tool, name in zip(listed, names, strict=True):
+        meta = ToolMeta(name, tool.description or tool.title or "", _schema(tool.input_schema))
+        made.append(
+            McpTool(connection, tool.name, meta, _policy(tool, policy) if trust_hints else policy)
+        )
+    return made
+
+
+def _schema(schema: JsonObject) -> JsonObject:
+    try:
+        return inlined(schema)
+    except RecursionError:
+        return {"type": "object"}  # the server checks the arguments itself
+
+
+def _policy(tool: mcp.Tool, policy: ToolPolicy) -> ToolPolicy:
+    hints = tool.annotations
+    if hints is not None and hints.read_only_hint:
+        return msgspec.structs.replace(policy, effect="pure")
+    if hints is not None and hints.idempotent_hint:
+        return msgspec.structs.replace(policy, effect="idempotent")
+    return policy
+
+
+def _arguments(input_json: str | bytes, tool: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(input_json or b"{}", type=dict[str, Any])
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentError(
+            f"invalid arguments at $: this is no JSON object: {error}", tool=tool
+        ) from error
+
+
+__all__ = ["McpTool", "mcp_tools"]

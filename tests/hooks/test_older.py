@@ -1,0 +1,165 @@
+"""The older hook system on this shape: a row of its documents each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rxworker import Message, Worker, tool
+from rxworker.errors import ConfigurationError, HookError, RunAbortedError
+from rxworker.hooks import AnyHook, HookContext, Skip, ToolCallContext, before_tool_call, hook
+from rxworker.hooks.older import (
+    AddMessage,
+    AddMessages,
+    Complete,
+    Continue,
+    Error,
+    ModifyContent,
+    OlderResult,
+)
+from rxworker.hooks.older import Skip as OlderSkip
+from rxworker.hooks.operator import from_operator
+from rxworker.testing import HookStub, ScriptedModel, call
+
+POINTS = ["OnMessageSend", "PreToolUse", "PostToolUse", "OnTurnCompleted"]
+
+
+@tool
+async def read(path: str) -> str:
+    """Read a file."""
+    return f"in {path}"
+
+
+def answering(point: str, result: OlderResult) -> AnyHook:
+    @hook(point, name="older")
+    async def answer(context: HookContext) -> OlderResult:
+        return result
+
+    return answer
+
+
+async def run_with(point: str, result: OlderResult) -> tuple[Worker, ScriptedModel, HookStub]:
+    """A run with a tool call, and with a hook behind the one that answers so."""
+    model = ScriptedModel([call("read", path="a"), "Done."])
+    behind = HookStub(point)
+    worker = Worker(model, tools=[read], hooks=[answering(point, result), behind])
+    await worker.run("Read a.")
+    return worker, model, behind
+
+
+def said(worker: Worker) -> list[str]:
+    return [m.text for m in worker.conversation.messages if m.text]
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("result", [Continue(), OlderSkip()])
+async def test_continue_and_skip_go_on(point: str, result: OlderResult) -> None:
+    worker, _, behind = await run_with(point, result)
+    assert said(worker) == ["Read a.", "Done."]
+    assert behind.asked >= 1
+
+
+async def test_modify_content_changes_what_the_user_said_in_this_request() -> None:
+    worker, model, behind = await run_with("OnMessageSend", ModifyContent("Read b."))
+    assert model.requests[0].conversation.messages[0].text == "Read b."
+    assert said(worker) == ["Read a.", "Done."]
+    assert behind.contents[0] == "Read b."
+
+
+async def test_modify_content_changes_the_arguments() -> None:
+    worker, _, _ = await run_with("PreToolUse", ModifyContent('{"path":"b"}'))
+    assert worker.conversation.messages[2].tool_results[0].text == "in b"
+
+
+async def test_modify_content_changes_the_result() -> None:
+    worker, _, _ = await run_with("PostToolUse", ModifyContent("***"))
+    assert worker.conversation.messages[2].tool_results[0].text == "***"
+
+
+async def test_modify_content_of_an_answer_that_was_shown_already_is_a_failure() -> None:
+    with pytest.raises(HookError, match="cannot be changed at on_turn_end"):
+        await run_with("OnTurnCompleted", ModifyContent("***"))
+
+
+@pytest.mark.parametrize("point", POINTS[1:])
+@pytest.mark.parametrize(
+    ("result", "added"),
+    [
+        (AddMessage("note"), ["note"]),
+        (AddMessage("note", "user"), ["note"]),
+        (AddMessages((Message.system("a"), Message.user("b"))), ["a", "b"]),
+    ],
+)
+async def test_messages_are_added_to_the_conversation_and_it_goes_on(
+    point: str, result: OlderResult, added: list[str]
+) -> None:
+    worker, _, behind = await run_with(point, result)
+    assert [text for text in said(worker) if text in added] == added
+    assert behind.asked == 1
+
+
+async def test_messages_added_before_a_request_are_sent_too() -> None:
+    _, model, _ = await run_with("OnMessageSend", AddMessage("note", "user"))
+    assert [m.text for m in model.requests[0].conversation.messages] == ["Read a.", "note"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_error_ends_the_run_and_the_next_hook_is_not_asked(point: str) -> None:
+    behind = HookStub(point)
+    model = ScriptedModel([call("read", path="a"), "Done."])
+    worker = Worker(model, tools=[read], hooks=[answering(point, Error("why")), behind])
+    run = worker.run("Read a.")
+    with pytest.raises(RunAbortedError, match="aborted by hook 'older': why"):
+        await run
+    assert behind.asked == 0
+    assert run.state.cause == "abort"
+
+
+async def test_complete_ends_the_turn_and_the_next_hook_is_not_asked() -> None:
+    worker, _, behind = await run_with("OnTurnCompleted", Complete())
+    assert (said(worker), behind.asked) == (["Read a.", "Done."], 0)
+
+
+@pytest.mark.parametrize("point", POINTS[:3])
+async def test_complete_before_there_is_an_answer_ends_the_run(point: str) -> None:
+    with pytest.raises(RunAbortedError, match="a hook has completed the turn"):
+        await run_with(point, Complete())
+
+
+async def test_the_verdicts_of_the_point_are_understood_as_well() -> None:
+    @hook("PreToolUse", matcher="read|write", name="gate", priority=1)
+    def gate(context: ToolCallContext) -> Skip:
+        return Skip("no")
+
+    model = ScriptedModel([call("read", path="a"), "Done."])
+    worker = Worker(model, tools=[read], hooks=[gate])
+    await worker.run("Read a.")
+    assert worker.conversation.messages[2].tool_results[0].text == "no"
+
+
+async def test_older_results_are_for_hooks_that_were_made_so() -> None:
+    @before_tool_call
+    def gate(context: ToolCallContext) -> Any:
+        return Error("no")
+
+    model = ScriptedModel([call("read", path="a"), "Done."])
+    with pytest.raises(HookError, match="where it may answer"):
+        await Worker(model, tools=[read], hooks=[gate]).run("Read a.")
+
+
+def test_a_hook_is_named_by_its_function_or_its_class() -> None:
+    class Notice:
+        def __call__(self, context: HookContext) -> AddMessage:
+            return AddMessage("hi")
+
+    def same(source: Any) -> Any:
+        return source
+
+    assert hook("PreToolUse")(Notice()).name == "Notice"
+    assert hook("PreToolUse")(from_operator(same)).name == "same"
+
+
+def test_a_point_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no point 'PreToolCall'"):
+        hook("PreToolCall")

@@ -1,0 +1,145 @@
+"""Tools of an MCP server that is not ours: the npm package ``server-everything``, over its standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rxworker import Worker
+from rxworker.events import Record, RunAbort, ToolProgress, ToolStart
+from rxworker.messages import Image, Text, ToolResult
+from rxworker.testing import ReplayServer, Reply, ScriptedModel, call, lint, say
+from rxworker.testing.reply import Call
+from rxworker.tools import mcp_tools
+
+pytest.importorskip("mcp")
+
+HERE = Path(__file__).parent
+SERVER = Path("node_modules", "@modelcontextprotocol", "server-everything", "dist", "index.js")
+
+
+def missing(what: str) -> None:
+    """Skip, or fail where everything has to be there."""
+    if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@pytest.fixture
+def command() -> list[str]:
+    """How the server is started."""
+    node = shutil.which("node")
+    if node is None:
+        missing("server-everything needs node, which is not installed")
+    folders = [Path(os.environ.get("RXWORKER_MCP") or HERE), HERE]
+    script = next((folder / SERVER for folder in folders if (folder / SERVER).exists()), None)
+    if script is None:
+        missing(
+            "server-everything is not installed: npm install --no-package-lock --prefix tests/integration/mcp, or set "
+            "RXWORKER_MCP to a folder that holds node_modules/@modelcontextprotocol/server-everything"
+        )
+    return [str(node), str(script), "stdio"]
+
+
+async def run_with(command: list[str], *replies: Reply) -> list[ToolResult]:
+    """The results of what a model calls, one response for each reply."""
+    async with mcp_tools(command) as tools:
+        worker = Worker(ScriptedModel([*replies, say("Done.")]), tools=tools)
+        run = worker.run("go")
+        records: list[Record] = []
+        run.subscribe(records.append, lambda _: None)
+        result = await run
+    assert lint(records) == []
+    return [r for message in result.conversation.messages for r in message.tool_results]
+
+
+async def test_its_tools_have_names_texts_and_schemas(command: list[str]) -> None:
+    async with mcp_tools(command) as tools:
+        metas = {tool.meta.name: tool.meta for tool in tools}
+    echo = metas["echo"]
+    assert echo.description
+    properties: Any = echo.input_schema["properties"]
+    assert properties["message"]["type"] == "string"
+    assert len(metas) >= 10
+    Worker(ScriptedModel([]), tools=tools)
+
+
+async def test_a_call_comes_back_with_text(command: list[str]) -> None:
+    (result,) = await run_with(command, call("echo", message="hello"))
+    assert (result.text, result.is_error) == ("Echo: hello", False)
+
+
+async def test_an_image_comes_back_as_an_image(command: list[str]) -> None:
+    (result,) = await run_with(command, call("get-tiny-image"))
+    images = [part for part in result.content if isinstance(part, Image)]
+    assert [image.media_type for image in images] == ["image/png"]
+    assert images[0].data
+    assert any(isinstance(part, Text) for part in result.content)
+
+
+async def test_what_it_says_is_an_error_is_one(command: list[str]) -> None:
+    (result,) = await run_with(command, call("get-sum", a="x"))
+    assert result.is_error
+    assert "a" in result.text
+
+
+async def test_resources_come_back_as_their_text(command: list[str]) -> None:
+    (result,) = await run_with(
+        command, call("get-resource-reference", resourceType="Text", resourceId=1)
+    )
+    assert "Resource 1" in result.text
+
+
+async def test_calls_run_side_by_side(command: list[str]) -> None:
+    calls = tuple(Call("get-sum", {"a": n, "b": n}) for n in range(20))
+    results = await run_with(command, Reply(tool_calls=calls))
+    assert [f" {2 * n}." in result.text for n, result in enumerate(results)] == [True] * 20
+
+
+async def test_progress_is_shown_and_a_cancelled_call_ends(command: list[str]) -> None:
+    async with mcp_tools(command, only=["trigger-long-running-operation"]) as tools:
+        slow = call("trigger-long-running-operation", duration=60, steps=600)
+        run = Worker(ScriptedModel([slow]), tools=tools).run("go")
+        records: list[Record] = []
+        async for record in iterated(run.__aiter__()):
+            records.append(record)
+            if isinstance(record.event, ToolProgress):
+                break
+        await run.cancel()
+    assert any(isinstance(r.event, ToolStart) for r in records)
+    assert isinstance((await last_of(run)).event, RunAbort)
+
+
+async def iterated(records: Any) -> Any:
+    async for record in records:
+        yield record
+
+
+async def last_of(run: Any) -> Record:
+    records: list[Record] = []
+    run.subscribe(records.append, lambda _: None)
+    await asyncio.wait([asyncio.ensure_future(run.cancel())])
+    assert lint(records) == []
+    return records[-1]
+
+
+async def test_an_image_reaches_both_providers(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rxworker.providers import Anthropic, OpenAIChat
+
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for make in (Anthropic, OpenAIChat):
+        replies = [call("get-tiny-image"), say("A picture.")]
+        with ReplayServer(replies) as server:
+            provider = make("a-model", api_key="none", base_url=server.base_url)
+            async with mcp_tools(command, only=["get-tiny-image"]) as tools:
+                assert (await Worker(provider, tools=tools).run("show")).text == "A picture."
+            body = str(server.requests[1].body)
+        assert "iVBORw0KGgo" in body
+        assert "image/png" in body

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rxworker.errors import ConfigurationError
+from rxworker.events import ToolProgress, ToolStart
+from rxworker.messages import JsonObject, ToolCall
+from rxworker.tools import EarlyCalls, Surroundings, Toolbox, ToolContext, run_calls, tool
+
+
+class Desk:
+    """Tools of every sort, and who has used them."""
+
+    def __init__(self) -> None:
+        self.used: list[str] = []
+        self.cancelled: list[str] = []
+        self.go = asyncio.Event()
+        self.toolbox = Toolbox([self.look, self.write, self.clear, self.ask])
+
+    @tool(effect="pure")
+    async def look(self, at: str, context: ToolContext) -> str:
+        self.used.append(at)
+        context.progress(at)
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            context.progress("too late")
+            self.cancelled.append(at)
+            raise
+        return at
+
+    @tool
+    async def write(self, at: str) -> str:
+        self.used.append(at)
+        return at
+
+    @tool(effect="pure", barrier=True)
+    async def clear(self) -> str:
+        self.used.append("clear")
+        return "clear"
+
+    @tool(effect="pure", requires_approval=True)
+    async def ask(self) -> str:
+        return "asked"
+
+
+def look(at: str, id: str = "1") -> ToolCall:  # noqa: A002
+    return ToolCall(id, "look", {"at": at})
+
+
+async def settle() -> None:
+    """Let everything that is ready happen."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_pure_call_runs_before_it_is_asked_for_and_is_not_run_again() -> None:
+    desk, heard = Desk(), list[object]()
+    early = EarlyCalls(desk.toolbox, Surroundings(heard.append))
+    assert early.start(look("a"))
+    await settle()
+    assert (desk.used, early.begun) == (["a"], 1)
+    assert heard == [ToolStart(look("a")), ToolProgress("1", "a")]
+    desk.go.set()
+    finished = await run_calls(desk.toolbox, [look("a")], early=early, emit=heard.append)
+    assert [f.result.text for f in finished] == ["a"]
+    assert desk.used == ["a"]
+    assert len(heard) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "input"),
+    [("write", {"at": "a"}), ("clear", {}), ("ask", {}), ("none", {})],
+)
+async def test_only_tools_that_look_and_ask_nobody_start(name: str, input: JsonObject) -> None:  # noqa: A002
+    desk = Desk()
+    early = EarlyCalls(desk.toolbox)
+    assert not early.start(ToolCall("1", name, input))
+    await settle()
+    assert (desk.used, early.accepted) == ([], 0)
+
+
+async def test_nothing_starts_behind_a_call_that_runs_alone() -> None:
+    early = EarlyCalls(Desk().toolbox)
+    early.start(ToolCall("1", "clear", {}))
+    assert not early.start(look("a", "2"))
+
+
+async def test_a_call_that_runs_alone_waits_for_the_early_ones() -> None:
+    desk = Desk()
+    early = EarlyCalls(desk.toolbox)
+    early.start(look("a"))
+    calls = [look("a"), ToolCall("2", "clear", {})]
+    running = asyncio.create_task(run_calls(desk.toolbox, calls, early=early))
+    await settle()
+    assert desk.used == ["a"]
+    desk.go.set()
+    assert [f.result.text for f in await running] == ["a", "clear"]
+
+
+async def test_other_arguments_are_another_call() -> None:
+    desk = Desk()
+    early = EarlyCalls(desk.toolbox)
+    early.start(look("a"))
+    await settle()
+    assert early.take(look("b")) is None
+    assert early.cancel(keep=[look("b")]) == [look("a")]
+    await early.settled()
+    assert desk.cancelled == ["a"]
+    assert early.take(look("a")) is None
+
+
+async def test_what_is_thrown_away_is_cancelled_and_heard_no_more() -> None:
+    desk, heard = Desk(), list[object]()
+    early = EarlyCalls(desk.toolbox, Surroundings(heard.append))
+    early.start(look("a", "1"))
+    early.start(look("b", "2"))
+    await settle()
+    told = len(heard)
+    assert early.cancel(keep=[look("a", "1")]) == [look("b", "2")]
+    await early.settled()
+    assert desk.cancelled == ["b"]
+    assert len(heard) == told
+    desk.go.set()
+    task = early.take(look("a", "1"))
+    assert task is not None
+    assert (await task).result.text == "a"
+
+
+async def test_what_was_thrown_away_before_it_began_was_never_told() -> None:
+    desk, heard = Desk(), list[object]()
+    early = EarlyCalls(desk.toolbox, Surroundings(heard.append))
+    early.start(look("a"))
+    early.cancel()
+    await early.settled()
+    assert (heard, desk.used, early.begun) == ([], [], 0)
+
+
+async def test_early_calls_share_the_limit_with_the_others() -> None:
+    desk = Desk()
+    early = EarlyCalls(desk.toolbox, limit=1)
+    early.start(look("a", "1"))
+    early.start(look("b", "2"))
+    await settle()
+    assert desk.used == ["a"]
+    early.cancel()
+    await early.settled()
+
+
+async def test_of_two_calls_with_one_id_one_starts_early() -> None:
+    desk = Desk()
+    desk.go.set()
+    early = EarlyCalls(desk.toolbox)
+    assert early.start(look("a"))
+    assert not early.start(look("b"))
+    finished = await run_calls(desk.toolbox, [look("b"), look("a")], early=early)
+    assert [f.result.text for f in finished] == ["b", "a"]
+
+
+async def test_a_limit_below_one_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="limit=0"):
+        EarlyCalls(Toolbox(), limit=0)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import ToolCall
+from rxworker.tools import Toolbox, run_calls, tool
+from rxworker.tools.gate import Gate
+
+
+class Diary:
+    """Tools that write down when they begin and end."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    async def _work(self, name: str) -> str:
+        self.lines.append(f"+{name}")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        self.lines.append(f"-{name}")
+        return name
+
+    @tool
+    async def side(self, name: str) -> str:
+        return await self._work(name)
+
+    @tool(barrier=True)
+    async def alone(self, name: str) -> str:
+        return await self._work(name)
+
+
+def calls(diary: Diary, plan: str) -> list[ToolCall]:
+    """Capital letters run alone."""
+    return [ToolCall(n, "alone" if n.isupper() else "side", {"name": n}) for n in plan]
+
+
+async def run(plan: str, limit: int = 8) -> list[str]:
+    diary = Diary()
+    finished = await run_calls(Toolbox([diary.side, diary.alone]), calls(diary, plan), limit=limit)
+    assert [done.result.text for done in finished] == list(plan)
+    return diary.lines
+
+
+async def test_a_barrier_waits_for_those_before_it_and_those_after_it_wait() -> None:
+    assert await run("abCde") == ["+a", "+b", "-a", "-b", "+C", "-C", "+d", "+e", "-d", "-e"]
+
+
+async def test_two_barriers_run_one_after_the_other() -> None:
+    assert await run("AB") == ["+A", "-A", "+B", "-B"]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_a_barrier_keeps_to_the_limit_too(limit: int) -> None:
+    lines = await run("aBc", limit)
+    assert lines == ["+a", "-a", "+B", "-B", "+c", "-c"]
+
+
+async def test_who_leaves_the_row_lets_the_others_pass() -> None:
+    gate, entered = Gate(1), asyncio.Event()
+    inside: list[str] = []
+
+    async def go(name: str, *, alone: bool = False) -> None:
+        async with gate.place(alone=alone):
+            inside.append(name)
+            await entered.wait()
+
+    first = asyncio.create_task(go("first"))
+    waiting = asyncio.create_task(go("waiting", alone=True))
+    last = asyncio.create_task(go("last"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    entered.set()
+    await asyncio.wait([first, waiting, last])
+    assert inside == ["first", "last"]
+
+
+async def test_who_is_let_in_and_cancelled_at_once_gives_the_place_back() -> None:
+    gate = Gate(1)
+
+    async def hold() -> None:
+        async with gate.place():
+            await asyncio.sleep(0)
+        second.cancel()  # its turn has come, and it has not seen it yet
+
+    async def wait() -> None:
+        async with gate.place():
+            raise AssertionError
+
+    first, second = asyncio.create_task(hold()), asyncio.create_task(wait())
+    await asyncio.wait([first, second])
+    async with gate.place():
+        assert second.cancelled()
+
+
+def test_a_gate_that_lets_nobody_in_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="limit=0"):
+        Gate(0)

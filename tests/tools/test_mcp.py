@@ -1,0 +1,320 @@
+"""Tools of an MCP server of our own, in another process."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from rxworker import Worker
+from rxworker.errors import ConfigurationError, TransportError
+from rxworker.events import Record, ToolProgress
+from rxworker.messages import Document, Image, JsonObject, Text, ToolCall, ToolResult
+from rxworker.testing import ScriptedModel, call, lint
+from rxworker.tools import McpTool, Toolbox, mcp_tools, policy_of, run_call
+from rxworker.tools.inline import inlined
+from rxworker.tools.mcp_content import content_of, legal_names, text_of
+
+pytest.importorskip("mcp")
+
+SERVER = Path(__file__).with_name("mcp_server.py")
+COMMAND = [sys.executable, str(SERVER)]
+PATIENCE = 20.0
+
+
+@pytest_asyncio.fixture
+async def tools() -> AsyncGenerator[dict[str, McpTool], None]:
+    async with mcp_tools(COMMAND) as made:
+        yield {tool.meta.name: tool for tool in made}
+
+
+async def ask(tool: McpTool, **arguments: Any) -> ToolResult:
+    return await run_call(Toolbox([tool]), ToolCall("1", tool.meta.name, arguments))
+
+
+async def test_a_tool_is_as_the_server_describes_it(tools: dict[str, McpTool]) -> None:
+    meta = tools["echo"].meta
+    assert meta.description == "Say it again."
+    assert meta.input_schema["required"] == ["text"]
+    assert policy_of(tools["echo"]).effect == "write"
+
+
+async def test_texts_pictures_and_failures_come_back(tools: dict[str, McpTool]) -> None:
+    assert (await ask(tools["echo"], text="hi")).content == "hi"
+    text, image = (await ask(tools["picture"])).content
+    assert text == Text("Look:")
+    assert isinstance(image, Image)
+    assert image.media_type == "image/png"
+    failed = await ask(tools["fail"])
+    assert failed.is_error
+    assert "the station is closed" in failed.text
+
+
+async def test_arguments_that_do_not_fit_are_an_error(tools: dict[str, McpTool]) -> None:
+    result = await ask(tools["echo"], text=1)
+    assert result.is_error
+    assert "text" in result.text
+    no_object = await run_call(Toolbox([tools["echo"]]), ToolCall("1", "echo", "[1]"))
+    assert "invalid arguments at $" in no_object.text
+
+
+async def test_a_name_that_providers_do_not_take_is_changed(tools: dict[str, McpTool]) -> None:
+    odd = tools["odd_name_with_signs"]
+    assert odd.remote_name == "odd name.with/signs"
+    assert (await ask(odd)).text == "nothing"
+
+
+async def test_progress_is_shown(tools: dict[str, McpTool]) -> None:
+    heard: list[object] = []
+    counting = ToolCall("1", "count", {"to": 2})
+    result = await run_call(Toolbox([tools["count"]]), counting, heard.append)
+    assert "2" in result.text
+    shown = [event.progress for event in heard if isinstance(event, ToolProgress)]
+    assert shown == [{"progress": 1.0, "total": 2.0}, {"progress": 2.0, "total": 2.0}]
+
+
+async def test_a_worker_uses_them() -> None:
+    async with mcp_tools(COMMAND, prefix="small_") as made:
+        worker = Worker(ScriptedModel([call("small_echo", text="hi"), "Done."]), tools=made)
+        run = worker.run("go")
+        records: list[Record] = []
+        run.subscribe(records.append, lambda _: None)
+        result = await run
+    assert result.conversation.messages[2].tool_results[0].text == "hi"
+    assert lint(records) == []
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    async with mcp_tools(COMMAND) as made:
+        wait = next(tool for tool in made if tool.meta.name == "wait")
+        task = asyncio.create_task(ask(wait, at=str(note)))
+        await content(note, "waiting")
+        task.cancel()
+        await content(note, "stopped")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        echo = next(tool for tool in made if tool.meta.name == "echo")
+        assert (await ask(echo, text="still here")).text == "still here"
+
+
+async def content(note: Path, text: str) -> None:
+    """Wait until the server has written this."""
+    async with asyncio.timeout(PATIENCE):
+        while not note.exists() or note.read_text(encoding="utf-8") != text:
+            await asyncio.sleep(0.01)  # between two looks
+
+
+async def test_a_server_that_goes_away_is_an_error_result(tools: dict[str, McpTool]) -> None:
+    assert (await ask(tools["leave"])).is_error
+    assert (await ask(tools["echo"], text="hi")).is_error
+
+
+async def test_after_the_block_a_call_is_an_error_result() -> None:
+    async with mcp_tools(COMMAND, only=["echo"]) as made:
+        (echo,) = made
+    result = await ask(echo, text="hi")
+    assert result.text == "The tool failed: the connection to its server is closed"
+
+
+async def test_the_block_may_be_left_in_another_task() -> None:
+    block = mcp_tools(COMMAND, only=["echo"])
+    (echo,) = await asyncio.create_task(enter(block))
+    assert (await ask(echo, text="hi")).text == "hi"
+    await asyncio.create_task(leave(block))
+    assert (await ask(echo, text="hi")).is_error
+
+
+async def enter(block: Any) -> list[McpTool]:
+    return await block.__aenter__()
+
+
+async def leave(block: Any) -> None:
+    await block.__aexit__(None, None, None)
+
+
+async def test_the_program_gets_no_keys_but_what_it_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SMALL_SERVER_SAYS", "a secret of ours")
+    only = ["odd name.with/signs"]
+    async with mcp_tools(COMMAND, only=only) as (odd,):
+        assert (await ask(odd)).text == "nothing"
+    async with mcp_tools(COMMAND, only=only, env={"SMALL_SERVER_SAYS": "hello"}) as (odd,):
+        assert (await ask(odd)).text == "hello"
+
+
+async def test_a_tool_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"no tool 'fly'; it has: .*echo"):
+        async with mcp_tools(COMMAND, only=["fly"]):
+            raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "command", [["no-such-program-anywhere"], [sys.executable, "-c", "print('no MCP')"]]
+)
+async def test_what_is_no_server_is_an_error(command: list[str]) -> None:
+    with pytest.raises(TransportError, match="is no MCP server that can be used"):
+        async with mcp_tools(command):
+            raise AssertionError
+
+
+async def test_a_server_that_says_nothing_is_given_up() -> None:
+    silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with pytest.raises(TransportError, match=r"within 0\.2 seconds"):
+        async with mcp_tools(silent, connect_timeout=0.2):
+            raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"command": ["a"], "url": "http://127.0.0.1:1/"}, {"command": "a b"}]
+)
+async def test_what_cannot_be_meant_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match="command"):
+        async with mcp_tools(**given):
+            raise AssertionError
+
+
+async def test_without_the_package_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = builtins.__import__
+
+    def none(name: str, *rest: Any, **more: Any) -> Any:
+        if name.split(".")[0] == "mcp":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", none)
+    with pytest.raises(ConfigurationError, match=r'pip install "rxworker\[mcp\]"'):
+        async with mcp_tools(["a"]):
+            raise AssertionError
+
+
+# Over HTTP.
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Where the server listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    process = subprocess.Popen(
+        [*COMMAND, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            except OSError:
+                time.sleep(0.02)  # between two looks
+            else:
+                break
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+async def test_it_works_over_http_too(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    async with mcp_tools(url=address, headers={"authorization": "Bearer x"}) as made:
+        tools = {tool.meta.name: tool for tool in made}
+        assert (await ask(tools["echo"], text="hi")).text == "hi"
+        assert (await ask(tools["fail"])).is_error
+
+
+async def test_an_address_where_nobody_listens_is_an_error() -> None:
+    with pytest.raises(TransportError, match="127.0.0.1:1/"):
+        async with mcp_tools(url="http://127.0.0.1:1/mcp"):
+            raise AssertionError
+
+
+# Without a server.
+
+
+def result(*content: object, **more: Any) -> Any:
+    return SimpleNamespace(content=content, structured_content=None, is_error=False, **more)
+
+
+def part(kind: str, **more: Any) -> Any:
+    return SimpleNamespace(type=kind, **more)
+
+
+def test_every_sort_of_content_becomes_something_to_read() -> None:
+    pdf = part("resource", resource=part("", uri="a.pdf", mime_type="application/pdf", blob="QQ=="))
+    image = part("resource", resource=part("", uri="a.png", mime_type="image/png", blob="QQ=="))
+    other = part("resource", resource=part("", uri="a.zip", mime_type=None, blob="QQ=="))
+    sound = part("audio", data="QQ==", mime_type="audio/wav")
+    link = part("resource_link", title=None, name="a", uri="x:/a", description="About a")
+    assert content_of(result(pdf, image, other, sound, link)) == (
+        Document("application/pdf", "QQ==", title="a.pdf"),
+        Image("image/png", "QQ=="),
+        Text("[a file, of an unknown sort, at a.zip, which cannot be shown]"),
+        Text("[a sound, audio/wav, which cannot be shown]"),
+        Text("[a](x:/a): About a"),
+    )
+    assert text_of(result(part("text", text="a"), image, part("text", text="b"))) == "a\nb"
+
+
+def test_a_value_without_content_is_json() -> None:
+    only = SimpleNamespace(content=[], structured_content={"a": 1}, is_error=False)
+    assert content_of(only) == '{"a":1}'  # pyright: ignore[reportArgumentType]
+
+
+def test_no_two_names_are_the_same() -> None:
+    names = legal_names(["a b", "a.b", "a_b", "", "x" * 70, "x" * 80])
+    assert names == ["a_b", "a_b_2", "a_b_3", "tool", "x" * 64, "x" * 62 + "_2"]
+
+
+def test_references_are_written_out_and_what_has_no_end_allows_anything() -> None:
+    schema: JsonObject = {
+        "type": "object",
+        "$defs": {
+            "Node": {
+                "type": "object",
+                "properties": {"next": {"$ref": "#/$defs/Node"}, "at": {"$ref": "#/$defs/At"}},
+            },
+            "At": {"type": "string"},
+        },
+        "properties": {
+            "node": {"$ref": "#/$defs/Node", "description": "The first."},
+            "far": {"$ref": "https://example.org/schema"},
+            "lost": {"$ref": "#/$defs/Nowhere"},
+            "all": {"type": "array", "items": [{"$ref": "#/$defs/At"}]},
+        },
+    }
+    node: JsonObject = {
+        "type": "object",
+        "properties": {"next": {}, "at": {"type": "string"}},
+        "description": "The first.",
+    }
+    assert inlined(schema) == {
+        "type": "object",
+        "properties": {
+            "node": node,
+            "far": {},
+            "lost": {},
+            "all": {"type": "array", "items": [{"type": "string"}]},
+        },
+    }
+
+
+def test_a_schema_that_would_grow_without_measure_is_cut() -> None:
+    definitions: JsonObject = {
+        f"D{n}": {"properties": {k: {"$ref": f"#/$defs/D{n + 1}"} for k in "ab"}} for n in range(60)
+    }
+    schema: JsonObject = {"$ref": "#/$defs/D0", "$defs": definitions}
+    assert len(str(inlined(schema))) < 1_000_000

@@ -1,0 +1,85 @@
+"""A tool that does not stop when it is told to holds nobody for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+
+import pytest
+import pytest_asyncio
+
+from rxworker import Worker
+from rxworker.errors import RunCancelledError
+from rxworker.events import Record, ToolStart
+from rxworker.messages import ToolCall
+from rxworker.testing import ScriptedModel, call, lint
+from rxworker.tools import Toolbox, run_call, tool
+
+
+class Stubborn:
+    """A tool that swallows every cancellation until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.started = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def _hold(self) -> str:
+        self.started.set()
+        while not self.go.is_set():
+            try:
+                await self.go.wait()
+            except asyncio.CancelledError:
+                continue
+        self.ended.set()
+        return "at last"
+
+    @tool
+    async def hold(self) -> str:
+        return await self._hold()
+
+    @tool(timeout=0.01)
+    async def hold_a_moment(self) -> str:
+        return await self._hold()
+
+
+@pytest_asyncio.fixture
+async def stubborn(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Stubborn, None]:
+    monkeypatch.setattr("rxworker.tools.stop.GRACE", 0.01)
+    it = Stubborn()
+    yield it
+    it.go.set()  # or the loop could not be closed
+    await it.ended.wait()
+
+
+async def test_a_time_out_gives_it_up_and_says_so(
+    stubborn: Stubborn, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "rxworker.tools"):
+        result = await run_call(
+            Toolbox([stubborn.hold_a_moment]), ToolCall("1", "hold_a_moment", {})
+        )
+    assert result.is_error
+    assert "does not stop: it is left behind" in result.text
+    assert "tool hold_a_moment was cancelled and has not stopped" in caplog.text
+
+
+async def test_a_cancelled_run_ends_without_it(
+    stubborn: Stubborn, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(ScriptedModel([call("hold"), "again"]), tools=[stubborn.hold])
+    run = worker.run("go")
+    await stubborn.started.wait()
+    with caplog.at_level(logging.WARNING, "rxworker.tools"):
+        await run.cancel()
+    with pytest.raises(RunCancelledError):
+        await run
+    assert "tool hold was cancelled and has not stopped" in caplog.text
+    records: list[Record] = []
+    run.subscribe(records.append, lambda _: None)
+    assert lint(records) == []
+    assert any(isinstance(record.event, ToolStart) for record in records)
+    (result,) = worker.conversation.messages[-1].tool_results
+    assert "Whether it had an effect is not known" in result.text
+    assert (await worker.run("and now?")).text == "again"

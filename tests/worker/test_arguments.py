@@ -1,0 +1,116 @@
+"""What a worker is given is checked where it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from reactivex import Observable
+from reactivex import operators as ops
+from reactivex.scheduler import NewThreadScheduler
+
+from rxworker import Limits, Paused, Worker, before_tool_call, tool
+from rxworker.errors import ConfigurationError, LimitExceededError
+from rxworker.events import ResponseEvent, TextDelta
+from rxworker.hooks import Pause, ToolCallContext
+from rxworker.testing import ScriptedModel, call
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@before_tool_call
+def permit(context: ToolCallContext) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"limits": {"max_turns": 1}}, "limits=Limits"),
+        ({"options": {"temperature": 1}}, "options=Options"),
+        ({"system": 5}, "system='Be brief.'"),
+        ({"tools": look}, "tools=\\[get_weather\\]"),
+        ({"hooks": permit}, "hooks=\\[permit\\]"),
+        ({"operators": [3]}, "operators="),
+        ({"parallel": 0}, "at least one tool"),
+        ({"parallel": "8"}, "parallel=8"),
+        ({"retry": 2}, "retry=Retry"),
+        ({"conversation": ["hi"]}, "conversation=Conversation"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once_and_shown_how(
+    given: dict[str, Any], hint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=hint):
+        Worker(ScriptedModel([]), **given)
+
+
+@pytest.mark.parametrize("value", ["3", -1, True, [1]])
+def test_what_is_no_limit_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="is no limit"):
+        Limits(max_turns=value)
+
+
+@pytest.mark.parametrize("empty", ["", "  \n", [""], []])
+async def test_an_empty_input_is_refused(empty: Any) -> None:
+    worker = Worker(ScriptedModel(["fine"]))
+    with pytest.raises(ConfigurationError):
+        worker.run(empty)
+    assert (await worker.run("hi")).text == "fine"
+
+
+async def test_an_operator_that_takes_its_time_takes_it_on_the_loop() -> None:
+    threads: set[int] = set()
+
+    def note(event: ResponseEvent) -> None:
+        threads.add(threading.get_ident())
+
+    worker = Worker(ScriptedModel(["Hello."]), operators=[ops.delay(0.01), ops.do_action(note)])
+    assert (await worker.run("hi")).text == "Hello."
+    assert threads == {threading.get_ident()}
+
+
+async def test_what_an_operator_moves_to_another_thread_is_brought_back_in_order() -> None:
+    threads: set[int] = set()
+    elsewhere = NewThreadScheduler()
+
+    def away(source: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
+        return source.pipe(ops.observe_on(elsewhere))
+
+    worker = Worker(ScriptedModel(["A longer answer, in many pieces."]), operators=[away])
+    run = worker.run("hi")
+    run.events.subscribe(lambda _: threads.add(threading.get_ident()))
+    result = await asyncio.wait_for(run, 20)
+    assert result.text == "A longer answer, in many pieces."
+    texts = [r.event.text async for r in run if isinstance(r.event, TextDelta)]
+    assert "".join(texts) == result.text
+    assert threads == {threading.get_ident()}
+
+
+async def test_what_a_run_took_before_a_pause_counts_after_it() -> None:
+    @before_tool_call
+    def ask(context: ToolCallContext) -> Pause:
+        return Pause()
+
+    worker = Worker(ScriptedModel([call("look"), "done"]), tools=[look], hooks=[ask])
+    assert isinstance(await worker.run("go"), Paused)
+    result = await worker.resume()
+    assert (result.usage.total_tokens, result.turns) == (30, 2)
+
+
+async def test_limits_go_on_over_a_pause() -> None:
+    @before_tool_call
+    def ask(context: ToolCallContext) -> Pause:
+        return Pause()
+
+    model = ScriptedModel([call("look"), call("look"), "done"])
+    worker = Worker(model, tools=[look], hooks=[ask], limits=Limits(max_tool_calls=1))
+    await worker.run("go")
+    with pytest.raises(LimitExceededError, match="max_tool_calls=1"):
+        await worker.resume()

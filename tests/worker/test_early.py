@@ -1,0 +1,272 @@
+"""A tool that only looks starts when its block closes, while the model still streams."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from reactivex.testing import TestScheduler
+
+from rxworker import Limits, Paused, Run, Worker, before_tool_call, tool
+from rxworker.errors import LimitExceededError, ProviderError, RunCancelledError
+from rxworker.events import (
+    AttemptRetract,
+    BlockStop,
+    Event,
+    Record,
+    Status,
+    ToolStart,
+    ToolStop,
+)
+from rxworker.hooks import Pause, Skip, ToolCallContext
+from rxworker.messages import StopKind, repair
+from rxworker.testing import Reply, ScriptedModel, call, fail, lint, stall
+from rxworker.tools import ToolContext
+from rxworker.transport import Retry, fallback
+from rxworker.worker.early import THROWN_AWAY
+
+TICK = 10.0
+
+
+class Desk:
+    """Tools, and what has become of their calls."""
+
+    def __init__(self) -> None:
+        self.used: list[str] = []
+        self.cancelled: list[str] = []
+        self.keys: list[str] = []
+        self.go = asyncio.Event()
+
+    @tool(effect="pure")
+    async def look(self, at: str, context: ToolContext) -> str:
+        """Look at something."""
+        self.used.append(at)
+        self.keys.append(context.idempotency_key)
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(at)
+            raise
+        return f"saw {at}"
+
+    @tool
+    async def write(self, at: str) -> str:
+        """Write something."""
+        self.used.append(at)
+        return f"wrote {at}"
+
+
+def records_of(run: Run) -> list[Record]:
+    records: list[Record] = []
+    run.subscribe(records.append, lambda _: None)
+    return records
+
+
+def kinds(records: list[Record]) -> list[type[Event]]:
+    kept = (ToolStart, ToolStop, Status, AttemptRetract)
+    return [type(r.event) for r in records if isinstance(r.event, kept)]
+
+
+async def settle() -> None:
+    """Let everything that is ready happen."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def until(run: Run, kind: type[Event]) -> None:
+    async for record in run:
+        if isinstance(record.event, kind):
+            return
+
+
+async def test_it_starts_before_the_response_ends() -> None:
+    desk, clock = Desk(), TestScheduler()
+    reply = call("look", at="a") + call("write", at="b")
+    model = ScriptedModel([reply, "Done."], delay=TICK, scheduler=clock)
+    run = Worker(model, tools=[desk.look, desk.write]).run("go")
+    records: list[Record] = []
+    run.subscribe(records.append, lambda _: None)
+    await settle()
+    while not any(isinstance(r.event, BlockStop) for r in records):
+        clock.advance_by(TICK)
+    await settle()
+    assert desk.used == ["a"]
+    assert isinstance(records[-1].event, ToolStart)
+    desk.go.set()
+    await settle()
+    while run.state.response is not None:
+        clock.advance_by(TICK)
+        await settle()
+    assert desk.used == ["a", "b"]
+    while not run.done:
+        clock.advance_by(TICK)
+        await settle()
+    result = await run
+    texts = [r.text for r in result.conversation.messages[2].tool_results]
+    assert texts == ["saw a", "wrote b"]
+    assert lint(records) == []
+    assert desk.keys == [f"{run.id}/1/call_1_1"]
+
+
+async def test_a_hook_for_the_tool_is_asked_before_anything_runs() -> None:
+    desk = Desk()
+    desk.go.set()
+
+    @before_tool_call(matcher="look")
+    def permit(context: ToolCallContext) -> Skip | None:
+        return Skip("not that") if context.input["at"] == "a" else None
+
+    model = ScriptedModel([call("look", at="a") + call("look", at="b"), "Done."])
+    await Worker(model, tools=[desk.look], hooks=[permit]).run("go")
+    assert desk.used == ["b"]
+
+
+async def test_a_hook_for_another_tool_does_not_hold_it_back() -> None:
+    desk = Desk()
+
+    @before_tool_call(matcher="write")
+    def permit(context: ToolCallContext) -> None: ...
+
+    # The last block of a reply that stalls stays open.
+    model = ScriptedModel([call("look", at="a") + call("write", at="b") + stall()])
+    run = Worker(model, tools=[desk.look, desk.write], hooks=[permit]).run("go")
+    await until(run, ToolStart)
+    await settle()
+    assert desk.used == ["a"]
+    await run.cancel()
+
+
+async def test_a_cancelled_run_throws_it_away_and_its_conversation_is_whole() -> None:
+    desk = Desk()
+    model = ScriptedModel([call("look", at="a") + call("write", at="b") + stall(), "again"])
+    worker = Worker(model, tools=[desk.look, desk.write])
+    run = worker.run("go")
+    await until(run, ToolStart)
+    await settle()
+    await run.cancel()
+    with pytest.raises(RunCancelledError):
+        await run
+    assert (desk.used, desk.cancelled) == (["a"], ["a"])
+    assert lint(records_of(run)) == []
+    results = [r for m in worker.conversation.messages for r in m.tool_results]
+    assert [(r.tool_use_id, r.text) for r in results] == [("call_1_1", THROWN_AWAY)]
+    assert repair(worker.conversation) == worker.conversation
+    assert (await worker.run("and now?")).text == "again"
+
+
+async def test_a_response_that_fails_after_it_started_is_not_asked_for_again() -> None:
+    desk = Desk()
+    broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)
+    # With pauses between its events, so that the tool can begin before the end.
+    model = ScriptedModel([broken, "again"], delay=0.001)
+    worker = Worker(model, tools=[desk.look, desk.write], retry=Retry(first=0.0))
+    run = worker.run("go")
+    with pytest.raises(ProviderError):
+        await run
+    records = records_of(run)
+    assert len(model.requests) == 1
+    assert AttemptRetract not in kinds(records)
+    assert kinds(records).count(ToolStop) == 1
+    assert desk.cancelled == ["a"]
+    assert lint(records) == []
+    assert repair(worker.conversation) == worker.conversation
+
+
+async def test_a_response_that_fails_before_it_began_is_asked_for_again() -> None:
+    desk = Desk()
+    desk.go.set()
+    broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)
+    model = ScriptedModel([broken, "again"])
+    run = Worker(model, tools=[desk.look, desk.write], retry=Retry(first=0.0)).run("go")
+    assert (await run).text == "again"
+    assert desk.used == []
+    assert lint(records_of(run)) == []
+
+
+async def test_calls_of_a_response_that_was_cut_short_are_thrown_away() -> None:
+    desk = Desk()
+    cut = Reply(tool_calls=call("look", at="a").tool_calls, stop=StopKind.MAX_TOKENS)
+    worker = Worker(ScriptedModel([cut, "again"], delay=0.001), tools=[desk.look])
+    run = worker.run("go")
+    await run
+    records = records_of(run)
+    assert kinds(records).count(ToolStart) == kinds(records).count(ToolStop) == 1
+    assert lint(records) == []
+    assert repair(worker.conversation) == worker.conversation
+    (result,) = worker.conversation.messages[2].tool_results
+    assert result.is_error
+
+
+async def test_what_another_model_takes_back_is_thrown_away() -> None:
+    desk = Desk()
+    first = call("look", at="a") + call("write", at="b") + fail("down", "overloaded")
+    model = fallback(
+        ScriptedModel([first, "Done."], delay=0.001), ScriptedModel([call("look", at="c")])
+    )
+    run = Worker(model, tools=[desk.look, desk.write], retry=Retry(retries=0)).run("go")
+    await until(run, ToolStop)
+    desk.go.set()
+    result = await run
+    assert result.text == "Done."
+    assert desk.cancelled == ["a"]
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw c"]
+    assert lint(records_of(run)) == []
+
+
+async def test_a_pause_throws_it_away_and_resuming_runs_it() -> None:
+    desk = Desk()
+
+    @before_tool_call(matcher="write")
+    async def wait(context: ToolCallContext) -> Pause:
+        await settle()
+        return Pause("may it?")
+
+    model = ScriptedModel([call("look", at="a") + call("write", at="b"), "Done."])
+    worker = Worker(model, tools=[desk.look, desk.write], hooks=[wait])
+    run = worker.run("go")
+    paused = await run
+    assert isinstance(paused, Paused)
+    assert [c.id for c in paused.pending] == ["call_1_1", "call_1_2"]
+    assert desk.cancelled == ["a"]
+    assert lint(records_of(run)) == []
+    desk.go.set()
+    result = await worker.resume()
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw a", "wrote b"]
+
+
+async def test_a_hook_that_comes_in_between_is_heard() -> None:
+    """The arguments that it changes are those that run, and the early result is thrown away."""
+    desk = Desk()
+
+    @before_tool_call
+    async def elsewhere(context: ToolCallContext) -> None:
+        context.input["at"] = "elsewhere"
+
+    model = ScriptedModel([call("look", at="a"), "Done."], delay=0.001)
+    worker = Worker(model, tools=[desk.look])
+    run = worker.run("go")
+    await until(run, ToolStart)
+    worker.hooks.add(elsewhere)
+    desk.go.set()
+    result = await run
+    assert desk.used == ["a", "elsewhere"]
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw elsewhere"]
+    assert lint(records_of(run)) == []
+
+
+async def test_no_more_start_than_the_run_may_call() -> None:
+    desk = Desk()
+    desk.go.set()
+    reply = call("look", at="a") + call("look", at="b") + call("look", at="c")
+    worker = Worker(
+        ScriptedModel([reply], delay=0.001), tools=[desk.look], limits=Limits(max_tool_calls=2)
+    )
+    run = worker.run("go")
+    with pytest.raises(LimitExceededError):
+        await run
+    assert desk.used == ["a", "b"]
+    assert lint(records_of(run)) == []
+    worker = Worker(
+        ScriptedModel([reply, "Done."]), tools=[desk.look], limits=Limits(max_tool_calls=3)
+    )
+    assert (await worker.run("go")).text == "Done."

@@ -1,0 +1,302 @@
+"""A worker as a tool of another one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from rxworker import Limits, Run, Worker, before_tool_call, tool, worker_tool
+from rxworker.errors import ConfigurationError, LimitExceededError, RunCancelledError
+from rxworker.events import (
+    Record,
+    RunAbort,
+    RunStart,
+    RunStop,
+    TextDelta,
+    ToolProgress,
+    ToolStart,
+    ToolStop,
+)
+from rxworker.hooks import Pause, ToolCallContext
+from rxworker.messages import Message, ToolResult, Usage
+from rxworker.testing import Reply, ScriptedModel, call, fail, lint, say, stall
+from rxworker.timeline import fold_run
+from rxworker.tools import ToolContext
+from rxworker.transport import Retry
+
+ONCE = Retry(retries=0)
+
+
+def records_of(run: Run) -> list[Record]:
+    records: list[Record] = []
+    run.subscribe(records.append, lambda _: None)
+    return records
+
+
+def results_of(run: Run) -> list[ToolResult]:
+    return [r for message in run.state.conversation.messages for r in message.tool_results]
+
+
+def outer(*inner: Reply | str) -> tuple[Worker, ScriptedModel]:
+    """A worker that asks another one once, and the model of that one."""
+    model = ScriptedModel(list(inner))
+    asked = worker_tool(Worker(model, retry=ONCE), name="ask", description="Ask somebody.")
+    return Worker(ScriptedModel([call("ask", task="Why?"), "So."]), tools=[asked]), model
+
+
+async def reached(run: Run, matches: Callable[[Record], bool]) -> None:
+    async for record in run:
+        if matches(record):
+            return
+
+
+async def test_its_answer_is_the_result() -> None:
+    worker, model = outer("Because.")
+    run = worker.run("go")
+    assert (await run).text == "So."
+    assert [r.text for r in results_of(run)] == ["Because."]
+    assert model.requests[0].conversation.messages == (Message.user("Why?"),)
+
+
+async def test_its_records_stand_under_the_call_and_the_outer_run_stays_readable() -> None:
+    worker, _ = outer("Because.")
+    run = worker.run("go")
+    await run
+    records = records_of(run)
+    assert lint(records) == []
+    inside = [r for r in records if r.path]
+    assert {r.path for r in inside} == {("call_1_1",)}
+    assert {r.run for r in inside} == {run.id}
+    assert isinstance(inside[0].event, RunStart)
+    assert isinstance(inside[-1].event, RunStop)
+    at = [type(r.event) for r in records if not r.path]
+    first = records.index(inside[0])
+    assert isinstance(records[first - 1].event, ToolStart)
+    assert ToolStop in at
+    assert [r.seq for r in records] == list(range(1, len(records) + 1))
+    assert fold_run(records).conversation == run.state.conversation
+
+
+async def test_the_bare_events_of_a_run_are_its_own() -> None:
+    worker, _ = outer("Because.")
+    run = worker.run("go")
+    texts: list[str] = []
+
+    def on_next(event: object) -> None:
+        if isinstance(event, TextDelta):
+            texts.append(event.text)
+
+    run.events.subscribe(on_next)
+    await run
+    assert "".join(texts) == "So."
+
+
+async def test_a_run_inside_a_run_inside_a_run() -> None:
+    third = worker_tool(Worker(ScriptedModel(["3"])), name="third", description="")
+    second = worker_tool(
+        Worker(ScriptedModel([call("third", task="?"), "2"]), tools=[third]),
+        name="second",
+        description="",
+    )
+    run = Worker(ScriptedModel([call("second", task="?"), "1"]), tools=[second]).run("go")
+    result = await run
+    records = records_of(run)
+    assert lint(records) == []
+    assert {r.path for r in records} == {(), ("call_1_1",), ("call_1_1", "call_1_1")}
+    assert result.usage.total_tokens == 5 * 15
+
+
+async def test_its_tokens_count_and_can_be_told_apart() -> None:
+    worker, _ = outer("Because.")
+    run = worker.run("go")
+    result = await run
+    assert result.usage == Usage(input_tokens=30, output_tokens=15)
+    assert run.state.own_usage == Usage(input_tokens=20, output_tokens=10)
+    assert run.state.inner.usage == Usage(input_tokens=10, output_tokens=5)
+    assert fold_run(records_of(run)).usage == result.usage
+
+
+async def test_the_tokens_of_an_inner_run_that_was_cut_off_count_too() -> None:
+    worker, _ = outer(say("Beca") + stall())
+    run = worker.run("go")
+    await reached(run, lambda r: bool(r.path) and isinstance(r.event, Usage))
+    await run.cancel()
+    assert run.state.inner.usage == Usage(input_tokens=10, output_tokens=5, is_partial=True)
+
+
+async def test_cancelling_the_outer_run_cancels_it_and_waits() -> None:
+    cleaned: list[str] = []
+    started = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("up")
+        return "never"
+
+    inner = Worker(ScriptedModel([call("wait"), "again"]), tools=[wait])
+    asked = worker_tool(inner, name="ask", description="")
+    worker = Worker(
+        ScriptedModel([call("ask", task="?"), call("ask", task="?"), "So."]), tools=[asked]
+    )
+    run = worker.run("go")
+    await started.wait()
+    await run.cancel()
+    with pytest.raises(RunCancelledError):
+        await run
+    assert cleaned == ["up"]
+    records = records_of(run)
+    assert lint(records) == []
+    aborts = [r.path for r in records if isinstance(r.event, RunAbort)]
+    assert aborts == [("call_1_1",), ()]
+    assert (await worker.run("again")).text == "So."
+
+
+async def test_the_outer_runs_time_holds_for_both() -> None:
+    worker, model = outer(say("Hm") + stall())
+    worker.limits = Limits(max_seconds=0.05)
+    run = worker.run("go")
+    with pytest.raises(LimitExceededError, match="max_seconds"):
+        await run
+    assert model.left == 1
+    assert lint(records_of(run)) == []
+
+
+async def test_a_failure_is_an_error_result() -> None:
+    worker, _ = outer(fail("the station is closed"))
+    run = worker.run("go")
+    assert (await run).text == "So."
+    (result,) = results_of(run)
+    assert result.is_error
+    assert "the station is closed" in result.text
+    assert lint(records_of(run)) == []
+
+
+async def test_its_own_limits_are_its_own() -> None:
+    inner = Worker(
+        ScriptedModel(lambda _: call("none")), limits=Limits(max_turns=2, max_repeats=None)
+    )
+    asked = worker_tool(inner, name="ask", description="")
+    run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
+    await run
+    (result,) = results_of(run)
+    assert result.is_error
+    assert "max_turns=2" in result.text
+    assert run.state.turns == 2
+
+
+async def test_a_pause_inside_is_an_error_result_that_says_so() -> None:
+    @tool
+    async def wipe() -> str:
+        """Wipe everything."""
+        return "gone"
+
+    @before_tool_call
+    def permit(context: ToolCallContext) -> Pause:
+        return Pause("may it?")
+
+    inner = Worker(ScriptedModel([call("wipe")]), tools=[wipe], hooks=[permit])
+    asked = worker_tool(inner, name="ask", description="")
+    run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
+    await run
+    (result,) = results_of(run)
+    assert result.is_error
+    assert "paused" in result.text
+    assert "may it?" in result.text
+
+
+async def test_one_worker_serves_one_call_at_a_time_each_from_the_same_conversation() -> None:
+    model = ScriptedModel(["1", "2"])
+    asked = worker_tool(Worker(model, system="Count."), name="ask", description="")
+    twice = call("ask", task="a") + call("ask", task="b")
+    run = Worker(ScriptedModel([twice, "So."]), tools=[asked]).run("go")
+    await run
+    assert [r.text for r in results_of(run)] == ["1", "2"]
+    assert [len(r.conversation.messages) for r in model.requests] == [1, 1]
+    assert [r.conversation.system for r in model.requests] == ["Count.", "Count."]
+
+
+async def test_a_function_makes_a_worker_for_each_call_and_they_run_side_by_side() -> None:
+    both = asyncio.Barrier(2)
+
+    @tool
+    async def meet() -> str:
+        """Meet the other one."""
+        await both.wait()
+        return "met"
+
+    def make() -> Worker:
+        return Worker(ScriptedModel([call("meet"), "met"]), tools=[meet])
+
+    asked = worker_tool(make, name="ask", description="")
+    twice = call("ask", task="a") + call("ask", task="b")
+    run = Worker(ScriptedModel([twice, "So."]), tools=[asked]).run("go")
+    await run
+    assert [r.text for r in results_of(run)] == ["met", "met"]
+    assert lint(records_of(run)) == []
+    assert run.state.inner.usage.total_tokens == 60
+
+
+async def test_a_worker_that_calls_itself_is_refused_and_not_waited_for() -> None:
+    inner = Worker(ScriptedModel([call("ask", task="?"), "I cannot."]))
+    asked = worker_tool(inner, name="ask", description="")
+    inner.tools.add(asked)
+    run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
+    await run
+    assert [r.text for r in results_of(run)] == ["I cannot."]
+
+
+async def test_wrong_arguments_are_told() -> None:
+    asked = worker_tool(Worker(ScriptedModel([])), name="ask", description="")
+    run = Worker(ScriptedModel([call("ask", job="?"), "So."]), tools=[asked]).run("go")
+    await run
+    (result,) = results_of(run)
+    assert result.text.startswith("The call was not run, invalid arguments at $.")
+
+
+async def test_progress_inside_stays_inside() -> None:
+    @tool
+    async def step(context: ToolContext) -> str:
+        """Take a step."""
+        context.progress(1)
+        return "done"
+
+    inner = Worker(ScriptedModel([call("step"), "Because."]), tools=[step])
+    asked = worker_tool(inner, name="ask", description="")
+    run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
+    await run
+    paths = [r.path for r in records_of(run) if isinstance(r.event, ToolProgress)]
+    assert paths == [("call_1_1",)]
+
+
+async def test_without_a_run_around_it_it_is_a_tool_all_the_same() -> None:
+    asked = worker_tool(Worker(ScriptedModel(["Because."])), name="ask", description="")
+    assert await asked.execute('{"task": "Why?"}', ToolContext()) == "Because."
+
+
+@pytest.mark.parametrize("name", ["", "no spaces", "x" * 65])
+def test_a_name_that_providers_do_not_take_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="name"):
+        worker_tool(Worker(ScriptedModel([])), name=name, description="")
+
+
+def test_what_is_no_worker_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="neither a worker"):
+        worker_tool("worker", name="ask", description="")  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_function_that_makes_something_else_is_an_error_result() -> None:
+    def make() -> Worker:
+        return None  # pyright: ignore[reportReturnType]
+
+    asked = worker_tool(make, name="ask", description="")
+    run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
+    await run
+    assert "is no worker" in results_of(run)[0].text
