@@ -38,6 +38,8 @@ C = TypeVar("C", bound=HookContext)
 V = TypeVar("V")
 
 Asked: TypeAlias = Callable[[C], V | Awaitable[V | None] | None]
+# An operator of contexts of any point serves at each.
+AskedOperator: TypeAlias = OperatorFunction[C] | OperatorFunction[HookContext]
 
 
 class PointDecorator(Generic[C, V]):
@@ -48,20 +50,20 @@ class PointDecorator(Generic[C, V]):
         self.__doc__ = f"Ask the function at ``{point.value}``."
 
     @overload
-    def __call__(self, function: Asked[C, V] | OperatorFunction[C], /) -> Hook[C]: ...
+    def __call__(self, function: Asked[C, V] | AskedOperator[C], /) -> Hook[C]: ...
     @overload
     def __call__(
         self, function: None = None, /, **settings: Unpack[HookSettings]
-    ) -> Callable[[Asked[C, V] | OperatorFunction[C]], Hook[C]]: ...
+    ) -> Callable[[Asked[C, V] | AskedOperator[C]], Hook[C]]: ...
     def __call__(
         self,
-        function: Asked[C, V] | OperatorFunction[C] | None = None,
+        function: Asked[C, V] | AskedOperator[C] | None = None,
         /,
         **settings: Unpack[HookSettings],
-    ) -> Hook[C] | Callable[[Asked[C, V] | OperatorFunction[C]], Hook[C]]:
+    ) -> Hook[C] | Callable[[Asked[C, V] | AskedOperator[C]], Hook[C]]:
         """A hook at this point, or a decorator that makes one."""
 
-        def make(function: Asked[C, V] | OperatorFunction[C]) -> Hook[C]:
+        def make(function: Asked[C, V] | AskedOperator[C]) -> Hook[C]:
             # The verdict's type was checked by the signature; past here a hook is any function of its context.
             return Hook(function, self.point, **settings)  # pyright: ignore[reportArgumentType]
 

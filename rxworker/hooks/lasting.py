@@ -11,15 +11,26 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from reactivex import Observable, Subject
+from reactivex import Observable, Subject, abc
 from reactivex.disposable import SerialDisposable
+from reactivex.scheduler import CurrentThreadScheduler
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.operator import OperatorFunction, dropped, let_through, refused
 from rxworker.hooks.verdicts import Verdict
 
+A = TypeVar("A")
 C = TypeVar("C", bound=HookContext)
+
+
+class _Clock(AsyncIOThreadSafeScheduler):
+    """For operators that were given no scheduler: they wait on the event loop, and what need not wait is done at once."""
+
+    def schedule(
+        self, action: abc.ScheduledAction[A], state: A | None = None
+    ) -> abc.DisposableBase:
+        return CurrentThreadScheduler.singleton().schedule(action, state)
 
 
 class LastingOperator(OperatorFunction[C]):
@@ -70,10 +81,8 @@ class LastingOperator(OperatorFunction[C]):
         """Subscribe. The timers of an operator belong to an event loop, and end with it."""
         self.dispose()
         self._loop, self._ended, self._source = loop, False, Subject()
-        # Operators that were given no scheduler wait on this one.
-        clock = AsyncIOThreadSafeScheduler(loop)
         self._subscription.disposable = self._source.pipe(self.operator).subscribe(
-            self._on_next, self._on_error, self._on_completed, scheduler=clock
+            self._on_next, self._on_error, self._on_completed, scheduler=_Clock(loop)
         )
 
     def _push(self, context: C) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
@@ -100,9 +101,9 @@ def _count_round(state: RunState, event: MessageAdd) -> RunState:
     calls = next((m.tool_calls for m in reversed(state.conversation.messages) if m.tool_calls), ())
     asked = [(call.name, call.input) for call in calls]
     answers = [(r.content, r.is_error) for message in event.messages for r in message.tool_results]
-    this = blake2b(
-        msgspec.json.encode((asked, answers), order="sorted"), digest_size=16
-    ).hexdigest()
+    # Not with msgspec: a model may write half a character, which UTF-8 cannot say.
+    text = json.dumps(msgspec.to_builtins((asked, answers)), sort_keys=True)
+    this = blake2b(text.encode(), digest_size=16).hexdigest()
     return replace(state, round=this, repeats=state.repeats + 1 if this == state.round else 1)
 
 

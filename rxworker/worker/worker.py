@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, WorkerBusyError
-from rxworker.events import Event, RunStart
+from rxworker.events import Event, Record, RunAbort, RunStart
 from rxworker.hooks import Hooks
 from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
-from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector
+from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector, step_run
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
 from rxworker.transport import Client, Model, Retry
 from rxworker.worker.approval import Decision
@@ -32,6 +32,8 @@ from rxworker.worker.resume import resumed
 from rxworker.worker.run import Run
 
 T = TypeVar("T")
+
+LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
 
 
 class Worker:
@@ -270,7 +272,8 @@ class Worker:
             return
         if current.loop.is_closed():
             # Its loop went away under it; what was said until then is kept.
-            self.conversation = repair(current.state.conversation)
+            closed = Record(current.state.seq + 1, current.id, 0, 0, 0.0, LOOP_CLOSED)
+            self.conversation = step_run(current.state, closed).conversation
             self._current = None
             return
         message = (

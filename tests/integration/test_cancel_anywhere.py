@@ -417,6 +417,34 @@ async def test_each_tool_says_for_itself_what_became_of_it(make_provider: MakePr
     assert first.text
 
 
+async def test_a_tool_that_began_while_the_model_speaks_is_stopped_with_it() -> None:
+    gate = Gate()
+
+    @tool(effect="pure")
+    async def peek() -> str:
+        """Look, and wait."""
+        await gate.wait()
+        return "seen"
+
+    reply = call("peek") + call("note", text="a") + stall()
+    async with ReplayServer([reply, "again"]) as server:
+        provider = Anthropic("m", api_key="k", base_url=server.base_url)
+        worker = Worker(provider, tools=[peek, note])
+        run = worker.run("hi")
+        records: list[Record] = []
+        run.subscribe(records.append, lambda _: None)
+        await gate.entered.wait()
+        await run.cancel()
+        with pytest.raises(RunCancelledError):
+            await run
+        await server.wait_closed()
+        assert gate.stopped == 1
+        assert lint(records) == []
+        assert stopped_tools(records) == started_tools(records)
+        assert is_accepted(worker.conversation)
+        assert (await worker.run("and now?")).text == "again"
+
+
 async def test_a_paused_run_is_over_and_the_worker_may_leave_it(
     make_provider: MakeProvider,
 ) -> None:

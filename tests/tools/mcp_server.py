@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
@@ -25,7 +24,7 @@ def serve() -> MCPServer:
         """Say it again."""
         return text
 
-    @server.tool()
+    @server.tool(structured_output=False)
     async def picture() -> list[Any]:
         """Show a picture."""
         return ["Look:", Image(data=PIXEL, format="png")]
@@ -42,15 +41,23 @@ def serve() -> MCPServer:
             await context.report_progress(number + 1, to)
         return to
 
+    stopped = asyncio.Event()
+
     @server.tool()
-    async def wait(at: str) -> str:
-        """Wait for ever, and write down how it ends."""
-        Path(at).write_text("waiting", encoding="utf-8")
+    async def wait(context: Context) -> str:
+        """Wait for ever."""
+        await context.report_progress(0)
         try:
             await asyncio.Event().wait()
         finally:
-            Path(at).write_text("stopped", encoding="utf-8")
+            stopped.set()
         return "never"
+
+    @server.tool()
+    async def hear() -> str:
+        """Wait until the other one has stopped."""
+        await stopped.wait()
+        return "it has stopped"
 
     @server.tool()
     async def leave() -> str:

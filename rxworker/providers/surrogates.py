@@ -1,0 +1,111 @@
+r"""Characters that were cut in the middle, and how they become whole again.
+
+JSON writes a character beyond the first 65,536 as two escapes, a high and a low half: ``"\ud83d\ude00"``. Servers that
+cut their text by its 16-bit units put the halves into two frames, and a limit may cut one off for good. Such a frame is
+not valid for a strict reader; but for half a character no response should die.
+
+Here the halves are found and put together: a high half at the very end of a delta is held until the next delta of the
+same text. If that begins with the low half, the character comes out whole; if not, U+FFFD stands for the half. One that
+no text follows is left out. A half anywhere else becomes U+FFFD, and so do bytes that are no UTF-8.
+
+Decoders come here only when a frame could not be read, and for the frames after it while a half is held.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TypeAlias, cast
+
+from rxworker.messages import Json
+
+# What tells one text from another beside the names of the fields that lead to it.
+IDENTITY = ("index", "output_index", "content_index", "summary_index", "thought")
+
+Key: TypeAlias = tuple[object, ...]
+
+_HIGH_HALF_AT_THE_END = re.compile("[\ud800-\udbff]\\Z")
+
+
+class Halves:
+    r"""The halves of characters in the frames of one response.
+
+    Args:
+        names: The fields whose texts continue in the next frame.
+
+    Attributes:
+        held: The high halves that wait, by the texts that they are the ends of.
+
+    >>> halves = Halves("text")
+    >>> halves.mended(b'{"text": "a\\ud83d"}')
+    b'{"text": "a"}'
+    >>> halves.joined(b'{"text": "\\ude00b"}').decode()
+    '{"text": "😀b"}'
+    """
+
+    __slots__ = ("_names", "held")
+
+    def __init__(self, *names: str) -> None:
+        self.held: dict[Key, str] = {}
+        self._names = names
+
+    def mended(self, data: bytes) -> bytes | None:
+        """The JSON without halves; ``None`` where they are not what is wrong with it."""
+        if b"\\u" not in data and _is_utf8(data):
+            return None
+        return self._read(data)
+
+    def joined(self, data: bytes) -> bytes:
+        """What comes while a half is held: with the character whole, if it is that text's next piece."""
+        return self._read(data) or data
+
+    def _read(self, data: bytes) -> bytes | None:
+        text = data.decode("utf-8", "replace")
+        try:
+            value = cast("Json", json.loads(text))
+            cleaned = self._cleaned(value, (), "")
+        except (ValueError, RecursionError):
+            return None
+        if cleaned == value and text.encode() == data:
+            return None
+        return json.dumps(cleaned, ensure_ascii=False).encode()
+
+    def _cleaned(self, value: Json, key: Key, name: str) -> Json:
+        if isinstance(value, str):
+            return self._piece(value, (*key, name)) if name in self._names else whole(value)
+        if isinstance(value, list):
+            return [self._cleaned(one, key, name) for one in value]
+        if isinstance(value, dict):
+            marks = (value.get(mark) for mark in IDENTITY)
+            key = (*key, name, *[mark if isinstance(mark, int) else None for mark in marks])
+            return {whole(n): self._cleaned(member, key, n) for n, member in value.items()}
+        return value
+
+    def _piece(self, piece: str, key: Key) -> str:
+        if not piece:
+            return piece
+        text = self.held.pop(key, "") + piece
+        if _HIGH_HALF_AT_THE_END.search(text):
+            self.held[key] = text[-1]
+            text = text[:-1]
+        return whole(text)
+
+
+def whole(text: str) -> str:
+    r"""The text with its halves joined, and U+FFFD for those that stand alone.
+
+    >>> whole("\ud83d\ude00 \ud83d") == "\U0001f600 \ufffd"
+    True
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+__all__ = ["Halves", "whole"]
