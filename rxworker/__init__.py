@@ -13,6 +13,7 @@
 from rxworker.hooks import (
     after_tool_call,
     before_tool_call,
+    hook,
     on_abort,
     on_message_send,
     on_turn_end,
@@ -62,6 +63,7 @@ __all__ = [
     "ToolContext",
     "after_tool_call",
     "before_tool_call",
+    "hook",
     "on_abort",
     "on_message_send",
     "on_turn_end",

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-import signal
-import subprocess
-import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from rxworker.errors import RxWorkerError
 from rxworker.hooks.environment import harmless_environment
+from rxworker.hooks.process import Output, start, started, stop
 
 # Alone between spaces, these mean something to a shell and nothing to a program.
 SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"})
-# Seconds for the output of a command that has ended to be read to its end.
-DRAIN = 1.0
 
 
 class CommandResult(Struct, frozen=True):
@@ -55,37 +51,6 @@ class CommandError(RxWorkerError):
         self.output = output
 
 
-class _Output(asyncio.SubprocessProtocol):
-    """Keeps the first bytes of what a process writes, reads the rest away, and knows when it has ended."""
-
-    def __init__(self, limit: int) -> None:
-        loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[None] = loop.create_future()
-        self.closed: asyncio.Future[None] = loop.create_future()
-        self.truncated = False
-        self._left = limit
-        self._pieces: list[bytes] = []
-
-    @property
-    def text(self) -> str:
-        return b"".join(self._pieces).decode("utf-8", "replace")
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - part of the signature
-        self.truncated = self.truncated or len(data) > self._left
-        kept = data[: self._left]
-        if kept:
-            self._pieces.append(kept)
-            self._left -= len(kept)
-
-    def process_exited(self) -> None:
-        if not self.exited.done():
-            self.exited.set_result(None)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - part of the signature
-        if not self.closed.done():
-            self.closed.set_result(None)
-
-
 async def run_command(
     command: str | Sequence[str],
     workspace: Path,
@@ -116,11 +81,11 @@ async def run_command(
     """
     words = _words(command, shell=shell)
     variables = {**harmless_environment(os.environ), **(env or {})}
-    output = _Output(limit)
+    output = Output(limit)
     _check_folder(command, workspace)
     try:
-        transport = await _started(
-            _start(words, output, shell=shell, cwd=workspace, env=variables), output
+        transport = await started(
+            start(words, output, shell=shell, cwd=workspace, env=variables), output
         )
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -131,13 +96,13 @@ async def run_command(
             # Shielded: to be cancelled is to stop waiting, while the process is still to be reaped.
             await asyncio.shield(output.exited)
     except TimeoutError as error:
-        await _stop(transport, output)
+        await stop(transport, output)
         message = f"the command took longer than {timeout:g} s and was killed: {_shown(command)}"
         raise CommandError(message, command=command, output=output.text) from error
     except asyncio.CancelledError:
-        await _stop(transport, output)
+        await stop(transport, output)
         raise
-    await _stop(transport, output)
+    await stop(transport, output)
     return CommandResult(output.text, transport.get_returncode() or 0, output.truncated)
 
 
@@ -164,67 +129,6 @@ def _words(command: str | Sequence[str], *, shell: bool) -> list[str]:
 def _check_folder(command: str | Sequence[str], workspace: Path) -> None:
     if not workspace.is_dir():
         raise CommandError(f"the workspace {str(workspace)!r} is no folder", command=command)
-
-
-async def _start(
-    words: list[str], output: _Output, *, shell: bool, cwd: Path, env: Mapping[str, str]
-) -> asyncio.SubprocessTransport:
-    loop = asyncio.get_running_loop()
-
-    def protocol() -> _Output:
-        return output
-
-    # One pipe for both outputs keeps their order; a session of its own lets what the command starts be stopped with it.
-    begin = loop.subprocess_shell if shell else loop.subprocess_exec
-    transport, _ = await begin(
-        protocol,
-        *words,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=cwd,
-        env=env,
-        start_new_session=True,
-    )
-    return transport
-
-
-async def _started(
-    starting: Coroutine[object, object, asyncio.SubprocessTransport], output: _Output
-) -> asyncio.SubprocessTransport:
-    """Wait until it has started, also when the task is cancelled meanwhile: half a start cannot be stopped."""
-    start = asyncio.ensure_future(starting)
-    try:
-        return await asyncio.shield(start)
-    except asyncio.CancelledError:
-        await asyncio.wait([start])
-        if not start.cancelled() and start.exception() is None:
-            await _stop(start.result(), output)
-        raise
-
-
-async def _stop(transport: asyncio.SubprocessTransport, output: _Output) -> None:
-    """End what still runs, and read what was written before."""
-    _kill(transport, output)
-    try:
-        async with asyncio.timeout(DRAIN):
-            await asyncio.shield(output.exited)
-            await asyncio.shield(output.closed)
-    except TimeoutError:
-        # Something has left the session and keeps the pipe open; nobody waits for it.
-        pass
-    finally:
-        transport.close()
-
-
-def _kill(transport: asyncio.SubprocessTransport, output: _Output) -> None:
-    if sys.platform != "win32":
-        try:
-            os.killpg(transport.get_pid(), signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            return
-    elif not output.exited.done():
-        transport.kill()
 
 
 def _shown(command: str | Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias, cast, overload
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import HookMessage, MessageAdd
@@ -178,16 +178,21 @@ class HookContext:
         self.conversation = self.conversation.add(*added)
         self.emit(MessageAdd(added, self.hook))
 
-    def add_message(self, message: Message | str, role: Role = "user") -> None:
+    @overload
+    def add_message(self, message: Message, /) -> None: ...
+    @overload
+    def add_message(self, message: str, /, role: Role) -> None: ...
+    def add_message(self, message: Message | str, /, role: Role | None = None) -> None:
         """Put a message at the end of the conversation. It stays.
 
         Args:
             message: A message, or the text of one.
             role: Who says the text.
         """
-        if isinstance(message, str):
+        if isinstance(message, str) and role is not None:
             message = Message(role, (Text(message),))
-        self.add_messages((message,))
+        # Whoever calls it with a text alone is told what to write when the message is emitted.
+        self.add_messages((cast("Message", message),))
 
     def send_message(self, content: str) -> None:
         """Tell the watchers something; the model does not hear it. Also called ``stream_message``."""

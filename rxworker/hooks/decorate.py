@@ -12,9 +12,9 @@ verdict that its point does not have is refused by the type checker, and at run 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack, cast, overload
 
-from rxworker.hooks.base import Hook
+from rxworker.hooks.base import Hook, HookFunction
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.contexts import (
     AbortContext,
@@ -50,7 +50,12 @@ class PointDecorator(Generic[C, V]):
         self.__doc__ = f"Ask the function at ``{point.value}``."
 
     @overload
-    def __call__(self, function: Asked[C, V] | AskedOperator[C], /) -> Hook[C]: ...
+    def __call__(
+        self,
+        function: Asked[C, V] | AskedOperator[C],
+        /,
+        **settings: Unpack[HookSettings],
+    ) -> Hook[C]: ...
     @overload
     def __call__(
         self, function: None = None, /, **settings: Unpack[HookSettings]
@@ -65,7 +70,7 @@ class PointDecorator(Generic[C, V]):
 
         def make(function: Asked[C, V] | AskedOperator[C]) -> Hook[C]:
             # The verdict's type was checked by the signature; past here a hook is any function of its context.
-            return Hook(function, self.point, **settings)  # pyright: ignore[reportArgumentType]
+            return Hook(cast("HookFunction[C]", function), self.point, **settings)
 
         return make if function is None else make(function)
 

@@ -8,6 +8,7 @@ has not, by the time the push returns. One that takes its time (``delay``) is wa
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,6 +20,8 @@ from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.operator import OperatorFunction, dropped, let_through, refused
 from rxworker.hooks.verdicts import Verdict
+
+logger = logging.getLogger("rxworker.hooks")
 
 A = TypeVar("A")
 C = TypeVar("C", bound=HookContext)
@@ -99,6 +102,10 @@ class LastingOperator(OperatorFunction[C]):
     def _on_error(self, error: Exception) -> None:
         # The next context begins anew: an observable that has failed tells nothing more.
         self._loop = None
+        if all(answer.done() for answer in self._asked.values()):
+            logger.warning(
+                "hook %s failed while it was asked nothing", self.__name__, exc_info=error
+            )
         self._end(error)
 
     def _on_completed(self) -> None:

@@ -40,7 +40,7 @@ class HookSettings(TypedDict, total=False):
         after: Names of hooks of the same point that are to be asked before this one.
         on_failure: ``abort`` ends the run; ``skip``, at the tool points, refuses the call or withholds the result;
             ``continue`` goes on as if the hook had not been asked. Usual is ``abort``, and ``continue`` at ``on_abort``.
-        timeout: Seconds until it has failed. Usual is ``math.inf``, and 5 at ``on_abort``.
+        timeout: Seconds until it has failed. Usual is ``math.inf``, and 5 at ``on_abort``, where more is not given.
     """
 
     name: str | None

@@ -7,7 +7,8 @@ log, wants `committed`.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
 
 from reactivex import Observable, abc
 
@@ -17,7 +18,13 @@ from rxworker.events import (
     Event,
     Record,
     ResponseStatus,
+    RunAbort,
+    RunPause,
+    RunStop,
     Status,
+    ToolProgress,
+    ToolStart,
+    ToolStop,
     is_block_event,
     is_meta,
 )
@@ -25,6 +32,11 @@ from rxworker.operators.stage import Sink, stage
 from rxworker.operators.types import Operator
 
 A = TypeVar("A", Record, Event)
+
+_Held: TypeAlias = tuple[Callable[[A], None], Callable[[], None]]
+
+# A tool may start within a response; it is taken back with it.
+_EARLY = (ToolStart, ToolProgress, ToolStop)
 
 
 def live() -> Operator[A, A]:
@@ -49,7 +61,8 @@ def committed() -> Operator[A, A]:
         -----------------(ade)-t--|
 
     An attempt is held back until its response completed, or until something comes behind it that shows that no other attempt will.
-    Then it passes whole and in order; one that is retracted never does. What it holds is at most one response.
+    Then it passes whole and in order; one that is retracted never does. What it holds is at most one response of each run: a run
+    inside a run has attempts of its own.
 
     >>> from reactivex import of
     >>> from rxworker.events import TextDelta
@@ -63,12 +76,46 @@ def committed() -> Operator[A, A]:
     """
 
     def apply(source: Observable[A]) -> Observable[A]:
-        return stage(source, _hold)
+        return stage(source, _hold_each)
 
     return apply
 
 
-def _hold(observer: abc.ObserverBase[A]) -> Sink[A]:
+def _hold_each(observer: abc.ObserverBase[A]) -> Sink[A]:
+    """The run's own events, and those of each run inside it, as if nobody else spoke."""
+    take_own, release_own = _hold(observer)
+    inner: dict[tuple[str, ...], _Held[A]] = {}
+
+    def on_next(item: A) -> None:
+        if not isinstance(item, Record) or not item.path:
+            take_own(item)
+            return
+        path = item.path
+        if path not in inner:
+            inner[path] = _hold(observer)
+        take, _ = inner[path]
+        take(item)
+        if isinstance(item.event, (RunStop, RunAbort, RunPause)):
+            del inner[path]
+
+    def release() -> None:
+        for _, release_inner in inner.values():
+            release_inner()
+        release_own()
+
+    def on_error(error: Exception) -> None:
+        release()
+        observer.on_error(error)
+
+    def on_completed() -> None:
+        release()
+        observer.on_completed()
+
+    return Sink(on_next, on_error, on_completed)
+
+
+def _hold(observer: abc.ObserverBase[A]) -> _Held[A]:
+    """What takes the events of one run, and what lets out those that are held."""
     held: list[A] = []
     holding = started = False
 
@@ -100,21 +147,13 @@ def _hold(observer: abc.ObserverBase[A]) -> Sink[A]:
             held.append(item)
             release()
             return
-        elif not is_meta(event) and not is_block_event(event):
+        elif not is_meta(event) and not is_block_event(event) and not isinstance(event, _EARLY):
             release()
             observer.on_next(item)
             return
         held.append(item)
 
-    def on_error(error: Exception) -> None:
-        release()
-        observer.on_error(error)
-
-    def on_completed() -> None:
-        release()
-        observer.on_completed()
-
-    return Sink(on_next, on_error, on_completed)
+    return on_next, release
 
 
 __all__ = ["committed", "live"]

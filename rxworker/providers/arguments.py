@@ -10,9 +10,13 @@ import msgspec
 
 from rxworker.events import InputValueDelta
 from rxworker.messages import Json, JsonObject
+from rxworker.providers.garbage import read_json
 
 MAX_DEPTH = 100
-_SEGMENT = re.compile(r"""\.?([^.\[\]]+)|\[(\d+)\]|\[(?:'([^']*)'|"([^"]*)")\]""")
+_SEGMENT = re.compile(
+    r"""\.?([^.\[\]]+)|\[(\d+)\]|\[(?:'((?:[^'\\]|\\.)*)'|("(?:[^"\\]|\\.)*"))\]""", re.DOTALL
+)
+_ESCAPED_QUOTE = re.compile(r"\\(['\\])")
 
 
 def parse_arguments(text: str) -> JsonObject | str:
@@ -28,8 +32,8 @@ def parse_arguments(text: str) -> JsonObject | str:
     if not text.strip():
         return {}
     try:
-        value = cast(Json, msgspec.json.decode(text))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        value = read_json(text.encode())
+    except UnicodeError:
         return text
     return value if isinstance(value, dict) else text
 
@@ -45,8 +49,22 @@ def parse_path(path: str) -> tuple[str | int, ...]:
     segments: list[str | int] = []
     for match in _SEGMENT.finditer(path.removeprefix("$")):
         name, position, quoted, double = match.groups()
-        segments.append(int(position) if position else (name or quoted or double or ""))
+        if double:
+            segments.append(_unquoted(double))
+        elif quoted:
+            segments.append(_ESCAPED_QUOTE.sub(r"\1", quoted))
+        else:
+            segments.append(int(position) if position else (name or ""))
     return tuple(segments[:MAX_DEPTH])
+
+
+def member_path(name: str) -> str:
+    r"""The path of a member of the arguments, whatever its name.
+
+    >>> parse_path(member_path("it's \"it\""))
+    ('it\'s "it"',)
+    """
+    return f"$[{msgspec.json.encode(name).decode()}]"
 
 
 def assemble_arguments(deltas: Iterable[InputValueDelta]) -> JsonObject:
@@ -89,6 +107,12 @@ class _Leaf:
 _Node = dict[str | int, "_Leaf | _Node"]
 
 
+def _unquoted(name: str) -> str:
+    """The name in double quotes: as JSON writes it, or as it stands where it is none."""
+    value = read_json(name.encode("utf-8", "replace"))
+    return value if isinstance(value, str) else name[1:-1]
+
+
 def _put(root: _Node, path: tuple[str | int, ...], value: Json) -> None:
     if not path:
         if isinstance(value, dict):
@@ -111,4 +135,4 @@ def _plain(node: _Node | _Leaf) -> Json:
     return {str(segment): _plain(inner) for segment, inner in node.items()}
 
 
-__all__ = ["assemble_arguments", "parse_arguments", "parse_path"]
+__all__ = ["assemble_arguments", "member_path", "parse_arguments", "parse_path"]

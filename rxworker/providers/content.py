@@ -6,10 +6,9 @@ import base64
 import binascii
 from collections.abc import Iterable, Sequence
 
-import msgspec
-
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Text, ToolCall
+from rxworker.providers.arguments import parse_arguments
 
 
 def arguments(call: ToolCall) -> JsonObject:
@@ -22,15 +21,8 @@ def arguments(call: ToolCall) -> JsonObject:
     """
     if not isinstance(call.input, str):
         return call.input
-    if not call.input.strip():
-        return {}
-    try:
-        decoded: object = msgspec.json.decode(call.input)
-    except msgspec.DecodeError:
-        return {"input": call.input}
-    if not isinstance(decoded, dict):
-        return {"input": call.input}
-    return msgspec.convert(decoded, JsonObject)
+    decoded = parse_arguments(call.input)
+    return {"input": decoded} if isinstance(decoded, str) else decoded
 
 
 def split_system(conversation: Conversation) -> tuple[str, Sequence[Message]]:

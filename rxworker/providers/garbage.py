@@ -7,14 +7,16 @@ import msgspec
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import Json
 from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.surrogates import Halves
 
 
 def read_json(data: bytes) -> Json:
-    """The JSON of a frame, ``None`` if it is none."""
+    """The JSON of a frame, ``None`` if it is none. Half a character in it costs that character, and nothing else."""
     try:
         decoded: Json = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        mended = Halves().mended(data)
+        return None if mended is None else read_json(mended)
     return decoded
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from uuid import uuid4
 
@@ -22,13 +23,38 @@ def is_made(tool_id: str) -> bool:
     return tool_id.startswith(MADE)
 
 
+def in_letters(tool_id: str, others: re.Pattern[str]) -> str:
+    """The id of another provider's call in the letters that a service allows, the same each time.
+
+    Ids that differ stay different: where letters were replaced, a few of their hash follow.
+
+    Args:
+        tool_id: The id.
+        others: What is not allowed.
+
+    >>> in_letters("a.b", re.compile("[^a-z]")), in_letters("a:b", re.compile("[^a-z]"))
+    ('a_b_2e7336dc', 'a_b_6783a31e')
+    """
+    safe = others.sub("_", tool_id)
+    return safe if safe == tool_id else f"{safe}_{hashed(tool_id)[:8]}"
+
+
 def shortened(tool_id: str, longest: int) -> str:
     """The id of another provider's call in the length that a service allows, the same each time.
 
     >>> shortened("call_1", 40), len(shortened("x" * 100, 40))
     ('call_1', 40)
     """
-    return tool_id if len(tool_id) <= longest else sha256(tool_id.encode()).hexdigest()[:longest]
+    return tool_id if len(tool_id) <= longest else hashed(tool_id)[:longest]
 
 
-__all__ = ["is_made", "made_id", "shortened"]
+def hashed(tool_id: str) -> str:
+    """64 letters and digits that stand for an id.
+
+    >>> hashed("call_1") == hashed("call_1"), hashed("call_1").isalnum()
+    (True, True)
+    """
+    return sha256(tool_id.encode("utf-8", "replace")).hexdigest()
+
+
+__all__ = ["hashed", "in_letters", "is_made", "made_id", "shortened"]

@@ -6,7 +6,8 @@ to where it does not fit. Every field of such a Struct has a default.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +22,7 @@ class _Nothing:
 
 
 NOTHING = _Nothing()
+UNIONS = (Union, UnionType)
 
 
 def read_loosely(raw: JsonObject, kind: type[S]) -> tuple[S, JsonObject]:
@@ -58,7 +60,7 @@ def _read(value: Json, kind: Any) -> tuple[Any, Json]:
         return msgspec.convert(value, kind, strict=False), None
     except msgspec.ValidationError:
         pass
-    for one in get_args(kind) or (kind,) if get_origin(kind) is not list else (kind,):
+    for one in get_args(kind) if get_origin(kind) in UNIONS else (kind,):
         if isinstance(value, dict) and isinstance(one, type) and issubclass(one, Struct):
             return read_loosely(value, one)
         if isinstance(value, list) and get_origin(one) is list:

@@ -25,7 +25,7 @@ class RunResult(Struct, Generic[T_co], frozen=True):
     Attributes:
         conversation: Everything said, the answer at its end.
         text: The visible text of the last answer.
-        usage: The tokens of all requests of the run.
+        usage: The tokens of all requests of the run, those of runs inside it included.
         turns: How many turns it took.
         stop_reason: Why the last response ended.
         run: The run's id.

@@ -91,6 +91,8 @@ class Worker:
     ) -> None:
         self.model = _as_model(model)
         several = expect_several("tools", tools, "tools=[get_weather]")
+        if error_formatter is None and isinstance(tools, Toolbox):
+            error_formatter = tools.error_formatter
         self.tools = Toolbox(several, error_formatter=error_formatter)
         self.hooks = Hooks(expect_several("hooks", hooks, "hooks=[permit]"))
         self.options = expect("options", options or Options(), Options, "options=Options(...)")

@@ -119,7 +119,7 @@ async def test_a_request_is_as_it_was_but_for_what_stays_in_the_conversation() -
     def half(context: MessageSendContext) -> None:
         context.messages.insert(0, Message.user("gone"))
         context.system = "gone"
-        context.add_message("stays")
+        context.add_message("stays", "user")
         raise OSError
 
     context = send_context("hi")
@@ -247,6 +247,23 @@ async def test_a_hook_that_catches_its_cancellation_does_not_keep_the_run() -> N
     worker = await cancelled_while(stubborn, asked)
     assert caught.is_set()
     assert "path" not in str(worker.conversation.messages[-1].tool_results[0].content)
+
+
+async def test_a_hook_that_does_not_end_when_cancelled_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rxworker.worker.wind_up.GRACE", 0.01)
+    asked, may_end = asyncio.Event(), asyncio.Event()
+
+    @before_tool_call
+    async def stubborn(context: ToolCallContext) -> None:
+        asked.set()
+        while not may_end.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await may_end.wait()
+
+    await cancelled_while(stubborn, asked)
+    may_end.set()
 
 
 async def cancelled_thing() -> None:

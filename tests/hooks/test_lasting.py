@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import reactivex
 from reactivex import Observable
 from reactivex import operators as ops
 from reactivex.subject import Subject
@@ -116,6 +117,25 @@ async def test_one_that_is_waited_for_has_the_time_of_its_hook() -> None:
     hook = before_tool_call(timeout=0.01)(waiting)
     with pytest.raises(HookError, match="took longer"):
         await Hooks([hook]).ask(hook.point, call_context("read"), print)
+
+
+async def test_a_failure_while_nothing_is_asked_is_logged_and_the_next_context_begins_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    acts: Subject[int] = Subject()
+
+    def fails_later(contexts: Observable[HookContext]) -> Observable[HookContext]:
+        def fail(_: int) -> None:
+            raise OSError("later")
+
+        late = acts.pipe(ops.do_action(fail), ops.ignore_elements())
+        return reactivex.merge(contexts, cast("Observable[HookContext]", late))
+
+    lasting = from_lasting_operator(fails_later, name="tidy")
+    assert await ask(lasting) == Continue()
+    acts.on_next(1)
+    assert "hook tidy failed while it was asked nothing" in caplog.text
+    assert await ask(lasting) == Continue()
 
 
 async def test_to_complete_answers_those_who_wait() -> None:

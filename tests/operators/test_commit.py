@@ -20,8 +20,10 @@ from rxworker.events import (
     RunStop,
     Status,
     TextDelta,
+    ToolProgress,
+    ToolStart,
 )
-from rxworker.messages import Conversation
+from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import committed, live
 from rxworker.testing.marbles import Marbles, values_of
 
@@ -71,6 +73,41 @@ def test_records_are_held_back_like_events() -> None:
     test = Marbles()
     seen = values_of(test.observe(test.hot("-a-d-t-a-b-c-|", records).pipe(committed())))
     assert seen == [records["a"], records["b"], records["c"]]
+
+
+def inside(seq: int, call: str, event: Event) -> Record:
+    return Record(seq, "r", 1, 1, 0.0, event, path=(call,))
+
+
+def test_runs_inside_a_run_are_held_back_each_by_itself() -> None:
+    completed = Status(ResponseStatus.COMPLETED)
+    records = [
+        inside(1, "x", AttemptStart()),
+        inside(2, "y", AttemptStart()),
+        inside(3, "x", TextDelta(0, "x")),
+        inside(4, "y", TextDelta(0, "y")),
+        inside(5, "x", AttemptRetract("again")),
+        inside(6, "y", completed),
+        inside(7, "x", AttemptStart()),
+        Record(8, "r", 1, 1, 0.0, ToolProgress("z", 1)),
+    ]
+    seen: list[int] = []
+
+    def on_next(record: Record) -> None:
+        seen.append(record.seq)
+
+    reactivex.from_iterable(records).pipe(committed()).subscribe(on_next)
+    assert seen == [2, 4, 6, 8, 7]
+
+
+def test_a_tool_that_starts_within_a_response_is_held_back_with_it() -> None:
+    started = ToolStart(ToolCall("1", "look", {}))
+    completed = Status(ResponseStatus.COMPLETED)
+    begun = Status(ResponseStatus.STARTED)
+    events: list[Event] = [AttemptStart(), begun, started, begun, TextDelta(0, "a"), completed]
+    seen: list[Event] = []
+    reactivex.from_iterable(events).pipe(committed()).subscribe(seen.append)
+    assert seen == [AttemptStart(), begun, TextDelta(0, "a"), completed]
 
 
 def test_each_subscription_holds_its_own() -> None:

@@ -27,6 +27,7 @@ from rxworker.events import (
 )
 from rxworker.framing import SseFrame
 from rxworker.messages import JsonObject, StopKind, StopReason
+from rxworker.providers import summarise
 from rxworker.providers.anthropic import Anthropic, AnthropicDecoder
 
 HEAD = {
@@ -91,7 +92,7 @@ def test_a_message_from_start_to_end() -> None:
         ("max_tokens", {}, StopKind.MAX_TOKENS, None),
         ("model_context_window_exceeded", {}, StopKind.MAX_TOKENS, "context"),
         ("stop_sequence", {"stop_sequence": "X"}, StopKind.STOP_SEQUENCE, "X"),
-        ("tool_use", {}, StopKind.TOOL_USE, None),
+        ("tool_use", {}, StopKind.MALFORMED, None),  # the call never came
         ("pause_turn", {}, StopKind.PAUSE_TURN, None),
         ("compaction", {}, StopKind.PAUSE_TURN, None),
         ("refusal", {"stop_details": {"explanation": "why"}}, StopKind.REFUSAL, "why"),
@@ -104,10 +105,66 @@ def test_each_stop_reason_has_its_normal_form(
     assert last_stop(decode(HEAD, reason(raw, **more), END)) == StopReason(kind, raw, detail)
 
 
-def test_a_completed_call_makes_an_ordinary_end_a_tool_use() -> None:
+@pytest.mark.parametrize("raw", ["end_turn", "tool_use"])
+def test_a_completed_call_makes_an_ordinary_end_a_tool_use(raw: str) -> None:
     call = [start(0, type="tool_use", id="t", name="look", input={}), stop(0)]
-    found = last_stop(decode(HEAD, *call, reason("end_turn"), END))
-    assert found == StopReason(StopKind.TOOL_USE, "end_turn")
+    found = last_stop(decode(HEAD, *call, reason(raw), END))
+    assert found == StopReason(StopKind.TOOL_USE, raw)
+
+
+def test_arguments_without_a_call_are_kept_in_sight_and_are_no_tool_use() -> None:
+    piece = delta(0, "input_json_delta", partial_json="{}")
+    events = decode(HEAD, piece, stop(0), reason("tool_use"), END)
+    kept = next(event for event in events if isinstance(event, Opaque))
+    assert kept == Opaque("content_block_delta", piece)
+    assert last_stop(events) == StopReason(StopKind.MALFORMED, "tool_use")
+
+
+def nameless(message: dict[str, Any]) -> dict[str, Any]:
+    """The message without its index."""
+    return {name: value for name, value in message.items() if name != "index"}
+
+
+TEXT = [start(0, type="text", text=""), delta(0, "text_delta", text="Hi"), stop(0)]
+LOOK = [
+    start(1, type="tool_use", id="t", name="look", input={}),
+    delta(1, "input_json_delta", partial_json='{"a":1}'),
+    stop(1),
+]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [nameless(message) for message in (*TEXT, *LOOK)],
+        [nameless(message) for message in (*TEXT[1:], *LOOK)],
+        [*TEXT, LOOK[0], nameless(LOOK[1]), nameless(LOOK[2])],
+        [message | {"index": None} for message in (*TEXT, *LOOK)],
+        [nameless(TEXT[1]), nameless(TEXT[2]), *LOOK],
+    ],
+)
+def test_a_message_without_an_index_is_about_the_last_open_block(
+    messages: list[dict[str, Any]],
+) -> None:
+    events = decode(HEAD, *messages, reason("tool_use"), END)
+    summary = summarise(events)
+    assert summary.text == "Hi"
+    assert [call.input for call in summary.tool_calls] == [{"a": 1}]
+    assert not [event for event in events if isinstance(event, Opaque)]
+    assert last_stop(events) == StopReason(StopKind.TOOL_USE, "tool_use")
+
+
+@pytest.mark.parametrize("opened", [TEXT[:2], LOOK[:2], [*TEXT, *LOOK[:2]]])
+def test_an_end_without_a_reason_while_blocks_are_open_is_a_truncation(
+    opened: list[dict[str, Any]],
+) -> None:
+    events = decode(HEAD, *opened, END)
+    assert [event.code for event in events if isinstance(event, Error)] == ["truncated"]
+    assert events[-1] == Status(ResponseStatus.FAILED)
+
+
+def test_an_end_without_a_reason_is_an_end_where_all_is_closed() -> None:
+    assert decode(HEAD, *TEXT, END)[-1] == Status(ResponseStatus.COMPLETED)
 
 
 def test_a_call_that_starts_with_its_input_has_it_as_one_delta() -> None:
@@ -130,7 +187,7 @@ def test_a_call_without_an_id_is_given_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "whole"), [("max_tokens", False), ("refusal", False), (None, False), ("tool_use", True)]
+    ("raw", "whole"), [("max_tokens", False), ("refusal", False), ("tool_use", True)]
 )
 def test_a_call_without_its_stop_is_whole_only_if_the_message_ended_for_it(
     raw: str | None, whole: bool

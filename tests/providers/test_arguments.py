@@ -6,7 +6,12 @@ import pytest
 
 from rxworker.events import InputValueDelta
 from rxworker.messages import Json
-from rxworker.providers.arguments import assemble_arguments, parse_arguments, parse_path
+from rxworker.providers.arguments import (
+    assemble_arguments,
+    member_path,
+    parse_arguments,
+    parse_path,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,10 +40,22 @@ def test_text_is_an_object_or_stays_text(text: str, value: Json) -> None:
         ("$[2][3]", (2, 3)),
         ("$['a b'][\"c\"]", ("a b", "c")),
         ("a.b", ("a", "b")),
+        ("$['it\\'s'].a", ("it's", "a")),
+        ('$["a\\"b"][0]', ('a"b', 0)),
+        ('$["a]\'b.c"]', ("a]'b.c",)),
+        ('$["a\\c"]', ("a\\c",)),
+        ('$[""].a', ("", "a")),
     ],
 )
 def test_a_path_is_names_and_positions(path: str, segments: tuple[str | int, ...]) -> None:
     assert parse_path(path) == segments
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "", "it's", 'a"b', 'it\'s "it"', "a\\", "\\\"']", "[0]", "$.a", "é\n"]
+)
+def test_the_path_of_a_member_leads_to_it_whatever_its_name(name: str) -> None:
+    assert parse_path(member_path(name)) == (name,)
 
 
 def values(*deltas: tuple[str, Json]) -> list[InputValueDelta]:

@@ -42,10 +42,19 @@ def anthropic(
 
 
 def chat(
-    conversation: Conversation, *tools: ToolMeta, options: Options | None = None, model: str = "m"
+    conversation: Conversation,
+    *tools: ToolMeta,
+    options: Options | None = None,
+    model: str = "m",
+    base_url: str | None = None,
 ) -> dict[str, Any]:
-    provider = OpenAIChat(model, api_key="k")
+    provider = OpenAIChat(model, api_key="k", base_url=base_url)
     return msgspec.json.decode(provider.request(conversation, tools, options or Options()).body)
+
+
+def compatible(*messages: Message) -> list[dict[str, Any]]:
+    """What a server of one's own is sent."""
+    return chat(said(*messages), base_url="http://127.0.0.1:8000")["messages"]
 
 
 def own(name: str, *content: Any) -> Message:
@@ -135,9 +144,20 @@ def test_anthropic_leaves_out_what_another_provider_thought() -> None:
     body = anthropic(said(foreign, Message.user(ToolResult("functions.look:0", "ok"))))
     assert body["messages"][0]["content"] == [
         {"type": "text", "text": "yes"},
-        {"type": "tool_use", "id": "functions_look_0", "name": "look", "input": {}},
+        {"type": "tool_use", "id": "functions_look_0_ec000204", "name": "look", "input": {}},
     ]
-    assert body["messages"][1]["content"][0]["tool_use_id"] == "functions_look_0"
+    assert body["messages"][1]["content"][0]["tool_use_id"] == "functions_look_0_ec000204"
+
+
+def test_anthropic_keeps_ids_apart_that_differ_in_letters_it_does_not_allow() -> None:
+    ids = ("a.b", "a:b", "a_b")
+    calls = own("openai_chat", *(ToolCall(one, "look", {}) for one in ids))
+    results = Message.user(*(ToolResult(one, one) for one in ids))
+    asked, answered = anthropic(said(calls, results))["messages"]
+    named = [block["id"] for block in asked["content"]]
+    assert named == [block["tool_use_id"] for block in answered["content"]]
+    assert len(set(named)) == 3
+    assert named[2] == "a_b"
 
 
 def test_anthropic_gets_no_empty_message_text_or_unsealed_thinking() -> None:
@@ -302,11 +322,11 @@ def test_chat_sends_a_text_alone_as_text() -> None:
 def test_chat_echoes_reasoning_only_where_it_was_received() -> None:
     echo: JsonObject = {"field": "reasoning_content"}
     thinking = Thinking("", None, echo)
-    with_call = chat(said(own("openai_chat", thinking, CALL)))["messages"][0]
+    with_call = compatible(own("openai_chat", thinking, CALL))[0]
     assert with_call["reasoning_content"] == ""
-    without_call = chat(said(own("openai_chat", thinking, Text("yes"))))["messages"][0]
+    without_call = compatible(own("openai_chat", thinking, Text("yes")))[0]
     assert without_call == {"role": "assistant", "content": "yes"}
-    foreign = chat(said(own("anthropic", Thinking("hm", "sig", echo), CALL)))["messages"][0]
+    foreign = compatible(own("anthropic", Thinking("hm", "sig", echo), CALL))[0]
     assert "reasoning_content" not in foreign
 
 
@@ -315,16 +335,14 @@ def test_chat_echoes_details_and_signatures_of_compatible_servers() -> None:
     second: JsonObject = {"type": "reasoning.text", "text": "b", "index": 0, "signature": "sig"}
     sealed: JsonObject = {"type": "reasoning.encrypted", "data": "AA", "index": 1}
     google: JsonObject = {"extra_content": {"google": {"thought_signature": "s"}}}
-    message = chat(
-        said(
-            own(
-                "openai_chat",
-                Thinking("a", None, {"reasoning_details": [first]}),
-                Thinking("b", None, {"reasoning_details": [second, sealed]}),
-                ToolCall("c", "look", {}, google),
-            )
+    message = compatible(
+        own(
+            "openai_chat",
+            Thinking("a", None, {"reasoning_details": [first]}),
+            Thinking("b", None, {"reasoning_details": [second, sealed]}),
+            ToolCall("c", "look", {}, google),
         )
-    )["messages"][0]
+    )[0]
     assert message["reasoning_details"] == [{**second, "text": "ab"}, sealed]
     assert message["tool_calls"][0]["extra_content"] == google["extra_content"]
 
@@ -343,9 +361,7 @@ def test_chat_skips_an_answer_that_was_cut_while_it_was_thought_about() -> None:
 def test_chat_shortens_only_ids_of_others_that_are_too_long_for_it() -> None:
     long = ToolCall("x" * 64, "look", {})
     for name, length in (("openai_responses", 40), ("openai_chat", 64)):
-        messages = chat(said(own(name, long), Message.user(ToolResult(long.id, "blue"))))[
-            "messages"
-        ]
+        messages = compatible(own(name, long), Message.user(ToolResult(long.id, "blue")))
         assert messages[1]["tool_call_id"] == messages[0]["tool_calls"][0]["id"]
         assert len(messages[1]["tool_call_id"]) == length
 

@@ -750,3 +750,51 @@ def fold_kinds(events: Sequence[ResponseEvent]) -> list[Any]:
     """What the message is made of; the ids that we make differ each time."""
     message = fold(events)
     return [type(block) for block in message.content] if message else []
+
+
+# --- what is easily lost
+
+
+@pytest.mark.parametrize("thought", [False, True])
+def test_text_beside_a_call_in_one_part_is_told_as_text(thought: bool) -> None:
+    beside = {"text": "b", "thoughtSignature": "s"} | ({"thought": True} if thought else {})
+    events = events_of(
+        piece({"text": "a"}), piece(call("look", args={"x": 1}) | beside, stop="STOP")
+    )
+    summary = summarise(events)
+    assert (summary.text, summary.thinking) == (("a", "b") if thought else ("ab", ""))
+    assert [(c.name, c.input) for c in summary.tool_calls] == [("look", {"x": 1})]
+    begun = next(e for e in events if isinstance(e, BlockStart) and e.metadata is not None)
+    assert begun.echo == {"thoughtSignature": "s"}
+
+
+def test_a_name_with_both_quote_marks_is_kept() -> None:
+    name = 'it\'s "it"'
+    frames = [
+        piece(call("look", args={name: 1}, willContinue=True)),
+        piece(call(), stop="STOP"),
+    ]
+    assert summarise(events_of(*frames)).tool_calls[0].input == {name: 1}
+
+
+def test_a_reason_that_is_none_completes_nothing() -> None:
+    unspecified = piece({"text": "a"}, stop="FINISH_REASON_UNSPECIFIED")
+    assert summarise(events_of(unspecified)).truncated
+    ended = summarise(events_of(unspecified, piece({"text": "b"}, stop="STOP")))
+    assert ended.stop_reason == StopReason(StopKind.END_TURN, "STOP")
+    later = summarise(events_of(piece({"text": "b"}, stop="STOP"), unspecified))
+    assert later.stop_reason == StopReason(StopKind.END_TURN, "STOP")
+
+
+def test_a_block_reason_that_is_none_blocks_nothing() -> None:
+    feedback = {"promptFeedback": {"blockReason": "BLOCK_REASON_UNSPECIFIED"}}
+    assert summarise(events_of(feedback)).truncated
+
+
+def test_an_odd_candidate_costs_nothing_but_itself() -> None:
+    frame = piece({"text": "a"}, stop="STOP")
+    frame |= {"candidates": [None, {"content": {"parts": 3}, "index": {}}, *frame["candidates"]]}
+    events = events_of(frame)
+    assert summarise(events).text == "a"
+    told = {"candidates": [{"content": {"parts": 3}}]}
+    assert [e for e in events if isinstance(e, Opaque)] == [Opaque("chunk", told)]

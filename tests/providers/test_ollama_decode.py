@@ -246,6 +246,38 @@ def test_what_is_unknown_travels_and_the_answer_goes_on(strange: Any, told: Opaq
     )
 
 
+def test_a_bad_member_of_the_calls_leaves_the_good_one() -> None:
+    strange = calling(3, None, look())
+    events = decode(strange, line(**END))
+    assert [call.name for call in summarise(events).tool_calls] == ["look"]
+    assert Opaque("line", {"message": {"tool_calls": [3]}}) in events
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "\ufeff" + json.dumps(line("a")) + "\n" + json.dumps(line("b", **END)) + "\n",
+        json.dumps(line("a")) + json.dumps(line("b", **END)) + "\n",
+        json.dumps(line("a")) + "  " + json.dumps(line("b")) + "\t" + json.dumps(line(**END)),
+        "\ufeff" + json.dumps(line("}{")) + json.dumps(line("b", **END)),
+    ],
+)
+def test_a_mark_at_the_start_and_objects_on_one_line_lose_nothing(data: str) -> None:
+    for pieces in ([data.encode()], [bytes([byte]) for byte in data.encode()]):
+        decoder = Ollama("m").decoder()
+        events = [event for piece in pieces for event in decoder.feed(piece)] + [*decoder.finish()]
+        assert summarise(events).text in ("ab", "}{b")
+        assert not [event for event in events if isinstance(event, Opaque)]
+        assert isinstance(events[-1], Status)
+        assert events[-1].status is ResponseStatus.COMPLETED
+
+
+def test_half_an_object_behind_a_whole_one_is_a_truncation() -> None:
+    events = decode(json.dumps(line("a")) + '{"model":"m","mess')
+    assert summarise(events).text == "a"
+    assert summarise(events).truncated
+
+
 def test_what_is_known_of_a_strange_line_is_taken() -> None:
     last = line("b", **END, eval_count="3", mood="good")
     summary = summarise(decode(line("a", m_mood="good", m_thinking="h"), last))

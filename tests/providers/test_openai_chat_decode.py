@@ -226,6 +226,49 @@ DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], st
         [("a", "f", {"x": {}})],
         "id and name again, and a piece that is whole by itself",
     ),
+    (
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": '{"x": "}'}),
+            tool(index=0, id="b", function={"name": "f", "arguments": '\\"", "y": '}),
+            tool(index=0, id="c", function={"name": "f", "arguments": "{}"}),
+            tool(index=0, id="d", function={"name": "f", "arguments": "}"}),
+        ],
+        [("a", "f", {"x": '}"', "y": {}})],
+        "a new id and the name with every piece",
+    ),
+    (
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": ""}),
+            tool(index=0, id="b", function={"name": "f", "arguments": '{"x": 1}'}),
+        ],
+        [("a", "f", {"x": 1})],
+        "a new id and the name with every piece, the first without arguments",
+    ),
+    (
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": '{"x"'}),
+            tool(index=0, id="b", function={"name": "f", "arguments": ":1}"}),
+            tool(index=0, id="c", function={"name": "f", "arguments": '{"x"'}),
+            tool(index=0, id="d", function={"name": "f", "arguments": ":2}"}),
+        ],
+        [("a", "f", {"x": 1}), ("c", "f", {"x": 2})],
+        "two calls like that",
+    ),
+    (
+        [
+            tool(index=0, id="a", function={"name": "f", "arguments": ""}),
+            tool(index=0, id="b", function={"name": "f", "arguments": ""}),
+            tool(index=0, id="c", function={"name": "g", "arguments": '{"x":'}),
+            tool(index=0, function={"arguments": "1}"}),
+        ],
+        [("a", "f", {}), ("b", "f", {}), ("c", "g", {"x": 1})],
+        "index 0 for every call, some without arguments",
+    ),
+    (
+        [tool(index=0, id="a", function={"name": "f", "arguments": ["x"]})],
+        [("a", "f", {"__invalid_json__": '["x"]'})],
+        "arguments that are no object",
+    ),
     ([tool(index=0, id="a", function={"name": "f"})], [("a", "f", {})], "no arguments"),
     (
         [
@@ -477,6 +520,54 @@ def test_what_is_unknown_travels_on(message: dict[str, Any] | str, kind: str) ->
     events = decode(chunk({"content": "a"}), message, DONE)
     assert kind in [event.kind for event in events if isinstance(event, Opaque)]
     assert summarise(events).text == "a"
+
+
+GOOD = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    ("delta", "told"),
+    [
+        ({"content": ["a", {"type": "text", "text": "b"}], "tool_calls": [GOOD]}, None),
+        ({"content": "ab", "tool_calls": [None, GOOD]}, None),
+        ({"content": "ab", "tool_calls": [3, GOOD]}, {"tool_calls": [3]}),
+        (
+            {"content": "ab", "tool_calls": [GOOD | {"extra_content": 1}]},
+            {"tool_calls": [{"extra_content": 1}]},
+        ),
+        (
+            {"content": "ab", "tool_calls": [GOOD], "reasoning": {"a": 1}},
+            {"reasoning": {"a": 1}},
+        ),
+        (
+            {"content": "ab", "tool_calls": [GOOD], "annotations": "x", "refusal": False},
+            {"annotations": "x"},
+        ),
+        (
+            {"content": ["ab", 5, {"type": "new"}], "tool_calls": [GOOD]},
+            {"content": [5]},
+        ),
+    ],
+)
+def test_one_odd_member_costs_nothing_but_itself(delta: dict[str, Any], told: Any) -> None:
+    message = chunk(delta, "tool_calls")
+    message["choices"][0]["logprobs"] = 3
+    events = decode(message, DONE)
+    summary = summarise(events)
+    assert summary.text == "ab"
+    assert [(c.id, c.name, c.input) for c in summary.tool_calls] == [("a", "f", {})]
+    assert summary.stop_reason == StopReason(StopKind.TOOL_USE, "tool_calls")
+    odd = [event.raw for event in events if isinstance(event, Opaque) and event.kind == "chunk"]
+    assert odd == ([{"choices": [{"delta": told}]}] if told else [])
+    assert isinstance(events[0], Status)
+
+
+def test_an_odd_choice_costs_nothing_but_itself() -> None:
+    message = chunk({"content": "a"}, "stop")
+    message |= {"choices": [None, 5, *message["choices"]], "usage": "much"}
+    events = decode(message, DONE)
+    assert summarise(events).text == "a"
+    assert Opaque("chunk", {"choices": [5], "usage": "much"}) in events
 
 
 def test_what_comes_before_the_response_has_a_name_follows_its_start() -> None:

@@ -471,6 +471,24 @@ def test_what_does_not_fit_breaks_nothing(odd: str) -> None:
     assert events[-1].status is ResponseStatus.COMPLETED
 
 
+@pytest.mark.parametrize("odd", [{"content_index": {}}, {"item_id": 7}, {"part": "x", "name": []}])
+def test_an_odd_member_costs_nothing_but_itself(odd: Wire) -> None:
+    piece = delta("output_text", "a") | odd
+    events = decode(CREATED, added(0, **message()), piece, last())
+    assert summarise(events).text == "a"
+    told = {name: value for name, value in odd.items() if value}
+    assert [e.raw for e in events if isinstance(e, Opaque)] == ([told] if told else [])
+
+
+def test_an_odd_member_of_the_end_leaves_it_the_end() -> None:
+    end = last(usage={"input_tokens": 1}) | {"item": [1]}
+    events = decode(CREATED, end)
+    assert Opaque("response.completed", {"item": [1]}) in events
+    assert events[-1] == Status(
+        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN, "completed")
+    )
+
+
 def test_numbers_as_text_are_understood() -> None:
     events = decode(CREATED, delta("output_text", "a") | {"output_index": "0"}, last())
     assert summarise(events).text == "a"

@@ -8,6 +8,8 @@ import sys
 from typing import Any
 
 from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ToolAnnotations
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
@@ -19,7 +21,7 @@ def serve() -> MCPServer:
     """The server, with a tool for each thing that can happen."""
     server = MCPServer("small")
 
-    @server.tool()
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     async def echo(text: str) -> str:
         """Say it again."""
         return text
@@ -32,7 +34,7 @@ def serve() -> MCPServer:
     @server.tool()
     async def fail() -> str:
         """Fail."""
-        raise ValueError("the station is closed")
+        raise ToolError("the station is closed")
 
     @server.tool()
     async def count(to: int, context: Context) -> int:

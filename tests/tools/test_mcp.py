@@ -49,6 +49,12 @@ async def test_a_tool_is_as_the_server_describes_it(tools: dict[str, McpTool]) -
     assert policy_of(tools["echo"]).effect == "write"
 
 
+async def test_what_a_server_says_of_its_tools_is_believed_on_request() -> None:
+    async with mcp_tools(COMMAND, trust_hints=True) as made:
+        effects = {tool.meta.name: tool.policy.effect for tool in made}
+    assert (effects["echo"], effects["fail"]) == ("pure", "write")
+
+
 async def test_texts_pictures_and_failures_come_back(tools: dict[str, McpTool]) -> None:
     assert (await ask(tools["echo"], text="hi")).content == "hi"
     text, image = (await ask(tools["picture"])).content

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from rxworker.events import (
@@ -13,6 +12,7 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
+from rxworker.providers.garbage import read_json
 
 PROSE = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
@@ -83,11 +83,8 @@ def parsed(value: Json) -> Json:
     """The arguments of a server's tool; nothing at all stands for no arguments."""
     if not isinstance(value, str):
         return value
-    try:
-        decoded: Json = msgspec.json.decode(value or "{}")
-    except msgspec.DecodeError:
-        return value
-    return decoded
+    decoded = read_json(value.encode() or b"{}")
+    return value if decoded is None else decoded
 
 
 def text_of(value: Json) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from rxworker.events import (
     BlockStop,
@@ -48,6 +49,7 @@ from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
+from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -75,6 +77,7 @@ class AnthropicDecoder:
         self._stop = WireStop()
         self._called = False
         self._broken: Failure | None = None
+        self._halves = Halves("text", "thinking", "partial_json")
         self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
@@ -83,6 +86,8 @@ class AnthropicDecoder:
             return ()
         if self._broken:
             return self._fail(self._broken)
+        if self._halves.held:
+            frame = replace(frame, data=self._halves.joined(frame.data))
         try:
             event = decode_event(frame.data)
         except msgspec.ValidationError:
@@ -91,10 +96,10 @@ class AnthropicDecoder:
             return self._take_garbage(frame)
         if type(event) is WireBlockDelta:
             delta = event.delta
-            block = self._open.get(event.index)
+            block = self._open.get(event.index)  # pyright: ignore[reportArgumentType]
             if type(delta) is WireTextDelta and block and block.block_type is BlockType.TEXT:
                 return [TextDelta(block.index, delta.text)]
-            return self._take_delta(event, block)
+            return self._take_delta(event)
         return self._take(event)
 
     def finish(self) -> Events:
@@ -102,8 +107,6 @@ class AnthropicDecoder:
         return () if self._over else self._fail(CUT)
 
     def _take(self, event: WireEvent) -> Events:
-        if type(event) is WireBlockDelta:
-            return self._take_delta(event, self._open.get(event.index))
         return HANDLERS[type(event)](self, event)
 
     # what a message says about itself
@@ -124,8 +127,10 @@ class AnthropicDecoder:
         return self._take_usage(event.usage)
 
     def _stop_message(self, _: WireMessageStop) -> Events:
+        if self._open and self._stop.stop_reason is None:
+            return self._fail(CUT)
         self._over = True
-        kind = read_stop(self._stop, self._called)
+        kind = read_stop(self._stop, called=True)  # what is open may be the call
         events = [
             event for block in list(self._open.values()) for event in self._close_late(block, kind)
         ]
@@ -144,7 +149,8 @@ class AnthropicDecoder:
 
     def _start_block(self, event: WireBlockStart) -> Events:
         events: list[ResponseEvent] = []
-        before = self._open.pop(event.index, None)
+        place = self._next() if event.index is None else event.index
+        before = self._open.pop(place, None)
         if before:
             events.append(self._blocks.abort(before.index, "another block took its place"))
         block = event.content_block
@@ -152,21 +158,21 @@ class AnthropicDecoder:
         metadata = opening.metadata
         if isinstance(metadata, ToolUseMetadata) and not metadata.id:
             metadata = ToolUseMetadata(self._new_id(), metadata.name)
-        start = self._blocks.start(
-            opening.block_type, metadata, opening.echo, wish=max(event.index, 0)
-        )
+        start = self._blocks.start(opening.block_type, metadata, opening.echo, wish=max(place, 0))
         began_whole = bool(block.get("input"))
-        self._open[event.index] = OpenBlock(start.index, opening.block_type, began_whole)
+        self._open[place] = OpenBlock(start.index, opening.block_type, began_whole)
         return [*events, start, *first_deltas(start.index, opening.block_type, block)]
 
-    def _take_delta(self, event: WireBlockDelta, block: OpenBlock | None) -> Events:
+    def _take_delta(self, event: WireBlockDelta) -> Events:
         delta = event.delta
+        place = self._last() if event.index is None else event.index
+        block = self._open.get(place)
         if block is None:
             opened = IMPLICIT.get(type(delta))
-            if opened is None or event.index in self._closed:
+            if opened is None or place in self._closed:
                 return [Opaque("content_block_delta", msgspec.to_builtins(event))]
-            start = self._blocks.start(opened, wish=max(event.index, 0))
-            block = self._open[event.index] = OpenBlock(start.index, opened)
+            start = self._blocks.start(opened, wish=max(place, 0))
+            block = self._open[place] = OpenBlock(start.index, opened)
             return [start, *self._add(block, delta)]
         return self._add(block, delta)
 
@@ -177,12 +183,19 @@ class AnthropicDecoder:
         return [Opaque("content_block_delta", msgspec.to_builtins(delta))]
 
     def _stop_block(self, event: WireBlockStop) -> Events:
-        block = self._open.get(event.index)
+        place = self._last() if event.index is None else event.index
+        block = self._open.pop(place, None)
         if block is None:
             return [Opaque("content_block_stop", {"index": event.index})]
-        del self._open[event.index]
-        self._closed.add(event.index)
+        self._closed.add(place)
         return [self._close(block)]
+
+    def _last(self) -> int:
+        """The block that a message is about which does not say: the last one that is open, else a new one."""
+        return next(reversed(self._open)) if self._open else self._next()
+
+    def _next(self) -> int:
+        return max((*self._open, *self._closed), default=-1) + 1
 
     def _close(self, block: OpenBlock) -> BlockStop:
         self._called |= block.block_type is BlockType.TOOL_USE
@@ -202,7 +215,7 @@ class AnthropicDecoder:
         return self._fail(failure or Failure("the provider gave no reason", "error"))
 
     def _take_unknown(self, frame: SseFrame) -> Events:
-        """JSON that does not fit: numbers as text, an error in another shape, or something new."""
+        """JSON that does not fit: numbers as text, half a character, an error in another shape, or something new."""
         raw = read_json(frame.data)
         failure = stream_failure(frame.event, raw)
         if failure:
@@ -215,6 +228,9 @@ class AnthropicDecoder:
             return [Opaque(text_of(raw.get("type")) or frame.event, raw)]
 
     def _take_garbage(self, frame: SseFrame) -> Events:
+        mended = self._halves.mended(frame.data)
+        if mended is not None:
+            return self._take_unknown(replace(frame, data=mended))
         failure = garbage_failure(frame)
         if failure:
             return self._fail(failure)
@@ -234,6 +250,7 @@ class AnthropicDecoder:
 
 # The protocol: what a message of the wire does to the response. What a delta does to a block is in `ADDERS`.
 HANDLERS: dict[type, Callable[[AnthropicDecoder, Any], Events]] = {
+    WireBlockDelta: AnthropicDecoder._take_delta,
     WireMessageStart: AnthropicDecoder._start_message,
     WireMessageDelta: AnthropicDecoder._change_message,
     WireMessageStop: AnthropicDecoder._stop_message,

@@ -49,6 +49,7 @@ from rxworker.providers.anthropic.options import (
 )
 from rxworker.providers.base import Options
 from rxworker.providers.content import arguments, plain_text, split_system
+from rxworker.providers.ids import in_letters
 
 NAME = "anthropic"
 
@@ -222,10 +223,10 @@ def _source(block: Image | Document) -> JsonObject:
 def safe_id(tool_id: str) -> str:
     """A call's id in the letters that Anthropic allows; other providers allow more.
 
-    >>> safe_id("functions.look:0")
-    'functions_look_0'
+    >>> safe_id("toolu_1"), safe_id("functions.look:0")
+    ('toolu_1', 'functions_look_0_ec000204')
     """
-    return _NOT_AN_ID.sub("_", tool_id) or "_"
+    return in_letters(tool_id, _NOT_AN_ID) or "_"
 
 
 # What a block becomes, by who speaks. What is not in the table cannot be said in that role.

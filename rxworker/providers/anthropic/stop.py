@@ -18,7 +18,7 @@ STOPS = {
 
 
 def read_stop(wire: WireStop, called: bool) -> StopReason | None:
-    """The normal form.
+    """The normal form. A message that ends for the sake of a call which never came is malformed.
 
     Args:
         wire: What was sent.
@@ -33,6 +33,8 @@ def read_stop(wire: WireStop, called: bool) -> StopReason | None:
     kind = STOPS.get(raw, StopKind.OTHER)
     if kind is StopKind.END_TURN and called:
         kind = StopKind.TOOL_USE
+    elif kind is StopKind.TOOL_USE and not called:
+        kind = StopKind.MALFORMED
     detail = wire.stop_sequence if isinstance(wire.stop_sequence, str) else None
     if raw == "model_context_window_exceeded":
         detail = "context"

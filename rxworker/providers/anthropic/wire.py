@@ -62,23 +62,23 @@ WireDelta: TypeAlias = (
 
 
 class WireBlockDelta(Struct, frozen=True, tag_field="type", tag="content_block_delta", gc=False):
-    """Something to add to a block."""
+    """Something to add to a block; some servers leave out to which."""
 
-    index: int
     delta: WireDelta
+    index: int | None = None
 
 
 class WireBlockStart(Struct, frozen=True, tag_field="type", tag="content_block_start"):
     """A block begins; it is kept as it came, since some blocks are whole from the start."""
 
-    index: int
     content_block: JsonObject
+    index: int | None = None
 
 
 class WireBlockStop(Struct, frozen=True, tag_field="type", tag="content_block_stop"):
     """A block ends."""
 
-    index: int
+    index: int | None = None
 
 
 class WireMessage(Struct, frozen=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from rxworker.events import InputJsonDelta, InputValueDelta, ResponseEvent
 from rxworker.messages import Json, JsonObject
+from rxworker.providers.arguments import member_path
 
 CALL = "functionCall"
 CONTINUES = "willContinue"
@@ -47,8 +48,7 @@ class PendingCall:
         if args:
             if self._by_path and isinstance(args, dict):
                 for name, value in args.items():
-                    quote = "'" if '"' in name else '"'
-                    yield InputValueDelta(self.index, f"$[{quote}{name}{quote}]", value)
+                    yield InputValueDelta(self.index, member_path(name), value)
             else:
                 yield InputJsonDelta(self.index, msgspec.json.encode(args).decode())
         for piece in partial if isinstance(partial, list) else ():
@@ -78,12 +78,13 @@ class PendingCall:
 
 
 def beside(part: JsonObject) -> JsonObject:
-    """What a part holds besides the call itself: its seal, and whatever Google may add.
+    """What a part holds besides the call itself: its seal, and whatever Google may add. A text has a block of its own.
 
     >>> beside({"functionCall": {"name": "look"}, "thoughtSignature": "AAAA"})
     {'thoughtSignature': 'AAAA'}
     """
-    return {key: value for key, value in part.items() if key != CALL}
+    taken = (CALL, "text", "thought") if part.get("text") else (CALL,)
+    return {key: value for key, value in part.items() if key not in taken}
 
 
 def _values(piece: JsonObject) -> list[Json]:

@@ -11,6 +11,7 @@ a candidate ended is not final before the bytes end, since some servers say ``ST
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from rxworker.events import (
     BlockType,
@@ -27,7 +28,7 @@ from rxworker.providers.gemini.call import CALL, CONTINUES, PendingCall, beside
 from rxworker.providers.gemini.part import READERS, PartReader, kind_of
 from rxworker.providers.gemini.seals import SIGNATURE, Seals
 from rxworker.providers.gemini.sources import Sources
-from rxworker.providers.gemini.stop import keeps_calls, read_stop
+from rxworker.providers.gemini.stop import UNSPECIFIED, keeps_calls, read_stop
 from rxworker.providers.gemini.wire import WireCandidate
 
 
@@ -66,14 +67,15 @@ class Choice:
 
     def take(self, wire: WireCandidate) -> Iterator[ResponseEvent]:
         """A piece of the candidate."""
-        if wire.finish_reason:
+        ends = bool(wire.finish_reason) and wire.finish_reason != UNSPECIFIED
+        if ends:
             self._finish(str(wire.finish_reason), wire.finish_message)
         parts = wire.content.parts if wire.content else None
         for part in parts or ():
             yield from self._take_part(part)
         text = self._prose if self._kind is BlockType.TEXT else None
         yield from self._sources.take(wire, text)
-        if wire.finish_reason and wire.safety_ratings and not keeps_calls(self._raw):
+        if ends and wire.safety_ratings and not keeps_calls(self._raw):
             yield Opaque("safetyRatings", wire.safety_ratings)
 
     def end(self) -> Iterator[ResponseEvent]:
@@ -92,9 +94,12 @@ class Choice:
             return [Opaque("part", part)]
         kind = kind_of(part)
         call = part.get(CALL)
-        if kind == CALL and isinstance(call, dict):
-            return self._take_call(call, beside(part))
         text = part.get("text")
+        if kind == CALL and isinstance(call, dict):
+            called = self._take_call(call, beside(part))
+            if not isinstance(text, str) or not text:
+                return called
+            return chain(self._say({"thought": part.get("thought")}, text), called)
         if not kind and (isinstance(text, str) or SIGNATURE not in part):
             return self._say(part, text if isinstance(text, str) else "")
         if isinstance(text, str) and text and kind not in READERS:

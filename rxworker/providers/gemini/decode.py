@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
 from rxworker.framing import STRAY, SseFrame
@@ -24,8 +25,10 @@ from rxworker.providers.garbage import garbage_failure, read_json, stream_failur
 from rxworker.providers.gemini.choice import Choice
 from rxworker.providers.gemini.stop import read_block
 from rxworker.providers.gemini.usage import merge_usage, read_usage
-from rxworker.providers.gemini.wire import WireChunk, convert_loosely, decode_chunk
+from rxworker.providers.gemini.wire import WireChunk, decode_chunk
 from rxworker.providers.ids import made_id
+from rxworker.providers.loose import read_loosely
+from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -53,6 +56,7 @@ class GeminiDecoder:
         self._started = False
         self._bare: list[bytes] = []  # JSON without ``data:`` that is not whole yet
         self._broken = False
+        self._halves = Halves("text", "stringValue")
         self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
@@ -63,6 +67,8 @@ class GeminiDecoder:
             return list(self._take_bare(frame.data))
         if self._broken or self._bare:
             return self._fail(BROKEN)
+        if self._halves.held:
+            frame = replace(frame, data=self._halves.joined(frame.data))
         if frame.event == "error":
             failure = garbage_failure(frame) or stream_failure("error", read_json(frame.data))
             return self._fail(failure or Failure("the provider gave no reason", "error"))
@@ -143,6 +149,9 @@ class GeminiDecoder:
     # what is no frame of the protocol
 
     def _take_garbage(self, frame: SseFrame) -> Events:
+        mended = self._halves.mended(frame.data)
+        if mended is not None:
+            return list(self._take_raw(frame.event, read_json(mended)))
         if frame.data == DONE:  # some proxies end every protocol like this
             return ()
         if not unreadable(frame.data):
@@ -180,14 +189,17 @@ class GeminiDecoder:
                 yield from self._take_loose(one)
 
     def _take_loose(self, raw: Json) -> Iterator[ResponseEvent]:
-        try:
-            chunk = convert_loosely(raw) if isinstance(raw, dict) else None
-        except msgspec.ValidationError:
-            chunk = None
-        if chunk is None:
+        if not isinstance(raw, dict):
             yield Opaque("chunk", raw)
-        else:
+            return
+        chunk, rest = read_loosely(raw, WireChunk)
+        if not (chunk.candidates or chunk.prompt_feedback or chunk.usage_metadata):
             yield from self._take(chunk, msgspec.json.encode(raw))
+            return
+        yield from self._start(chunk)
+        if rest:
+            yield Opaque("chunk", rest)
+        yield from self._take(chunk, None)
 
 
 def _name(value: object) -> str | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 
+# What stands for no reason at all: the first value of Google's enumerations.
+UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
+UNBLOCKED = ("BLOCK_REASON_UNSPECIFIED", "BLOCKED_REASON_UNSPECIFIED")
 STOPS = {
     "STOP": StopKind.END_TURN,
     "MAX_TOKENS": StopKind.MAX_TOKENS,
@@ -61,7 +64,7 @@ def read_block(feedback: Json) -> StopReason | None:
     StopReason(kind=<StopKind.CONTENT_FILTER: 'ContentFilter'>, raw=None, detail='SAFETY')
     """
     reason = _text(feedback, "blockReason")
-    if reason is None:
+    if reason is None or reason in UNBLOCKED:
         return None
     message = _text(feedback, "blockReasonMessage")
     detail = f"{reason}: {message}" if message else reason
@@ -74,4 +77,4 @@ def _text(holder: Json, field: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-__all__ = ["STOPS", "keeps_calls", "read_block", "read_stop"]
+__all__ = ["STOPS", "UNSPECIFIED", "keeps_calls", "read_block", "read_stop"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from rxworker.messages import Json, JsonObject
+from rxworker.messages import Json
 
 
 class WireContent(Struct, frozen=True, gc=False):
@@ -67,13 +67,4 @@ class WireChunk(Struct, frozen=True, gc=False, rename="camel"):
 decode_chunk = msgspec.json.Decoder(WireChunk).decode
 
 
-def convert_loosely(raw: JsonObject) -> WireChunk:
-    """A frame that has been read as plain JSON already; numbers may be text.
-
-    Raises:
-        msgspec.ValidationError: It is no frame of this protocol.
-    """
-    return msgspec.convert(raw, WireChunk, strict=False)
-
-
-__all__ = ["WireCandidate", "WireChunk", "WireContent", "convert_loosely", "decode_chunk"]
+__all__ = ["WireCandidate", "WireChunk", "WireContent", "decode_chunk"]

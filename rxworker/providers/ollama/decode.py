@@ -30,12 +30,14 @@ from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
 from rxworker.providers.garbage import read_json, unreadable
 from rxworker.providers.ids import made_id
+from rxworker.providers.loose import read_loosely
 from rxworker.providers.ollama.call import read_call
 from rxworker.providers.ollama.failure import read_failure
-from rxworker.providers.ollama.loose import read_loosely
+from rxworker.providers.ollama.lines import split_objects
 from rxworker.providers.ollama.stop import read_stop
 from rxworker.providers.ollama.usage import read_usage
 from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line
+from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -61,6 +63,7 @@ class OllamaDecoder:
         self._started = False
         self._called = False
         self._broken = False
+        self._halves = Halves("content", "thinking")
         self._over = False
 
     def feed(self, line: bytes, /) -> Events:
@@ -70,6 +73,8 @@ class OllamaDecoder:
         if self._broken:
             raw = read_json(line)
             return self._fail(read_failure(raw) if _tells_error(raw) else BAD_JSON)
+        if self._halves.held:
+            line = self._halves.joined(line)
         try:
             wire = decode_line(line)
         except msgspec.ValidationError:
@@ -183,13 +188,19 @@ class OllamaDecoder:
         elif not isinstance(raw, dict):
             yield Opaque("line", raw)
         else:
-            wire, rest = read_loosely(raw)
+            wire, rest = read_loosely(raw, WireLine)
             yield from self._start(wire)
             if rest:
                 yield Opaque("line", rest)
             yield from self._take(wire, line)
 
     def _take_garbage(self, line: bytes) -> Events:
+        mended = self._halves.mended(line)
+        if mended is not None:
+            return list(self._take_loose(mended))
+        parts = split_objects(line)
+        if parts != [line]:
+            return [event for part in parts for event in self.feed(part)]
         if not unreadable(line):
             return [Opaque("line", line.decode("utf-8", "replace"))]
         # Half a line at the very end is a truncated stream; anywhere else it is the server's fault.

@@ -132,8 +132,11 @@ class Choice:
         self._details += details or ()
         yield from self._say(BlockType.THINKING, text or "")
 
-    def _take_part(self, part: JsonObject) -> Iterator[ResponseEvent]:
+    def _take_part(self, part: JsonObject | str) -> Iterator[ResponseEvent]:
         """One part of Mistral's content."""
+        if isinstance(part, str):
+            yield from self._say(BlockType.TEXT, part)
+            return
         kind, inner = part.get("type"), part.get("thinking")
         text = part.get("text")
         if kind == "text" and isinstance(text, str):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status, TextDelta
 from rxworker.framing import STRAY, SseFrame
@@ -22,17 +23,26 @@ from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
+from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_chat.choice import Choice
 from rxworker.providers.openai_chat.usage import read_usage
-from rxworker.providers.openai_chat.wire import (
-    WireChunk,
-    decode_chunk,
-    decode_loosely,
-)
+from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk
+from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
 DONE = b"[DONE]"
+# Whose texts go on in the next chunk.
+GROWING = (
+    "content",
+    "text",
+    "thinking",
+    "reasoning",
+    "reasoning_content",
+    "summary",
+    "refusal",
+    "arguments",
+)
 
 
 class OpenAIChatDecoder:
@@ -55,6 +65,7 @@ class OpenAIChatDecoder:
         self._early: list[ResponseEvent] = []  # what came before the response had a name
         self._failure: Failure | None = None  # waits for the usage
         self._broken: Failure | None = None
+        self._halves = Halves(*GROWING)
         self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
@@ -67,6 +78,8 @@ class OpenAIChatDecoder:
             return self._fail(self._broken)
         if frame.event == "error":
             return self._take_odd(frame)
+        if self._halves.held:
+            frame = replace(frame, data=self._halves.joined(frame.data))
         try:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
@@ -190,21 +203,29 @@ class OpenAIChatDecoder:
     # what does not fit
 
     def _take_loose(self, frame: SseFrame) -> Events:
+        """JSON that does not fit: what does of it is taken, and the rest is told."""
         raw = read_json(frame.data)
         failure = stream_failure(frame.event, raw)
         if failure:
             return self._fail(failure)
-        try:
-            chunk = decode_loosely(frame.data)
-        except msgspec.ValidationError:
+        if not isinstance(raw, dict):
             return self._keep(Opaque("chunk", raw))
-        return list(self._take(chunk, frame))
+        chunk, rest = read_loosely(raw, WireChunk)
+        if not (chunk.choices or chunk.x_groq or _has_usage(chunk)):
+            return self._keep(Opaque("chunk", raw))
+        events = list(self._start(chunk))
+        if rest:
+            events += self._keep(Opaque("chunk", rest))
+        return [*events, *self._take(chunk, frame)]
 
     def _take_odd(self, frame: SseFrame) -> Events:
         failure = garbage_failure(frame) or stream_failure("error", read_json(frame.data))
         return self._fail(failure or Failure("the provider gave no reason", "error"))
 
     def _take_garbage(self, frame: SseFrame) -> Events:
+        mended = self._halves.mended(frame.data)
+        if mended is not None:
+            return self._take_loose(replace(frame, data=mended))
         failure = garbage_failure(frame)
         if failure:
             return self._fail(failure)

@@ -2,8 +2,8 @@
 
 Tool results are messages of their own and follow the call they answer at once. They hold text only, so pictures and
 documents in them go into the user message after them. What a compatible server wants to see again (DeepSeek's thinking,
-OpenRouter's details, Google's signatures) is sent back if this provider's answer carried it. Ids of other providers' calls
-that are too long for OpenAI are shortened.
+OpenRouter's details, Google's signatures) is sent back if this provider's answer carried it and `dialects` says that the
+server takes it, which also says what ids of calls look like.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from rxworker.messages import (
 )
 from rxworker.providers.base import Options, OutputFormat, ToolChoice
 from rxworker.providers.content import arguments, data_url, joined_text, plain_text
-from rxworker.providers.ids import shortened
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
 from rxworker.providers.openai_chat.details import merge_details
+from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
 from rxworker.providers.schema import closed, is_strict, safe_name
 
 NAME = "openai_chat"
-LONGEST_ID = 40
 MODES = {"auto": "auto", "none": "none", "any": "required"}
 # What a budget in tokens comes to in the protocol's own words: less than so many is so hard.
 EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
@@ -45,7 +44,7 @@ def encode(
     conversation: Conversation,
     tools: Sequence[ToolMeta],
     options: Options,
-    limit_field: str,
+    dialect: Dialect = COMPATIBLE,
 ) -> JsonObject:
     """The body.
 
@@ -54,11 +53,11 @@ def encode(
         conversation: Everything said so far.
         tools: What it may call.
         options: Settings.
-        limit_field: What the server calls the most tokens to write.
+        dialect: What the server wants that is asked.
     """
     body: JsonObject = {
         "model": model,
-        "messages": list(encode_messages(conversation)),
+        "messages": list(encode_messages(conversation, dialect)),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -69,7 +68,7 @@ def encode(
         if options.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = options.parallel_tool_calls
     if options.max_tokens is not None:
-        body[limit_field] = options.max_tokens
+        body[dialect.limit] = options.max_tokens
     if options.stop_sequences:
         body["stop"] = list(options.stop_sequences)
     if options.temperature is not None:
@@ -85,7 +84,7 @@ def encode(
     return body
 
 
-def encode_messages(conversation: Conversation) -> list[JsonObject]:
+def encode_messages(conversation: Conversation, dialect: Dialect = COMPATIBLE) -> list[JsonObject]:
     """The messages."""
     encoded: list[JsonObject] = []
     if conversation.system:
@@ -94,8 +93,9 @@ def encode_messages(conversation: Conversation) -> list[JsonObject]:
     ids: dict[str, str] = {}  # how the calls are named to the service
     for message in conversation.messages:
         if message.role == "assistant":
-            ids |= {call.id: _id_of(call, message.provider == NAME) for call in message.tool_calls}
-            assistant = _assistant(message)
+            own = message.provider == NAME
+            ids |= {call.id: dialect.named(call.id, own) for call in message.tool_calls}
+            assistant = _assistant(message, dialect)
             if assistant:
                 encoded.append(assistant)
                 slot = len(encoded)
@@ -103,7 +103,7 @@ def encode_messages(conversation: Conversation) -> list[JsonObject]:
             if message.text:
                 encoded.append({"role": "system", "content": message.text})
         else:
-            results = [_result(result, ids) for result in message.tool_results]
+            results = [_result(result, ids, dialect) for result in message.tool_results]
             encoded[slot:slot] = results
             slot += len(results)
             parts = [part for block in message.content for part in _parts(block)]
@@ -112,26 +112,25 @@ def encode_messages(conversation: Conversation) -> list[JsonObject]:
     return encoded
 
 
-def _assistant(message: Message) -> JsonObject | None:
+def _assistant(message: Message, dialect: Dialect) -> JsonObject | None:
     own = message.provider == NAME
     text = joined_text(message.content)
     refusal = "".join(block.text for block in message.content if isinstance(block, Refusal))
-    calls = [_call(block, own) for block in message.tool_calls]
+    calls = [_call(block, own, dialect) for block in message.tool_calls]
     encoded: JsonObject = {"role": "assistant", "content": text or None}
-    if refusal and own:
-        encoded["refusal"] = refusal
+    if refusal and own and REFUSAL in dialect.echoes:
+        encoded[REFUSAL] = refusal
     elif refusal:
         encoded["content"] = text + refusal
     if calls:
         encoded["tool_calls"] = [*calls]
-    if own:
-        thinking = [block for block in message.content if isinstance(block, Thinking)]
-        encoded |= _thinking(thinking, bool(calls))
+    thinking = [block for block in message.content if isinstance(block, Thinking)] if own else []
+    encoded |= _thinking(thinking, bool(calls), dialect)
     # Thinking alone is no answer: a response that was cut before it began to speak.
     return encoded if calls or refusal or text else None
 
 
-def _thinking(blocks: Iterable[Thinking], called: bool) -> JsonObject:
+def _thinking(blocks: Iterable[Thinking], called: bool, dialect: Dialect) -> JsonObject:
     texts: list[str] = []
     details: list[JsonObject] = []
     encoded: JsonObject = {}
@@ -142,34 +141,31 @@ def _thinking(blocks: Iterable[Thinking], called: bool) -> JsonObject:
         kept = echo.get(DETAILS)
         if isinstance(kept, list):
             details += [detail for detail in kept if isinstance(detail, dict)]
-    if texts and called:  # DeepSeek refuses a call without it, also an empty one
+    if called and (dialect.demands_reasoning or (texts and REASONING_CONTENT in dialect.echoes)):
         encoded[REASONING_CONTENT] = "".join(texts)
-    if details:
+    if details and DETAILS in dialect.echoes:
         encoded[DETAILS] = merge_details(details)
     return encoded
 
 
-def _call(call: ToolCall, own: bool) -> JsonObject:
+def _call(call: ToolCall, own: bool, dialect: Dialect) -> JsonObject:
     text = msgspec.json.encode(arguments(call)).decode()
     encoded: JsonObject = {
-        "id": _id_of(call, own),
+        "id": dialect.named(call.id, own),
         "type": "function",
         "function": {"name": call.name, "arguments": text},
     }
-    return call.echo | encoded if own and call.echo else encoded
+    echo: JsonObject = call.echo if own and call.echo else {}
+    return {field: value for field, value in echo.items() if field in dialect.echoes} | encoded
 
 
-def _id_of(call: ToolCall, own: bool) -> str:
-    return call.id if own else shortened(call.id, LONGEST_ID)
-
-
-def _result(result: ToolResult, ids: Mapping[str, str]) -> JsonObject:
+def _result(result: ToolResult, ids: Mapping[str, str], dialect: Dialect) -> JsonObject:
     text = result.text
     if not text and result.is_error:
         text = "The tool failed and gave no reason."
     elif not text and result.content:
         text = "The result is in the next message."
-    call_id = ids.get(result.tool_use_id, result.tool_use_id)
+    call_id = ids.get(result.tool_use_id) or dialect.named(result.tool_use_id, own=True)
     return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 

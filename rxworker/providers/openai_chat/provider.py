@@ -15,14 +15,13 @@ from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, is_se
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
+from rxworker.providers.openai_chat.dialects import dialect_of
 from rxworker.providers.openai_chat.encode import NAME, encode
 from rxworker.providers.openai_chat.usage import count
 
 BASE_URL = "https://api.openai.com/v1"
 KEY = "OPENAI_API_KEY"
 PATH = "/chat/completions"
-# Who knows the newer name of the limit; the compatible servers know the older one.
-NEWER = (".openai.com", ".openai.azure.com")
 AZURE = ".azure.com"
 
 
@@ -91,8 +90,7 @@ class OpenAIChat:
                 headers["api-key"] = key
             elif key:
                 headers["authorization"] = f"Bearer {key}"
-        limit = "max_completion_tokens" if host.endswith(NEWER) else "max_tokens"
-        body = encode(self._model, conversation, tools, options, limit)
+        body = encode(self._model, conversation, tools, options, dialect_of(host))
         return HttpRequest(url, headers | own, msgspec.json.encode(body))
 
     def decoder(self) -> ResponseDecoder:

@@ -3,8 +3,9 @@
 By the protocol a piece names its call with ``index``, and the first piece of a call brings id and name. Compatible
 servers leave the index out, say 0 for every call, send ids again or empty, or send each call whole. The rules:
 
-- A piece with an index belongs to the call of that index, unless it brings another id together with a name: then a
-  new call begins there.
+- A piece with an index belongs to the call of that index. If it brings another id together with a name, a new call
+  begins there, provided that the call so far may be over: its name is another, or its arguments are whole, or neither
+  it nor the piece has any. Otherwise the server names every piece anew.
 - A piece without an index belongs to the call of its id; a new id begins a new call; without an id it goes on with the
   last one.
 - A piece that brings no id, but a name and arguments that are whole by themselves, begins a new call if the call it
@@ -20,6 +21,7 @@ import msgspec
 from rxworker.events import BlockType, InputJsonDelta, ResponseEvent, ToolUseMetadata
 from rxworker.messages import JsonObject, StopReason
 from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.openai_chat.outline import Outline
 from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
 
 
@@ -32,6 +34,7 @@ class PendingCall:
         index: The index of its block; ``None`` before the start.
         has_arguments: Whether any have come.
         came_whole: Whether they came in one piece, and were whole by themselves.
+        outline: Tells whether they are whole by now.
     """
 
     __slots__ = (
@@ -40,6 +43,7 @@ class PendingCall:
         "has_arguments",
         "index",
         "name",
+        "outline",
         "started_echo",
         "waiting",
         "wire_id",
@@ -51,6 +55,7 @@ class PendingCall:
         self.index: int | None = None
         self.has_arguments = False
         self.came_whole = False
+        self.outline = Outline()
         self.waiting: list[str] = []
         self.echo: JsonObject = {}
         self.started_echo: JsonObject = {}
@@ -89,6 +94,7 @@ class ToolCalls:
         if text:
             call.came_whole = not call.has_arguments and _is_whole(text)
             call.has_arguments = True
+            call.outline.add(text)
         if call.index is None:
             call.name = function.name or ""
             if text:
@@ -115,7 +121,8 @@ class ToolCalls:
         known: PendingCall | None
         if piece.index is not None:
             known = self._by_index.get(piece.index)
-            new = bool(known and piece.id and known.wire_id not in ("", piece.id) and function.name)
+            new = bool(known and piece.id and known.wire_id not in ("", piece.id))
+            new = new and known is not None and _begins_anew(known, function.name, text)
         else:
             known = self._by_id.get(piece.id) if piece.id else self._last
             new = False
@@ -144,11 +151,20 @@ class ToolCalls:
             call.waiting = []
 
 
+def _begins_anew(known: PendingCall, name: str | None, text: str) -> bool:
+    """Whether a piece under the same index, with another id, is the beginning of another call."""
+    if not name:
+        return False
+    if known.name and known.name != name:
+        return True
+    return known.outline.is_whole() if known.has_arguments else bool(known.name and not text)
+
+
 def _text(function: WireFunction) -> str:
     arguments = function.arguments
-    if isinstance(arguments, dict):
-        return msgspec.json.encode(arguments).decode()
-    return arguments or ""
+    if isinstance(arguments, str) or arguments is None:
+        return arguments or ""
+    return msgspec.json.encode(arguments).decode()
 
 
 def _is_whole(text: str) -> bool:

@@ -10,14 +10,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from rxworker.messages import JsonObject
+from rxworker.messages import Json, JsonObject
 
 
 class WireFunction(Struct, frozen=True, gc=False):
-    """Which function, and a piece of its arguments; some servers send these as an object."""
+    """Which function, and a piece of its arguments; some servers send these as an object.
+
+    Whatever the arguments are, they are kept: a call must not run without them.
+    """
 
     name: str | None = None
-    arguments: str | JsonObject | None = None
+    arguments: Json = None
 
 
 class WireToolCall(Struct, frozen=True, gc=False):
@@ -39,14 +42,14 @@ class WireDelta(Struct, frozen=True, gc=False):
     """What is new in a choice.
 
     Attributes:
-        content: Text, or with Mistral a list of parts.
+        content: Text, or with Mistral a list of parts, some of which may be plain text.
         reasoning_content: Thinking, as DeepSeek, xAI and others call it.
         reasoning: Thinking, as OpenRouter, Groq and Ollama call it.
         reasoning_details: The same again, in parts that OpenRouter wants back.
         function_call: A tool call of the first kind, long out of date.
     """
 
-    content: str | list[JsonObject] | None = None
+    content: str | list[JsonObject | str] | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -94,8 +97,6 @@ class WireChunk(Struct, frozen=True, gc=False):
 
 
 decode_chunk = msgspec.json.Decoder(WireChunk).decode
-# Numbers as text, and the like: what careless servers send.
-decode_loosely = msgspec.json.Decoder(WireChunk, strict=False).decode
 
 __all__ = [
     "WireChoice",
@@ -105,5 +106,4 @@ __all__ = [
     "WireGroq",
     "WireToolCall",
     "decode_chunk",
-    "decode_loosely",
 ]

@@ -31,6 +31,7 @@ from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
+from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_responses.error import error_failure, response_failure
 from rxworker.providers.openai_responses.items import Items, is_of_item
 from rxworker.providers.openai_responses.kinds import CONTENT, MESSAGE, word
@@ -41,12 +42,8 @@ from rxworker.providers.openai_responses.stop import (
     status_of,
 )
 from rxworker.providers.openai_responses.usage import read_usage
-from rxworker.providers.openai_responses.wire import (
-    WireEvent,
-    WireResponse,
-    decode_event,
-    decode_loosely,
-)
+from rxworker.providers.openai_responses.wire import WireEvent, WireResponse, decode_event
+from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -69,6 +66,7 @@ class OpenAIResponsesDecoder:
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         self._new_id = new_id
         self._broken: Failure | None = None
+        self._halves = Halves("delta")
         self._over = False
         self._begin()
 
@@ -87,6 +85,8 @@ class OpenAIResponsesDecoder:
             return self.finish()
         if self._broken:
             return self._fail(self._broken)
+        if self._halves.held:
+            frame = replace(frame, data=self._halves.joined(frame.data))
         try:
             event = decode_event(frame.data)
         except msgspec.ValidationError:
@@ -171,22 +171,26 @@ class OpenAIResponsesDecoder:
             yield from self._blocks.abort_all(self._failure.message)
 
     def _take_loose(self, frame: SseFrame) -> Iterator[ResponseEvent]:
-        """JSON that does not fit: numbers as text, an error in another shape, or something new."""
-        try:
-            event = decode_loosely(frame.data)
-        except msgspec.ValidationError:
-            raw = read_json(frame.data)
-            if stream_failure(frame.event, raw):
-                yield from self._take_error(raw)
-                return
-            kind = word(raw.get("type")) if isinstance(raw, dict) else ""
-            yield Opaque(kind or frame.event, raw)
+        """JSON that does not fit: what does of it is taken, and the rest is told."""
+        raw = read_json(frame.data)
+        event, rest = read_loosely(raw, WireEvent) if isinstance(raw, dict) else (WireEvent(), {})
+        event = _named(event, frame)
+        known = event.type in HANDLERS or event.type == "error" or is_of_item(event.type)
+        if rest and stream_failure(frame.event, raw):
+            yield from self._take_error(raw)
+        elif not known or not isinstance(raw, dict):
+            yield Opaque(event.type or frame.event, raw)
         else:
-            yield from self._take(_named(event, frame), frame)
+            if rest:
+                yield Opaque(event.type, rest)
+            yield from self._take(event, frame)
 
     def _take_garbage(self, frame: SseFrame) -> Iterator[ResponseEvent]:
-        failure = garbage_failure(frame)
-        if failure:
+        mended = self._halves.mended(frame.data)
+        failure = garbage_failure(frame) if mended is None else None
+        if mended is not None:
+            yield from self._take_loose(replace(frame, data=mended))
+        elif failure:
             yield from self._fail(failure)
         elif frame.event == STRAY or not unreadable(frame.data):
             yield Opaque(frame.event, frame.data.decode("utf-8", "replace"))

@@ -56,7 +56,5 @@ class WireEvent(Struct, frozen=True, gc=False):
 
 
 decode_event = msgspec.json.Decoder(WireEvent).decode
-# Numbers as text, and the like: what careless servers send.
-decode_loosely = msgspec.json.Decoder(WireEvent, strict=False).decode
 
-__all__ = ["WireEvent", "WireResponse", "decode_event", "decode_loosely"]
+__all__ = ["WireEvent", "WireResponse", "decode_event"]

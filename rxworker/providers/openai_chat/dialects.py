@@ -1,0 +1,82 @@
+"""What the servers of the protocol want of a request, by their hosts.
+
+All answers of the protocol are of one provider, whichever server they came from, and keep what their server may want to
+see again. A conversation that moves to another server takes all of that along; so the table says, for the server that is
+asked, which of it is sent and what it will not do without. A server that is not in the table is sent what came.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from rxworker.providers.ids import hashed, shortened
+from rxworker.providers.openai_chat.choice import DETAILS, REASONING_CONTENT
+
+EXTRA_CONTENT = "extra_content"
+REFUSAL = "refusal"
+LONGEST_ID = 40
+
+
+class Dialect(Struct, frozen=True):
+    """What a server wants of a request.
+
+    Attributes:
+        limit: What it calls the most tokens to write.
+        echoes: What it takes of that which an answer carried beside its text and its calls. A refusal that it does not
+            take is text.
+        demands_reasoning: Whether an answer that calls must carry its thinking, be it empty and be it another's.
+        ids: What an id of a call must look like; ``None``: whatever the protocol's own answers had.
+        id_length: How long an id is that takes the place of one that looks otherwise.
+    """
+
+    limit: str = "max_tokens"
+    echoes: tuple[str, ...] = (REASONING_CONTENT, DETAILS, EXTRA_CONTENT, REFUSAL)
+    demands_reasoning: bool = False
+    ids: re.Pattern[str] | None = None
+    id_length: int = LONGEST_ID
+
+    def named(self, call_id: str, own: bool) -> str:
+        """How a call is named to the server, the same each time.
+
+        Args:
+            call_id: The id in the conversation.
+            own: Whether an answer of this protocol has it.
+
+        >>> MISTRAL.named("a1B2c3D4e", own=True), len(MISTRAL.named("call_1", own=True))
+        ('a1B2c3D4e', 9)
+        """
+        if self.ids is None:
+            return call_id if own else shortened(call_id, self.id_length)
+        return call_id if self.ids.fullmatch(call_id) else hashed(call_id)[: self.id_length]
+
+
+COMPATIBLE = Dialect()
+OPENAI = Dialect("max_completion_tokens", (REFUSAL,), ids=re.compile(r"(?s).{1,40}"))
+MISTRAL = Dialect(echoes=(), ids=re.compile("[a-zA-Z0-9]{9}"), id_length=9)
+
+# By the host or its end.
+DIALECTS = {
+    "openai.com": OPENAI,
+    "openai.azure.com": OPENAI,
+    "deepseek.com": Dialect(echoes=(REASONING_CONTENT,), demands_reasoning=True),
+    "openrouter.ai": Dialect(echoes=(DETAILS,)),
+    "groq.com": Dialect(echoes=()),
+    "mistral.ai": MISTRAL,
+    "googleapis.com": Dialect(echoes=(EXTRA_CONTENT,)),
+}
+
+
+def dialect_of(host: str) -> Dialect:
+    """What the server of a host wants.
+
+    >>> dialect_of("api.deepseek.com").demands_reasoning, dialect_of("127.0.0.1").demands_reasoning
+    (True, False)
+    """
+    labels = host.lower().rstrip(".").split(".")
+    ends = (".".join(labels[place:]) for place in range(len(labels)))
+    return next((DIALECTS[end] for end in ends if end in DIALECTS), COMPATIBLE)
+
+
+__all__ = ["COMPATIBLE", "DIALECTS", "EXTRA_CONTENT", "REFUSAL", "Dialect", "dialect_of"]

@@ -1,0 +1,163 @@
+"""A conversation moves between two servers of one protocol, and each gets what it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from rxworker.messages import (
+    Conversation,
+    JsonObject,
+    Message,
+    Refusal,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from rxworker.providers import OpenAIChat, Options
+from rxworker.providers.openai_chat.dialects import COMPATIBLE, OPENAI, dialect_of
+
+OPENAI_URL = "https://api.openai.com/v1"
+AZURE = "https://me.openai.azure.com/openai/v1"
+DEEPSEEK = "https://api.deepseek.com"
+OPENROUTER = "https://openrouter.ai/api/v1"
+GROQ = "https://api.groq.com/openai/v1"
+MISTRAL = "https://api.mistral.ai/v1"
+GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai"
+OWN_SERVER = "http://127.0.0.1:8000/v1"
+
+DETAILS: JsonObject = {"reasoning_details": [{"type": "reasoning.text", "text": "hm"}]}
+SEAL: JsonObject = {"extra_content": {"google": {"thought_signature": "s"}}}
+
+
+def call(echo: JsonObject | None = None) -> ToolCall:
+    return ToolCall("call_1", "look", {}, echo)
+
+
+def own(*content: Any) -> Message:
+    return Message("assistant", content, provider="openai_chat")
+
+
+# What servers answer, as a conversation keeps it.
+ANSWERS = {
+    "deepseek": own(Thinking("hm", echo={"field": "reasoning_content"}), call()),
+    "openrouter": own(Thinking("hm", echo=DETAILS), call()),
+    "google": own(call(SEAL)),
+    "plain": own(Thinking("hm"), call()),
+    "anthropic": Message(
+        "assistant",
+        (Thinking("hm", "sig", {"field": "reasoning_content"}), call(SEAL)),
+        provider="anthropic",
+    ),
+}
+HM = {"reasoning_content": "hm"}
+NONE = {"reasoning_content": ""}
+
+
+def messages(base_url: str, *said: Message) -> list[dict[str, Any]]:
+    provider = OpenAIChat("m", api_key="k", base_url=base_url)
+    request = provider.request(Conversation(said), (), Options())
+    return msgspec.json.decode(request.body)["messages"]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "answer", "expected"),
+    [
+        (OPENAI_URL, "deepseek", {}),
+        (OPENAI_URL, "openrouter", {}),
+        (OPENAI_URL, "google", {}),
+        (AZURE, "deepseek", {}),
+        (GROQ, "deepseek", {}),
+        (GROQ, "openrouter", {}),
+        (GROQ, "google", {}),
+        (MISTRAL, "openrouter", {}),
+        (DEEPSEEK, "deepseek", HM),
+        (DEEPSEEK, "openrouter", NONE),
+        (DEEPSEEK, "google", NONE),
+        (DEEPSEEK, "plain", NONE),
+        (DEEPSEEK, "anthropic", NONE),
+        (OPENROUTER, "openrouter", DETAILS),
+        (OPENROUTER, "deepseek", {}),
+        (GOOGLE, "google", SEAL),
+        (GOOGLE, "openrouter", {}),
+        (OWN_SERVER, "deepseek", HM),
+        (OWN_SERVER, "openrouter", DETAILS),
+        (OWN_SERVER, "google", SEAL),
+        (OWN_SERVER, "plain", {}),
+        (OWN_SERVER, "anthropic", {}),
+    ],
+)
+def test_a_server_is_sent_what_it_takes_and_demands(
+    base_url: str, answer: str, expected: dict[str, Any]
+) -> None:
+    said = messages(base_url, ANSWERS[answer])[0]
+    (asked,) = said.pop("tool_calls")
+    assert {k: v for k, v in said.items() if k not in ("role", "content")} | {
+        k: v for k, v in asked.items() if k not in ("id", "type", "function")
+    } == expected
+
+
+def test_deepseek_is_owed_no_thinking_where_nothing_is_called() -> None:
+    said = own(Thinking("hm", echo={"field": "reasoning_content"}), Text("yes"))
+    assert messages(DEEPSEEK, said) == [{"role": "assistant", "content": "yes"}]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "call_id", "length"),
+    [
+        (MISTRAL, "a1B2c3D4e", 9),
+        (MISTRAL, "call_1", 9),
+        (MISTRAL, "a1B2c3D4e\n", 9),
+        (OPENAI_URL, "call_1", 6),
+        (OPENAI_URL, "x" * 64, 40),
+        (OWN_SERVER, "x" * 64, 64),
+    ],
+)
+def test_ids_look_as_the_server_wants_them(base_url: str, call_id: str, length: int) -> None:
+    asked = own(ToolCall(call_id, "look", {}), ToolCall("call_2", "look", {}))
+    answer = Message.user(ToolResult(call_id, "blue"), ToolResult("call_2", "red"))
+    said = messages(base_url, asked, answer)
+    ids = [one["id"] for one in said[0]["tool_calls"]]
+    assert ids == [one["tool_call_id"] for one in said[1:]]
+    assert len(ids[0]) == length
+    assert len(set(ids)) == 2
+    assert (ids[0] == call_id) is (len(call_id) == length)
+
+
+def test_a_result_without_its_call_has_an_id_that_the_server_takes() -> None:
+    said = messages(MISTRAL, Message.user(ToolResult("call_1", "blue")))
+    assert len(said[0]["tool_call_id"]) == 9
+
+
+@pytest.mark.parametrize(
+    ("base_url", "expected"),
+    [
+        (OPENAI_URL, {"content": None, "refusal": "No."}),
+        (OWN_SERVER, {"content": None, "refusal": "No."}),
+        (MISTRAL, {"content": "No."}),
+        (GROQ, {"content": "No."}),
+    ],
+)
+def test_a_refusal_is_text_where_the_server_has_no_word_for_it(
+    base_url: str, expected: dict[str, Any]
+) -> None:
+    assert messages(base_url, own(Refusal("No."))) == [{"role": "assistant", **expected}]
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        ("api.openai.com", True),
+        ("EU.api.OpenAI.com.", True),
+        ("me.openai.azure.com", True),
+        ("notopenai.com", False),
+        ("openai.com.evil.example", False),
+        ("localhost", False),
+        ("", False),
+    ],
+)
+def test_a_host_is_known_by_its_end(host: str, known: bool) -> None:
+    assert dialect_of(host) is (OPENAI if known else COMPATIBLE)

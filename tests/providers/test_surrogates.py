@@ -1,0 +1,185 @@
+"""Half a character costs a response that half at most."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rxworker.events import ResponseEvent, ResponseStatus, Status
+from rxworker.providers import PROVIDERS, summarise
+from rxworker.providers.arguments import parse_arguments
+from rxworker.providers.surrogates import Halves, whole
+
+HIGH, LOW = "\ud83d", "\ude00"  # of the face
+FACE = "\U0001f600"
+BAD = "\ufffd"
+
+
+def anthropic(*pieces: str, kind: str = "text") -> list[Any]:
+    call = {"id": "t", "name": "look", "input": {}}
+    shape = {
+        "text": ({"type": "text"}, "text_delta", "text"),
+        "thinking": ({"type": "thinking"}, "thinking_delta", "thinking"),
+        "call": ({"type": "tool_use", **call}, "input_json_delta", "partial_json"),
+    }
+    block, delta, field = shape[kind]
+    return [
+        {"type": "message_start", "message": {"id": "m"}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *(
+            {"type": "content_block_delta", "index": 0, "delta": {"type": delta, field: piece}}
+            for piece in pieces
+        ),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    ]
+
+
+def openai_chat(*pieces: str, kind: str = "text") -> list[Any]:
+    def delta(number: int, piece: str) -> Any:
+        if kind == "call":
+            name: dict[str, Any] = {} if number else {"name": "look"}
+            mark: dict[str, Any] = {} if number else {"id": "t", "type": "function"}
+            function = {**name, "arguments": piece}
+            return {"tool_calls": [{"index": 0, **mark, "function": function}]}
+        return {"content" if kind == "text" else "reasoning_content": piece}
+
+    chunks = [
+        {"id": "m", "choices": [{"index": 0, "delta": delta(number, piece)}]}
+        for number, piece in enumerate(pieces)
+    ]
+    return [*chunks, {"id": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}]
+
+
+def openai_responses(*pieces: str, kind: str = "text") -> list[Any]:
+    item, name = {
+        "text": ({"type": "message"}, "output_text"),
+        "thinking": ({"type": "reasoning"}, "reasoning_summary_text"),
+        "call": (
+            {"type": "function_call", "call_id": "t", "name": "look"},
+            "function_call_arguments",
+        ),
+    }[kind]
+    return [
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        *(
+            {"type": f"response.{name}.delta", "output_index": 0, "delta": piece}
+            for piece in pieces
+        ),
+        {"type": "response.completed", "response": {"status": "completed"}},
+    ]
+
+
+def gemini(*pieces: str, kind: str = "text") -> list[Any]:
+    thought = {"thought": True} if kind == "thinking" else {}
+    chunks = [
+        {"candidates": [{"content": {"parts": [{"text": piece, **thought}]}}]} for piece in pieces
+    ]
+    return [*chunks, {"candidates": [{"finishReason": "STOP"}]}]
+
+
+def ollama(*pieces: str, kind: str = "text") -> list[Any]:
+    field = "content" if kind == "text" else "thinking"
+    lines = [{"model": "m", "message": {field: piece}, "done": False} for piece in pieces]
+    return [*lines, {"model": "m", "done": True, "done_reason": "stop"}]
+
+
+MAKERS = {
+    make.__name__: make for make in (anthropic, openai_chat, openai_responses, gemini, ollama)
+}
+PLACES = [
+    (name, kind)
+    for name in MAKERS
+    for kind in ("text", "thinking", "call")
+    if kind != "call" or name not in ("gemini", "ollama")  # their arguments come whole
+]
+# pieces, what they come to
+PIECES = [
+    (("a" + HIGH, LOW + "b"), f"a{FACE}b"),
+    (("a" + HIGH, "", LOW + "b"), f"a{FACE}b"),
+    ((HIGH, LOW + HIGH, LOW), FACE * 2),
+    (("a" + HIGH, "b"), f"a{BAD}b"),
+    (("a" + HIGH, "b", LOW + "c"), f"a{BAD}b{BAD}c"),
+    (("a" + HIGH + "b", LOW + "c"), f"a{BAD}b{BAD}c"),
+    (("a", "b" + HIGH), "ab"),
+    (("a\\ud83d", "b"), "a\\ud83db"),  # a back-slash and letters
+]
+
+
+def decode(name: str, messages: list[Any], size: int | None = None) -> list[ResponseEvent]:
+    texts = [json.dumps(message) for message in messages]
+    form = "{}\n" if name == "ollama" else "data: {}\n\n"
+    data = "".join(form.format(text) for text in texts).encode()
+    decoder = PROVIDERS[name]("m").decoder()
+    step = size or len(data)
+    events = [e for at in range(0, len(data), step) for e in decoder.feed(data[at : at + step])]
+    return [*events, *decoder.finish()]
+
+
+@pytest.mark.parametrize("size", [None, 1])
+@pytest.mark.parametrize(("pieces", "expected"), PIECES)
+@pytest.mark.parametrize(("name", "kind"), PLACES)
+def test_a_character_in_two_halves_comes_out_whole(
+    name: str, kind: str, pieces: tuple[str, ...], expected: str, size: int | None
+) -> None:
+    events = decode(name, MAKERS[name](*pieces, kind=kind), size)
+    summary = summarise(events)
+    said = summary.tool_calls[0].arguments if kind == "call" else getattr(summary, kind)
+    assert said == expected
+    assert isinstance(events[-1], Status)
+    assert events[-1].status is ResponseStatus.COMPLETED
+
+
+def test_halves_of_two_choices_do_not_meet() -> None:
+    def chunk(index: int, text: str) -> Any:
+        return {"id": "m", "choices": [{"index": index, "delta": {"content": text}}]}
+
+    chunks = [chunk(0, "a" + HIGH), chunk(1, "b" + HIGH), chunk(0, LOW), chunk(1, LOW + "c")]
+    texts = [
+        (getattr(event, "choice", 0), getattr(event, "text", ""))
+        for event in decode("openai_chat", [*chunks, *openai_chat()])
+    ]
+    assert "".join(text for choice, text in texts if choice == 0) == f"a{FACE}"
+    assert "".join(text for choice, text in texts if choice == 1) == f"b{FACE}c"
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_bytes_that_are_no_utf8_cost_nothing_but_themselves(name: str) -> None:
+    texts = [json.dumps(message).replace("XX", "\udcff") for message in MAKERS[name]("aXX", "b")]
+    form = "{}\n" if name == "ollama" else "data: {}\n\n"
+    data = "".join(form.format(text) for text in texts).encode("utf-8", "surrogateescape")
+    decoder = PROVIDERS[name]("m").decoder()
+    assert summarise([*decoder.feed(data), *decoder.finish()]).text == f"a{BAD}b"
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_broken_json_with_an_escape_stays_broken(name: str) -> None:
+    ending = MAKERS[name]("a")
+    form = "{}\n" if name == "ollama" else "data: {}\n\n"
+    data = form.format('{"a": "\\ud83d') + "".join(form.format(json.dumps(m)) for m in ending)
+    decoder = PROVIDERS[name]("m").decoder()
+    error = summarise([*decoder.feed(data.encode()), *decoder.finish()]).error
+    assert error is not None
+    assert error.code == "bad_json"
+
+
+def test_half_a_character_within_arguments_is_mended() -> None:
+    assert parse_arguments('{"a": "x\\ud83d", "b": "\\ud83d\\ude00"}') == {
+        "a": f"x{BAD}",
+        "b": FACE,
+    }
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"1e999x", b'{"a": "\\ud83d', b"[" * 100_000 + b"\\u"])
+def test_what_is_no_json_is_not_mended(data: bytes) -> None:
+    halves = Halves("a")
+    assert halves.mended(data) is None
+    assert halves.joined(data) == data
+
+
+def test_names_of_members_are_mended_too() -> None:
+    assert Halves().mended(b'{"a\\ud83d": 1}') == f'{{"a{BAD}": 1}}'.encode()
+    assert whole("plain") == "plain"

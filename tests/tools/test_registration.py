@@ -1,0 +1,85 @@
+"""A schema that a provider could not take is refused when the tool is registered, and the error says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rxworker import Worker, tool
+from rxworker.errors import ConfigurationError
+from rxworker.messages import ToolMeta
+from rxworker.testing import ScriptedModel
+from rxworker.tools import Toolbox, ToolContext
+
+
+class Plain:
+    """A tool with a schema of its own."""
+
+    def __init__(self, schema: Any) -> None:
+        self.meta = ToolMeta("plain", "", schema)
+
+    async def execute(self, input_json: str | bytes, context: ToolContext, /) -> str:
+        return ""
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        ("string", "is str, which is no JSON schema"),
+        ({"type": "array", "items": {}}, "has the type 'array'"),
+        ({"properties": {}}, "has the type None"),
+        ({"type": "object", "default": object()}, "has no JSON form"),
+        (nested(100_000), "has no JSON form"),
+        (
+            {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {}}},
+            r"refers to another place with \$ref",
+        ),
+    ],
+)
+def test_it_is_refused_with_the_reason(schema: Any, reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"tool 'plain' \(.*Plain\): .*{reason}"):
+        Worker(ScriptedModel([]), tools=[Plain(schema)])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object"},
+        {"type": "object", "properties": {"a": {"default": {"$ref": "is data here"}}}},
+        nested(20),
+    ],
+)
+def test_what_providers_take_is_taken(schema: Any) -> None:
+    assert Toolbox([Plain(schema)]).names == ("plain",)
+
+
+def test_two_tools_of_one_name_are_refused_and_none_is_taken() -> None:
+    @tool(name="plain")
+    def other() -> None: ...
+
+    toolbox = Toolbox()
+    with pytest.raises(
+        ConfigurationError, match=r"two tools are called 'plain': .*Plain and .*other"
+    ):
+        toolbox.add(Plain({}), other)
+    assert len(toolbox) == 0
+
+
+def test_a_function_without_types_and_a_lambda_say_what_to_do() -> None:
+    def untyped(city): ...  # pyright: ignore
+
+    with pytest.raises(ConfigurationError, match="'city': it has no type; annotate it"):
+        tool(untyped)  # pyright: ignore
+    with pytest.raises(ConfigurationError, match="a lambda cannot be a tool"):
+        tool(lambda: None)
+    with pytest.raises(ConfigurationError, match="decorate it with @tool"):
+        Toolbox([untyped])  # pyright: ignore
