@@ -10,7 +10,7 @@ import msgspec
 
 from rxworker.events import InputValueDelta
 from rxworker.messages import Json, JsonObject
-from rxworker.providers.garbage import read_json
+from rxworker.providers.garbage import read_mended
 
 MAX_DEPTH = 100
 _SEGMENT = re.compile(
@@ -32,7 +32,7 @@ def parse_arguments(text: str) -> JsonObject | str:
     if not text.strip():
         return {}
     try:
-        value = read_json(text.encode())
+        value = read_mended(text.encode())
     except UnicodeError:
         return text
     return value if isinstance(value, dict) else text
@@ -109,7 +109,7 @@ _Node = dict[str | int, "_Leaf | _Node"]
 
 def _unquoted(name: str) -> str:
     """The name in double quotes: as JSON writes it, or as it stands where it is none."""
-    value = read_json(name.encode("utf-8", "replace"))
+    value = read_mended(name.encode("utf-8", "replace"))
     return value if isinstance(value, str) else name[1:-1]
 
 

@@ -11,13 +11,22 @@ from rxworker.providers.surrogates import Halves
 
 
 def read_json(data: bytes) -> Json:
-    """The JSON of a frame, ``None`` if it is none. Half a character in it costs that character, and nothing else."""
+    """The JSON of a frame, ``None`` if it is none."""
     try:
         decoded: Json = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        mended = Halves().mended(data)
-        return None if mended is None else read_json(mended)
+        return None
     return decoded
+
+
+def read_mended(data: bytes) -> Json:
+    r"""The JSON of bytes that nothing follows, with U+FFFD for half a character in it; ``None`` if it is none.
+
+    >>> read_mended(b'"a\\ud83d"') == "a\ufffd"
+    True
+    """
+    mended = Halves().mended(data)
+    return read_json(data if mended is None else mended)
 
 
 def unreadable(data: bytes) -> bool:
@@ -27,8 +36,8 @@ def unreadable(data: bytes) -> bool:
 
 def read_stray(data: bytes) -> Json:
     """The JSON of stray lines, with or without the name of a field before it, such as ``error: {...}``."""
-    whole = read_json(data)
-    return whole if whole is not None else read_json(data.partition(b":")[2])
+    whole = read_mended(data)
+    return whole if whole is not None else read_mended(data.partition(b":")[2])
 
 
 def stream_failure(event: str, raw: Json) -> Failure | None:
@@ -53,4 +62,11 @@ def _shown(raw: Json) -> str:
     return msgspec.json.encode(raw).decode()[:300] if raw else "the provider gave no reason"
 
 
-__all__ = ["garbage_failure", "read_json", "read_stray", "stream_failure", "unreadable"]
+__all__ = [
+    "garbage_failure",
+    "read_json",
+    "read_mended",
+    "read_stray",
+    "stream_failure",
+    "unreadable",
+]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from rxworker.errors import ProviderError
 from rxworker.providers.failure import RETRYABLE_KINDS, Failure, classify, read_failure
-from rxworker.providers.garbage import read_json
+from rxworker.providers.garbage import read_mended
 from rxworker.providers.keys import masked
 from rxworker.providers.retry_headers import may_retry, retry_after
 
@@ -65,7 +65,7 @@ def explain(
 
 
 def _read(status: int, body: bytes) -> Failure:
-    failure = read_failure(read_json(body), status)
+    failure = read_failure(read_mended(body), status)
     if failure:
         return failure
     text = _SPACE.sub(" ", _TAG.sub(" ", body[:20_000].decode("utf-8", "replace"))).strip()

@@ -29,7 +29,7 @@ from rxworker.events import (
 from rxworker.messages import Json, JsonObject, StopReason, Usage
 from rxworker.providers.arguments import assemble_arguments
 from rxworker.providers.base import Provider
-from rxworker.providers.garbage import read_json
+from rxworker.providers.garbage import read_mended
 from rxworker.providers.ids import is_made
 
 INVALID = "__invalid_json__"
@@ -57,7 +57,7 @@ class CalledTool(Struct, frozen=True):
         """The arguments; ``{}`` for none, ``{"__invalid_json__": text}`` for what is no JSON."""
         if self.is_free_text:
             return self.arguments
-        decoded = read_json(self.arguments.encode() or b"{}")
+        decoded = read_mended(self.arguments.encode() or b"{}")
         if decoded is None and self.arguments.strip() != "null":
             return {INVALID: self.arguments}
         return decoded

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from rxworker.errors import ConfigurationError
+from rxworker.providers import Provider
+from rxworker.transport import Client, Model
 
 A = TypeVar("A")
 
@@ -39,4 +41,21 @@ def expect_several(name: str, values: Iterable[A], example: str) -> tuple[A, ...
         raise ConfigurationError(message) from error
 
 
-__all__ = ["expect", "expect_several"]
+def as_model(model: Provider | Model) -> Model:
+    """A model as it is, a provider over HTTP.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    if isinstance(model, type):
+        message = f"{model.__name__} is a class: give a model, for example {model.__name__}('name')"
+        raise ConfigurationError(message)
+    if hasattr(model, "stream"):
+        return model  # pyright: ignore[reportReturnType] - a Model, by its one method
+    if hasattr(model, "request") and hasattr(model, "decoder"):
+        return Client(model)  # pyright: ignore[reportArgumentType] - a Provider, by its methods
+    message = f"{model!r} is neither a provider, for example Anthropic('claude-sonnet-4-6'), nor a model with stream()"
+    raise ConfigurationError(message)
+
+
+__all__ = ["as_model", "expect", "expect_several"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal
 
 from reactivex import Observable, abc
 
@@ -17,12 +17,11 @@ from rxworker.timeline import RunState
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.input import Input, to_messages
 from rxworker.worker.loop import repeat_turns
-from rxworker.worker.output import Output
-from rxworker.worker.result import Finished, Paused, RunResult, T_co
+from rxworker.worker.outcome import result_of
+from rxworker.worker.result import RunResult, T_co
 from rxworker.worker.turn import turn
 from rxworker.worker.wind_up import cause_of, wind_up
 
-T = TypeVar("T")
 CLOSING = RunCancelledError("its event loop is closing")
 logger = logging.getLogger("rxworker.worker")
 
@@ -284,36 +283,4 @@ class Run(Observable[Record], Generic[T_co]):
         self._ended(self.state, result)
 
 
-def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[T]:
-    """The result that a state stands for."""
-    answer = next((m for m in reversed(state.conversation.messages) if m.role == "assistant"), None)
-    text = answer.text if answer is not None else ""
-    pause = state.pause
-    if pause is None:
-        return Finished(
-            conversation=state.conversation,
-            text=text,
-            usage=state.usage,
-            turns=state.turns,
-            stop_reason=state.stop_reason,
-            run=run,
-            output=None if output is None or output.complaint(text) else output.decode(text),
-        )
-    return Paused(
-        conversation=state.conversation,
-        text=text,
-        usage=state.usage,
-        turns=state.turns,
-        stop_reason=state.stop_reason,
-        run=run,
-        pending=pause.pending,
-        paused_at=pause.paused_at,
-        hook=pause.hook,
-        reason=pause.reason,
-        refused=pause.refused,
-        tool_calls=state.tool_calls,
-        continuations=state.continuations,
-    )
-
-
-__all__ = ["Run", "result_of"]
+__all__ = ["Run"]

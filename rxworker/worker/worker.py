@@ -18,9 +18,9 @@ from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
 from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector, step_run
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
-from rxworker.transport import Client, Model, Retry
+from rxworker.transport import Model, Retry
 from rxworker.worker.approval import Decision
-from rxworker.worker.arguments import expect, expect_several
+from rxworker.worker.arguments import as_model, expect, expect_several
 from rxworker.worker.budget import Budget
 from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
 from rxworker.worker.input import Input, to_messages
@@ -89,7 +89,7 @@ class Worker:
         conversation: Conversation | None = None,
         workspace: str | Path = ".",
     ) -> None:
-        self.model = _as_model(model)
+        self.model = as_model(model)
         several = expect_several("tools", tools, "tools=[get_weather]")
         if error_formatter is None and isinstance(tools, Toolbox):
             error_formatter = tools.error_formatter
@@ -282,18 +282,6 @@ class Worker:
             f"this worker is busy with {current.id}: await it, cancel it, or use another Worker"
         )
         raise WorkerBusyError(message)
-
-
-def _as_model(model: Provider | Model) -> Model:
-    if isinstance(model, type):
-        message = f"{model.__name__} is a class: give a model, for example {model.__name__}('name')"
-        raise ConfigurationError(message)
-    if hasattr(model, "stream"):
-        return model  # pyright: ignore[reportReturnType] - a Model, by its one method
-    if hasattr(model, "request") and hasattr(model, "decoder"):
-        return Client(model)  # pyright: ignore[reportArgumentType] - a Provider, by its methods
-    message = f"{model!r} is neither a provider, for example Anthropic('claude-sonnet-4-6'), nor a model with stream()"
-    raise ConfigurationError(message)
 
 
 def _check_no_loop(call: str, instead: str) -> None:

@@ -796,5 +796,5 @@ def test_an_odd_candidate_costs_nothing_but_itself() -> None:
     frame |= {"candidates": [None, {"content": {"parts": 3}, "index": {}}, *frame["candidates"]]}
     events = events_of(frame)
     assert summarise(events).text == "a"
-    told = {"candidates": [{"content": {"parts": 3}}]}
+    told: Any = {"candidates": [{"content": {"parts": 3}}]}
     assert [e for e in events if isinstance(e, Opaque)] == [Opaque("chunk", told)]

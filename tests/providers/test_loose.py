@@ -26,31 +26,32 @@ class Strict(Struct, forbid_unknown_fields=True):
     name: str = ""
 
 
-@pytest.mark.parametrize(
-    ("raw", "taken", "left"),
-    [
-        ({}, Outer(), {}),
-        ({"oneInner": {"name": "a", "number": "7"}}, Outer(Inner("a", 7)), {}),
-        (
-            {"oneInner": {"name": [1], "number": 7}},
-            Outer(Inner(None, 7)),
-            {"oneInner": {"name": [1]}},
-        ),
-        ({"oneInner": "a"}, Outer(), {"oneInner": "a"}),
-        ({"one_inner": {"name": "a"}}, Outer(), {}),
-        ({"inners": [None, {"name": "a"}]}, Outer(inners=[Inner("a")]), {}),
-        ({"inners": [3, {"name": "a"}]}, Outer(inners=[Inner("a")]), {"inners": [3]}),
-        (
-            {"inners": [{"name": {}, "number": 1}, {"name": 5}]},
-            Outer(inners=[Inner(None, 1), Inner()]),
-            {"inners": [{"name": 5}]},
-        ),
-        ({"inners": {"name": "a"}}, Outer(), {"inners": {"name": "a"}}),
-        ({"words": ["a", 3, "b"]}, Outer(words=["a", "b"]), {"words": [3]}),
-        ({"words": {"a": 1}, "anything": [1]}, Outer(anything=[1]), {"words": {"a": 1}}),
-        ({"unknown": 1, "words": "a"}, Outer(words="a"), {}),
-    ],
-)
+# an object, what is read of it, what is left
+ROWS: list[tuple[Any, Outer, Any]] = [
+    ({}, Outer(), {}),
+    ({"oneInner": {"name": "a", "number": "7"}}, Outer(Inner("a", 7)), {}),
+    (
+        {"oneInner": {"name": [1], "number": 7}},
+        Outer(Inner(None, 7)),
+        {"oneInner": {"name": [1]}},
+    ),
+    ({"oneInner": "a"}, Outer(), {"oneInner": "a"}),
+    ({"one_inner": {"name": "a"}}, Outer(), {}),
+    ({"inners": [None, {"name": "a"}]}, Outer(inners=[Inner("a")]), {}),
+    ({"inners": [3, {"name": "a"}]}, Outer(inners=[Inner("a")]), {"inners": [3]}),
+    (
+        {"inners": [{"name": {}, "number": 1}, {"name": 5}]},
+        Outer(inners=[Inner(None, 1), Inner()]),
+        {"inners": [{"name": 5}]},
+    ),
+    ({"inners": {"name": "a"}}, Outer(), {"inners": {"name": "a"}}),
+    ({"words": ["a", 3, "b"]}, Outer(words=["a", "b"]), {"words": [3]}),
+    ({"words": {"a": 1}, "anything": [1]}, Outer(anything=[1]), {"words": {"a": 1}}),
+    ({"unknown": 1, "words": "a"}, Outer(words="a"), {}),
+]
+
+
+@pytest.mark.parametrize(("raw", "taken", "left"), ROWS)
 def test_a_struct_is_read_field_by_field(raw: Any, taken: Outer, left: Any) -> None:
     assert read_loosely(raw, Outer) == (taken, left)
 

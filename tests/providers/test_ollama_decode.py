@@ -258,6 +258,7 @@ def test_a_bad_member_of_the_calls_leaves_the_good_one() -> None:
     [
         "\ufeff" + json.dumps(line("a")) + "\n" + json.dumps(line("b", **END)) + "\n",
         json.dumps(line("a")) + json.dumps(line("b", **END)) + "\n",
+        json.dumps(line("a") | {"total_duration": "1"}) + json.dumps(line("b", **END)),
         json.dumps(line("a")) + "  " + json.dumps(line("b")) + "\t" + json.dumps(line(**END)),
         "\ufeff" + json.dumps(line("}{")) + json.dumps(line("b", **END)),
     ],
@@ -354,6 +355,12 @@ def test_a_broken_line_in_the_middle_is_the_servers_fault() -> None:
     errors = [event for event in events if isinstance(event, Error)]
     assert [(error.code, error.kind) for error in errors] == [("bad_json", "server")]
     assert events[-1] == Status(ResponseStatus.FAILED)
+
+
+def test_a_broken_line_with_an_unknown_name_is_the_servers_fault_too() -> None:
+    broken = decode('{"mood": "go', line("a"), line(**END))[-2]
+    assert isinstance(broken, Error)
+    assert broken.code == "bad_json"
 
 
 def test_an_error_behind_a_broken_line_is_the_one_that_is_told() -> None:

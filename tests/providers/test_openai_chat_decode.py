@@ -266,7 +266,7 @@ DIALECTS: list[tuple[list[dict[str, Any]], list[tuple[str | None, str, Any]], st
     ),
     (
         [tool(index=0, id="a", function={"name": "f", "arguments": ["x"]})],
-        [("a", "f", {"__invalid_json__": '["x"]'})],
+        [("a", "f", ["x"])],
         "arguments that are no object",
     ),
     ([tool(index=0, id="a", function={"name": "f"})], [("a", "f", {})], "no arguments"),

@@ -184,7 +184,7 @@ async def test_it_answers_over_http(page: ModuleType) -> None:
         client = Client(page.Parrot("grey", base_url=server.base_url), retry=Retry(0))
         events = await client.stream(ASK).pipe(ops.to_list())
         assert summarise(events).text == "日本 look"
-        with pytest.raises(Exception, match="broke|was cut") as cut:
+        with pytest.raises(Exception, match=r"broke|was cut") as cut:
             await client.stream(ASK).pipe(ops.to_list())
         with pytest.raises(ProviderError, match="who are you") as refused:
             await client.stream(ASK).pipe(ops.to_list())

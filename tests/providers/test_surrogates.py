@@ -18,8 +18,8 @@ BAD = "\ufffd"
 
 
 def anthropic(*pieces: str, kind: str = "text") -> list[Any]:
-    call = {"id": "t", "name": "look", "input": {}}
-    shape = {
+    call: dict[str, Any] = {"id": "t", "name": "look", "input": {}}
+    shape: dict[str, tuple[dict[str, Any], str, str]] = {
         "text": ({"type": "text"}, "text_delta", "text"),
         "thinking": ({"type": "thinking"}, "thinking_delta", "thinking"),
         "call": ({"type": "tool_use", **call}, "input_json_delta", "partial_json"),
@@ -144,6 +144,21 @@ def test_halves_of_two_choices_do_not_meet() -> None:
     ]
     assert "".join(text for choice, text in texts if choice == 0) == f"a{FACE}"
     assert "".join(text for choice, text in texts if choice == 1) == f"b{FACE}c"
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_an_odd_member_in_front_of_a_half_changes_nothing(name: str) -> None:
+    odd: dict[str, Any] = {
+        "mood": 1,
+        "index": {},
+        "message": 1,
+        "error": None,
+        "choices": None,
+        "id": [],
+    }
+    messages = MAKERS[name]("a" + HIGH, LOW + "b")
+    with_odd = [{k: v for k, v in odd.items() if k not in m} | m for m in messages]
+    assert summarise(decode(name, with_odd)).text == f"a{FACE}b"
 
 
 @pytest.mark.parametrize("name", MAKERS)

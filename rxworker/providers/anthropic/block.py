@@ -12,7 +12,7 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
-from rxworker.providers.garbage import read_json
+from rxworker.providers.garbage import read_mended
 
 PROSE = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
@@ -83,7 +83,7 @@ def parsed(value: Json) -> Json:
     """The arguments of a server's tool; nothing at all stands for no arguments."""
     if not isinstance(value, str):
         return value
-    decoded = read_json(value.encode() or b"{}")
+    decoded = read_mended(value.encode() or b"{}")
     return value if decoded is None else decoded
 
 

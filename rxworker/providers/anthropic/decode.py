@@ -217,6 +217,8 @@ class AnthropicDecoder:
     def _take_unknown(self, frame: SseFrame) -> Events:
         """JSON that does not fit: numbers as text, half a character, an error in another shape, or something new."""
         raw = read_json(frame.data)
+        if raw is None:
+            return self._take_garbage(frame)
         failure = stream_failure(frame.event, raw)
         if failure:
             return self._fail(failure)

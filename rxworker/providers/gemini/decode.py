@@ -21,7 +21,13 @@ from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
+from rxworker.providers.garbage import (
+    garbage_failure,
+    read_json,
+    read_mended,
+    stream_failure,
+    unreadable,
+)
 from rxworker.providers.gemini.choice import Choice
 from rxworker.providers.gemini.stop import read_block
 from rxworker.providers.gemini.usage import merge_usage, read_usage
@@ -75,7 +81,10 @@ class GeminiDecoder:
         try:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
-            return list(self._take_raw(frame.event, read_json(frame.data)))
+            raw = read_json(frame.data)
+            if raw is None:
+                return self._take_garbage(frame)
+            return list(self._take_raw(frame.event, raw))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(frame)
         return list(self._take(chunk, frame.data))
@@ -164,7 +173,7 @@ class GeminiDecoder:
         failure = garbage_failure(SseFrame(data, STRAY))
         if failure:
             yield from self._fail(failure)
-        elif not self._bare and (raw := read_json(data)) is not None:
+        elif not self._bare and (raw := read_mended(data)) is not None:
             yield from self._take_raw(STRAY, raw)
         elif self._bare or data.lstrip().startswith((b"{", b"[")):
             self._bare.append(data)  # it may hold empty lines, so it is put together at the end
@@ -173,7 +182,7 @@ class GeminiDecoder:
 
     def _take_rest(self) -> Iterator[ResponseEvent]:
         if self._bare:
-            raw = read_json(b"\n".join(self._bare))
+            raw = read_mended(b"\n".join(self._bare))
             self._broken = self._broken or raw is None
             yield from self._take_raw(STRAY, raw)
 

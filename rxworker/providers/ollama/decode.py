@@ -183,7 +183,9 @@ class OllamaDecoder:
 
     def _take_loose(self, line: bytes) -> Iterator[ResponseEvent]:
         raw = read_json(line)
-        if _tells_error(raw):
+        if raw is None:
+            yield from self._take_garbage(line)
+        elif _tells_error(raw):
             yield from self._fail(read_failure(raw))
         elif not isinstance(raw, dict):
             yield Opaque("line", raw)

@@ -205,6 +205,8 @@ class OpenAIChatDecoder:
     def _take_loose(self, frame: SseFrame) -> Events:
         """JSON that does not fit: what does of it is taken, and the rest is told."""
         raw = read_json(frame.data)
+        if raw is None:
+            return self._take_garbage(frame)
         failure = stream_failure(frame.event, raw)
         if failure:
             return self._fail(failure)

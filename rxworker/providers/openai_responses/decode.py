@@ -173,6 +173,9 @@ class OpenAIResponsesDecoder:
     def _take_loose(self, frame: SseFrame) -> Iterator[ResponseEvent]:
         """JSON that does not fit: what does of it is taken, and the rest is told."""
         raw = read_json(frame.data)
+        if raw is None:
+            yield from self._take_garbage(frame)
+            return
         event, rest = read_loosely(raw, WireEvent) if isinstance(raw, dict) else (WireEvent(), {})
         event = _named(event, frame)
         known = event.type in HANDLERS or event.type == "error" or is_of_item(event.type)

@@ -1,0 +1,46 @@
+"""From the state of a run that has ended to its result."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from rxworker.timeline import RunState
+from rxworker.worker.output import Output
+from rxworker.worker.result import Finished, Paused, RunResult
+
+T = TypeVar("T")
+
+
+def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[T]:
+    """The result that a state stands for."""
+    answer = next((m for m in reversed(state.conversation.messages) if m.role == "assistant"), None)
+    text = answer.text if answer is not None else ""
+    pause = state.pause
+    if pause is None:
+        return Finished(
+            conversation=state.conversation,
+            text=text,
+            usage=state.usage,
+            turns=state.turns,
+            stop_reason=state.stop_reason,
+            run=run,
+            output=None if output is None or output.complaint(text) else output.decode(text),
+        )
+    return Paused(
+        conversation=state.conversation,
+        text=text,
+        usage=state.usage,
+        turns=state.turns,
+        stop_reason=state.stop_reason,
+        run=run,
+        pending=pause.pending,
+        paused_at=pause.paused_at,
+        hook=pause.hook,
+        reason=pause.reason,
+        refused=pause.refused,
+        tool_calls=state.tool_calls,
+        continuations=state.continuations,
+    )
+
+
+__all__ = ["result_of"]
