@@ -8,7 +8,7 @@ Here the halves are found and put together: a high half at the very end of a del
 same text. If that begins with the low half, the character comes out whole; if not, U+FFFD stands for the half. One that
 no text follows is left out. A half anywhere else becomes U+FFFD, and so do bytes that are no UTF-8.
 
-Decoders come here only when a frame could not be read, and for the frames after it while a half is held.
+Decoders come here only when a frame could not be read, and for the frames after it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Halves:
         return self._read(data)
 
     def joined(self, data: bytes) -> bytes:
-        """What comes while a half is held: with the character whole, if it is that text's next piece."""
-        return self._read(data) or data
+        """What comes later: while a half is held, with the character whole, if it is that text's next piece."""
+        mended = self._read(data) if self.held else None
+        return data if mended is None else mended
 
     def _read(self, data: bytes) -> bytes | None:
         text = data.decode("utf-8", "replace")

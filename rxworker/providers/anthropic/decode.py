@@ -76,6 +76,7 @@ class AnthropicDecoder:
         self._usage: JsonObject = {}
         self._stop = WireStop()
         self._called = False
+        self._careful = False  # something could not be read as it stood
         self._broken: Failure | None = None
         self._halves = Halves("text", "thinking", "partial_json")
         self._over = False
@@ -84,9 +85,9 @@ class AnthropicDecoder:
         """Take the next frame; return what happened."""
         if self._over:
             return ()
-        if self._broken:
-            return self._fail(self._broken)
-        if self._halves.held:
+        if self._careful:
+            if self._broken:
+                return self._fail(self._broken)
             frame = replace(frame, data=self._halves.joined(frame.data))
         try:
             event = decode_event(frame.data)
@@ -230,6 +231,7 @@ class AnthropicDecoder:
             return [Opaque(text_of(raw.get("type")) or frame.event, raw)]
 
     def _take_garbage(self, frame: SseFrame) -> Events:
+        self._careful = True
         mended = self._halves.mended(frame.data)
         if mended is not None:
             return self._take_unknown(replace(frame, data=mended))

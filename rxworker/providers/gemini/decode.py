@@ -61,6 +61,7 @@ class GeminiDecoder:
         self._blocked: StopReason | None = None
         self._started = False
         self._bare: list[bytes] = []  # JSON without ``data:`` that is not whole yet
+        self._careful = False  # something could not be read as it stood
         self._broken = False
         self._halves = Halves("text", "stringValue")
         self._over = False
@@ -71,9 +72,9 @@ class GeminiDecoder:
             return ()
         if frame.event == STRAY:
             return list(self._take_bare(frame.data))
-        if self._broken or self._bare:
-            return self._fail(BROKEN)
-        if self._halves.held:
+        if self._careful:
+            if self._broken or self._bare:
+                return self._fail(BROKEN)
             frame = replace(frame, data=self._halves.joined(frame.data))
         if frame.event == "error":
             failure = garbage_failure(frame) or stream_failure("error", read_json(frame.data))
@@ -158,6 +159,7 @@ class GeminiDecoder:
     # what is no frame of the protocol
 
     def _take_garbage(self, frame: SseFrame) -> Events:
+        self._careful = True
         mended = self._halves.mended(frame.data)
         if mended is not None:
             return list(self._take_raw(frame.event, read_json(mended)))
@@ -176,6 +178,7 @@ class GeminiDecoder:
         elif not self._bare and (raw := read_mended(data)) is not None:
             yield from self._take_raw(STRAY, raw)
         elif self._bare or data.lstrip().startswith((b"{", b"[")):
+            self._careful = True
             self._bare.append(data)  # it may hold empty lines, so it is put together at the end
         else:
             yield Opaque(STRAY, data.decode("utf-8", "replace"))

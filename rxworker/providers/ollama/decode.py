@@ -62,6 +62,7 @@ class OllamaDecoder:
         self._thinking: int | None = None  # the same of thinking; at most one of them is open
         self._started = False
         self._called = False
+        self._careful = False  # something could not be read as it stood
         self._broken = False
         self._halves = Halves("content", "thinking")
         self._over = False
@@ -70,10 +71,10 @@ class OllamaDecoder:
         """Take the next line; return what happened."""
         if self._over:
             return ()
-        if self._broken:
-            raw = read_json(line)
-            return self._fail(read_failure(raw) if _tells_error(raw) else BAD_JSON)
-        if self._halves.held:
+        if self._careful:
+            if self._broken:
+                raw = read_json(line)
+                return self._fail(read_failure(raw) if _tells_error(raw) else BAD_JSON)
             line = self._halves.joined(line)
         try:
             wire = decode_line(line)
@@ -197,6 +198,7 @@ class OllamaDecoder:
             yield from self._take(wire, line)
 
     def _take_garbage(self, line: bytes) -> Events:
+        self._careful = True
         mended = self._halves.mended(line)
         if mended is not None:
             return list(self._take_loose(mended))

@@ -64,6 +64,7 @@ class OpenAIChatDecoder:
         self._started = False
         self._early: list[ResponseEvent] = []  # what came before the response had a name
         self._failure: Failure | None = None  # waits for the usage
+        self._careful = False  # something could not be read as it stood
         self._broken: Failure | None = None
         self._halves = Halves(*GROWING)
         self._over = False
@@ -74,12 +75,12 @@ class OpenAIChatDecoder:
             return ()
         if frame.data == DONE:
             return list(self._end())
-        if self._broken:
-            return self._fail(self._broken)
+        if self._careful:
+            if self._broken:
+                return self._fail(self._broken)
+            frame = replace(frame, data=self._halves.joined(frame.data))
         if frame.event == "error":
             return self._take_odd(frame)
-        if self._halves.held:
-            frame = replace(frame, data=self._halves.joined(frame.data))
         try:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
@@ -225,6 +226,7 @@ class OpenAIChatDecoder:
         return self._fail(failure or Failure("the provider gave no reason", "error"))
 
     def _take_garbage(self, frame: SseFrame) -> Events:
+        self._careful = True
         mended = self._halves.mended(frame.data)
         if mended is not None:
             return self._take_loose(replace(frame, data=mended))

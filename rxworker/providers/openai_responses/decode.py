@@ -65,6 +65,7 @@ class OpenAIResponsesDecoder:
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         self._new_id = new_id
+        self._careful = False  # something could not be read as it stood
         self._broken: Failure | None = None
         self._halves = Halves("delta")
         self._over = False
@@ -83,9 +84,9 @@ class OpenAIResponsesDecoder:
             return ()
         if frame.data == DONE:
             return self.finish()
-        if self._broken:
-            return self._fail(self._broken)
-        if self._halves.held:
+        if self._careful:
+            if self._broken:
+                return self._fail(self._broken)
             frame = replace(frame, data=self._halves.joined(frame.data))
         try:
             event = decode_event(frame.data)
@@ -189,6 +190,7 @@ class OpenAIResponsesDecoder:
             yield from self._take(event, frame)
 
     def _take_garbage(self, frame: SseFrame) -> Iterator[ResponseEvent]:
+        self._careful = True
         mended = self._halves.mended(frame.data)
         failure = garbage_failure(frame) if mended is None else None
         if mended is not None:
