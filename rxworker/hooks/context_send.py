@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.points import HookPoint
-from rxworker.messages import Content, Message, Text
+from rxworker.messages import Content, Message, Text, ToolCall
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -19,7 +19,7 @@ class MessageSendContext(HookContext):
     """Before a request.
 
     Attributes:
-        messages: What is about to be sent. Changing the list changes this request, and only that; what is put
+        messages: What is about to be sent. Changing the list, or arguments of calls in it, changes this request, and only that; what is put
             into the conversation with ``add_message`` stays, and is sent as well.
         system: The system text of this request.
     """
@@ -30,7 +30,7 @@ class MessageSendContext(HookContext):
     system: str | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.messages = list(self.conversation.messages)
+        self.messages = [_of_its_own(message) for message in self.conversation.messages]
         self.system = self.conversation.system
 
     def add_messages(self, messages: Iterable[Message]) -> None:
@@ -70,6 +70,19 @@ class MessageSendContext(HookContext):
             self.messages, self.system = [*messages, *self.message_history[said:]], system
 
         return restore
+
+
+def _of_its_own(message: Message) -> Message:
+    """The message, with a copy of what can be changed in place: the arguments of calls."""
+    if not message.tool_calls:
+        return message
+    return replace(message, content=tuple(map(_copied, message.content)))
+
+
+def _copied(block: Content) -> Content:
+    if not isinstance(block, ToolCall) or isinstance(block.input, str):
+        return block
+    return replace(block, input=copy.deepcopy(block.input))
 
 
 def _with_text(blocks: tuple[Content, ...], text: str) -> tuple[Content, ...]:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 
 SECRET_NAME = re.compile(
-    r"API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|(^|_)KEYS?$|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE"
+    r"API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|KEYS?($|_|\d)|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE"
     r"|(^|_)(PASS|PWD|AUTH|PAT|DSN|COOKIE)$|CREDENTIAL|AUTHORIZATION",
     re.IGNORECASE,
 )
 SECRET_VALUE = re.compile(
-    r"^(sk-|sk_|AIza|gsk_|xai-|ghp_|gho_|ghs_|github_pat_|hf_|r8_|Bearer )|://[^/\s:@]*:[^/\s@]+@"
+    r"^\s*((sk|gsk|xai|pplx|csk|nvapi)[-_]|fw_|AIza|AKIA|ghp_|gho_|ghs_|github_pat_|hf_|r8_|Bearer )"
+    r"|://[^/\s:@]*:[^/\s@]+@|://[^/\s:@]{20,}@"
 )
 # The working directory, not a password.
 PLAIN = frozenset({"PWD", "OLDPWD"})

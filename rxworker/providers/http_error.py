@@ -50,6 +50,9 @@ def explain(
     if failure.code:
         sentence += f" ({failure.code})"
     sentence += f": {failure.message}"
+    if 300 <= status < 400:
+        target = headers.get("location", "another address").partition("?")[0]
+        sentence += f" - it points to {target}; a key is not sent there: if that is right, make it the base_url"
     if request_id:
         sentence += f" [request {request_id}]"
     sentence += _advice(failure.kind, model, variable, wait)

@@ -20,6 +20,17 @@ _LIKE_A_KEY = re.compile(
 )
 
 
+def read_model(name: object) -> str:
+    """The model's name, if it is one.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise ConfigurationError(f"{name!r} is no model: give its name, as the provider writes it")
+    return name
+
+
 def read_key(argument: str | None, variable: str, *, needed: bool) -> str | None:
     """The key: the argument, else the environment variable, read now.
 

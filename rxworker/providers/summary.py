@@ -160,7 +160,7 @@ def to_json(summary: Summary, provider: Provider) -> JsonObject:
         "tool_calls": [{"id": c.id, "name": c.name, "input": c.input} for c in summary.tool_calls],
         "stop_reason": {"kind": stop.kind.value, "raw": stop.raw} if stop else None,
         "usage": msgspec.to_builtins(counts),
-        "error": {"code": error.code, "message": error.message} if error else None,
+        "error": {"code": _code(error.code), "message": error.message} if error else None,
         "truncated": summary.truncated,
     }
 
@@ -185,6 +185,11 @@ def _gather(gathered: _Gathered, event: ResponseEvent) -> None:
             gathered.aborted.add(event.index)
         case _:
             pass
+
+
+def _code(code: str | None) -> str | int | None:
+    """The code as the wire has it: one of digits alone came as a number."""
+    return int(code) if code is not None and code.isdecimal() else code
 
 
 def _calls(gathered: _Gathered, block_type: BlockType) -> tuple[CalledTool, ...]:

@@ -8,7 +8,7 @@ from typing import cast
 from rxworker.errors import HookError
 from rxworker.events import Event, MessageAdd
 from rxworker.hooks import HookPoint, MessageSendContext, ToolCallContext, ToolResultContext
-from rxworker.messages import Message, ToolCall, ToolResult
+from rxworker.messages import Document, Image, Message, Text, ToolCall, ToolResult
 
 Emit = Callable[[Event], None]
 
@@ -73,6 +73,15 @@ def result_of(asked: ToolResultContext, result: ToolResult) -> ToolResult:
         raise _error(text, asked.hook, "after_tool_call")
     if left.tool_use_id != result.tool_use_id:
         text = f"the result is for the call {left.tool_use_id!r} instead of {result.tool_use_id!r}"
+        raise _error(text, asked.hook, "after_tool_call")
+    content = cast("object", left.content)
+    is_blocks = isinstance(content, list | tuple) and all(
+        isinstance(block, Text | Image | Document) for block in cast("Iterable[object]", content)
+    )
+    if not isinstance(content, str) and not is_blocks:
+        text = (
+            f"the content of the result is {content!r}, which is neither a text nor content blocks"
+        )
         raise _error(text, asked.hook, "after_tool_call")
     return left
 

@@ -61,8 +61,11 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
             emit(TurnStop())
             emit(RunPause(hook, reason=reason))
         case _:
+            # The hooks may have taken their time, and something may have been sent meanwhile.
+            is_over = not context.inbox.deliver(emit)
             emit(TurnStop())
-            emit(RunStop())
+            if is_over:
+                emit(RunStop())
 
 
 def _complaint(context: RunContext) -> str | None:

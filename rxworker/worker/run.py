@@ -9,7 +9,12 @@ from typing import Generic, Literal
 
 from reactivex import Observable, abc
 
-from rxworker.errors import LimitExceededError, LocalProtocolError, RunCancelledError
+from rxworker.errors import (
+    ConfigurationError,
+    LimitExceededError,
+    LocalProtocolError,
+    RunCancelledError,
+)
 from rxworker.events import Event, LimitReached, Record, RunAbort
 from rxworker.messages import Json
 from rxworker.operators import events, partial_values
@@ -130,8 +135,12 @@ class Run(Observable[Record], Generic[T_co]):
 
         Raises:
             LocalProtocolError: It was called outside the run's event loop, for example in another thread.
+            ConfigurationError: ``when`` is neither.
         """
         self._check_at_home()
+        if when not in ("now", "after_turn"):
+            message = f"cancel({when!r}): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)"
+            raise ConfigurationError(message)
         if not self.done and not self._winding and self._reason is None:
             self._reason = reason
             self._after_turn = when == "after_turn"

@@ -54,7 +54,8 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise LocalProtocolError(f"this is no paused run: {error}") from error
     state = bytes(envelope.state)
-    if not hmac.compare_digest(_seal(state, key), envelope.seal):
+    # As bytes: a seal that was tampered with may be any text.
+    if not hmac.compare_digest(_seal(state, key).encode(), envelope.seal.encode(errors="replace")):
         raise LocalProtocolError(
             "this paused run was changed after it was saved, or was saved with another key: "
             "what was approved may not be what would run, so it is not resumed"

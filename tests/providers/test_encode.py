@@ -28,6 +28,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers import Anthropic, OpenAIChat, Options, ToolChoice
+from rxworker.providers.anthropic.encode import encode_messages as encode_anthropic
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 LOOK = ToolMeta("look", "Looks.", {"type": "object", "properties": {}})
@@ -459,3 +460,31 @@ def test_chat_bodies_are_those_that_were_sent() -> None:
     text = request["messages"][0]["content"]
     options = Options(extra={"n": 1})
     assert chat(said(Message.user(text)), options=options, model=request["model"]) == request
+
+
+def test_anthropic_is_sent_no_half_of_an_answer_that_the_user_talked_past() -> None:
+    call: JsonObject = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+    done: JsonObject = {"type": "server_tool_use", "id": "s2", "name": "web_search", "input": {}}
+    result: JsonObject = {"type": "web_search_tool_result", "tool_use_id": "s2", "content": []}
+    answer = Message(
+        "assistant",
+        (
+            Text("I will look."),
+            ServerToolCall("s2", "web_search", {}, echo=done),
+            ServerToolResult("s2", "web_search", echo=result),
+            ServerToolCall("s1", "web_search", {}, echo=call),
+            Thinking("Hm.", "sealed"),
+        ),
+        provider="anthropic",
+    )
+    thought = Message("assistant", (Thinking("Hm.", "sealed"),), provider="anthropic")
+    said = (Message.user("a"), answer, Message.user("b"), thought, Message.user("c"))
+    left: Any = encode_anthropic(said)
+    assert [m["role"] for m in left] == ["user", "assistant", "user"]
+    assert [b["type"] for b in left[1]["content"]] == [
+        "text",
+        "server_tool_use",
+        "web_search_tool_result",
+    ]
+    last: Any = encode_anthropic(said[:2])
+    assert [b["type"] for b in last[1]["content"]][-2:] == ["server_tool_use", "thinking"]

@@ -164,3 +164,19 @@ def test_the_limit_has_the_name_that_the_server_knows() -> None:
     assert body_of(ask(OpenAIChat("m", api_key=KEY), options))["max_completion_tokens"] == 5
     own = OpenAIChat("m", base_url="http://127.0.0.1:1")
     assert body_of(ask(own, options))["max_tokens"] == 5
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+@pytest.mark.parametrize("model", [None, "", "  ", 3])
+def test_what_is_no_model_is_refused_at_once(name: str, model: Any) -> None:
+    with pytest.raises(ConfigurationError, match="is no model"):
+        PROVIDERS[name](model)
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_a_redirect_names_where_to_and_what_to_do(name: str) -> None:
+    headers = {"location": "https://elsewhere.example/v1/messages?key=secret"}
+    error = PROVIDERS[name]("m").error(301, headers, b"")
+    assert "points to https://elsewhere.example/v1/messages;" in str(error)
+    assert "base_url" in str(error)
+    assert "secret" not in str(error)

@@ -53,6 +53,9 @@ from rxworker.providers.ids import in_letters
 
 NAME = "anthropic"
 
+OWN_CALLS = ("server_tool_use", "mcp_tool_use")
+THOUGHTS = ("thinking", "redacted_thinking")
+
 _NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -127,7 +130,34 @@ def encode_messages(messages: Sequence[Message], marks: int = MOST_MARKS) -> lis
             if not encoded or encoded[-1][0] != role:
                 encoded.append((role, []))
             encoded[-1][1].append(said)
-    return [{"role": role, "content": [*_results_first(blocks)]} for role, blocks in encoded]
+    return [
+        {"role": role, "content": [*_results_first(blocks)]} for role, blocks in _settled(encoded)
+    ]
+
+
+def _settled(encoded: list[tuple[str, list[JsonObject]]]) -> list[tuple[str, list[JsonObject]]]:
+    """The messages without what only the last may hold; roles alternate still."""
+    settled: list[tuple[str, list[JsonObject]]] = []
+    for place, (role, blocks) in enumerate(encoded, 1):
+        if role == "assistant" and place < len(encoded):
+            blocks = _let_go(blocks)
+        if blocks and settled and settled[-1][0] == role:
+            settled[-1][1].extend(blocks)
+        elif blocks:
+            settled.append((role, blocks))
+    return settled
+
+
+def _let_go(blocks: list[JsonObject]) -> list[JsonObject]:
+    """An answer that was left in the middle, without what Anthropic takes only in the last message.
+
+    That is a call of its own tools whose result never came, and thinking with nothing behind it.
+    """
+    answered = {block.get("tool_use_id") for block in blocks}
+    kept = [b for b in blocks if b["type"] not in OWN_CALLS or b.get("id") in answered]
+    while kept and kept[-1]["type"] in THOUGHTS:
+        kept.pop()
+    return kept
 
 
 def _results_first(blocks: list[JsonObject]) -> list[JsonObject]:

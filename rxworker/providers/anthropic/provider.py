@@ -15,7 +15,7 @@ from rxworker.providers.anthropic.encode import NAME, encode
 from rxworker.providers.anthropic.usage import count
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
 from rxworker.providers.http_error import explain
-from rxworker.providers.keys import checked_headers, current_secrets, read_key
+from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 
 BASE_URL = "https://api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"
@@ -52,7 +52,7 @@ class Anthropic:
     ) -> None:
         if base_url:
             endpoint(base_url, "/messages")
-        self._model = model
+        self._model = read_model(model)
         self._api_key = api_key
         self._base_url = base_url
         self._max_tokens = max_tokens

@@ -17,7 +17,7 @@ from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.location import DEVELOPER, GLOBAL, developer_url, vertex_url
 from rxworker.providers.gemini.usage import count
 from rxworker.providers.http_error import explain
-from rxworker.providers.keys import checked_headers, current_secrets, read_key
+from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 
 KEY = "GEMINI_API_KEY"
 OTHER_KEY = "GOOGLE_API_KEY"
@@ -64,7 +64,7 @@ class Gemini:
     ) -> None:
         if base_url:
             developer_url(base_url, model)
-        self._model = model
+        self._model = read_model(model)
         self._api_key = api_key
         self._base_url = base_url
         self._project = project

@@ -13,7 +13,7 @@ from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
 from rxworker.providers.http_error import explain
-from rxworker.providers.keys import checked_headers, current_secrets, read_key
+from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.ollama.decode import OllamaDecoder
 from rxworker.providers.ollama.encode import NAME, encode
 from rxworker.providers.ollama.host import chat_address
@@ -50,7 +50,7 @@ class Ollama:
     ) -> None:
         if base_url:
             chat_address(base_url)
-        self._model = model
+        self._model = read_model(model)
         self._base_url = base_url
         self._api_key = api_key
 

@@ -13,7 +13,7 @@ from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address, endpoint
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, is_secret
 from rxworker.providers.http_error import explain
-from rxworker.providers.keys import checked_headers, current_secrets, read_key
+from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import dialect_of
 from rxworker.providers.openai_chat.encode import NAME, encode
@@ -53,7 +53,7 @@ class OpenAIChat:
     ) -> None:
         if base_url:
             endpoint(base_url, PATH)
-        self._model = model
+        self._model = read_model(model)
         self._api_key = api_key
         self._base_url = base_url
         self._headers = checked_headers(headers or {})
