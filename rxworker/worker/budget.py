@@ -101,6 +101,12 @@ class Budget:
             self._by_run[run] = usage
             self._changes.on_next(sum(self._by_run.values(), Usage()))
 
+    def carry_over(self, before: str, run: str) -> None:
+        """Let a run stand for the paused one that it goes on with: what it reports holds what that one took."""
+        taken = self._by_run.pop(before, None)
+        if taken is not None:
+            self._by_run[run] = taken
+
     async def admit(self) -> tuple[str, float] | None:
         """Wait for the gate; the limit that is used up and its value, if one is."""
         while not self._open:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable, Disposable
 
-from rxworker.operators import Operator, Sink, stage
+from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.operators import Operator
 from rxworker.worker.input import Input
 from rxworker.worker.run import Run
 from rxworker.worker.worker import Worker
@@ -27,16 +30,29 @@ def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input,
     Args:
         worker: Whose runs they are.
         when_busy: What becomes of an input that comes while a run is on. ``queue``: it waits. ``switch``: the run is cancelled, and the
-            newest input has the next one; barge-in. ``send``: it is put into the run at the next safe moment, and begins none of its own.
+            newest input has the next one; barge-in. ``send``: it is put into the run at the next safe moment, and begins none of its own;
+            where the run ends before that moment, it begins the next one.
 
-    It completes when the source has and the last run has ended. How a run ends is told by the run.
+    It completes when the source has and the last run has ended. How a run ends is told by the run. Disposing leaves the run that is on to
+    itself, and begins no other.
+
+    Raises:
+        ConfigurationError: ``when_busy`` is none of the three.
     """
+    if when_busy not in get_args(WhenBusy):
+        raise ConfigurationError(f"when_busy={when_busy!r}: give one of {get_args(WhenBusy)}")
 
     def apply(source: Observable[Input]) -> Observable[Run[Any]]:
-        def start(observer: abc.ObserverBase[Run[Any]]) -> Sink[Input]:
-            return _Inputs(worker, when_busy, observer).sink()
+        def subscribe(
+            observer: abc.ObserverBase[Run[Any]], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            inputs = _Inputs(worker, when_busy, observer)
+            upstream = source.subscribe(
+                inputs.take, inputs.fail, inputs.complete, scheduler=scheduler
+            )
+            return CompositeDisposable(upstream, Disposable(inputs.leave))
 
-        return stage(source, start)
+        return Observable(subscribe)
 
     return apply
 
@@ -49,51 +65,70 @@ class _Inputs:
         self._when_busy = when_busy
         self._observer = observer
         self._waiting: deque[Input] = deque()
+        self._sent: list[tuple[Input, asyncio.Future[None]]] = []
         self._current: Run[Any] | None = None
         self._is_last = False
         self._is_over = False
 
-    def sink(self) -> Sink[Input]:
-        return Sink(self._take, self._fail, self._complete)
-
-    def _take(self, given: Input) -> None:
+    def take(self, given: Input) -> None:
         run = self._current
         if run is None:
             self._begin(given)
         elif self._when_busy == "send":
-            run.send(given)
+            self._send(run, given)
         else:
             if self._when_busy == "switch":
                 self._waiting.clear()
                 run.cancel(reason="a newer input came")
             self._waiting.append(given)
 
+    def _send(self, run: Run[Any], given: Input) -> None:
+        try:
+            self._sent.append((given, run.send(given)))
+        except ConfigurationError as error:
+            self.fail(error)
+        except LocalProtocolError:  # the run is about to end
+            self._waiting.append(given)
+
     def _begin(self, given: Input) -> None:
         try:
             run = self._current = self._worker.run(given)
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
             return
         self._observer.on_next(run)
         run.subscribe(on_error=self._ended, on_completed=self._ended)
 
     def _ended(self, _: Exception | None = None) -> None:
         self._current = None
+        sent, self._sent = self._sent, []
+        lost = [given for given, delivered in sent if _is_lost(delivered)]
+        self._waiting.extendleft(reversed(lost if not self._is_over else []))
         if self._waiting:
             self._begin(self._waiting.popleft())
         elif self._is_last and not self._is_over:
             self._is_over = True
             self._observer.on_completed()
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
         if not self._is_over:
             self._is_over = True
             self._observer.on_error(error)
 
-    def _complete(self) -> None:
+    def complete(self) -> None:
         self._is_last = True
         if self._current is None:
             self._ended()
+
+    def leave(self) -> None:
+        """Nobody wants to hear of another run."""
+        self._is_over = True
+        self._waiting.clear()
+
+
+def _is_lost(delivered: asyncio.Future[None]) -> bool:
+    """Whether the run has ended before it took what was sent to it."""
+    return delivered.done() and not delivered.cancelled() and delivered.exception() is not None
 
 
 __all__ = ["WhenBusy", "run_inputs"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.errors import ConfigurationError, LocalProtocolError, WorkerBusyError
 from rxworker.events import Event, Record, RunAbort, RunStart
 from rxworker.hooks import Hooks
-from rxworker.messages import Conversation, Message, repair
+from rxworker.messages import Conversation, Message, ToolCall, repair
 from rxworker.providers import Options, Provider
 from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector, step_run
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
@@ -28,7 +29,7 @@ from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Limits
 from rxworker.worker.output import Output
 from rxworker.worker.result import Paused, RunResult
-from rxworker.worker.resume import resumed
+from rxworker.worker.resume import check_unchanged, resumed
 from rxworker.worker.run import Run
 
 T = TypeVar("T")
@@ -123,6 +124,7 @@ class Worker:
         self._paused: Paused[Any] | None = None
         self._output: Output[Any] | None = None
         self._resumed: set[str] = set()
+        self._shown: tuple[ToolCall, ...] = ()
 
     def __repr__(self) -> str:
         return f"Worker({self.model!r}, tools=[{self.tools}])"
@@ -203,21 +205,28 @@ class Worker:
             output: The type of the answer; by default that of the run that was paused, if this worker ran it.
 
         Raises:
-            LocalProtocolError: Nothing is paused, it was resumed already, or a decision is for no pending call.
+            LocalProtocolError: Nothing is paused, it was resumed already, a call was changed other than by its decision, or a
+                decision is for no pending call.
+            ConfigurationError: Something is of another kind.
             WorkerBusyError: A run is on.
         """
         self._check_free("resume")
-        waiting = paused or self._paused
+        waiting = self._paused if paused is None else paused
         if waiting is None:
             raise LocalProtocolError("nothing is paused: resume() goes on after a result Paused")
+        several = expect_several("add", add, "add=[Message.user('...')]")
+        first, scope = resumed(waiting, {} if decisions is None else decisions, several)
         if waiting.run in self._resumed:
             message = f"{waiting.run} was resumed already: no call is run twice"
             raise LocalProtocolError(message)
-        first, scope = resumed(waiting, decisions or {}, tuple(add))
+        if self._paused is not None and waiting.run == self._paused.run:
+            check_unchanged(waiting.pending, self._shown)
         if output is not None:
             self._output = Output(output)
         run = self._begin(first, scope)
         self._resumed.add(waiting.run)
+        if self.budget is not None:
+            self.budget.carry_over(waiting.run, run.id)
         return run
 
     async def _to_the_end(self, input: Input, output: type[Any] | None) -> RunResult[Any]:  # noqa: A002
@@ -255,6 +264,8 @@ class Worker:
         self.conversation = state.conversation
         self._current = None
         self._paused = result if isinstance(result, Paused) else None
+        # Arguments can be changed in place; what was shown is kept apart.
+        self._shown = copy.deepcopy(result.pending) if isinstance(result, Paused) else ()
 
     def _options(self) -> Options:
         if self._output is None:

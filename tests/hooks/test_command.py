@@ -143,6 +143,9 @@ async def test_it_does_not_see_the_keys_of_this_process(
         "GOOGLE_APPLICATION_CREDENTIALS",
         "ssh_private_key",
         "API_KEYS",
+        "OPENAI_KEY_2",
+        "OPENAIKEY",
+        "AZURE_OPENAI_KEY1",
     ],
 )
 def test_a_name_that_sounds_like_a_secret_is_left_out(name: str) -> None:
@@ -150,7 +153,19 @@ def test_a_name_that_sounds_like_a_secret_is_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["sk-ant-1", "AIzaSy1", "ghp_1", "hf_1", "Bearer 1", "postgres://ada:pw@host/db"]
+    "value",
+    [
+        "sk-ant-1",
+        " sk-ant-1",
+        "AIzaSy1",
+        "AKIA1",
+        "nvapi-1",
+        "ghp_1",
+        "hf_1",
+        "Bearer 1",
+        "postgres://ada:pw@host/db",
+        "https://abcdefghijklmnopqrstuvwxyz@host/repository",
+    ],
 )
 def test_a_value_that_looks_like_a_secret_is_left_out(value: str) -> None:
     assert harmless_environment({"PLAIN": value}) == {}

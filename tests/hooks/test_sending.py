@@ -114,3 +114,17 @@ async def test_what_is_no_message_is_not_sent() -> None:
     with pytest.raises(HookError, match="hold 'hi', which is no Message"):
         await Worker(model, hooks=[spoil]).run("hi")
     assert model.requests == []
+
+
+async def test_arguments_that_are_changed_in_the_request_stay_in_the_conversation() -> None:
+    @on_message_send
+    def mask(context: MessageSendContext) -> None:
+        for message in context.messages:
+            for asked in message.tool_calls:
+                assert isinstance(asked.input, dict)
+                asked.input["path"] = "***"
+
+    model = ScriptedModel([call("read", path="a"), "Done."])
+    result = await Worker(model, tools=[read], hooks=[mask]).run("Read a.")
+    assert model.requests[-1].conversation.messages[1].tool_calls[0].input == {"path": "***"}
+    assert result.conversation.messages[1].tool_calls[0].input == {"path": "a"}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from rxworker import Finished, Message, Paused, Worker, before_tool_call, tool
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import RunPause
 from rxworker.hooks import Pause, Skip, ToolCallContext
 from rxworker.messages import JsonObject, ToolMeta, repair
@@ -203,3 +206,43 @@ async def test_messages_may_be_added_behind_the_results() -> None:
         ("user", False),
         ("assistant", False),
     ]
+
+
+@pytest.mark.parametrize("way", ["another state", "in place"])
+async def test_a_call_that_was_changed_other_than_by_its_decision_is_refused(way: str) -> None:
+    worker, paused = await paused_at_three()
+    first = paused.pending[0]
+    if way == "in place":
+        assert isinstance(first.input, dict)
+        first.input["text"] = "z"
+    else:
+        changed = replace(first, input={"text": "z"})
+        paused = replace(paused, pending=(changed, *paused.pending[1:]))
+    with pytest.raises(LocalProtocolError, match="was changed since the run paused"):
+        worker.resume(paused)
+    assert RAN == []
+
+
+async def test_a_seal_of_any_text_is_refused() -> None:
+    _, paused = await paused_at_three()
+    envelope = msgspec.json.decode(save_paused(paused), type=dict[str, object])
+    with pytest.raises(LocalProtocolError, match="was changed after it was saved"):
+        load_paused(msgspec.json.encode(envelope | {"seal": "é"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"paused": "x"}, "paused is 'x'"),
+        ({"decisions": ["x"]}, "decisions is"),
+        ({"add": ["hurry"]}, "a message of add is 'hurry'"),
+        ({"add": 5}, "add is 5"),
+    ],
+)
+async def test_what_a_run_cannot_be_resumed_with_is_refused_at_once(
+    given: dict[str, Any], complaint: str
+) -> None:
+    worker, _ = await paused_at_three()
+    with pytest.raises(ConfigurationError, match=complaint):
+        worker.resume(**given)
+    assert isinstance(await worker.resume(), Paused)

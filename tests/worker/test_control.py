@@ -20,6 +20,7 @@ from rxworker import (
     tool,
 )
 from rxworker.errors import (
+    ConfigurationError,
     HookError,
     LimitExceededError,
     LocalProtocolError,
@@ -465,3 +466,14 @@ async def test_something_cancelled_within_a_hook_ends_the_run_instead_of_hanging
     worker = Worker(ScriptedModel([call("note", text="a")]), tools=[note], hooks=[wait])
     with pytest.raises(RunCancelledError, match="waited for was cancelled"):
         await worker.run("go")
+
+
+async def test_cancel_at_no_known_time_is_refused_and_does_not_stand_in_the_way_of_another() -> (
+    None
+):
+    run = Worker(ScriptedModel(["done"])).run("go")
+    with pytest.raises(ConfigurationError, match="a reason goes into"):
+        run.cancel("the user has left")  # type: ignore[arg-type]
+    run.cancel()
+    with pytest.raises(RunCancelledError):
+        await run

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 from reactivex.subject import Subject
 
-from rxworker import Limits, Usage, Worker, tool
+from rxworker import Limits, Usage, Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.events import LimitReached, Record, TurnStop
+from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Prices
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.worker import Budget
@@ -141,3 +142,16 @@ async def test_what_the_runs_took_is_an_observable_that_may_move_the_gate() -> N
     gate.on_next(True)
     assert (await run).text == "one"
     assert seen == [0, 15, 30]
+
+
+async def test_a_budget_counts_the_tokens_before_a_pause_once() -> None:
+    @before_tool_call
+    def wait(context: ToolCallContext) -> Pause:
+        return Pause()
+
+    budget = Budget()
+    model = ScriptedModel([call("look", at="a"), "done"])
+    worker = Worker(model, tools=[look], hooks=[wait], budget=budget)
+    await worker.run("go")
+    result = await worker.resume()
+    assert budget.spent.total_tokens == result.usage.total_tokens

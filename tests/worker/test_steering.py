@@ -193,3 +193,64 @@ async def test_an_input_that_is_none_fails_the_stream() -> None:
     inputs.on_next(3)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError):
         await over
+
+
+async def test_a_message_that_comes_while_the_last_hook_thinks_is_delivered() -> None:
+    runs: list[Run] = []
+
+    @on_turn_end
+    async def think(context: TurnEndContext) -> None:
+        if context.turn == 1:
+            runs[0].send("one more thing")
+        await asyncio.sleep(0)
+
+    runs.append(Worker(ScriptedModel(["done", "that, too"]), hooks=[think]).run("go"))
+    result = await runs[0]
+    assert [m.text for m in result.conversation.messages[1:]] == [
+        "done",
+        "one more thing",
+        "that, too",
+    ]
+
+
+def test_a_way_of_being_busy_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="give one of"):
+        run_inputs(Worker(ScriptedModel([])), "sned")  # type: ignore[arg-type]
+
+
+async def test_an_input_that_its_run_did_not_take_begins_the_next_one() -> None:
+    """Such as one that comes when the run is ending."""
+    inputs = Subject[Input]()
+    runs, over = await collect(Worker(ScriptedModel([say("Hm") + stall(), "two"])), inputs, "send")
+    inputs.on_next("a")
+    async for record in runs[0]:
+        if isinstance(record.event, TextDelta):
+            break
+    inputs.on_next("b")
+    inputs.on_completed()
+    with pytest.raises(RunCancelledError):
+        await asyncio.gather(runs[0], runs[0].cancel())
+    await over
+    assert [(await run).text for run in runs[1:]] == ["two"]
+
+
+async def test_an_input_that_cannot_be_sent_fails_the_stream_and_not_its_source() -> None:
+    inputs = Subject[Input]()
+    runs, over = await collect(Worker(ScriptedModel(["one"])), inputs, "send")
+    inputs.on_next("a")
+    inputs.on_next("")
+    with pytest.raises(ConfigurationError):
+        await over
+    assert (await runs[0]).text == "one"
+
+
+async def test_no_run_begins_once_nobody_wants_to_hear_of_it() -> None:
+    inputs = Subject[Input]()
+    runs: list[Run] = []
+    model = ScriptedModel(["one", "two"])
+    subscription = inputs.pipe(run_inputs(Worker(model), "queue")).subscribe(runs.append)
+    inputs.on_next("a")
+    inputs.on_next("b")
+    subscription.dispose()
+    assert (await runs[0]).text == "one"
+    assert len(model.requests) == 1

@@ -153,7 +153,7 @@ def _let_go(blocks: list[JsonObject]) -> list[JsonObject]:
 
     That is a call of its own tools whose result never came, and thinking with nothing behind it.
     """
-    answered = {block.get("tool_use_id") for block in blocks}
+    answered = [block.get("tool_use_id") for block in blocks]
     kept = [b for b in blocks if b["type"] not in OWN_CALLS or b.get("id") in answered]
     while kept and kept[-1]["type"] in THOUGHTS:
         kept.pop()
