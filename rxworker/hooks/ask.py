@@ -10,8 +10,8 @@ The run itself being cancelled is none of these: it goes through, also where a h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
 
 from rxworker.errors import HookError
 from rxworker.events import HookVerdict
@@ -23,6 +23,9 @@ from rxworker.hooks.verdicts import Continue, EndRun, Finish, Skip, Verdict
 
 Report: TypeAlias = Callable[[HookVerdict], None]
 Answer: TypeAlias = tuple[Verdict, str]
+
+GRACE = 2.0
+"""Seconds for a hook whose time is over to clean up before it is left behind."""
 
 
 class _ForeignVerdictError(HookError):
@@ -96,7 +99,8 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
     clock = asyncio.timeout(hook.timeout)
     try:
         async with clock:
-            answer = await _answer(hook, context, report, name)
+            asking = _answer(hook, context, report, name)
+            answer = await (asking if hook.timeout is None else _released(asking))
     except asyncio.CancelledError as error:
         # The run's own cancellation goes through. Something else that was cancelled is a failure.
         if is_cancelled() or hook.on_failure == "abort":
@@ -114,6 +118,18 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
     if clock.expired():
         raise _late(hook, name)
     return answer
+
+
+async def _released(asking: Coroutine[Any, Any, Answer | None]) -> Answer | None:
+    """The answer of a hook whose time is limited. One that catches its cancellation and goes on is left behind."""
+    task = asyncio.get_running_loop().create_task(asking)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=GRACE)
+        raise
 
 
 async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:

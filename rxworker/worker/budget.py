@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
+import reactivex
 from reactivex import Observable, abc
 from reactivex import operators as ops
-from reactivex.subject import BehaviorSubject
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices, Usage
+from rxworker.operators import Source
+
+logger = logging.getLogger("rxworker.worker")
 
 
 class Budget:
@@ -52,14 +56,15 @@ class Budget:
         self.max_cost = max_cost
         self.prices = prices
         self._by_run: dict[str, Usage] = {}
-        self._changes: BehaviorSubject[Usage] = BehaviorSubject(Usage())
+        self._spent = Usage()
+        self._changes: Source[Usage] = Source()
         self._open = True
         self._waiting: list[asyncio.Future[None]] = []
 
     @property
     def spent(self) -> Usage:
         """What all runs have taken."""
-        return self._changes.value
+        return self._spent
 
     @property
     def cost(self) -> float:
@@ -69,7 +74,11 @@ class Budget:
     @property
     def changes(self) -> Observable[Usage]:
         """What all runs have taken, whenever it has changed; what it is now comes first."""
-        return self._changes.pipe(ops.distinct_until_changed())
+
+        def begin(_: abc.SchedulerBase) -> Observable[Usage]:
+            return self._changes.pipe(ops.start_with(self._spent), ops.distinct_until_changed())
+
+        return reactivex.defer(begin)
 
     def hold(self) -> None:
         """Close the gate: no run sends another request until `release`. What is under way goes on."""
@@ -99,7 +108,11 @@ class Budget:
         before = self._by_run.get(run)
         if usage != (before or Usage()):
             self._by_run[run] = usage
-            self._changes.on_next(sum(self._by_run.values(), Usage()))
+            self._spent = sum(self._by_run.values(), Usage())
+            try:
+                self._changes.on_next(self._spent)
+            except Exception:  # a watcher's own affair; the others have heard of it
+                logger.warning("a watcher of a budget raised", exc_info=True)
 
     def carry_over(self, before: str, run: str) -> None:
         """Let a run stand for the paused one that it goes on with: what it reports holds what that one took."""

@@ -31,8 +31,14 @@ def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
     Args:
         paused: The result of a run that was paused. A value of a type that was asked for is not there yet, and not kept.
         key: A secret of the application's; the same is needed to load it.
+
+    Raises:
+        LocalProtocolError: It holds something that is no JSON, such as half of a surrogate pair.
     """
-    state = msgspec.json.encode(paused)
+    try:
+        state = msgspec.json.encode(paused)
+    except (TypeError, UnicodeError, OverflowError, RecursionError) as error:
+        raise LocalProtocolError(f"this paused run cannot be saved: {error}") from error
     return msgspec.json.encode(_Envelope(VERSION, _seal(state, key), msgspec.Raw(state)))
 
 

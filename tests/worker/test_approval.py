@@ -246,3 +246,9 @@ async def test_what_a_run_cannot_be_resumed_with_is_refused_at_once(
     with pytest.raises(ConfigurationError, match=complaint):
         worker.resume(**given)
     assert isinstance(await worker.resume(), Paused)
+
+
+async def test_a_paused_run_that_is_no_json_is_refused_where_it_is_saved() -> None:
+    _, paused = await paused_at_three()
+    with pytest.raises(LocalProtocolError, match="cannot be saved"):
+        save_paused(replace(paused, reason="\ud800"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from rxworker import (
     Paused,
     Run,
     Worker,
+    after_tool_call,
     before_tool_call,
     on_abort,
     on_turn_end,
@@ -48,9 +51,12 @@ from rxworker.hooks import (
     AbortContext,
     Continue,
     ContinueWithMessages,
+    Hook,
+    HookContext,
     Pause,
     Skip,
     ToolCallContext,
+    ToolResultContext,
     TurnEndContext,
 )
 from rxworker.messages import Conversation, repair
@@ -476,4 +482,39 @@ async def test_cancel_at_no_known_time_is_refused_and_does_not_stand_in_the_way_
         run.cancel("the user has left")  # type: ignore[arg-type]
     run.cancel()
     with pytest.raises(RunCancelledError):
+        await run
+
+
+@pytest.mark.parametrize("point", ["before_tool_call", "on_abort"])
+async def test_a_hook_that_does_not_stop_when_its_time_is_over_is_left_behind(
+    point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rxworker.hooks.ask.GRACE", 0.01)
+    never = asyncio.Event()
+
+    async def stubborn(context: HookContext) -> None:
+        while not never.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await never.wait()
+
+    hook = Hook[Any](stubborn, point, timeout=0.01)
+    run = Worker(ScriptedModel([call("note", text="a"), "done"]), tools=[note], hooks=[hook]).run(
+        "go"
+    )
+    if point == "on_abort":
+        run.cancel()
+    with pytest.raises(RunCancelledError if point == "on_abort" else HookError):
+        await run
+    never.set()
+
+
+async def test_a_result_without_content_is_the_fault_of_the_hook_that_left_it() -> None:
+    @after_tool_call
+    def count(context: ToolResultContext) -> None:
+        context.set_content(5)  # type: ignore[arg-type]
+
+    run = Worker(ScriptedModel([call("note", text="a"), "done"]), tools=[note], hooks=[count]).run(
+        "go"
+    )
+    with pytest.raises(HookError, match="neither a text nor content blocks"):
         await run

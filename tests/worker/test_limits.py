@@ -155,3 +155,17 @@ async def test_a_budget_counts_the_tokens_before_a_pause_once() -> None:
     await worker.run("go")
     result = await worker.resume()
     assert budget.spent.total_tokens == result.usage.total_tokens
+
+
+async def test_a_watcher_of_a_budget_that_raises_harms_neither_run_nor_watchers() -> None:
+    def fall(usage: Usage) -> None:
+        if usage.total_tokens:
+            raise ValueError("a watcher fell")
+
+    budget = Budget()
+    seen: list[Usage] = []
+    budget.changes.subscribe(fall)
+    budget.changes.subscribe(seen.append)
+    result = await Worker(ScriptedModel(["done"]), budget=budget).run("go")
+    assert result.text == "done"
+    assert seen == [Usage(), result.usage]

@@ -247,10 +247,11 @@ async def test_an_input_that_cannot_be_sent_fails_the_stream_and_not_its_source(
 async def test_no_run_begins_once_nobody_wants_to_hear_of_it() -> None:
     inputs = Subject[Input]()
     runs: list[Run] = []
-    model = ScriptedModel(["one", "two"])
-    subscription = inputs.pipe(run_inputs(Worker(model), "queue")).subscribe(runs.append)
+    worker = Worker(ScriptedModel(["one", "two"]))
+    subscription = inputs.pipe(run_inputs(worker, "queue")).subscribe(runs.append)
     inputs.on_next("a")
     inputs.on_next("b")
     subscription.dispose()
     assert (await runs[0]).text == "one"
-    assert len(model.requests) == 1
+    await worker.run("c")  # it is free
+    assert [m.text for m in worker.conversation.messages] == ["a", "one", "c", "two"]
