@@ -1,6 +1,6 @@
-"""The tokens of the runs inside a run, folded from their records. Pure.
+"""The tokens and tool calls of the runs inside a run, folded from their records. Pure.
 
-Of such a run only its tokens are of interest to the run around it. A usage is a snapshot of one response, so the last one
+Of such a run only what it takes is of interest to the run around it. A usage is a snapshot of one response, so the last one
 of each response counts, as soon as the response is over.
 """
 
@@ -17,6 +17,7 @@ from rxworker.events import (
     RunStart,
     RunStop,
     Status,
+    ToolStart,
     Usage,
 )
 
@@ -32,10 +33,12 @@ class InnerUsage(Struct, frozen=True):
     Attributes:
         spent: Those of the responses that are over.
         open: Those of the responses that are being received, by the path of their run.
+        tool_calls: How many tools they have started.
     """
 
     spent: Usage = Usage()
     open: dict[Path, Usage] = field(default_factory=dict[Path, Usage])
+    tool_calls: int = 0
 
     @property
     def usage(self) -> Usage:
@@ -54,6 +57,8 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
     15
     """
     event, path = record.event, record.path
+    if isinstance(event, ToolStart):
+        return replace(state, tool_calls=state.tool_calls + 1)
     if isinstance(event, Usage):
         # A copy of what is open: as many as there are runs at the same time.
         return replace(state, open={**state.open, path: event})
@@ -61,9 +66,10 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
         return state
     complete = isinstance(event, Status) and event.status is ResponseStatus.COMPLETED
     last = state.open[path]
-    return InnerUsage(
-        state.spent + (last if complete else replace(last, is_partial=True)),
-        {other: usage for other, usage in state.open.items() if other != path},
+    return replace(
+        state,
+        spent=state.spent + (last if complete else replace(last, is_partial=True)),
+        open={other: usage for other, usage in state.open.items() if other != path},
     )
 
 

@@ -86,6 +86,11 @@ class RunState(Struct, frozen=True):
         return self.spent + usage
 
     @property
+    def all_tool_calls(self) -> int:
+        """How many tools were started, with those of the runs inside."""
+        return self.tool_calls + self.inner.tool_calls
+
+    @property
     def is_over(self) -> bool:
         """Whether the run finished or was aborted."""
         return self.status in ("finished", "aborted")

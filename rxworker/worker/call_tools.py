@@ -18,7 +18,7 @@ from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.tools import Finished as FinishedCall
 from rxworker.tools import policy_of, run_calls
 from rxworker.worker.checks import call_of, result_of
-from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.context import CALLING, RunContext, TurnScope
 from rxworker.worker.early import began_early, throw_away
 from rxworker.worker.guard import after_calls, before_calls
 
@@ -50,6 +50,7 @@ async def _ask_and_run(context: RunContext, scope: TurnScope, emit: Emit) -> Non
     if scope.paused:
         return
     throw_away(context, scope, keep=allowed)
+    CALLING.set(context)
     finished = await run_calls(
         context.tools,
         allowed,

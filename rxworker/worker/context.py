@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,10 @@ class Situation(TypedDict):
     call_tool: Callable[[str, JsonObject], Awaitable[ToolResult]]
 
 
+# Whose tools run here, and whose tool call a run that begins here is.
+CALLING: ContextVar[RunContext | None] = ContextVar("rxworker_calling", default=None)
+INSIDE: ContextVar[RunContext | None] = ContextVar("rxworker_inside", default=None)
+
 ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[ResponseEvent]]
 
 
@@ -63,6 +68,7 @@ class RunContext:
         scheduler: Whose time it is.
         journal: Where what happens is written down.
         workspace: The folder that hooks work in.
+        outer: The run that this one is a tool call of.
         tasks: What is under way and has to be waited for before the run can end.
     """
 
@@ -81,7 +87,16 @@ class RunContext:
     journal: Journal
     inbox: Inbox = field(default_factory=Inbox)
     workspace: Path = field(default_factory=Path)
+    outer: RunContext | None = None
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    @property
+    def line(self) -> Iterator[RunContext]:
+        """This run, the run that it is inside of, and so on outwards."""
+        context: RunContext | None = self
+        while context is not None:
+            yield context
+            context = context.outer
 
     def situation(self, variables: dict[str, object]) -> Situation:
         """What a hook is given now. What it says is checked, and goes into the records."""
@@ -142,4 +157,4 @@ class TurnScope:
     paused: bool = False
 
 
-__all__ = ["ResponseOperator", "RunContext", "TurnScope"]
+__all__ = ["CALLING", "INSIDE", "ResponseOperator", "RunContext", "TurnScope"]

@@ -20,7 +20,7 @@ from rxworker.messages import ToolCall, ToolResult
 from rxworker.operators.types import Operator
 from rxworker.timeline import content_of, step_block
 from rxworker.tools import EarlyCalls, Surroundings
-from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.context import CALLING, RunContext, TurnScope
 
 THROWN_AWAY = "This call was started early, and its result was thrown away."
 
@@ -46,7 +46,9 @@ def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]
                     throw_away(context, scope)  # what was said before is taken back
                 observer.on_next(event)
                 if call is not None and _may_start(context, scope, call):
+                    token = CALLING.set(context)
                     _early_of(context, scope).start(call)
+                    CALLING.reset(token)
 
             def on_error(error: Exception) -> None:
                 throw_away(context, scope)
@@ -118,7 +120,7 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
     if most is None:
         return True
     waiting = 0 if scope.early is None else scope.early.accepted - scope.early.begun
-    return context.journal.state.tool_calls + waiting < most
+    return context.journal.state.all_tool_calls + waiting < most
 
 
 def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from rxworker.errors import LimitExceededError
 from rxworker.events import Event, LimitReached
+from rxworker.worker.budget import Budget
 from rxworker.worker.context import RunContext
 
 Emit = Callable[[Event], None]
@@ -20,18 +21,38 @@ async def before_request(context: RunContext, emit: Emit) -> None:
     limits, state = context.limits, context.journal.state
     if limits.max_turns is not None and state.turns >= limits.max_turns:
         raise _reached("max_turns", limits.max_turns, emit)
-    if limits.max_tokens is not None and state.usage.total_tokens >= limits.max_tokens:
-        raise _reached("max_tokens", limits.max_tokens, emit)
-    if limits.max_cost is not None and limits.prices is not None:
-        cost = limits.prices.cost(state.usage)
-        if cost > 0 and cost >= limits.max_cost:
-            raise _reached("max_cost", limits.max_cost, emit)
-    budget = context.budget
-    if budget is not None:
-        budget.report(context.journal.run, state.usage)
+    for around in context.line:
+        _within(around, emit)
+    depth = sum(1 for _ in context.line) - 1
+    if limits.max_depth is not None and depth > limits.max_depth:
+        raise _reached("max_depth", limits.max_depth, emit)
+    report(context)
+    for budget in _budgets(context):
         found = await budget.admit()
         if found is not None:
             raise _reached(*found, emit)
+
+
+def report(context: RunContext) -> None:
+    """Tell the budgets, its own and those of the runs around it, what the run itself has taken."""
+    for budget in _budgets(context):
+        budget.report(context.journal.run, context.journal.state.own_usage)
+
+
+def _budgets(context: RunContext) -> list[Budget]:
+    """Each budget once: a run and the run around it may share one."""
+    return list({id(c.budget): c.budget for c in context.line if c.budget is not None}.values())
+
+
+def _within(context: RunContext, emit: Emit) -> None:
+    """Whether a run, with the runs inside it, may take more tokens."""
+    limits, usage = context.limits, context.journal.state.usage
+    if limits.max_tokens is not None and usage.total_tokens >= limits.max_tokens:
+        raise _reached("max_tokens", limits.max_tokens, emit)
+    if limits.max_cost is not None and limits.prices is not None:
+        cost = limits.prices.cost(usage)
+        if cost > 0 and cost >= limits.max_cost:
+            raise _reached("max_cost", limits.max_cost, emit)
 
 
 def before_calls(context: RunContext, more: int, emit: Emit) -> None:
@@ -40,9 +61,10 @@ def before_calls(context: RunContext, more: int, emit: Emit) -> None:
     Raises:
         LimitExceededError: They may not.
     """
-    most = context.limits.max_tool_calls
-    if most is not None and context.journal.state.tool_calls + more > most:
-        raise _reached("max_tool_calls", most, emit)
+    for around in context.line:
+        most = around.limits.max_tool_calls
+        if most is not None and around.journal.state.all_tool_calls + more > most:
+            raise _reached("max_tool_calls", most, emit)
 
 
 def after_calls(context: RunContext, emit: Emit) -> None:
@@ -72,4 +94,4 @@ def _reached(limit: str, value: float, emit: Emit) -> LimitExceededError:
     return LimitExceededError(limit, value)
 
 
-__all__ = ["after_answer", "after_calls", "before_calls", "before_request"]
+__all__ = ["after_answer", "after_calls", "before_calls", "before_request", "report"]

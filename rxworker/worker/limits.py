@@ -19,6 +19,7 @@ class Limits(Struct, frozen=True):
         max_cost: What these may cost; needs ``prices``, and is looked at before each request.
         prices: What the model's tokens cost.
         max_repeats: Turns in a row in which the same calls came to the same results: the run makes no progress.
+        max_depth: How deep inside other runs a run may be.
         max_seconds: Wall clock.
 
     >>> Limits(max_turns=3).max_turns
@@ -32,6 +33,7 @@ class Limits(Struct, frozen=True):
     max_cost: float | None = 50.0
     prices: Prices | None = None
     max_repeats: int | None = 5
+    max_depth: int | None = 8
     max_seconds: float | None = 3600.0
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ from rxworker.tools import Effect, ToolContext, ToolPolicy
 from rxworker.tools.arguments import explain
 from rxworker.tools.base import check_name, check_policy
 from rxworker.tools.gate import Gate
+from rxworker.worker.context import CALLING, INSIDE
 from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.worker import Worker
 
@@ -88,8 +89,8 @@ def worker_tool(
     """Make a tool of a worker: a call gives it a task, and its answer is the result.
 
     Its records appear among those of the outer run, with the id of the call in their ``path``. Its tokens count among the outer
-    run's. Cancelling the outer run cancels it and waits for it; the outer run's ``max_seconds`` holds for both, every other
-    limit is its own. What goes wrong in it is an error result, and so is a pause: nobody could resume it.
+    run's. Cancelling the outer run cancels it and waits for it. The outer run's limits on tokens, cost, tool calls and seconds, and
+    its budget, hold for both together; the inner run has its own besides, and ``max_depth`` bounds how deep it goes. What goes wrong in it is an error result, and so is a pause: nobody could resume it.
 
     Args:
         worker: A worker, or a function that makes one. One worker serves one call at a time, each from the conversation that it
@@ -124,7 +125,11 @@ def worker_tool(
 
 
 async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> str:
-    run = worker.run(task)
+    token = INSIDE.set(CALLING.get())
+    try:
+        run = worker.run(task)
+    finally:
+        INSIDE.reset(token)
     watching = run.subscribe(context.relay, _ignore)
     try:
         result: RunResult[Any] = await run

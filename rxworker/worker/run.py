@@ -20,6 +20,7 @@ from rxworker.messages import Json
 from rxworker.operators import events, partial_values
 from rxworker.timeline import RunState
 from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.guard import report
 from rxworker.worker.input import Input, to_messages
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.outcome import result_of
@@ -285,8 +286,7 @@ class Run(Observable[Record], Generic[T_co]):
 
     def _let_go(self, result: RunResult[T_co] | None) -> None:
         """Give everything back that belongs to others: the budget, whoever sent a message, the worker."""
-        if self._context.budget is not None:
-            self._context.budget.report(self.id, self.state.usage)
+        report(self._context)
         message = "the run ended before the message could be put into its conversation"
         self._context.inbox.close(LocalProtocolError(message))
         self._ended(self.state, result)

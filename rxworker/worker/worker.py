@@ -23,7 +23,7 @@ from rxworker.transport import Model, Retry
 from rxworker.worker.approval import Decision
 from rxworker.worker.arguments import as_model, expect, expect_several
 from rxworker.worker.budget import Budget
-from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
+from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnScope
 from rxworker.worker.input import Input, to_messages
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Limits
@@ -238,6 +238,8 @@ class Worker:
             raise
 
     def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run[Any]:
+        outer = INSIDE.get()
+        INSIDE.set(None)  # it is for this run alone, and not for what its tools begin by themselves
         context = RunContext(
             model=self.model,
             tools=self.tools,
@@ -251,6 +253,7 @@ class Worker:
             parallel=self.parallel,
             retry=self.retry,
             workspace=self.workspace,
+            outer=outer,
             scheduler=AsyncIOScheduler(asyncio.get_running_loop()),
             journal=Journal(f"run-{uuid.uuid4().hex[:12]}"),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from rxworker import Limits, Run, Worker, before_tool_call, tool, worker_tool
 from rxworker.errors import ConfigurationError, LimitExceededError, RunCancelledError
 from rxworker.events import (
+    LimitReached,
     Record,
     RunAbort,
     RunStart,
@@ -20,11 +22,12 @@ from rxworker.events import (
     ToolStop,
 )
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.messages import Message, ToolResult, Usage
+from rxworker.messages import Message, Prices, ToolResult, Usage
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, say, stall
 from rxworker.timeline import fold_run
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
+from rxworker.worker import Budget
 
 ONCE = Retry(retries=0)
 
@@ -300,3 +303,90 @@ async def test_a_function_that_makes_something_else_is_an_error_result() -> None
     run = Worker(ScriptedModel([call("ask", task="?"), "So."]), tools=[asked]).run("go")
     await run
     assert "is no worker" in results_of(run)[0].text
+
+
+@tool
+def step() -> str:
+    """Take a step."""
+    return "stepped"
+
+
+def deep(model: ScriptedModel, limits: Limits, budget: Budget | None = None) -> Worker:
+    """A worker whose tool is a worker that takes steps for ever."""
+    walker = Worker(
+        ScriptedModel(lambda _: call("step")),
+        tools=[step],
+        limits=Limits(max_turns=20, max_repeats=None),
+        budget=budget,
+    )
+    walk = worker_tool(walker, name="walk", description="Walk.")
+    return Worker(model, tools=[walk], limits=limits, budget=budget)
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit", "steps"),
+    [
+        (Limits(max_tool_calls=4), "max_tool_calls", 3),
+        (Limits(max_tokens=60), "max_tokens", 3),
+        (Limits(max_cost=0.00006, prices=Prices(1.0, 1.0)), "max_cost", 3),
+    ],
+)
+async def test_the_outer_runs_limits_hold_for_the_runs_inside(
+    limits: Limits, limit: str, steps: int
+) -> None:
+    worker = deep(ScriptedModel([call("walk", task="far"), "tired"]), limits)
+    run = worker.run("go")
+    with contextlib.suppress(LimitExceededError):
+        await run
+    records: list[Record] = []
+    run.subscribe(records.append, lambda _: None)
+    inside = [r.event for r in records if r.path]
+    assert sum(isinstance(e, ToolStart) for e in inside) == steps
+    assert [e.limit for e in inside if isinstance(e, LimitReached)] == [limit]
+
+
+async def test_a_budget_counts_each_token_once_however_deep() -> None:
+    budget = Budget()
+    poet = Worker(ScriptedModel(["An old pond."]), budget=budget)
+    write = worker_tool(poet, name="write", description="Write.")
+    model = ScriptedModel([call("write", task="a verse"), "done"])
+    result = await Worker(model, tools=[write], budget=budget).run("go")
+    assert budget.spent.total_tokens == result.usage.total_tokens == 45
+
+
+async def test_a_budget_of_the_outer_run_counts_the_runs_inside() -> None:
+    budget = Budget()
+    poet = Worker(ScriptedModel(["An old pond."]))
+    write = worker_tool(poet, name="write", description="Write.")
+    model = ScriptedModel([call("write", task="a verse"), "done"])
+    await Worker(model, tools=[write], budget=budget).run("go")
+    assert budget.spent.total_tokens == 45
+
+
+async def test_runs_inside_runs_go_only_so_deep() -> None:
+    def make() -> Worker:
+        again = worker_tool(make, name="again", description="Again.")
+        model = ScriptedModel(
+            lambda request: (
+                call("again", task="deeper") if len(request.conversation.messages) < 2 else "back"
+            )
+        )
+        return Worker(model, tools=[again], limits=Limits(max_depth=3))
+
+    run = make().run("go")
+    result = await run
+    assert result.text == "back"
+    records = [record async for record in run]
+    assert max(len(record.path) for record in records) == 4
+    assert [r.event.limit for r in records if isinstance(r.event, LimitReached)] == ["max_depth"]
+
+
+async def test_a_worker_that_a_tool_begins_by_itself_is_no_inner_run() -> None:
+    @tool
+    async def ask() -> str:
+        """Ask another worker."""
+        return (await Worker(ScriptedModel(lambda _: "fine")).run("hi")).text
+
+    worker = Worker(ScriptedModel([call("ask"), "done"]), tools=[ask], limits=Limits(max_tokens=16))
+    result = await worker.run("go")
+    assert (result.text, result.usage.total_tokens) == ("done", 30)
