@@ -103,7 +103,7 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
             answer = await (asking if hook.timeout is None else _released(asking))
     except asyncio.CancelledError as error:
         # The run's own cancellation goes through. Something else that was cancelled is a failure.
-        if is_cancelled() or hook.on_failure == "abort":
+        if is_cancelled():
             raise
         raise _error(hook, name, "something that it waited for was cancelled") from error
     except (HookError, EndRun):

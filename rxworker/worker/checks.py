@@ -11,6 +11,7 @@ from rxworker.hooks import HookPoint, MessageSendContext, ToolCallContext, ToolR
 from rxworker.messages import Document, Image, Message, Text, ToolCall, ToolResult
 
 Emit = Callable[[Event], None]
+ROLES = ("system", "user", "assistant")
 
 
 def checked(emit: Emit) -> Emit:
@@ -26,6 +27,8 @@ def checked(emit: Emit) -> Emit:
         if isinstance(event, MessageAdd):
             for message in _odd(event.messages):
                 raise TypeError(f"{message!r} is no Message; write Message.user('...')")
+            for message in event.messages:
+                _check_added(message)
         emit(event)
 
     return emit_checked
@@ -84,6 +87,16 @@ def result_of(asked: ToolResultContext, result: ToolResult) -> ToolResult:
         )
         raise _error(text, asked.hook, "after_tool_call")
     return left
+
+
+def _check_added(message: Message) -> None:
+    """A hook may say something. Calls and their results are the loop's own."""
+    if message.role not in ROLES:
+        raise TypeError(f"{message.role!r} is no role: {', '.join(ROLES)}")
+    if message.tool_calls or message.tool_results:
+        raise TypeError(
+            "a hook adds no tool calls and no results; use set_content, Skip, or a tool"
+        )
 
 
 def _odd(messages: Iterable[object]) -> Iterable[object]:

@@ -7,6 +7,7 @@ from typing import TypeVar
 from rxworker.timeline import RunState
 from rxworker.worker.output import Output
 from rxworker.worker.result import Finished, Paused, RunResult
+from rxworker.worker.seal import seal_of
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[
         refused=pause.refused,
         tool_calls=state.tool_calls,
         continuations=state.continuations,
+        seals=tuple(seal_of(call) for call in pause.pending),
     )
 
 

@@ -14,6 +14,7 @@ from rxworker.worker.approval import Answer, Approve, Decision, Deny
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import TurnScope
 from rxworker.worker.result import Paused
+from rxworker.worker.seal import check_sealed
 
 
 def resumed(
@@ -30,10 +31,11 @@ def resumed(
         added: Messages for the model, behind the results.
 
     Raises:
-        LocalProtocolError: A decision is for no pending call, or is none.
+        LocalProtocolError: A call was changed other than by its decision, or a decision is for no pending call, or is none.
         ConfigurationError: Something is of another kind altogether.
     """
     _check_kinds(paused, decisions, added)
+    check_sealed(paused.pending, paused.seals)
     _check(paused, decisions)
     ids = [call.id for call in paused.pending]
     until = ids.index(paused.paused_at) if paused.paused_at in ids else -1
@@ -78,22 +80,6 @@ def resumed(
     return first, scope
 
 
-def check_unchanged(calls: Sequence[ToolCall], shown: Sequence[ToolCall]) -> None:
-    """Refuse calls that are other ones than those that were shown to whoever decided.
-
-    Raises:
-        LocalProtocolError: One is; the message names it.
-    """
-    if len(calls) != len(shown):
-        raise LocalProtocolError(f"{len(shown)} calls were paused, and {len(calls)} are to go on")
-    for call, before in zip(calls, shown, strict=True):
-        if call != before:
-            raise LocalProtocolError(
-                f"the call {before.id!r} of {before.name} was changed since the run paused: what was approved may not be what "
-                "would run; give other arguments with decisions={call.id: Approve(input={...})}"
-            )
-
-
 def _check_kinds(paused: object, decisions: object, added: Sequence[object]) -> None:
     expect("paused", paused, Paused, "worker.resume(load_paused(data))")
     expect("decisions", decisions, Mapping, "decisions={call.id: Approve()}")
@@ -116,4 +102,4 @@ def _check(paused: Paused[Any], decisions: Mapping[str, object]) -> None:
             raise LocalProtocolError(message)
 
 
-__all__ = ["check_unchanged", "resumed"]
+__all__ = ["resumed"]

@@ -115,6 +115,8 @@ class Run(Observable[Record], Generic[T_co]):
             ConfigurationError: The message is none.
         """
         messages = to_messages(message)
+        if any(m.role == "assistant" or m.tool_calls or m.tool_results for m in messages):
+            raise ConfigurationError("only words of the user or the system are sent into a run")
         if self.done or self._winding:
             raise LocalProtocolError("this run has ended: begin another with worker.run(...)")
         return self._context.inbox.put(messages)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 from msgspec.structs import replace
 from reactivex.scheduler.eventloop import AsyncIOScheduler
@@ -15,7 +14,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.errors import ConfigurationError, LocalProtocolError, WorkerBusyError
 from rxworker.events import Event, Record, RunAbort, RunStart
 from rxworker.hooks import Hooks
-from rxworker.messages import Conversation, Message, ToolCall, repair
+from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
 from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector, step_run
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
@@ -29,10 +28,11 @@ from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Limits
 from rxworker.worker.output import Output
 from rxworker.worker.result import Paused, RunResult
-from rxworker.worker.resume import check_unchanged, resumed
+from rxworker.worker.resume import resumed
 from rxworker.worker.run import Run
 
 T = TypeVar("T")
+Claim: TypeAlias = Callable[[str], bool]
 
 LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
 
@@ -124,7 +124,6 @@ class Worker:
         self._paused: Paused[Any] | None = None
         self._output: Output[Any] | None = None
         self._resumed: set[str] = set()
-        self._shown: tuple[ToolCall, ...] = ()
 
     def __repr__(self) -> str:
         return f"Worker({self.model!r}, tools=[{self.tools}])"
@@ -149,7 +148,9 @@ class Worker:
         added = to_messages(input)
         self._check_free("run")
         self._output = None if output is None else Output(output)
-        # Calls that were paused and never resumed get a result that says so.
+        # Calls that were paused and never resumed get a result that says so, and are not resumed later.
+        if self._paused is not None:
+            self._resumed.add(self._paused.run)
         conversation = repair(self.conversation).add(*added)
         return self._begin([RunStart(conversation)], TurnScope())
 
@@ -175,6 +176,7 @@ class Worker:
         *,
         decisions: Mapping[str, Decision] | None = None,
         add: Sequence[Message] = (),
+        claim: Claim | None = None,
     ) -> Run[Any]: ...
     @overload
     def resume(
@@ -183,6 +185,7 @@ class Worker:
         *,
         decisions: Mapping[str, Decision] | None = None,
         add: Sequence[Message] = (),
+        claim: Claim | None = None,
         output: type[T],
     ) -> Run[T]: ...
     def resume(
@@ -191,6 +194,7 @@ class Worker:
         *,
         decisions: Mapping[str, Decision] | None = None,
         add: Sequence[Message] = (),
+        claim: Claim | None = None,
         output: type[Any] | None = None,
     ) -> Run[Any]:
         """Go on with a run that was paused.
@@ -202,10 +206,12 @@ class Worker:
             paused: What waits; by default this worker's last run. One that was saved may come from another process.
             decisions: What to do with pending calls, by their ids: `Approve`, `Deny` or `Answer`.
             add: Messages to add to the conversation; with them a run that was paused at the end of a turn goes on.
+            claim: Where several processes may hold the same saved run: asked once with its id, and answers whether this one may
+                have it, for example by inserting the id into a table where it must be unique.
             output: The type of the answer; by default that of the run that was paused, if this worker ran it.
 
         Raises:
-            LocalProtocolError: Nothing is paused, it was resumed already, a call was changed other than by its decision, or a
+            LocalProtocolError: Nothing is paused, it was resumed already or by somebody else, another run has begun since, a call was changed other than by its decision, or a
                 decision is for no pending call.
             ConfigurationError: Something is of another kind.
             WorkerBusyError: A run is on.
@@ -217,10 +223,15 @@ class Worker:
         several = expect_several("add", add, "add=[Message.user('...')]")
         first, scope = resumed(waiting, {} if decisions is None else decisions, several)
         if waiting.run in self._resumed:
-            message = f"{waiting.run} was resumed already: no call is run twice"
+            message = (
+                f"{waiting.run} was resumed already, or another run has begun since: no call is run twice, and none "
+                "that the model was told was not run"
+            )
             raise LocalProtocolError(message)
-        if self._paused is not None and waiting.run == self._paused.run:
-            check_unchanged(waiting.pending, self._shown)
+        if claim is not None and not claim(waiting.run):
+            raise LocalProtocolError(
+                f"{waiting.run} was resumed by somebody else: no call is run twice"
+            )
         if output is not None:
             self._output = Output(output)
         run = self._begin(first, scope)
@@ -268,7 +279,6 @@ class Worker:
         self._current = None
         self._paused = result if isinstance(result, Paused) else None
         # Arguments can be changed in place; what was shown is kept apart.
-        self._shown = copy.deepcopy(result.pending) if isinstance(result, Paused) else ()
 
     def _options(self) -> Options:
         if self._output is None:

@@ -252,3 +252,44 @@ async def test_a_paused_run_that_is_no_json_is_refused_where_it_is_saved() -> No
     _, paused = await paused_at_three()
     with pytest.raises(LocalProtocolError, match="cannot be saved"):
         save_paused(replace(paused, reason="\ud800"))
+
+
+async def test_only_one_of_several_processes_has_a_saved_run() -> None:
+    _, paused = await paused_at_three()
+    taken: set[str] = set()
+
+    def claim(run: str) -> bool:
+        is_first = run not in taken
+        taken.add(run)
+        return is_first
+
+    data = save_paused(paused)
+    every: dict[str, Decision] = {call.id: Approve() for call in paused.pending}
+    here, there = worker_of("done"), worker_of("done")
+    await here.resume(load_paused(data), decisions=every, claim=claim)
+    with pytest.raises(LocalProtocolError, match="resumed by somebody else"):
+        there.resume(load_paused(data), decisions=every, claim=claim)
+    assert len(RAN) == 3
+
+
+async def test_a_run_that_was_left_for_another_is_not_resumed_later() -> None:
+    worker = worker_of(CALLS, "something else")
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    await worker.run("never mind")
+    with pytest.raises(LocalProtocolError, match="another run has begun since"):
+        worker.resume(paused)
+    assert RAN == []
+
+
+async def test_plain_json_of_a_paused_run_is_bound_to_its_arguments_too() -> None:
+    _, paused = await paused_at_three()
+    data = msgspec.json.encode(paused)
+    whole = msgspec.json.decode(data, type=Paused[None])
+    changed = msgspec.json.decode(
+        data.replace(b'"input":{"text":"a"}', b'"input":{"text":"z"}'), type=Paused[None]
+    )
+    with pytest.raises(LocalProtocolError, match="was changed since the run paused"):
+        worker_of("done").resume(changed)
+    every: dict[str, Decision] = {call.id: Approve() for call in whole.pending}
+    assert (await worker_of("done").resume(whole, decisions=every)).text == "done"

@@ -470,7 +470,7 @@ async def test_something_cancelled_within_a_hook_ends_the_run_instead_of_hanging
         return Continue()
 
     worker = Worker(ScriptedModel([call("note", text="a")]), tools=[note], hooks=[wait])
-    with pytest.raises(RunCancelledError, match="waited for was cancelled"):
+    with pytest.raises(HookError, match=r"hook 'wait'.*waited for was cancelled"):
         await worker.run("go")
 
 

@@ -10,9 +10,15 @@ from reactivex.subject import Subject
 from reactivex.testing import TestScheduler
 
 from rxworker import Limits, Run, Worker, on_turn_end, tool
-from rxworker.errors import ConfigurationError, LocalProtocolError, RunCancelledError
+from rxworker.errors import (
+    ConfigurationError,
+    HookError,
+    LocalProtocolError,
+    RunCancelledError,
+)
 from rxworker.events import MessageAdd, TextDelta, ToolStart, TurnStart
 from rxworker.hooks import TurnEndContext
+from rxworker.messages import Message, Text, ToolCall, ToolResult, validate
 from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.worker import Input, run_inputs
 
@@ -255,3 +261,33 @@ async def test_no_run_begins_once_nobody_wants_to_hear_of_it() -> None:
     assert (await runs[0]).text == "one"
     await worker.run("c")  # it is free
     assert [m.text for m in worker.conversation.messages] == ["a", "one", "c", "two"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message.assistant("I never said that."),
+        Message.user(ToolResult("zz", "a result of no call")),
+        Message.assistant(ToolCall("zz", "look", {})),
+    ],
+)
+async def test_only_words_are_sent_into_a_run(message: Message) -> None:
+    run = Worker(ScriptedModel(["done"])).run("go")
+    with pytest.raises(ConfigurationError, match="only words"):
+        run.send(message)
+    assert (await run).text == "done"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [Message.user(ToolResult("zz", "stray")), Message("robot", (Text("x"),))],  # type: ignore[arg-type]
+)
+async def test_a_hook_adds_words_and_nothing_else(message: Message) -> None:
+    @on_turn_end
+    def add(context: TurnEndContext) -> None:
+        context.add_message(message)
+
+    worker = Worker(ScriptedModel(["done", "again"]), hooks=[add])
+    with pytest.raises(HookError, match="hook 'add' failed"):
+        await worker.run("go")
+    assert validate(worker.conversation) == []
