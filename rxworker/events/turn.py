@@ -168,6 +168,7 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
             ``None`` at the end of a turn.
         reason: For people.
         refused: Results of calls that hooks have skipped.
+        let_through: How many of the pending calls, from the first, hooks have let through: the paused one stands behind them.
     """
 
     hook: str
@@ -175,6 +176,7 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
     paused_at: str | None = None
     reason: str = ""
     refused: tuple[ToolResult, ...] = ()
+    let_through: int = 0
 
 
 class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):

@@ -106,14 +106,15 @@ async def _ask(
             case Pause(reason=reason):
                 pending = (*allowed, left, *calls[place + 1 :])
                 throw_away(context, scope)
-                emit(RunPause(hook, pending, call.id, reason, tuple(refused)))
+                emit(RunPause(hook, pending, call.id, reason, tuple(refused), len(allowed)))
                 scope.paused = True
                 break
             case _ if policy_of(tool).requires_approval:
                 pending = (*allowed, left, *calls[place + 1 :])
                 reason = f"{call.name} requires approval"
                 throw_away(context, scope)
-                emit(RunPause("requires_approval", pending, call.id, reason, tuple(refused)))
+                hook = "requires_approval"
+                emit(RunPause(hook, pending, call.id, reason, tuple(refused), len(allowed)))
                 scope.paused = True
                 break
             case _:

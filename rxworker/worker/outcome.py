@@ -41,6 +41,7 @@ def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[
         refused=pause.refused,
         tool_calls=state.tool_calls,
         continuations=state.continuations,
+        let_through=pause.let_through,
         seals=tuple(seal_of(call) for call in pause.pending),
     )
 

@@ -56,6 +56,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         refused: Results of calls that hooks have skipped.
         tool_calls: How many tools the run has started.
         continuations: How often hooks have sent an answer back.
+        let_through: How many of the pending calls, from the first, hooks have let through.
         seals: A digest of each pending call: what was shown is what will run.
     """
 
@@ -66,6 +67,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     refused: tuple[ToolResult, ...] = ()
     tool_calls: int = 0
     continuations: int = 0
+    let_through: int = 0
     seals: tuple[str, ...] = ()
 
 

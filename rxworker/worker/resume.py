@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError
-from rxworker.events import Event, MessageAdd, RunResume
+from rxworker.events import Event, MessageAdd, RunResume, ToolStop
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.worker.approval import Answer, Approve, Decision, Deny
 from rxworker.worker.arguments import expect
@@ -37,44 +37,45 @@ def resumed(
     _check_kinds(paused, decisions, added)
     check_sealed(paused.pending, paused.seals)
     _check(paused, decisions)
-    ids = [call.id for call in paused.pending]
-    until = ids.index(paused.paused_at) if paused.paused_at in ids else -1
+    # By its place, not by its id: a provider may give two calls one id.
+    until = paused.let_through if paused.paused_at is not None else -1
     pending: list[ToolCall] = []
     approved: list[int] = []
-    refused = list(paused.refused)
+    decided: list[ToolResult] = []
     for place, call in enumerate(paused.pending):
         decision = decisions.get(call.id) or (Approve() if place <= until else None)
         match decision:
             case Deny(reason=reason):
-                refused.append(ToolResult(call.id, reason, is_error=True, name=call.name))
+                decided.append(ToolResult(call.id, reason, is_error=True, name=call.name))
                 continue
             case Answer(content=content, is_error=is_error):
-                refused.append(ToolResult(call.id, content, is_error, call.name))
+                decided.append(ToolResult(call.id, content, is_error, call.name))
                 continue
             case Approve(input=edited):
                 approved.append(len(pending))
                 pending.append(call if edited is None else replace(call, input=edited))
             case None:
                 pending.append(call)
+    refused = (*paused.refused, *decided)
     scope = TurnScope(
         # Without calls and with something new to say, the next thing is a request.
-        is_resumed=bool(ids) or not added,
+        is_resumed=bool(paused.pending) or not added,
         resumed=tuple(pending),
         approved=frozenset(approved),
-        refused=tuple(refused),
-        finishes=not ids and not added,
+        refused=refused,
+        finishes=not paused.pending and not added,
         key=f"{paused.run}/{paused.turns}",
     )
     resume = RunResume(
         paused.conversation,
         tuple(pending),
-        tuple(refused),
+        refused,
         usage=paused.usage,
         turns=paused.turns,
         tool_calls=paused.tool_calls,
         continuations=paused.continuations,
     )
-    first: list[Event] = [resume]
+    first: list[Event] = [resume, *(ToolStop(result) for result in decided)]
     if added:
         first.append(MessageAdd(tuple(added), "resume"))
     return first, scope

@@ -107,7 +107,9 @@ class Worker:
         self.parallel = expect("parallel", parallel, int, "parallel=8")
         if parallel < 1:
             raise ConfigurationError(f"parallel={parallel}: at least one tool must be able to run")
-        self.budget = budget
+        self.budget = expect(
+            "budget", budget, (Budget, type(None)), "budget=Budget(max_tokens=1000)"
+        )
         self.retry = expect("retry", retry or Retry(), Retry, "retry=Retry(retries=0)")
         self.workspace = Path(workspace)
         said = conversation or Conversation()

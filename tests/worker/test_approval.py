@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from rxworker import Finished, Message, Paused, Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.events import RunPause
+from rxworker.events import RunPause, ToolStop
 from rxworker.hooks import Pause, Skip, ToolCallContext
 from rxworker.messages import JsonObject, ToolMeta, repair
-from rxworker.testing import ScriptedModel, call, lint
+from rxworker.testing import Call, Reply, ScriptedModel, call, lint
 from rxworker.tools import Tool, ToolContext, ToolPolicy
 from rxworker.worker import Answer, Approve, Decision, Deny, load_paused, save_paused
 
@@ -293,3 +293,25 @@ async def test_plain_json_of_a_paused_run_is_bound_to_its_arguments_too() -> Non
         worker_of("done").resume(changed)
     every: dict[str, Decision] = {call.id: Approve() for call in whole.pending}
     assert (await worker_of("done").resume(whole, decisions=every)).text == "done"
+
+
+async def test_two_calls_of_one_id_are_told_apart_by_their_place() -> None:
+    twins = Reply(tool_calls=(Call("note", {"text": "a"}, "x"), Call("note", {"text": "b"}, "x")))
+    worker = worker_of(twins, "done")
+    first = await worker.run("go")
+    assert isinstance(first, Paused)
+    second = await worker.resume()
+    assert isinstance(second, Paused)
+    assert (first.let_through, second.let_through) == (0, 1)
+    result = await worker.resume()
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["noted a", "noted b"]
+
+
+async def test_what_was_decided_without_running_is_told_to_the_watchers() -> None:
+    worker, paused = await paused_at_three()
+    a, b, c = (call.id for call in paused.pending)
+    run = worker.resume(decisions={a: Deny("no"), b: Answer("known"), c: Approve()})
+    await run
+    stops = [r.event.result async for r in run if isinstance(r.event, ToolStop)]
+    assert [(s.tool_use_id, s.text) for s in stops] == [(a, "no"), (b, "known"), (c, "noted c")]
+    assert lint([record async for record in run]) == []
