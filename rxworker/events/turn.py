@@ -169,6 +169,7 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
         reason: For people.
         refused: Results of calls that hooks have skipped.
         let_through: How many of the pending calls, from the first, hooks have let through: the paused one stands behind them.
+        key: What the idempotency keys of the pending calls begin with.
     """
 
     hook: str
@@ -177,6 +178,7 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
     reason: str = ""
     refused: tuple[ToolResult, ...] = ()
     let_through: int = 0
+    key: str = ""
 
 
 class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import TypeVar
 
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.providers import Provider
 from rxworker.transport import Client, Model
 
@@ -41,6 +42,43 @@ def expect_several(name: str, values: Iterable[A], example: str) -> tuple[A, ...
         raise ConfigurationError(message) from error
 
 
+def expect_operators(operators: Iterable[A]) -> tuple[A, ...]:
+    """The operators, if they can be applied.
+
+    Raises:
+        ConfigurationError: One cannot.
+    """
+    several = expect_several("operators", operators, "operators=[my_operator]")
+    for operator in several:
+        if not callable(operator):
+            raise ConfigurationError(f"{operator!r} is no operator: operators=[ops.filter(...)]")
+    return several
+
+
+def expect_parallel(parallel: int) -> int:
+    """How many tools run at once, if any can.
+
+    Raises:
+        ConfigurationError: None can.
+    """
+    if expect("parallel", parallel, int, "parallel=8") < 1:
+        raise ConfigurationError(f"parallel={parallel}: at least one tool must be able to run")
+    return parallel
+
+
+def check_no_loop(call: str, instead: str) -> None:
+    """Refuse to wait where that would hold the event loop.
+
+    Raises:
+        LocalProtocolError: An event loop runs here.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise LocalProtocolError(f"worker.{call}() cannot wait where an event loop runs: use {instead}")
+
+
 def as_model(model: Provider | Model) -> Model:
     """A model as it is, a provider over HTTP.
 
@@ -58,4 +96,11 @@ def as_model(model: Provider | Model) -> Model:
     raise ConfigurationError(message)
 
 
-__all__ = ["as_model", "expect", "expect_several"]
+__all__ = [
+    "as_model",
+    "check_no_loop",
+    "expect",
+    "expect_operators",
+    "expect_parallel",
+    "expect_several",
+]

@@ -57,8 +57,7 @@ async def _ask_and_run(context: RunContext, scope: TurnScope, emit: Emit) -> Non
         limit=context.parallel,
         emit=emit,
         relay=context.journal.relay,
-        # The same whether a run was paused in between or not: no call is made twice under one key.
-        scope=scope.key or f"{context.journal.run}/{context.journal.state.turns}",
+        scope=_key(context, scope),
         variables=scope.variables,
         early=scope.early,
     )
@@ -70,6 +69,32 @@ async def _ask_and_run(context: RunContext, scope: TurnScope, emit: Emit) -> Non
     answers = _in_call_order(_called(context), [*results, *refused])
     emit(MessageAdd((Message("user", answers),), "tools"))
     after_calls(context, emit)
+
+
+def _key(context: RunContext, scope: TurnScope) -> str:
+    """What idempotency keys begin with: the same however often the turn is paused, so that no call is made twice."""
+    return scope.key or f"{context.journal.run}/{context.journal.state.turns}"
+
+
+def _pause(
+    context: RunContext,
+    scope: TurnScope,
+    hook: str,
+    pending: tuple[ToolCall, ...],
+    reason: str,
+    refused: Sequence[ToolResult],
+    let_through: int,
+) -> RunPause:
+    """The pause at the call that stands behind those that were let through."""
+    return RunPause(
+        hook,
+        pending,
+        pending[let_through].id,
+        reason,
+        tuple(refused),
+        let_through,
+        _key(context, scope),
+    )
 
 
 def _called(context: RunContext) -> tuple[ToolCall, ...]:
@@ -106,7 +131,7 @@ async def _ask(
             case Pause(reason=reason):
                 pending = (*allowed, left, *calls[place + 1 :])
                 throw_away(context, scope)
-                emit(RunPause(hook, pending, call.id, reason, tuple(refused), len(allowed)))
+                emit(_pause(context, scope, hook, pending, reason, refused, len(allowed)))
                 scope.paused = True
                 break
             case _ if policy_of(tool).requires_approval:
@@ -114,7 +139,7 @@ async def _ask(
                 reason = f"{call.name} requires approval"
                 throw_away(context, scope)
                 hook = "requires_approval"
-                emit(RunPause(hook, pending, call.id, reason, tuple(refused), len(allowed)))
+                emit(_pause(context, scope, hook, pending, reason, refused, len(allowed)))
                 scope.paused = True
                 break
             case _:

@@ -42,6 +42,7 @@ def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[
         tool_calls=state.tool_calls,
         continuations=state.continuations,
         let_through=pause.let_through,
+        key=pause.key,
         seals=tuple(seal_of(call) for call in pause.pending),
     )
 

@@ -57,6 +57,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         tool_calls: How many tools the run has started.
         continuations: How often hooks have sent an answer back.
         let_through: How many of the pending calls, from the first, hooks have let through.
+        key: What the idempotency keys of the pending calls begin with, however often the turn is paused.
         seals: A digest of each pending call: what was shown is what will run.
     """
 
@@ -68,6 +69,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     tool_calls: int = 0
     continuations: int = 0
     let_through: int = 0
+    key: str = ""
     seals: tuple[str, ...] = ()
 
 

@@ -64,7 +64,7 @@ def resumed(
         approved=frozenset(approved),
         refused=refused,
         finishes=not paused.pending and not added,
-        key=f"{paused.run}/{paused.turns}",
+        key=paused.key,
     )
     resume = RunResume(
         paused.conversation,

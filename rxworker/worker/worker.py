@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 from msgspec.structs import replace
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
-from rxworker.errors import ConfigurationError, LocalProtocolError, WorkerBusyError
+from rxworker.errors import LocalProtocolError, WorkerBusyError
 from rxworker.events import Event, Record, RunAbort, RunStart
 from rxworker.hooks import Hooks
 from rxworker.messages import Conversation, Message, repair
@@ -20,7 +20,14 @@ from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCo
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
 from rxworker.transport import Model, Retry
 from rxworker.worker.approval import Decision
-from rxworker.worker.arguments import as_model, expect, expect_several
+from rxworker.worker.arguments import (
+    as_model,
+    check_no_loop,
+    expect,
+    expect_operators,
+    expect_parallel,
+    expect_several,
+)
 from rxworker.worker.budget import Budget
 from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnScope
 from rxworker.worker.input import Input, to_messages
@@ -98,15 +105,8 @@ class Worker:
         self.hooks = Hooks(expect_several("hooks", hooks, "hooks=[permit]"))
         self.options = expect("options", options or Options(), Options, "options=Options(...)")
         self.limits = expect("limits", limits or Limits(), Limits, "limits=Limits(max_turns=3)")
-        self.operators = expect_several("operators", operators, "operators=[my_operator]")
-        for operator in self.operators:
-            if not callable(operator):
-                raise ConfigurationError(
-                    f"{operator!r} is no operator: operators=[ops.filter(...)]"
-                )
-        self.parallel = expect("parallel", parallel, int, "parallel=8")
-        if parallel < 1:
-            raise ConfigurationError(f"parallel={parallel}: at least one tool must be able to run")
+        self.operators = expect_operators(operators)
+        self.parallel = expect_parallel(parallel)
         self.budget = expect(
             "budget", budget, (Budget, type(None)), "budget=Budget(max_tokens=1000)"
         )
@@ -168,7 +168,7 @@ class Worker:
         Raises:
             LocalProtocolError: An event loop runs; there ``await worker.run(...)``.
         """
-        _check_no_loop("run_sync", "await worker.run(...)")
+        check_no_loop("run_sync", "await worker.run(...)")
         return asyncio.run(self._to_the_end(input, output))
 
     @overload
@@ -308,14 +308,6 @@ class Worker:
             f"this worker is busy with {current.id}: await it, cancel it, or use another Worker"
         )
         raise WorkerBusyError(message)
-
-
-def _check_no_loop(call: str, instead: str) -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise LocalProtocolError(f"worker.{call}() cannot wait where an event loop runs: use {instead}")
 
 
 __all__ = ["Input", "Worker"]

@@ -262,7 +262,9 @@ async def test_a_hook_that_does_not_end_when_cancelled_is_left_behind(
             with contextlib.suppress(asyncio.CancelledError):
                 await may_end.wait()
 
-    await cancelled_while(stubborn, asked)
+    worker = await cancelled_while(stubborn, asked)
+    assert not may_end.is_set()  # the run has ended, and the hook has not
+    assert worker.conversation.messages[-1].tool_results[0].is_error
     may_end.set()
 
 

@@ -315,3 +315,11 @@ async def test_what_was_decided_without_running_is_told_to_the_watchers() -> Non
     stops = [r.event.result async for r in run if isinstance(r.event, ToolStop)]
     assert [(s.tool_use_id, s.text) for s in stops] == [(a, "no"), (b, "known"), (c, "noted c")]
     assert lint([record async for record in run]) == []
+
+
+async def test_the_idempotency_key_survives_a_second_pause() -> None:
+    worker, paused = await paused_at_three()
+    again = await worker.resume()
+    assert isinstance(again, Paused)
+    await worker.resume(decisions={call.id: Approve() for call in again.pending})
+    assert [key.rpartition("/")[0] for _, key in RAN] == [f"{paused.run}/1"] * 3
