@@ -1,74 +1,85 @@
-"""One source, many watchers, none of which can hurt another or the source.
+"""One run, many watchers, none of which can hurt another or the run.
 
-What was pushed is kept, in order. Each watcher is a place in that row: it sees everything from the start, however late
-it comes. An observer is pushed to as things come; an asynchronous iterator walks at its own pace and needs no buffer,
-since the row is there.
+Theory of operation. What was pushed is kept in one history, in the memory of its text. Each watcher is a place in it, and a
+way of being given what stands behind that place; nobody has a buffer, so a slow watcher costs nothing but its own delay.
+There are three sorts:
 
-A watcher that pushes something itself while it is being told does not break the order: what it pushes goes to the
-end of the row, and everybody reaches it in turn. A watcher that raises is detached, and ``on_detach`` hears of it.
+* An observer of the hub itself is pushed to at once, record by record, from the first.
+* A follower (``subscribe`` on a `Watch`) is pushed to once a loop turn: all that has come since, as its delivery says.
+* A reader (``async for`` over a `Watch`) takes what there is for it when it comes back.
 
-The hub belongs to one thread, its event loop's.
+A watcher that pushes something itself while it is being told does not break the order: what it pushes goes to the end of
+the row, and everybody reaches it in turn. A watcher that raises is detached, and ``on_detach`` hears of it.
+
+The hub belongs to one thread, its event loop's; a `Watch` is the door for other threads.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Generic, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from itertools import count
 
-from reactivex import Observable, abc
-from reactivex.disposable import Disposable
+from msgspec.structs import replace
+from reactivex import abc
 
-A = TypeVar("A")
-
-OnDetach = Callable[[str, BaseException], None]
-
-# A watcher may raise the latter by asking a cancelled future for its result. Whoever pushes must not take it for its own.
-_RAISED = (Exception, asyncio.CancelledError)
-
-
-class _Watcher(Generic[A]):
-    """An observer, and how far it has seen. Compared by identity."""
-
-    __slots__ = ("name", "observer", "seen")
-
-    def __init__(self, observer: abc.ObserverBase[A], name: str) -> None:
-        self.observer = observer
-        self.name = name
-        self.seen = 0
+from rxworker.events import Event, Record
+from rxworker.events.deltas import Deltas
+from rxworker.hub.deferred import Bell, Defer, Deferred
+from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_place
+from rxworker.hub.history import History
+from rxworker.hub.home import running_loop
+from rxworker.hub.latch import Latch
+from rxworker.hub.observers import Observer, Observers, OnRaise
+from rxworker.hub.row import Row
+from rxworker.hub.watch import Watch
+from rxworker.hub.watcher import WatcherState
+from rxworker.operators.disposables import NOTHING, Call
+from rxworker.operators.stage import Stage
 
 
-class Hub(Observable[A]):
-    """A hot observable with memory that keeps its watchers apart.
+class Hub(Stage[Record]):
+    """The records of a run: hot, with memory, and with watchers that are kept apart.
 
     Args:
         on_detach: Hears the name of a watcher that raised, and what it raised.
+        defer: Calls a function a little later, when whoever pushes has finished; by default in the next turn of the event loop
+            that the hub was made on, and at once where there is none.
+
+    Attributes:
+        history: The records so far.
+        loop: The event loop that it was made on, if any.
+        over: Opens when it has ended; for other threads.
+        deferred: Followers and readers; for them to come and go.
 
     Example:
-        >>> hub = Hub[int]()
-        >>> hub.push(1)
-        >>> _ = hub.subscribe(print)
+        >>> from rxworker.events import TextDelta
+        >>> hub = Hub()
+        >>> hub.push(Record(1, "r", 1, 1, 0.0, TextDelta(0, "hi")))
+        >>> _ = hub.subscribe(lambda record: print(record.seq))
         1
-        >>> hub.push(2)
+        >>> hub.push(Record(2, "r", 1, 1, 0.0, TextDelta(0, "you")))
         2
     """
 
-    def __init__(self, on_detach: OnDetach | None = None) -> None:
+    def __init__(self, on_detach: OnRaise | None = None, *, defer: Defer | None = None) -> None:
         super().__init__()
-        self._row: list[A] = []
-        self._shown = 0
-        self._watchers: tuple[_Watcher[A], ...] = ()
-        self._waiting: list[asyncio.Future[None]] = []
-        self._telling = False
+        self.history = History()
+        self.loop = running_loop()
+        self.over = Latch()
+        told = on_detach or _nobody
+        self.deferred = Deferred(self.history, self.loop, defer, told)
+        self._observers = Observers(self.history, told)
         self._ended = False
         self._error: Exception | None = None
-        self._on_detach = on_detach
-        self._count = 0
+        self._names = count(1)
+        self._was_watched = False
 
     @property
-    def row(self) -> list[A]:
-        """Everything pushed so far; not to be changed."""
-        return self._row
+    def last_seq(self) -> int:
+        """The number of the last record; 0 before the first."""
+        return self.history.last_seq
 
     @property
     def ended(self) -> bool:
@@ -76,129 +87,175 @@ class Hub(Observable[A]):
         return self._ended
 
     @property
+    def error(self) -> Exception | None:
+        """What it has ended with, if anything."""
+        return self._error
+
+    @property
     def watched(self) -> bool:
         """Whether anybody has watched it at any time."""
-        return self._count > 0
+        return self._was_watched
 
-    def push(self, item: A) -> None:
-        """Show the item to every watcher. After the end it does nothing."""
+    def push(self, record: Record) -> None:
+        """Show the record to every watcher. Its number is the one behind ``last_seq``. After the end it does nothing."""
         if self._ended:
             return
-        self._row.append(item)
-        if not self._telling:
-            self._tell()
+        self.history.append(record)
+        observers = self._observers
+        if observers.is_telling:
+            return
+        if observers.row:
+            observers.tell(record)
+        self._pushed()
+
+    def push_many(self, records: Sequence[Record]) -> None:
+        """Show records that have come together, in order."""
+        if self._ended:
+            return
+        history, observers = self.history, self._observers
+        before = history.last_seq
+        for record in records:
+            history.append(record)
+        if observers.is_telling:
+            return
+        observers.tell_behind(before)
+        self._pushed()
+
+    def push_deltas(self, head: Record, deltas: Deltas[Event]) -> None:
+        """Show deltas that have come together.
+
+        Records are made of them only if somebody wants records right now; else those who come for them later have them made.
+
+        Args:
+            head: The record of the first.
+            deltas: All of them.
+        """
+        observers = self._observers
+        if self._ended:
+            return
+        if observers.is_telling or observers.take_records:
+            self.push_many(
+                [replace(head, seq=seq, event=delta) for seq, delta in enumerate(deltas, head.seq)]
+            )
+            return
+        self.history.append(Row(head, deltas))
+        observers.tell_deltas(deltas)
+        self._pushed()
+
+    def _pushed(self) -> None:
+        """The observers have seen it."""
+        if self._ended:
+            self._close()
+        elif self.deferred.is_needed:
+            self.deferred.soon()
 
     def end(self, error: Exception | None = None) -> None:
         """Nothing more comes: watchers complete, or get the error."""
         if self._ended:
             return
         self._ended, self._error = True, error
-        if not self._telling:
+        if not self._observers.is_telling:
             self._close()
 
-    def _tell(self) -> None:
-        self._telling = True
-        try:
-            while self._shown < len(self._row):
-                item = self._row[self._shown]
-                self._shown += 1
-                for watcher in self._watchers:
-                    try:
-                        watcher.observer.on_next(item)
-                    except _RAISED as error:
-                        self._detach(watcher, error)
-        finally:
-            self._telling = False
-        if self._waiting:
-            self._wake()
-        if self._ended:
-            self._close()
+    def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:
+        """A way of watching. Each subscription to it, and each iteration over it, is a watcher of its own.
 
-    def _close(self) -> None:
-        watchers, self._watchers = self._watchers, ()
-        for watcher in watchers:
-            self._tell_end(watcher.observer)
-        self._wake()
+        Args:
+            delivery: How it is given the records; `Coalesce` by default.
+            after: The number of the last record that it need not be given.
+            name: For people; by default it is numbered.
 
-    def _tell_end(self, observer: abc.ObserverBase[A]) -> None:
-        try:
-            if self._error is None:
-                observer.on_completed()
-            else:
-                observer.on_error(self._error)
-        except _RAISED:
-            # reactivex raises the error itself for an observer without on_error. Whoever awaits the run gets it.
-            return
+        Raises:
+            ConfigurationError: The delivery is none, or ``after`` is no number.
+        """
+        delivery = Coalesce() if delivery is None else delivery
+        # Here, where the mistake is: later it would be met by whoever looks at the watchers.
+        expect_delivery(delivery)
+        expect_place(after)
+        return Watch(self, delivery, max(after, 0), name)
 
-    def _detach(self, watcher: _Watcher[A], error: BaseException) -> None:
-        self._remove(watcher)
-        if self._on_detach is not None:
-            self._on_detach(watcher.name, error)
+    def hold(self) -> asyncio.Future[None] | None:
+        """What a source waits for before it reads on: done when no `Reliable` watcher is too far behind, ``None`` when none is."""
+        return self.deferred.readers.hold()
 
-    def _remove(self, watcher: _Watcher[A]) -> None:
-        self._watchers = tuple(w for w in self._watchers if w is not watcher)
+    @property
+    def is_full(self) -> bool:
+        """Whether a source should wait now."""
+        return self.deferred.readers.is_full
 
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+    @property
+    def events(self) -> Stage[Event]:
+        """The bare events of the records: what ``pipe(events())`` gives, without records being made for it.
+
+        That operator is the plain definition. Deltas that have come together reach the observer without a record being made of each.
+        """
+        return Stage(self._attach_events)
 
     def _subscribe_core(
         self,
-        observer: abc.ObserverBase[A],
+        observer: abc.ObserverBase[Record],
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        self._count += 1
-        watcher = _Watcher(observer, f"watcher-{self._count}")
-        try:
-            while watcher.seen < self._shown:
-                watcher.seen += 1
-                observer.on_next(self._row[watcher.seen - 1])
-        except _RAISED as error:
-            self._detach(watcher, error)
-            return Disposable()
-        if self._ended and not self._telling:
-            self._tell_end(observer)
-            return Disposable()
-        self._watchers += (watcher,)
+        return self._attach(Observer(observer, self.named("")))
 
-        def detach() -> None:
-            self._remove(watcher)
+    def _attach_events(
+        self,
+        observer: abc.ObserverBase[Event],
+        scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
+    ) -> abc.DisposableBase:
+        return self._attach(Observer(observer, self.named(""), wants_events=True))
 
-        return Disposable(detach)
+    def _attach(self, watcher: Observer) -> abc.DisposableBase:
+        """Push to an observer at once, from the first record."""
+        if not self._observers.catch_up(watcher):
+            return NOTHING
+        if self._ended and not self._observers.is_telling:
+            self._observers.end(self._error)
+            return NOTHING
+        self.deferred.ring()
+        return Call(partial(self._detach, watcher))
 
-    def __aiter__(self) -> AsyncIterator[A]:
-        """Everything from the start, at the reader's own pace."""
-        self._count += 1
-        return _Cursor(self)
+    def _detach(self, watcher: Observer) -> None:
+        self._observers.remove(watcher)
+        self.deferred.ring()
 
-    async def _more(self, place: int) -> bool:
-        """Whether there is an item at this place; waits until that is known."""
-        while place >= len(self._row):
-            if self._ended:
-                if self._error is not None:
-                    raise self._error
-                return False
-            future = asyncio.get_running_loop().create_future()
-            self._waiting.append(future)
-            await future
-        return True
+    def _close(self) -> None:
+        self._observers.end(self._error)
+        self.over.open()
+        self.deferred.end(self._error)
+
+    def named(self, name: str) -> str:
+        """The name of a new watcher."""
+        self._was_watched = True
+        number = next(self._names)  # in one step, since any thread may ask
+        return name or f"watcher-{number}"
+
+    @property
+    def watching(self) -> int:
+        """How many watch it now."""
+        return len(self._observers.row) + len(self.deferred)
+
+    def states(self) -> tuple[WatcherState, ...]:
+        """How the watchers stand."""
+        last = self.last_seq
+        told = [WatcherState(w.name, "reliable", last, 0, last, 0, 0) for w in self._observers.row]
+        return (*told, *self.deferred.states(last))
+
+    def add_bell(self, bell: Bell) -> Bell:
+        """Have a function called, once a loop turn, when something has been pushed or somebody has come, gone or read on.
+
+        Returns:
+            Takes it away again.
+        """
+        return self.deferred.add_bell(bell)
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        """Everything from the start, record by record, at the reader's own pace."""
+        return aiter(self.watch(Reliable(limit=None)))
 
 
-class _Cursor(AsyncIterator[A]):
-    __slots__ = ("_hub", "_place", "_row")
-
-    def __init__(self, hub: Hub[A]) -> None:
-        self._hub = hub
-        self._row = hub.row
-        self._place = 0
-
-    async def __anext__(self) -> A:
-        if self._place >= len(self._row) and not await self._hub._more(self._place):
-            raise StopAsyncIteration
-        self._place += 1
-        return self._row[self._place - 1]
+def _nobody(_name: str, _error: BaseException) -> None:
+    """Nobody hears of it."""
 
 
-__all__ = ["Hub"]
+__all__ = ["Defer", "Hub"]

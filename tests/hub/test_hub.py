@@ -1,3 +1,5 @@
+"""`Hub`: what is pushed reaches every observer at once, in one order, and none of them can hurt another."""
+
 from __future__ import annotations
 
 import asyncio
@@ -8,155 +10,294 @@ from hypothesis import strategies as st
 from reactivex import abc
 from reactivex import operators as ops
 
-from rxworker.hub import Hub
+from rxworker.events import Record, TextDelta
+from rxworker.hub import Coalesce, Hub
+from rxworker.hub.history import TAIL
+
+
+def record(n: int) -> Record:
+    return Record(n, "r", 1, 1, float(n), TextDelta(0, str(n)))
+
+
+class Seen(list[int | str]):
+    """The numbers of the records that an observer was given, and how it ended."""
+
+    def note(self, record: Record) -> None:
+        self.append(record.seq)
+
+    def fail(self, error: Exception) -> None:
+        self.append(str(error))
+
+    def end(self) -> None:
+        self.append("end")
+
+
+def watch(hub: Hub) -> Seen:
+    seen = Seen()
+    hub.subscribe(seen.note, seen.fail, seen.end)
+    return seen
+
+
+def boom(record: Record) -> None:
+    raise ValueError(f"no {record.seq}")
+
+
+def push(hub: Hub, *numbers: int) -> None:
+    for n in numbers:
+        hub.push(record(n))
+
+
+def hub_with_names() -> tuple[Hub, list[str]]:
+    """A hub, and who was detached from it."""
+    detached: list[str] = []
+
+    def on_detach(name: str, error: BaseException) -> None:
+        detached.append(f"{name} {type(error).__name__} {error}".strip())
+
+    return Hub(on_detach), detached
 
 
 def test_every_watcher_sees_everything_however_late_it_comes() -> None:
-    hub = Hub[int]()
-    early: list[int] = []
-    late: list[int] = []
-    hub.subscribe(early.append)
-    hub.push(1)
-    hub.push(2)
-    hub.subscribe(late.append)
-    hub.push(3)
+    hub = Hub()
+    early = watch(hub)
+    push(hub, 1, 2)
+    late = watch(hub)
+    push(hub, 3)
     assert early == late == [1, 2, 3]
 
 
+def test_what_was_packed_reaches_a_late_watcher_record_by_record() -> None:
+    hub = Hub()
+    pushed = [record(n) for n in range(1, 2 * TAIL + 9)]
+    for one in pushed:
+        hub.push(one)
+    assert len(hub.history.tail) < TAIL
+    seen: list[Record] = []
+    hub.subscribe(seen.append)
+    assert seen == pushed
+
+
 def test_a_watcher_that_comes_after_the_end_sees_everything_and_the_end() -> None:
-    hub = Hub[int]()
-    hub.push(1)
+    hub = Hub()
+    push(hub, 1)
     hub.end()
-    seen: list[object] = []
-    hub.subscribe(seen.append, seen.append, lambda: seen.append("end"))
-    assert seen == [1, "end"]
+    assert watch(hub) == [1, "end"]
 
 
 def test_a_watcher_that_raises_is_detached_and_hurts_nobody() -> None:
-    detached: list[tuple[str, str]] = []
-
-    def on_detach(name: str, error: BaseException) -> None:
-        detached.append((name, str(error)))
-
-    def boom(item: int) -> None:
-        raise ValueError(f"no {item}")
-
-    hub = Hub[int](on_detach)
-    before: list[int] = []
-    after: list[int] = []
-    hub.subscribe(before.append)
+    hub, detached = hub_with_names()
+    before = watch(hub)
     hub.subscribe(boom)
-    hub.subscribe(after.append)
-    hub.push(1)
-    hub.push(2)
+    after = watch(hub)
+    push(hub, 1, 2)
     assert before == after == [1, 2]
-    assert detached == [("watcher-2", "no 1")]
+    assert detached == ["watcher-2 ValueError no 1"]
+    assert hub.watching == 2
 
 
 def test_a_watcher_that_raises_while_it_catches_up_is_detached_too() -> None:
-    detached: list[str] = []
-    hub = Hub[int](lambda name, error: detached.append(f"{name} {error}"))
-    hub.push(1)
-
-    def boom(item: int) -> None:
-        raise ValueError(f"no {item}")
-
+    hub, detached = hub_with_names()
+    push(hub, 1)
     hub.subscribe(boom)
-    hub.push(2)
-    assert detached == ["watcher-1 no 1"]
+    push(hub, 2)
+    assert detached == ["watcher-1 ValueError no 1"]
+    assert hub.watching == 0
 
 
 def test_a_watcher_that_raises_that_something_was_cancelled_does_not_cancel_the_source() -> None:
     """As it does that asks a cancelled future for its result."""
-    detached: list[str] = []
-    hub = Hub[int](lambda name, error: detached.append(f"{name} {type(error).__name__}"))
-    seen: list[int] = []
+    hub, detached = hub_with_names()
 
-    def ask(_: int) -> None:
+    def ask(_: Record) -> None:
         raise asyncio.CancelledError
 
     hub.subscribe(ask)
-    hub.subscribe(seen.append)
-    hub.push(1)
+    seen = watch(hub)
+    push(hub, 1)
     hub.subscribe(ask)
-    hub.push(2)
+    push(hub, 2)
     assert seen == [1, 2]
     assert detached == ["watcher-1 CancelledError", "watcher-3 CancelledError"]
 
 
-def test_an_item_pushed_from_within_a_watcher_comes_after_the_one_it_saw_for_everybody() -> None:
-    hub = Hub[int]()
-    first: list[int] = []
-    second: list[int] = []
+def test_a_record_pushed_from_within_a_watcher_comes_after_the_one_it_saw_for_everybody() -> None:
+    hub = Hub()
+    first = Seen()
 
-    def echo(item: int) -> None:
-        first.append(item)
-        if item < 3:
-            hub.push(item + 1)
+    def echo(seen: Record) -> None:
+        first.note(seen)
+        if seen.seq < 3:
+            push(hub, seen.seq + 1)
 
     hub.subscribe(echo)
-    hub.subscribe(second.append)
-    hub.push(1)
+    second = watch(hub)
+    push(hub, 1)
     assert first == second == [1, 2, 3]
 
 
-def test_an_end_from_within_a_watcher_lets_the_others_see_the_item_first() -> None:
-    hub = Hub[int]()
-    seen: list[object] = []
-    hub.subscribe(lambda _: hub.end())
-    hub.subscribe(seen.append, seen.append, lambda: seen.append("end"))
-    hub.push(1)
-    assert seen == [1, "end"]
+def test_records_that_come_together_are_shown_in_order_and_what_is_pushed_meanwhile_behind_them() -> (
+    None
+):
+    hub = Hub()
+    first = Seen()
+
+    def echo(seen: Record) -> None:
+        first.note(seen)
+        if seen.seq == 2:
+            push(hub, hub.last_seq + 1)
+
+    hub.subscribe(echo)
+    second = watch(hub)
+    hub.push_many([record(1), record(2), record(3)])
+    assert first == second == [1, 2, 3, 4]
 
 
-def test_a_watcher_subscribed_from_within_another_sees_each_item_once() -> None:
-    hub = Hub[int]()
-    inner: list[int] = []
+def test_a_watcher_that_comes_or_ends_the_hub_amid_records_that_came_together_sees_each_once() -> (
+    None
+):
+    hub = Hub()
+    inner: list[Seen] = []
 
-    def join(item: int) -> None:
-        if item == 2:
-            hub.subscribe(inner.append)
+    def join(seen: Record) -> None:
+        if seen.seq == 2:
+            inner.append(watch(hub))
+            hub.end()
 
     hub.subscribe(join)
-    for item in (1, 2, 3):
-        hub.push(item)
+    hub.push_many([record(1), record(2), record(3)])
+    assert inner == [[1, 2, 3, "end"]]
+
+
+def test_a_watcher_that_pushes_more_than_is_kept_unpacked_loses_nothing_for_anybody() -> None:
+    hub = Hub()
+    most = 3 * TAIL
+
+    def echo(seen: Record) -> None:
+        if seen.seq < most:
+            push(hub, seen.seq + 1)
+
+    hub.subscribe(echo)
+    second = watch(hub)
+    push(hub, 1)
+    assert second == watch(hub) == list(range(1, most + 1))
+
+
+def test_a_watcher_that_pushes_while_it_catches_up_sees_what_it_pushed_in_its_turn() -> None:
+    hub = Hub()
+    other = watch(hub)
+    push(hub, *range(1, TAIL))
+    seen = Seen()
+
+    def echo(given: Record) -> None:
+        seen.note(given)
+        if given.seq < 10:
+            push(hub, hub.last_seq + 1)
+
+    hub.subscribe(echo)
+    assert seen == other == list(range(1, TAIL + 9))
+
+
+def test_an_end_from_within_a_watcher_lets_the_others_see_the_record_first() -> None:
+    hub = Hub()
+
+    def end(_: Record) -> None:
+        hub.end()
+        push(hub, 2)
+
+    hub.subscribe(end)
+    seen = watch(hub)
+    push(hub, 1)
+    assert seen == [1, "end"]
+    assert watch(hub) == [1, "end"]
+
+
+def test_a_watcher_that_ends_the_hub_while_it_catches_up_hears_of_the_end_once() -> None:
+    hub = Hub()
+    push(hub, 1, 2)
+    seen = Seen()
+
+    def end(given: Record) -> None:
+        seen.note(given)
+        hub.end(ValueError("over"))
+
+    hub.subscribe(end, seen.fail, seen.end)
+    assert seen == [1, 2, "over"]
+
+
+def test_a_watcher_subscribed_from_within_another_sees_each_record_once() -> None:
+    hub = Hub()
+    inner = Seen()
+
+    def join(seen: Record) -> None:
+        if seen.seq == 2:
+            hub.subscribe(inner.note)
+
+    hub.subscribe(join)
+    push(hub, 1, 2, 3)
     assert inner == [1, 2, 3]
 
 
-def test_nothing_comes_after_the_end() -> None:
-    hub = Hub[int]()
-    seen: list[int] = []
-    hub.subscribe(seen.append)
+def test_a_watcher_subscribed_as_the_hub_ends_sees_everything_and_the_end() -> None:
+    hub = Hub()
+    late: list[Seen] = []
+
+    def again() -> None:
+        late.append(watch(hub))
+
+    hub.subscribe(on_completed=again)
+    push(hub, 1)
     hub.end()
-    hub.push(1)
+    assert late == [[1, "end"]]
+
+
+def test_nothing_comes_after_the_end() -> None:
+    hub = Hub()
+    seen = watch(hub)
+    hub.end()
+    push(hub, 1)
     hub.end(ValueError("late"))
-    assert seen == []
+    assert seen == ["end"]
+    assert (hub.last_seq, hub.error) == (0, None)
 
 
 def test_disposing_detaches_and_the_others_go_on() -> None:
-    hub = Hub[int]()
-    gone: list[int] = []
-    stays: list[int] = []
-    subscription = hub.subscribe(gone.append)
-    hub.subscribe(stays.append)
-    hub.push(1)
+    hub = Hub()
+    gone = Seen()
+    subscription = hub.subscribe(gone.note)
+    stays = watch(hub)
+    push(hub, 1)
     subscription.dispose()
-    hub.push(2)
+    push(hub, 2)
     assert (gone, stays) == ([1], [1, 2])
 
 
+def test_disposing_another_within_a_round_keeps_the_record_from_it() -> None:
+    hub = Hub()
+    gone = Seen()
+    subscriptions: list[abc.DisposableBase] = []
+
+    def dispose(_: Record) -> None:
+        subscriptions[0].dispose()
+
+    hub.subscribe(dispose)
+    subscriptions.append(hub.subscribe(gone.note))
+    push(hub, 1)
+    assert gone == []
+    assert hub.watching == 1
+
+
 def test_a_watcher_may_leave_while_it_catches_up() -> None:
-    hub = Hub[int]()
-    for item in range(5):
-        hub.push(item)
-    seen: list[int] = []
-    hub.pipe(ops.take(2)).subscribe(seen.append)
-    hub.push(5)
-    assert seen == [0, 1]
+    hub = Hub()
+    push(hub, 1, 2, 3, 4)
+    seen = Seen()
+    hub.pipe(ops.take(2)).subscribe(seen.note)
+    push(hub, 5)
+    assert seen == [1, 2]
+    assert hub.watching == 0
 
 
 def test_a_watcher_without_on_error_does_not_keep_the_end_from_the_others() -> None:
-    hub = Hub[int]()
+    hub = Hub()
     errors: list[Exception] = []
     hub.subscribe(lambda _: None)
     hub.subscribe(lambda _: None, errors.append)
@@ -165,60 +306,72 @@ def test_a_watcher_without_on_error_does_not_keep_the_end_from_the_others() -> N
     assert errors == [failure]
 
 
+def test_it_counts_who_watches_and_knows_whether_anybody_ever_has() -> None:
+    hub = Hub()
+    assert (hub.watching, hub.watched) == (0, False)
+    one = hub.subscribe()
+    two = hub.watch(Coalesce()).subscribe()
+    assert hub.watching == 2
+    one.dispose()
+    two.dispose()
+    assert (hub.watching, hub.watched) == (0, True)
+
+
+def test_an_observer_stands_where_the_run_stands() -> None:
+    hub = Hub()
+    hub.subscribe()
+    push(hub, 1, 2)
+    [state] = hub.states()
+    assert (state.delivery, state.seq, state.lag, state.delivered) == ("reliable", 2, 0, 2)
+
+
 async def test_an_iterator_reads_at_its_own_pace_and_misses_nothing() -> None:
-    hub = Hub[int]()
-    hub.push(1)
-    items = aiter(hub)
-    assert await anext(items) == 1
-    waiting = asyncio.ensure_future(anext(items))
+    hub = Hub()
+    push(hub, 1)
+    records = aiter(hub)
+    assert (await anext(records)).seq == 1
+    waiting = asyncio.ensure_future(anext(records))
     await asyncio.sleep(0)
     assert not waiting.done()
-    hub.push(2)
-    hub.push(3)
-    assert await waiting == 2
+    push(hub, 2, 3)
+    assert (await waiting).seq == 2
     hub.end()
-    assert [item async for item in items] == [3]
+    assert [seen.seq async for seen in records] == [3]
 
 
-async def test_an_iterator_raises_what_ended_the_source_after_the_last_item() -> None:
-    hub = Hub[int]()
-    hub.push(1)
+async def test_an_iterator_raises_what_ended_the_source_after_the_last_record() -> None:
+    hub = Hub()
+    push(hub, 1)
     hub.end(ValueError("over"))
-    items = aiter(hub)
-    assert await anext(items) == 1
+    records = aiter(hub)
+    assert (await anext(records)).seq == 1
     with pytest.raises(ValueError, match="over"):
-        await anext(items)
+        await anext(records)
 
 
-async def test_two_iterators_do_not_share_their_items() -> None:
-    hub = Hub[int]()
-    for item in range(3):
-        hub.push(item)
+async def test_two_iterators_do_not_share_their_records() -> None:
+    hub = Hub()
+    push(hub, 1, 2, 3)
     hub.end()
-    assert [i async for i in hub] == [i async for i in hub] == [0, 1, 2]
+    first, second = [[seen.seq async for seen in hub] for _ in range(2)]
+    assert first == second == [1, 2, 3]
 
 
 @given(st.lists(st.sampled_from(["push", "join", "leave", "raise"]), max_size=30))
 def test_any_coming_and_going_leaves_each_watcher_an_unbroken_beginning(moves: list[str]) -> None:
-    hub = Hub[int]()
-    watching: list[tuple[list[int], abc.DisposableBase]] = []
-    pushed = 0
-
-    def boom(_: int) -> None:
-        raise ValueError
-
+    hub = Hub()
+    watching: list[tuple[Seen, abc.DisposableBase]] = []
     for move in moves:
         if move == "push":
-            hub.push(pushed)
-            pushed += 1
+            push(hub, hub.last_seq + 1)
         elif move == "join":
-            seen: list[int] = []
-            watching.append((seen, hub.subscribe(seen.append)))
+            seen = Seen()
+            watching.append((seen, hub.subscribe(seen.note)))
         elif move == "leave" and watching:
             seen, subscription = watching.pop()
             subscription.dispose()
-            assert seen == list(range(pushed))
+            assert seen == list(range(1, hub.last_seq + 1))
         elif move == "raise":
             hub.subscribe(boom)
     for seen, _ in watching:
-        assert seen == list(range(pushed))
+        assert seen == list(range(1, hub.last_seq + 1))

@@ -1,0 +1,119 @@
+"""One reader's walk along the records of a hub, from whichever thread.
+
+The history belongs to the thread of the hub's event loop. A reader in another thread therefore has each of its steps made
+there, and gets a list. When the run is over, or the loop has gone, nothing is written any more, and what is left is read
+directly: nobody waits for a loop that is about to close.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from functools import partial
+
+from rxworker.errors import LocalProtocolError
+from rxworker.events import Record
+from rxworker.hub.delivery import Delivery, take
+from rxworker.hub.home import at_home
+from rxworker.hub.watched import Watched
+from rxworker.hub.watcher import Watcher
+
+PATIENCE = 5.0
+"""Seconds that a reader elsewhere waits for a run to wind up whose event loop is closing."""
+
+
+class Reading:
+    """A reader and its place.
+
+    Args:
+        hub: What it reads.
+        delivery: How.
+        after: The number of the last record that it need not be given.
+        name: For people.
+    """
+
+    def __init__(self, hub: Watched, delivery: Delivery, after: int, name: str) -> None:
+        self._hub = hub
+        self._reader = Watcher(hub.named(name), delivery, after)
+        self._came = hub.last_seq
+        at_home(hub, partial(hub.deferred.add_reader, self._reader))
+
+    def leave(self) -> None:
+        """It comes no more."""
+        at_home(self._hub, partial(self._hub.deferred.remove_reader, self._reader))
+
+    def now(self) -> list[Record] | None:
+        """What there is for it at this moment; ``None`` when nothing will come.
+
+        Raises:
+            LocalProtocolError: It is too far behind, and is to be detached then.
+            Exception: What ended the run.
+        """
+        hub, reader = self._hub, self._reader
+        if reader.is_lost(hub.last_seq, self._came):
+            raise LocalProtocolError(
+                f"{reader.name} is {hub.last_seq - reader.seen} records behind, more than its delivery allows: "
+                "read faster, or watch with Coalesce()"
+            )
+        batch = take(hub.history, reader.delivery, reader.seen)
+        if batch:
+            reader.note(batch)
+            at_home(hub, hub.deferred.took)
+            return batch
+        if not hub.ended:
+            return []
+        if hub.error is not None:
+            raise hub.error
+        return None
+
+    async def next(self) -> list[Record] | None:
+        """What there is, as soon as there is something."""
+        while True:
+            batch = self.now()
+            if batch is None or batch:
+                return batch
+            await self._hub.deferred.readers.sleep(self._reader)
+
+    def wait(self) -> list[Record] | None:
+        """The same for a thread, which waits."""
+        step = self._submit()
+        if step is not None:
+            try:
+                return step.result()
+            except concurrent.futures.CancelledError:
+                self._hub.over.wait(PATIENCE)
+        return self._rest()
+
+    async def next_from_afar(self) -> list[Record] | None:
+        """The same for another event loop."""
+        step = self._submit()
+        if step is not None:
+            try:
+                return await asyncio.wrap_future(step)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not step.cancelled() or (task is not None and task.cancelling()):
+                    raise
+                await asyncio.to_thread(self._hub.over.wait, PATIENCE)
+        return self._rest()
+
+    def _submit(self) -> concurrent.futures.Future[list[Record] | None] | None:
+        """The next step, made on the hub's event loop; ``None`` when nothing is written any more."""
+        loop = self._hub.loop
+        if loop is None or loop.is_closed() or self._hub.over.is_open:
+            return None
+        step = self.next()
+        try:
+            return asyncio.run_coroutine_threadsafe(step, loop)
+        except RuntimeError:
+            step.close()
+            return None
+
+    def _rest(self) -> list[Record] | None:
+        batch = self.now()
+        if batch is not None and not batch:
+            raise LocalProtocolError("the run's event loop has closed before the run ended")
+        return batch
+
+
+__all__ = ["Reading"]

@@ -1,0 +1,187 @@
+"""Adjacent deltas of one block kept as one text, from which each can be made again. Pure.
+
+A record of four characters takes some 250 bytes. Of a row of them a `Span` keeps the text, where each one ends in it, and
+when each one came: 12 bytes a record and the text itself. Nothing is lost: `Span.records` gives equal records back.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import Any, TypeAlias, TypeGuard
+
+from msgspec.structs import replace
+
+from rxworker.events import Event, InputJsonDelta, Record, RefusalDelta, TextDelta, ThinkingDelta
+from rxworker.hub.row import Row
+
+Mergeable: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
+
+MERGEABLE: frozenset[type[object]] = frozenset(
+    {TextDelta, ThinkingDelta, RefusalDelta, InputJsonDelta}
+)
+
+
+class Span:
+    """Deltas that stand next to each other and add to the same text, at least two.
+
+    Attributes:
+        head: The first record; what is the same for all is read from it.
+        seq: The number of the last record.
+    """
+
+    __slots__ = ("_ends", "_text", "_times", "head", "seq")
+
+    def __init__(
+        self, head: Record, seq: int, text: str, ends: array[int], times: array[float]
+    ) -> None:
+        self.head = head
+        self.seq = seq
+        self._text = text
+        self._ends = ends
+        self._times = times
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Span:
+        """The span of records of which each continues the one before."""
+        deltas: list[Any] = [record.event for record in records]
+        texts: list[str] = [delta.text for delta in deltas]
+        ends = array("I", accumulate(map(len, texts)))
+        times = array("d", [record.time for record in records])
+        return cls(records[0], records[-1].seq, "".join(texts), ends, times)
+
+    @classmethod
+    def over(cls, row: Row) -> Span:
+        """The span of deltas that have come together."""
+        texts = row.deltas.texts
+        ends = array("I", accumulate(map(len, texts)))
+        times = array("d", (row.time,)) * len(texts)
+        return cls(row.head, row.seq, "".join(texts), ends, times)
+
+    @property
+    def first(self) -> int:
+        """The number of the first record."""
+        return self.seq - len(self._ends) + 1
+
+    @property
+    def time(self) -> float:
+        """When the last record came."""
+        return self._times[-1]
+
+    def text(self, after: int) -> str:
+        """What the records behind this number add."""
+        place = after - self.first + 1
+        return self._text[self._ends[place - 1] :] if place > 0 else self._text
+
+    def records(self, after: int, until: int) -> Iterator[Record]:
+        """The records behind ``after`` up to and with ``until``, equal to those that were kept."""
+        first = self.first
+        start = max(after - first + 1, 0)
+        begin = self._ends[start - 1] if start > 0 else 0
+        for place in range(start, min(until - first + 1, len(self._ends))):
+            end = self._ends[place]
+            event = with_text(self.head.event, self._text[begin:end])
+            yield replace(self.head, seq=first + place, time=self._times[place], event=event)
+            begin = end
+
+
+Entry: TypeAlias = Record | Row | Span
+
+_seq = attrgetter("seq")
+
+
+def with_text(event: Event, text: str) -> Event:
+    """The same delta with another text."""
+    return replace(event, text=text)
+
+
+def is_mergeable(event: Event) -> TypeGuard[Mergeable]:
+    """Whether the event adds text that may be merged with what stands next to it."""
+    return event.__class__ in MERGEABLE
+
+
+def text_of(entry: Entry, after: int) -> str:
+    """What an entry of mergeable deltas adds, behind a number."""
+    if not isinstance(entry, Record):
+        return entry.text(after)
+    return entry.event.text if is_mergeable(entry.event) else ""
+
+
+def continues(record: Record, head: Record) -> bool:
+    """Whether one mergeable record adds to the same text as another.
+
+    >>> a, b = (Record(n, "r", 1, 1, 0.0, TextDelta(0, "hi")) for n in (1, 2))
+    >>> continues(b, a)
+    True
+    """
+    event: Any = record.event  # every delta comes by here: what their kind says is not asked again
+    first: Any = head.event
+    kind: type[object] = event.__class__
+    return (
+        kind is first.__class__
+        and kind in MERGEABLE
+        and event.index == first.index
+        and (kind is InputJsonDelta or event.choice == first.choice)
+        and record.path == head.path
+        # Nothing is made up: the records that are made again are equal in all that they say.
+        and record.attempt == head.attempt
+        and record.turn == head.turn
+        and record.run == head.run
+    )
+
+
+def packed(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries with each row as a span, and neighbouring records as one, too.
+
+    >>> records = [Record(n, "r", 1, 1, 0.0, TextDelta(0, "hi")) for n in (1, 2, 3)]
+    >>> [span] = packed(records)
+    >>> list(span.records(0, 3)) == records
+    True
+    """
+    spans: list[Entry] = []
+    row: list[Record] = []
+    for entry in entries:
+        is_record = isinstance(entry, Record)
+        if row:
+            if is_record and continues(entry, row[0]):
+                row.append(entry)
+                continue
+            _close(row, spans)
+            row = []
+        if not is_record:
+            spans.append(Span.over(entry) if isinstance(entry, Row) else entry)
+        elif entry.event.__class__ in MERGEABLE and entry.covers == 1:
+            row.append(entry)
+        else:
+            spans.append(entry)
+    _close(row, spans)
+    return spans
+
+
+def _close(row: list[Record], entries: list[Entry]) -> None:
+    if len(row) > 1:
+        entries.append(Span.of(row))
+    else:
+        entries.extend(row)
+
+
+def place_after(entries: Sequence[Entry], after: int) -> int:
+    """Where the first entry stands that has a record behind this number."""
+    return bisect_right(entries, after, key=_seq)
+
+
+__all__ = [
+    "MERGEABLE",
+    "Entry",
+    "Mergeable",
+    "Span",
+    "continues",
+    "is_mergeable",
+    "packed",
+    "place_after",
+    "text_of",
+    "with_text",
+]

@@ -1,0 +1,213 @@
+"""The deliveries: what each makes of what there is, and what all of them promise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rxworker.errors import ConfigurationError
+from rxworker.events import (
+    BlockStart,
+    BlockStop,
+    BlockType,
+    Event,
+    Gap,
+    Ping,
+    Record,
+    SignatureDelta,
+    TextDelta,
+    ThinkingDelta,
+    ToolProgress,
+    Usage,
+)
+from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable
+from rxworker.hub.delivery import BATCH, PASSING, count, take
+from rxworker.hub.history import History
+
+START = BlockStart(0, BlockType.TEXT)
+STOP = BlockStop(0, BlockType.TEXT)
+EVENTS: list[Event] = [
+    TextDelta(0, "a"),
+    TextDelta(0, ""),
+    TextDelta(1, "b"),
+    ThinkingDelta(0, "c"),
+    SignatureDelta(0, "d"),
+    ToolProgress("call", 1),
+    Ping(),
+    Usage(1, 2),
+    START,
+    STOP,
+]
+DELIVERIES: list[Delivery] = [
+    Reliable(),
+    Reliable(limit=None),
+    Coalesce(),
+    Latest(),
+    DropOldest(),
+    DropOldest(limit=1),
+    DropOldest(limit=3),
+]
+
+
+def history_of(events: Sequence[Event], packed: int = 0) -> History:
+    history = History()
+    for n, event in enumerate(events, start=1):
+        history.append(Record(n, "r", 1, 1, float(n), event))
+        if n == packed:
+            history.pack()
+    return history
+
+
+def taken(history: History, delivery: Delivery, after: int = 0) -> list[Record]:
+    """All that a watcher is given who takes what there is until there is nothing more."""
+    given: list[Record] = []
+    while batch := take(history, delivery, after):
+        given += batch
+        after = batch[-1].seq
+    return given
+
+
+def events_of(records: Sequence[Record]) -> list[Event]:
+    return [record.event for record in records]
+
+
+STORIES = st.lists(st.sampled_from(EVENTS), max_size=30)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES, ids=str)
+@given(events=STORIES, packed=st.integers(0, 30), data=st.data())
+def test_what_is_given_tiles_the_numbers(
+    delivery: Delivery, events: list[Event], packed: int, data: st.DataObject
+) -> None:
+    history = history_of(events, packed)
+    after = data.draw(st.integers(0, len(events)))
+    before = after
+    for record in taken(history, delivery, after):
+        assert record.first == before + 1
+        before = record.seq
+    assert before == len(events)
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES, ids=str)
+@given(events=STORIES, packed=st.integers(0, 30))
+def test_what_begins_or_ends_something_is_given_by_all(
+    delivery: Delivery, events: list[Event], packed: int
+) -> None:
+    history = history_of(events, packed)
+    expected = [
+        (record.seq, record.event)
+        for record in history.records(0)
+        if type(record.event) not in PASSING and not isinstance(record.event, Usage)
+    ]
+    lasting = [
+        (record.seq, record.event)
+        for record in taken(history, delivery)
+        if type(record.event) not in PASSING and not isinstance(record.event, Usage | Gap)
+    ]
+    assert lasting == expected
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES, ids=str)
+@given(events=STORIES, packed=st.integers(0, 30), data=st.data())
+def test_the_counts_of_what_is_given_add_up(
+    delivery: Delivery, events: list[Event], packed: int, data: st.DataObject
+) -> None:
+    history = history_of(events, packed)
+    after = start = data.draw(st.integers(0, len(events)))
+    sums = (0, 0, 0)
+    while batch := take(history, delivery, after):
+        delivered, merged, dropped = count(batch, delivery)
+        sums = (sums[0] + delivered, sums[1] + merged, sums[2] + dropped)
+        after = batch[-1].seq
+    assert sum(sums) == len(events) - start
+
+
+def test_reliable_gives_every_record_in_pieces_of_a_bounded_length() -> None:
+    events: list[Event] = [TextDelta(0, str(n)) for n in range(2 * BATCH + 1)]
+    history = history_of(events, packed=BATCH)
+    assert [len(take(history, Reliable(), after)) for after in (0, BATCH, 2 * BATCH)] == [
+        BATCH,
+        BATCH,
+        1,
+    ]
+    assert events_of(taken(history, Reliable())) == events
+
+
+def test_coalesce_merges_neighbours_and_nothing_else() -> None:
+    a, b = TextDelta(0, "a"), TextDelta(1, "b")
+    history = history_of([START, a, a, b, a, Ping(), a, a, STOP])
+    given = taken(history, Coalesce())
+    aa = TextDelta(0, "aa")
+    assert events_of(given) == [START, aa, b, a, Ping(), aa, STOP]
+    assert [record.covers for record in given] == [1, 2, 1, 1, 1, 2, 1]
+    assert count(given, Coalesce()) == (7, 2, 0)
+
+
+def test_latest_gives_the_newest_of_each_passing_kind_between_two_that_last() -> None:
+    old, new = ToolProgress("c", 1), ToolProgress("c", 2)
+    events: list[Event] = [old, TextDelta(0, "a"), new, TextDelta(0, "b"), STOP, Usage(1), Usage(2)]
+    given = taken(history_of(events), Latest())
+    assert events_of(given) == [new, TextDelta(0, "b"), STOP, Usage(2)]
+    assert [(record.first, record.seq) for record in given] == [(1, 3), (4, 4), (5, 5), (6, 7)]
+    assert count(given, Latest()) == (4, 0, 3)
+
+
+def test_latest_keeps_what_comes_from_runs_inside_apart() -> None:
+    history = History()
+    paths = [(), ("call_1",), (), ("call_1",), ("call_2",)]
+    for n, path in enumerate(paths, start=1):
+        history.append(Record(n, "r", 1, 1, 0.0, TextDelta(0, str(n)), path))
+    assert [record.seq for record in taken(history, Latest())] == [3, 4, 5]
+
+
+def test_drop_oldest_names_exactly_what_is_missing() -> None:
+    a = TextDelta(0, "a")
+    history = history_of([a, START, a, a, Ping(), STOP, a, a, a], packed=4)
+    given = taken(history, DropOldest(limit=2))
+    assert events_of(given) == [Gap(1, 1), START, Gap(3, 5), STOP, Gap(7, 7), a, a]
+    assert count(given, DropOldest()) == (4, 0, 5)
+    behind = taken(history, DropOldest(limit=2), after=3)
+    assert events_of(behind) == [Gap(4, 5), STOP, Gap(7, 7), a, a]
+
+
+def test_drop_oldest_leaves_nothing_out_for_one_that_keeps_up() -> None:
+    events: list[Event] = [TextDelta(0, "a"), STOP, Ping()]
+    assert events_of(taken(history_of(events), DropOldest(limit=3))) == events
+
+
+@given(STORIES, st.integers(0, 30), st.integers(1, 9))
+def test_a_gap_is_as_long_as_it_can_be_and_the_newest_are_all_there(
+    events: list[Event], packed: int, limit: int
+) -> None:
+    given = taken(history_of(events, packed), DropOldest(limit))
+    gaps = [record for record in given if isinstance(record.event, Gap)]
+    assert [(gap.first, gap.seq) for gap in gaps] == [
+        (gap.event.first, gap.event.last) for gap in gaps if isinstance(gap.event, Gap)
+    ]
+    after_one = [place for place, record in enumerate(given) if isinstance(record.event, Gap)]
+    assert all(not isinstance(given[place + 1].event, Gap) for place in after_one)
+    newest = events[-limit:]
+    assert events_of(given)[len(given) - len(newest) :] == newest
+
+
+@pytest.mark.parametrize("delivery", DELIVERIES, ids=str)
+def test_nothing_new_is_nothing(delivery: Delivery) -> None:
+    history = history_of([START])
+    assert take(history, delivery, 1) == take(history, delivery, 99) == []
+
+
+@pytest.mark.parametrize("limit", [0, -1, "many"])
+@pytest.mark.parametrize("make", [Reliable, DropOldest], ids=["reliable", "drop_oldest"])
+def test_a_limit_is_a_number_above_0(make: Callable[[int], Delivery], limit: int) -> None:
+    with pytest.raises(ConfigurationError, match="number of records above 0"):
+        make(limit)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="number of records above 0"):
+        DropOldest(limit=None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigurationError, match="'wait' or 'detach'"):
+        Reliable(when_full="drop")  # pyright: ignore[reportArgumentType]

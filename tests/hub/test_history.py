@@ -1,0 +1,160 @@
+"""`History`: every record can be read again from any place, and the merged story is the same story."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rxworker.events import (
+    BlockStart,
+    BlockStop,
+    BlockType,
+    CitationDelta,
+    Event,
+    InputJsonDelta,
+    InputValueDelta,
+    Ping,
+    Record,
+    RefusalDelta,
+    TextDelta,
+    ThinkingDelta,
+    ToolProgress,
+)
+from rxworker.events.deltas import Deltas
+from rxworker.hub.history import TAIL, History
+from rxworker.hub.row import Row
+from rxworker.hub.span import text_of
+from rxworker.operators import merge_deltas
+
+TEXTS = st.lists(st.text(alphabet="ab ü\ud800", max_size=3), min_size=1, max_size=6)
+OTHERS: list[Event] = [
+    BlockStart(0, BlockType.TEXT),
+    BlockStop(0, BlockType.TEXT),
+    CitationDelta(0, {"source": "here"}),
+    InputValueDelta(0, "$.a", 1),
+    ToolProgress("c", 1),
+    Ping(),
+]
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> list[tuple[Event, tuple[str, ...]]]:
+    """Some deltas that add to one text, or another event."""
+    path = draw(st.sampled_from([(), ("call_1",), ("call_1", "call_2")]))
+    if draw(st.integers(0, 4)) == 0:
+        return [(draw(st.sampled_from(OTHERS)), path)]
+    index, choice = draw(st.integers(0, 1)), draw(st.integers(0, 1))
+    texts = draw(TEXTS)
+    if draw(st.booleans()):
+        return [(InputJsonDelta(index, text), path) for text in texts]
+    kind = draw(st.sampled_from([TextDelta, ThinkingDelta, RefusalDelta]))
+    return [(kind(index, text, choice), path) for text in texts]
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[Record]:
+    """Records that a run may have. Those that have come together are of one time."""
+    told: list[Record] = []
+    for row in draw(st.lists(rows(), max_size=8)):
+        step = 0 if draw(st.booleans()) else 1 / 64
+        for n, (event, path) in enumerate(row):
+            time = len(told) / 8 - n * (1 / 8 - step)
+            told.append(Record(len(told) + 1, "r", 1, 1, time, event, path))
+    return told
+
+
+def kept(records: Sequence[Record], packs: frozenset[int]) -> History:
+    """A history of these, packed behind some of them."""
+    history = History()
+    for _, together in groupby(records, lambda record: record.time):
+        row = list(together)
+        history.append(
+            row[0]
+            if len(row) == 1
+            else Row(row[0], Deltas(row[0].event, [text_of(record, 0) for record in row]))
+        )
+        if history.last_seq in packs:
+            history.pack()
+    return history
+
+
+PACKS = st.frozensets(st.integers(1, 40))
+
+
+@given(stories(), PACKS)
+def test_every_record_can_be_read_again_behind_any_number(
+    records: list[Record], packs: frozenset[int]
+) -> None:
+    history = kept(records, packs)
+    assert history.last_seq == len(records)
+    for after in range(len(records) + 2):
+        assert list(history.records(after)) == records[after:]
+
+
+@given(stories(), PACKS, st.data())
+def test_it_reads_up_to_any_number(
+    records: list[Record], packs: frozenset[int], data: st.DataObject
+) -> None:
+    history = kept(records, packs)
+    after = data.draw(st.integers(0, len(records)))
+    until = data.draw(st.integers(after, len(records)))
+    assert list(history.records(after, until)) == records[after:until]
+
+
+def is_one_place(one: Record, other: Record) -> bool:
+    return one.path == other.path
+
+
+@given(stories(), PACKS)
+def test_the_merged_story_is_what_merge_deltas_makes_of_the_exact_one(
+    records: list[Record], packs: frozenset[int]
+) -> None:
+    history = kept(records, packs)
+    for after in range(len(records) + 1):
+        told = history.merged(after)
+        expected: list[tuple[tuple[str, ...], Event]] = []
+        row: list[Event] = []
+        for place, record in enumerate(records[after:], start=after):
+            row.append(record.event)
+            if place + 1 == len(records) or not is_one_place(record, records[place + 1]):
+                expected += [(record.path, event) for event in merge_deltas(row)]
+                row = []
+        assert [(record.path, record.event) for record in told] == expected
+
+
+@given(stories(), PACKS)
+def test_merged_records_tile_the_numbers_and_bear_the_time_of_their_last(
+    records: list[Record], packs: frozenset[int]
+) -> None:
+    history = kept(records, packs)
+    for after in range(len(records) + 1):
+        before = after
+        for record in history.merged(after):
+            assert record.first == before + 1
+            assert record.time == records[record.seq - 1].time
+            before = record.seq
+        assert before == len(records)
+
+
+def delta(n: int, text: str = "word") -> Record:
+    return Record(n, "r", 1, 1, float(n), TextDelta(0, text))
+
+
+def test_a_long_tail_packs_itself() -> None:
+    history = kept([delta(n) for n in range(1, TAIL)], frozenset())
+    assert len(history.tail) == TAIL - 1
+    history.append(delta(TAIL))
+    assert (history.last_seq, history.tail) == (TAIL, [])
+    assert [record.covers for record in history.merged(0)] == [TAIL]
+
+
+def test_what_is_packed_while_it_is_read_is_read_once() -> None:
+    history = kept([delta(n) for n in range(1, 9)], frozenset({4}))
+    reading = history.records(0)
+    read = [next(reading).seq for _ in range(2)]
+    history.pack()
+    history.append(delta(9))
+    assert read + [record.seq for record in reading] in ([*range(1, 9)], [*range(1, 10)])

@@ -1,0 +1,136 @@
+"""``hub.events``: what ``hub.pipe(events())`` gives, whatever comes together and whoever comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reactivex import operators as ops
+
+from rxworker.events import Event, Ping, Record, TextDelta
+from rxworker.events.deltas import Deltas
+from rxworker.hub import Hub
+from rxworker.operators import events, text_deltas
+
+
+def record(seq: int, event: Event, *path: str) -> Record:
+    return Record(seq, "r", 1, 1, float(seq), event, path)
+
+
+def push(hub: Hub, move: str) -> None:
+    seq = hub.last_seq + 1
+    if move == "one":
+        hub.push(record(seq, TextDelta(0, f"{seq} ")))
+    elif move == "ping":
+        hub.push(record(seq, Ping()))
+    elif move == "inner":
+        hub.push(record(seq, TextDelta(0, "inside"), "call"))
+    elif move == "several":
+        hub.push_many([record(seq, Ping()), record(seq + 1, TextDelta(0, "x"))])
+    elif move == "together":
+        row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
+        hub.push_deltas(record(seq, row[0]), row)
+
+
+MOVES = ["one", "ping", "inner", "several", "together", "bare", "records", "leave"]
+
+
+@given(st.lists(st.sampled_from(MOVES), max_size=25))
+def test_it_is_what_the_plain_operator_makes_of_the_records(moves: list[str]) -> None:
+    hub = Hub()
+    watching: list[tuple[list[Event], Callable[[], None]]] = []
+    for move in moves:
+        if move in ("bare", "records"):
+            seen: list[Event] = []
+            source = hub.events if move == "bare" else hub.pipe(events())
+            watching.append((seen, source.subscribe(seen.append).dispose))
+        elif move == "leave" and watching:
+            watching.pop()[1]()
+        else:
+            push(hub, move)
+    told = [r.event for r in hub.history.records(0) if not r.path]
+    for seen, _ in watching:
+        assert seen == told
+    assert [r.seq for r in hub.history.records(0)] == list(range(1, hub.last_seq + 1))
+
+
+def test_what_comes_together_is_at_one_time_and_numbered() -> None:
+    hub = Hub()
+    push(hub, "together")
+    push(hub, "together")
+    assert [(r.seq, r.time) for r in hub.history.records(3, 7)] == [
+        (4, 1.0),
+        (5, 1.0),
+        (6, 6.0),
+        (7, 6.0),
+    ]
+
+
+def test_no_record_is_made_for_those_who_want_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> Record:
+        raise AssertionError("a record was made")
+
+    hub = Hub()
+    texts: list[str] = []
+    hub.events.pipe(text_deltas()).subscribe(texts.append)
+    monkeypatch.setattr("rxworker.hub.hub.replace", refuse)
+    push(hub, "together")
+    assert texts == ["0 ", "1 ", "2 ", "3 ", "4 "]
+
+
+def test_one_that_pushes_while_it_is_told_does_not_break_the_order() -> None:
+    hub = Hub()
+    first: list[Event] = []
+    second: list[Event] = []
+
+    def echo(event: Event) -> None:
+        first.append(event)
+        if len(first) == 2:
+            push(hub, "ping")
+            push(hub, "together")
+
+    hub.events.subscribe(echo)
+    hub.events.subscribe(second.append)
+    push(hub, "together")
+    assert len(first) == 11
+    assert first == second == [r.event for r in hub.history.records(0)]
+
+
+def test_one_that_raises_is_detached_and_the_others_see_all() -> None:
+    lost: list[str] = []
+    hub = Hub(lambda name, error: lost.append(f"{name}: {error}"))
+    seen: list[Event] = []
+
+    def boom(event: Event) -> None:
+        raise ValueError("no")
+
+    hub.events.subscribe(boom)
+    hub.events.subscribe(seen.append)
+    push(hub, "together")
+    push(hub, "together")
+    assert len(seen) == 10
+    assert lost == ["watcher-1: no"]
+
+
+def test_one_that_leaves_in_the_middle_of_a_row_gets_nothing_more() -> None:
+    hub = Hub()
+    seen: list[Event] = []
+    hub.events.pipe(ops.take(2)).subscribe(seen.append)
+    push(hub, "together")
+    assert len(seen) == 2
+
+
+def test_an_end_from_within_comes_behind_the_row() -> None:
+    hub = Hub()
+    seen: list[object] = []
+
+    def end(_: Event) -> None:
+        hub.end()
+
+    hub.events.subscribe(end)
+    hub.events.subscribe(seen.append, seen.append, lambda: seen.append("end"))
+    push(hub, "together")
+    assert len(seen) == 6
+    assert seen[-1] == "end"
