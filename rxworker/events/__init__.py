@@ -42,6 +42,7 @@ from rxworker.events.record import (
 from rxworker.events.turn import (
     AttemptRetract,
     AttemptStart,
+    Gap,
     HookMessage,
     HookVerdict,
     LimitReached,
@@ -112,6 +113,7 @@ __all__ = [
     "HookVerdict",
     "LimitReached",
     "WatcherDetach",
+    "Gap",
     # the envelope
     "Record",
     "Event",

@@ -21,6 +21,9 @@ from rxworker.messages.stop import StopReason
 class BlockType(Enum):
     """What a block holds."""
 
+    # A member is one object; the hash that an Enum has is a function in Python, called at each look into a table.
+    __hash__ = object.__hash__
+
     TEXT = "text"
     THINKING = "thinking"
     TOOL_USE = "tool_use"

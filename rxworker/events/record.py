@@ -25,6 +25,8 @@ class Record(Struct, frozen=True, omit_defaults=True):
         time: Seconds since the epoch.
         event: What happened.
         path: The tool calls that lead to it, for a run inside a run.
+        covers: How many records this one stands for, itself among them. More than one where a delivery has merged adjacent
+            deltas, or left some out: it stands for ``first`` to ``seq``.
     """
 
     seq: int
@@ -34,6 +36,12 @@ class Record(Struct, frozen=True, omit_defaults=True):
     time: float
     event: Event
     path: tuple[str, ...] = ()
+    covers: int = 1
+
+    @property
+    def first(self) -> int:
+        """The number of the first record that this one stands for."""
+        return self.seq - self.covers + 1
 
 
 __all__ = ["Event", "Record", "ResponseEvent"]

@@ -158,14 +158,26 @@ class WatcherDetach(Struct, frozen=True, tag="watcher_detach"):
     error: str
 
 
+class Gap(Struct, frozen=True, tag="gap"):
+    """Records that this watcher was not given, because it was too slow for its delivery. The others have them.
+
+    Attributes:
+        first: The number of the first that is missing.
+        last: The number of the last that is missing.
+    """
+
+    first: int
+    last: int
+
+
 class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
     """The run waits for somebody; ``worker.resume`` goes on.
 
     Attributes:
-        hook: The name of the hook that asked for it.
+        hook: The name of the hook that asked for it; ``pause`` where the application did, by ``run.pause()``.
         pending: The tool calls that wait to be run, in order, with their exact arguments.
         paused_at: The ``id`` of the call that the hook paused at; the hooks have let through those before it.
-            ``None`` at the end of a turn.
+            ``None`` at the end of a turn, and where the application asked: nothing is let through then.
         reason: For people.
         refused: Results of calls that hooks have skipped.
         let_through: How many of the pending calls, from the first, hooks have let through: the paused one stands behind them.
@@ -192,6 +204,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         turns: Its turns so far.
         tool_calls: Its tool calls so far.
         continuations: How often hooks have sent an answer back so far.
+        resumes: The id of the run that was paused.
     """
 
     conversation: Conversation
@@ -201,6 +214,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     turns: int = 0
     tool_calls: int = 0
     continuations: int = 0
+    resumes: str = ""
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):
@@ -233,6 +247,7 @@ TurnEvent: TypeAlias = (
     | HookVerdict
     | LimitReached
     | WatcherDetach
+    | Gap
     | RunPause
     | RunResume
     | RunStop
@@ -242,6 +257,7 @@ TurnEvent: TypeAlias = (
 __all__ = [
     "AttemptRetract",
     "AttemptStart",
+    "Gap",
     "HookMessage",
     "HookVerdict",
     "LimitReached",

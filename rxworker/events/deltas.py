@@ -1,0 +1,111 @@
+"""Deltas that have come together, as one thing: most of what a network read brings. Pure.
+
+Who is given several events at once (see `rxworker.operators.stage`) would have to look at each of them to know what to do. So
+they are looked at once, where they come in; a decoder knows many rows without that. What is a `Deltas` says by its class alone that
+nothing begins or ends in it, and that all in it are of one type, one block and one choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, repeat
+from typing import Any, TypeVar, overload
+
+from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
+
+E = TypeVar("E")
+
+FEW = 4
+"""As many neighbours as it takes until going together is cheaper than going one by one."""
+
+GROWING: frozenset[type[object]] = frozenset(
+    {TextDelta, ThinkingDelta, RefusalDelta, InputJsonDelta}
+)
+"""The types of deltas that do nothing but add to a text."""
+
+
+class Deltas(Sequence[E]):
+    """Deltas that add to the same text, one behind the other: of one type, one block and one choice.
+
+    Most who take them need only their texts. The events are made when somebody looks at them.
+
+    Args:
+        like: A delta of the sort, with any text.
+        texts: What each one adds.
+
+    >>> deltas = Deltas(TextDelta(0, ""), ["hel", "lo"])
+    >>> len(deltas), deltas[1]
+    (2, TextDelta(index=0, text='lo', choice=0))
+    """
+
+    __slots__ = ("_made", "like", "texts")
+
+    def __init__(self, like: E, texts: list[str]) -> None:
+        self.like = like
+        self.texts = texts
+        self._made: list[E] | None = None
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[E]:
+        return iter(self._events())
+
+    @overload
+    def __getitem__(self, place: int, /) -> E: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> list[E]: ...
+    def __getitem__(self, place: int | slice, /) -> E | list[E]:
+        return self._events()[place]
+
+    def __repr__(self) -> str:
+        return f"Deltas({self.like!r}, {self.texts!r})"
+
+    @property
+    def first(self) -> E:
+        """The first of them."""
+        like: Any = self.like
+        kind: Callable[..., E] = like.__class__
+        if like.__class__ is InputJsonDelta:
+            return kind(like.index, self.texts[0])
+        return kind(like.index, self.texts[0], like.choice)
+
+    def _events(self) -> list[E]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def _make(self) -> list[E]:
+        like: Any = self.like
+        kind: Callable[..., E] = like.__class__
+        if like.__class__ is InputJsonDelta:  # its block says whose it is
+            return list(map(kind, repeat(like.index), self.texts))
+        return list(map(kind, repeat(like.index), self.texts, repeat(like.choice)))
+
+
+def rows(events: Iterable[E]) -> Iterator[E | Deltas[E]]:
+    """The events one by one, but neighbours that add to the same text together.
+
+    >>> events = [TextDelta(0, letter) for letter in "rain"]
+    >>> [row] = rows([*events, *events])
+    >>> row.__class__ is Deltas, len(row)
+    (True, 8)
+    """
+    for kind, neighbours in groupby(events, type):
+        row: list[Any] = list(neighbours)
+        if kind in GROWING and len(row) >= FEW and _is_even(kind, row):
+            yield Deltas(row[0], [delta.text for delta in row])
+        else:
+            yield from row
+
+
+def _is_even(kind: type[object], row: Sequence[Any]) -> bool:
+    """Whether all are of one block and one choice."""
+    index = row[0].index
+    if kind is InputJsonDelta:  # its block says whose it is
+        return not [delta for delta in row if delta.index != index]
+    choice = row[0].choice
+    return not [delta for delta in row if delta.index != index or delta.choice != choice]
+
+
+__all__ = ["FEW", "GROWING", "Deltas", "rows"]
