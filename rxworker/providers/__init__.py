@@ -1,6 +1,11 @@
-"""Providers: a conversation becomes a request, an answer's bytes become events. Pure: nothing here opens a connection."""
+"""Providers: a conversation becomes a request, an answer's bytes become events. Pure: nothing here opens a connection.
 
-from rxworker.providers.anthropic import Anthropic
+A program uses one protocol, seldom two. Each is imported when its name is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from rxworker.providers.base import (
     HttpRequest,
     Options,
@@ -10,23 +15,38 @@ from rxworker.providers.base import (
     ResponseDecoder,
     ToolChoice,
 )
-from rxworker.providers.gemini import Gemini
-from rxworker.providers.ollama import Ollama
-from rxworker.providers.openai_chat import OpenAIChat
-from rxworker.providers.openai_responses import OpenAIResponses
-from rxworker.providers.summary import CalledTool, Summary, summarise, to_json
 
-# By the name that messages carry and the command line takes.
-PROVIDERS: dict[
-    str,
-    type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat] | type[OpenAIResponses],
-] = {
-    "anthropic": Anthropic,
-    "gemini": Gemini,
-    "ollama": Ollama,
-    "openai_chat": OpenAIChat,
-    "openai_responses": OpenAIResponses,
+if TYPE_CHECKING:
+    from rxworker.providers.anthropic import Anthropic
+    from rxworker.providers.gemini import Gemini
+    from rxworker.providers.ollama import Ollama
+    from rxworker.providers.openai_chat import OpenAIChat
+    from rxworker.providers.openai_responses import OpenAIResponses
+    from rxworker.providers.summary import CalledTool, Summary, summarise, to_json
+    from rxworker.providers.table import PROVIDERS
+
+_LATER = {
+    "Anthropic": "anthropic",
+    "Gemini": "gemini",
+    "Ollama": "ollama",
+    "OpenAIChat": "openai_chat",
+    "OpenAIResponses": "openai_responses",
+    "PROVIDERS": "table",
+    "CalledTool": "summary",
+    "Summary": "summary",
+    "summarise": "summary",
+    "to_json": "summary",
 }
+"""Where a name comes from that is imported when it is asked for."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     # the protocols

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from urllib.parse import urlsplit, urlunsplit
 
 from rxworker.errors import ConfigurationError
@@ -11,6 +12,7 @@ from rxworker.errors import ConfigurationError
 _UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 
 
+@lru_cache(maxsize=64)  # asked for with each request, and always the same
 def endpoint(base_url: str, path: str, root: str = "/v1") -> str:
     """The address of one call.
 

@@ -27,8 +27,10 @@ def arguments(call: ToolCall) -> JsonObject:
 
 def split_system(conversation: Conversation) -> tuple[str, Sequence[Message]]:
     """What the application says before anybody else, and the messages after it."""
-    texts = [conversation.system] if conversation.system else []
     messages = conversation.messages
+    if not messages or messages[0].role != "system":
+        return conversation.system or "", messages
+    texts = [conversation.system] if conversation.system else []
     first = 0
     while first < len(messages) and messages[first].role == "system":
         texts.append(messages[first].text)

@@ -71,6 +71,8 @@ def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     >>> checked_headers({"X-Title": "demo"})
     {'x-title': 'demo'}
     """
+    if not headers:
+        return {}
     for name, value in headers.items():
         if not _NAME.fullmatch(name):
             raise ConfigurationError(f"{name!r} cannot be the name of a header")

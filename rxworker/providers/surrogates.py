@@ -51,7 +51,8 @@ class Halves:
 
     def mended(self, data: bytes) -> bytes | None:
         """The JSON without halves; ``None`` where they are not what is wrong with it."""
-        if b"\\u" not in data and _is_utf8(data):
+        # A half is an escape from \ud800 on; other characters that are written as escapes are whole.
+        if b"\\ud" not in data and b"\\uD" not in data and _is_utf8(data):
             return None
         return self._read(data)
 

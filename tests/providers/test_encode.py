@@ -28,7 +28,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers import Anthropic, OpenAIChat, Options, ToolChoice
-from rxworker.providers.anthropic.encode import encode_messages as encode_anthropic
+from rxworker.providers.anthropic.encode import MessagesEncoder
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 LOOK = ToolMeta("look", "Looks.", {"type": "object", "properties": {}})
@@ -479,12 +479,15 @@ def test_anthropic_is_sent_no_half_of_an_answer_that_the_user_talked_past() -> N
     )
     thought = Message("assistant", (Thinking("Hm.", "sealed"),), provider="anthropic")
     said = (Message.user("a"), answer, Message.user("b"), thought, Message.user("c"))
-    left: Any = encode_anthropic(said)
+    encoder = MessagesEncoder()
+    encoder.feed_new(said[:2])
+    last: Any = encoder.messages()
+    assert [b["type"] for b in last[1]["content"]][-2:] == ["server_tool_use", "thinking"]
+    encoder.feed_new(said)
+    left: Any = encoder.messages()
     assert [m["role"] for m in left] == ["user", "assistant", "user"]
     assert [b["type"] for b in left[1]["content"]] == [
         "text",
         "server_tool_use",
         "web_search_tool_result",
     ]
-    last: Any = encode_anthropic(said[:2])
-    assert [b["type"] for b in last[1]["content"]][-2:] == ["server_tool_use", "thinking"]

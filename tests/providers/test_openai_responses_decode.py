@@ -435,6 +435,13 @@ def test_an_unknown_item_is_kept_and_an_unknown_event_travels() -> None:
     ]
 
 
+def test_arguments_that_name_a_message_travel_on() -> None:
+    strange = delta("function_call_arguments", "{", None, item_id="msg")
+    events = decode(CREATED, added(0, **message()), delta("output_text", "a"), strange, last())
+    assert summarise(events).text == "a"
+    assert Opaque("response.function_call_arguments.delta", strange) in events
+
+
 @pytest.mark.parametrize(
     "odd",
     [

@@ -6,10 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.providers import PROVIDERS, summarise
 from rxworker.providers.arguments import parse_arguments
+from rxworker.providers.garbage import read_json, read_mended
 from rxworker.providers.surrogates import Halves, whole
 
 HIGH, LOW = "\ud83d", "\ude00"  # of the face
@@ -198,3 +201,13 @@ def test_what_is_no_json_is_not_mended(data: bytes) -> None:
 def test_names_of_members_are_mended_too() -> None:
     assert Halves().mended(b'{"a\\ud83d": 1}') == f'{{"a{BAD}": 1}}'.encode()
     assert whole("plain") == "plain"
+
+
+@given(
+    st.lists(st.sampled_from(["\\ud83d", "\\uDE00", "\\u0041", "é", "\\\\", "ud83d"]), max_size=6)
+)
+def test_what_can_be_read_needs_no_mending(pieces: list[str]) -> None:
+    """Mending comes behind reading, and gives what mending before reading would give."""
+    for data in (f'"{"".join(pieces)}"'.encode(), "".join(pieces).encode("latin-1")):
+        mended = Halves().mended(data)
+        assert read_mended(data) == read_json(data if mended is None else mended)

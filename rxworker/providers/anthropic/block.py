@@ -15,6 +15,7 @@ from rxworker.messages import Json, JsonObject
 from rxworker.providers.garbage import read_mended
 
 PROSE = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
+OWN = frozenset({"type", "id", "name", "input"})  # what the next request says of a call anyway
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
 
@@ -50,10 +51,12 @@ class OpenBlock:
 
     def echo(self) -> JsonObject | None:
         """What the deltas have added, ``None`` for nothing."""
+        if not self.pieces:
+            return self.kept or None
         joined: JsonObject = {field: "".join(pieces) for field, pieces in self.pieces.items()}
         if "input" in joined:
             joined["input"] = parsed(joined["input"])
-        return self.kept | joined or None
+        return self.kept | joined
 
 
 def read_block(block: JsonObject) -> Opening:
@@ -68,8 +71,7 @@ def read_block(block: JsonObject) -> Opening:
     if kind == "redacted_thinking":
         return Opening(BlockType.THINKING, None, block)
     if kind == "tool_use":
-        kept = ("type", "id", "name", "input")
-        echo = {key: value for key, value in block.items() if key not in kept}
+        echo = {key: value for key, value in block.items() if key not in OWN}
         return Opening(BlockType.TOOL_USE, _tool(block), echo or None)
     if kind in SERVER_CALLS:
         return Opening(BlockType.SERVER_TOOL_USE, _tool(block), block)

@@ -7,9 +7,9 @@ of more points the last ones count, since what the earlier ones would mark is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from rxworker.messages import CachePoint, Conversation, Json, JsonObject, Message
+from rxworker.messages import CachePoint, Conversation, Json, JsonObject
 
 MOST_MARKS = 4
 UNMARKED = ("thinking", "redacted_thinking")
@@ -24,19 +24,12 @@ def cache_control(ttl: str | None = None) -> JsonObject:
     return {"type": "ephemeral", "ttl": ttl} if ttl else {"type": "ephemeral"}
 
 
-def mark_last(blocks: list[JsonObject], mark: JsonObject) -> None:
-    """Put the mark on the last of the blocks that can carry one. The block itself, which may be an echo, stays as it is."""
-    for at in range(len(blocks) - 1, -1, -1):
+def mark_last(blocks: list[JsonObject], end: int, mark: JsonObject) -> None:
+    """Put the mark on the last of the first so many blocks that can carry one. The block itself, which may be an echo, stays as it is."""
+    for at in range(end - 1, -1, -1):
         if blocks[at].get("type") not in UNMARKED:
             blocks[at] = {**blocks[at], "cache_control": mark}
             return
-
-
-def kept_points(messages: Sequence[Message], most: int) -> Iterator[bool]:
-    """For each cache point of the messages, whether it is one of the last so many."""
-    points = sum(isinstance(block, CachePoint) for message in messages for block in message.content)
-    for number in range(points):
-        yield points - number <= most
 
 
 def leading_point(conversation: Conversation) -> CachePoint | None:
@@ -77,7 +70,6 @@ def _marked(tool: Json, mark: JsonObject) -> Json:
 __all__ = [
     "MOST_MARKS",
     "cache_control",
-    "kept_points",
     "leading_point",
     "mark_last",
     "mark_prefix",

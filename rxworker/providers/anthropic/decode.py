@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from rxworker.events import (
     BlockStop,
     BlockType,
+    InputJsonDelta,
     Opaque,
     Ping,
     ResponseEvent,
@@ -26,6 +27,7 @@ from rxworker.events import (
 )
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import JsonObject, StopKind, StopReason
+from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.anthropic.block import OpenBlock, read_block, text_of
 from rxworker.providers.anthropic.deltas import ADDERS, IMPLICIT, first_deltas
 from rxworker.providers.anthropic.stop import read_stop
@@ -56,6 +58,8 @@ Events: TypeAlias = Sequence[ResponseEvent]
 # A call that was never closed is whole only if the response ended for its sake.
 WHOLE = (StopKind.TOOL_USE, StopKind.END_TURN)
 
+NO_STOP = WireStop()
+
 
 class AnthropicDecoder:
     """`SseFrame` to events, for one response.
@@ -74,18 +78,17 @@ class AnthropicDecoder:
         self._open: dict[int, OpenBlock] = {}  # by the wire's index
         self._closed: set[int] = set()
         self._usage: JsonObject = {}
-        self._stop = WireStop()
+        self._stop = NO_STOP
         self._called = False
-        self._careful = False  # something could not be read as it stood
+        self._halves: Halves | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
-        self._halves = Halves("text", "thinking", "partial_json")
         self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
         if self._over:
             return ()
-        if self._careful:
+        if self._halves is not None:
             if self._broken:
                 return self._fail(self._broken)
             frame = replace(frame, data=self._halves.joined(frame.data))
@@ -103,6 +106,17 @@ class AnthropicDecoder:
             return self._take_delta(event)
         return self._take(event)
 
+    def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
+        """What frames would make that are like the one which has just made this delta; see `Repeats`."""
+        if self._over or self._halves is not None:
+            return None
+        if isinstance(delta, InputJsonDelta):
+            for block in self._open.values():
+                # A server tool's arguments are remembered for the echo.
+                if block.index == delta.index and block.block_type is not BlockType.TOOL_USE:
+                    return None
+        return repeated(delta)
+
     def finish(self) -> Events:
         """The bytes ended. Before the end of the message, that is an error."""
         return () if self._over else self._fail(CUT)
@@ -117,10 +131,11 @@ class AnthropicDecoder:
         message = event.message
         self._blocks = OpenBlocks()
         self._open, self._closed = {}, set()
-        self._usage, self._stop, self._called = {}, WireStop(), False
+        self._usage, self._stop, self._called = {}, NO_STOP, False
         name, model = text_of(message.id), text_of(message.model)
         events.append(Status(ResponseStatus.STARTED, name or None, model or None))
-        return [*events, *self._take_usage(message.usage)]
+        events += self._take_usage(message.usage)
+        return events
 
     def _change_message(self, event: WireMessageDelta) -> Events:
         if event.delta is not None and event.delta.stop_reason is not None:
@@ -132,10 +147,11 @@ class AnthropicDecoder:
             return self._fail(CUT)
         self._over = True
         kind = read_stop(self._stop, called=True)  # what is open may be the call
-        events = [
-            event for block in list(self._open.values()) for event in self._close_late(block, kind)
-        ]
-        return [*events, Status(ResponseStatus.COMPLETED, stop_reason=self._reason())]
+        events: list[ResponseEvent] = []
+        for block in self._open.values():
+            events += self._close_late(block, kind)
+        events.append(Status(ResponseStatus.COMPLETED, stop_reason=self._reason()))
+        return events
 
     def _take_usage(self, usage: JsonObject | None) -> Events:
         if not usage:
@@ -162,7 +178,9 @@ class AnthropicDecoder:
         start = self._blocks.start(opening.block_type, metadata, opening.echo, wish=max(place, 0))
         began_whole = bool(block.get("input"))
         self._open[place] = OpenBlock(start.index, opening.block_type, began_whole)
-        return [*events, start, *first_deltas(start.index, opening.block_type, block)]
+        events.append(start)
+        events += first_deltas(start.index, opening.block_type, block)
+        return events
 
     def _take_delta(self, event: WireBlockDelta) -> Events:
         delta = event.delta
@@ -231,7 +249,7 @@ class AnthropicDecoder:
             return [Opaque(text_of(raw.get("type")) or frame.event, raw)]
 
     def _take_garbage(self, frame: SseFrame) -> Events:
-        self._careful = True
+        self._halves = self._halves or Halves("text", "thinking", "partial_json")
         mended = self._halves.mended(frame.data)
         if mended is not None:
             return self._take_unknown(replace(frame, data=mended))

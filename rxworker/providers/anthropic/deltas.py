@@ -41,15 +41,17 @@ IMPLICIT: dict[type, BlockType] = {
 def first_deltas(index: int, block_type: BlockType, block: JsonObject) -> Events:
     """What a start already holds, as the deltas that would have brought it."""
     events: list[ResponseEvent] = []
-    if block_type is BlockType.TEXT and block.get("text"):
-        events.append(TextDelta(index, text_of(block["text"])))
-    if block_type is BlockType.TEXT and isinstance(citations := block.get("citations"), list):
-        events += [CitationDelta(index, one) for one in citations if isinstance(one, dict)]
-    if block_type is BlockType.THINKING and block.get("thinking"):
-        events.append(ThinkingDelta(index, text_of(block["thinking"])))
-    if block_type is BlockType.THINKING and block.get("signature"):
-        events.append(SignatureDelta(index, text_of(block["signature"])))
-    if block_type in (BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE) and block.get("input"):
+    if block_type is BlockType.TEXT:
+        if block.get("text"):
+            events.append(TextDelta(index, text_of(block["text"])))
+        if isinstance(citations := block.get("citations"), list):
+            events += [CitationDelta(index, one) for one in citations if isinstance(one, dict)]
+    elif block_type is BlockType.THINKING:
+        if block.get("thinking"):
+            events.append(ThinkingDelta(index, text_of(block["thinking"])))
+        if block.get("signature"):
+            events.append(SignatureDelta(index, text_of(block["signature"])))
+    elif block.get("input") and block_type in (BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE):
         events.append(InputJsonDelta(index, msgspec.json.encode(block["input"]).decode()))
     return events
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from rxworker.messages import (
     CachePoint,
-    Content,
     Conversation,
     Document,
     Image,
@@ -34,7 +34,6 @@ from rxworker.messages import (
 from rxworker.providers.anthropic.cache import (
     MOST_MARKS,
     cache_control,
-    kept_points,
     leading_point,
     mark_last,
     mark_prefix,
@@ -50,6 +49,7 @@ from rxworker.providers.anthropic.options import (
 from rxworker.providers.base import Options
 from rxworker.providers.content import arguments, plain_text, split_system
 from rxworker.providers.ids import in_letters
+from rxworker.providers.remember import MessageEncoder
 
 NAME = "anthropic"
 
@@ -65,6 +65,7 @@ def encode(
     tools: Sequence[ToolMeta],
     options: Options,
     max_tokens: int,
+    encoder: MessagesEncoder | None = None,
 ) -> JsonObject:
     """The body.
 
@@ -74,17 +75,20 @@ def encode(
         tools: What it may call.
         options: Settings.
         max_tokens: The most to write, where the options do not say.
+        encoder: One that took the beginning of the conversation, if there is one.
 
     Raises:
         ConfigurationError: The thinking budget leaves no room for the answer.
     """
     system, messages = split_system(conversation)
     point = leading_point(conversation)
+    encoder = encoder or MessagesEncoder()
+    encoder.feed_new(messages)
     marks = MOST_MARKS - len(set(options.cache)) - bool(point)
     body: JsonObject = {
         "model": model,
         "max_tokens": limit_of(options, max_tokens),
-        "messages": list(encode_messages(messages, marks)),
+        "messages": list(encoder.messages(marks)),
         "stream": True,
     }
     if system:
@@ -98,41 +102,75 @@ def encode(
         body["stop_sequences"] = list(options.stop_sequences)
     if options.temperature is not None:
         body["temperature"] = options.temperature
-    body |= encode_thinking(options.thinking)
+    if options.thinking is not None:
+        body |= encode_thinking(options.thinking)
     form = encode_output(options.output)
     if form:
         effort = body.get("output_config")
         body["output_config"] = {**effort, **form} if isinstance(effort, dict) else form
     body = with_extra(body, options.extra)
-    return mark_prefix(body, options.cache, point)
+    return mark_prefix(body, options.cache, point) if options.cache or point else body
 
 
-def encode_messages(messages: Sequence[Message], marks: int = MOST_MARKS) -> list[JsonObject]:
-    """The messages, roles alternating, none of them empty.
+class MessagesEncoder(MessageEncoder):
+    """Messages to those of the protocol.
 
-    Args:
-        messages: What was said.
-        marks: How many cache points may be among them; the last ones count.
+    A message is done when two more stand behind it: the last may grow, or lose what only the last may hold, and if
+    nothing is left of it, the one before it grows. Behind a cache point nothing is done, since which points count is
+    known at the end.
     """
-    points = kept_points(messages, marks)
-    encoded: list[tuple[str, list[JsonObject]]] = []
-    for message in messages:
+
+    __slots__ = ("_done", "_points", "_said")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._done: list[JsonObject] = []
+        self._said: list[tuple[str, list[JsonObject]]] = []  # what comes behind that
+        # What each cache point stands behind: so many messages of these, and so many blocks of the last.
+        self._points: list[tuple[int, int, CachePoint]] = []
+
+    def feed(self, message: Message) -> None:
+        """Take the next message."""
+        said = self._said
         role = "assistant" if message.role == "assistant" else "user"
+        encoders = ASSISTANT if role == "assistant" else USER
+        own = message.provider == NAME
         for block in message.content:
-            if isinstance(block, CachePoint):
-                kept = next(points)
-                if encoded and kept:
-                    mark_last(encoded[-1][1], cache_control(block.ttl))
-                continue
-            said = _encode_block(block, role, message.provider == NAME)
-            if said is None:
-                continue
-            if not encoded or encoded[-1][0] != role:
-                encoded.append((role, []))
-            encoded[-1][1].append(said)
-    return [
-        {"role": role, "content": [*_results_first(blocks)]} for role, blocks in _settled(encoded)
-    ]
+            encoder = encoders.get(type(block))
+            encoded = encoder(block, own) if encoder else None
+            if encoded is not None:
+                if not said or said[-1][0] != role:
+                    said.append((role, []))
+                said[-1][1].append(encoded)
+            elif isinstance(block, CachePoint):
+                self._points.append((len(said), len(said[-1][1]) if said else 0, block))
+
+    def messages(self, marks: int = MOST_MARKS) -> list[JsonObject]:
+        """What was said so far: roles alternate, and none is empty.
+
+        Args:
+            marks: How many cache points may be in it; the last ones count.
+        """
+        if self._points:
+            return [*self._done, *map(_message, _settled(self._marked(marks)))]
+        self._said = _settled(self._said)
+        self._done += map(_message, self._said[:-2])
+        self._said = self._said[-2:]
+        return [*self._done, *map(_message, self._said)]
+
+    def _marked(self, marks: int) -> list[tuple[str, list[JsonObject]]]:
+        said = [(role, [*blocks]) for role, blocks in self._said]
+        for place, end, point in self._points[max(len(self._points) - marks, 0) :]:
+            if place:
+                mark_last(said[place - 1][1], end, cache_control(point.ttl))
+        return said
+
+
+def _message(said: tuple[str, list[JsonObject]]) -> JsonObject:
+    role, blocks = said
+    # Results come first in what a user says.
+    ordered = sorted(blocks, key=_is_no_result) if role == "user" else blocks
+    return {"role": role, "content": [*ordered]}
 
 
 def _settled(encoded: list[tuple[str, list[JsonObject]]]) -> list[tuple[str, list[JsonObject]]]:
@@ -140,7 +178,7 @@ def _settled(encoded: list[tuple[str, list[JsonObject]]]) -> list[tuple[str, lis
     settled: list[tuple[str, list[JsonObject]]] = []
     for place, (role, blocks) in enumerate(encoded, 1):
         if role == "assistant" and place < len(encoded):
-            blocks = _let_go(blocks)
+            _let_go(blocks)
         if blocks and settled and settled[-1][0] == role:
             settled[-1][1].extend(blocks)
         elif blocks:
@@ -148,29 +186,20 @@ def _settled(encoded: list[tuple[str, list[JsonObject]]]) -> list[tuple[str, lis
     return settled
 
 
-def _let_go(blocks: list[JsonObject]) -> list[JsonObject]:
-    """An answer that was left in the middle, without what Anthropic takes only in the last message.
+def _let_go(blocks: list[JsonObject]) -> None:
+    """Take out of an answer that was left in the middle what Anthropic takes only in the last message.
 
     That is a call of its own tools whose result never came, and thinking with nothing behind it.
     """
-    answered = [block.get("tool_use_id") for block in blocks]
-    kept = [b for b in blocks if b["type"] not in OWN_CALLS or b.get("id") in answered]
-    while kept and kept[-1]["type"] in THOUGHTS:
-        kept.pop()
-    return kept
-
-
-def _results_first(blocks: list[JsonObject]) -> list[JsonObject]:
-    return sorted(blocks, key=_is_no_result)
+    if [block for block in blocks if block["type"] in OWN_CALLS]:
+        answered = [block.get("tool_use_id") for block in blocks]
+        blocks[:] = [b for b in blocks if b["type"] not in OWN_CALLS or b.get("id") in answered]
+    while blocks and blocks[-1]["type"] in THOUGHTS:
+        blocks.pop()
 
 
 def _is_no_result(block: JsonObject) -> bool:
     return block["type"] != "tool_result"
-
-
-def _encode_block(block: Content, role: str, own: bool) -> JsonObject | None:
-    encoder = (ASSISTANT if role == "assistant" else USER).get(type(block))
-    return encoder(block, own) if encoder else None
 
 
 def _text(block: Text, own: bool) -> JsonObject | None:
@@ -250,6 +279,7 @@ def _source(block: Image | Document) -> JsonObject:
     return {"type": "base64", "media_type": block.media_type, "data": block.data or ""}
 
 
+@lru_cache(maxsize=1024)  # each id is asked for twice in every request of a run
 def safe_id(tool_id: str) -> str:
     """A call's id in the letters that Anthropic allows; other providers allow more.
 
@@ -277,4 +307,4 @@ ASSISTANT: dict[type, Callable[[Any, bool], JsonObject | None]] = {
     OpaqueBlock: _echoed,
 }
 
-__all__ = ["NAME", "encode", "encode_messages", "safe_id"]
+__all__ = ["NAME", "MessagesEncoder", "encode", "safe_id"]

@@ -71,6 +71,8 @@ def encode_output(output: OutputFormat | None) -> JsonObject:
 
 def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
     """The extra fields come over ours; extra tools, such as the provider's own, stand beside ours."""
+    if not extra:
+        return body
     ours, theirs = body.get("tools"), extra.get("tools")
     body = body | extra
     if isinstance(ours, list) and isinstance(theirs, list):

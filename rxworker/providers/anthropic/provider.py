@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from rxworker.errors import ProviderError
-from rxworker.framing import Chain, SseDecoder
+from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address, endpoint
+from rxworker.providers.alike import Alike
 from rxworker.providers.anthropic.decode import AnthropicDecoder
-from rxworker.providers.anthropic.encode import NAME, encode
+from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.usage import count
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
+from rxworker.providers.remember import Remembered
 
 BASE_URL = "https://api.anthropic.com"
 KEY = "ANTHROPIC_API_KEY"
@@ -56,6 +58,7 @@ class Anthropic:
         self._api_key = api_key
         self._base_url = base_url
         self._max_tokens = max_tokens
+        self._remembered = Remembered[MessagesEncoder]()
 
     def __repr__(self) -> str:
         where = f", base_url={self._base_url!r}" if self._base_url else ""
@@ -93,12 +96,15 @@ class Anthropic:
             key = read_key(self._api_key, KEY, needed=needed)
             if key:
                 headers["x-api-key"] = key
-        body = encode(self._model, conversation, tools, options, self._max_tokens)
-        return HttpRequest(url, headers | own, msgspec.json.encode(body))
+        encoder = self._remembered.take(conversation.messages) or MessagesEncoder()
+        said = encode(self._model, conversation, tools, options, self._max_tokens, encoder)
+        body = msgspec.json.encode(said)
+        self._remembered.keep(conversation.messages, encoder, len(body))
+        return HttpRequest(url, headers | own, body)
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
-        return Chain(SseDecoder(stray=True), AnthropicDecoder())
+        return Alike(SseDecoder(stray=True), AnthropicDecoder())
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer that is no stream says went wrong, and what to do."""

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from rxworker.messages import Counts, Json, JsonObject, Usage
 
-INPUT = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-
 
 def merge_usage(raw: JsonObject, news: JsonObject) -> JsonObject:
     """The numbers so far with the news over them; what is absent or null in the news stays."""
@@ -24,24 +22,21 @@ def read_usage(raw: JsonObject) -> Usage:
     12
     """
     passes = _passes(raw)
+    fresh, output, cached, created = (
+        map(_sum, zip(*map(_numbers, passes), strict=True)) if passes else _numbers(raw)
+    )
     details = raw.get("output_tokens_details")
     thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
-    if not passes:
-        passes = [raw]
-    return Usage(
-        input_tokens=_sum(_sum(one.get(key) for key in INPUT) for one in passes),
-        output_tokens=_sum(one.get("output_tokens") for one in passes),
-        cache_read_tokens=_sum(one.get("cache_read_input_tokens") for one in passes),
-        cache_creation_tokens=_sum(one.get("cache_creation_input_tokens") for one in passes),
-        reasoning_tokens=_int(thinking),
-        raw=raw,
-    )
+    return Usage(_sum((fresh, cached, created)), output, cached, created, _int(thinking), raw)
 
 
 def count(usage: Usage) -> Counts:
     """The four numbers as Anthropic counts them: its input is what no cache held."""
-    raw = usage.raw or {}
-    return Counts(
+    return Counts(*_numbers(usage.raw or {}))
+
+
+def _numbers(raw: JsonObject) -> tuple[int | None, int | None, int | None, int | None]:
+    return (
         _int(raw.get("input_tokens")),
         _int(raw.get("output_tokens")),
         _int(raw.get("cache_read_input_tokens")),
@@ -57,11 +52,11 @@ def _passes(raw: JsonObject) -> list[JsonObject]:
 
 
 def _int(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int else None  # a bool is an int, too, but no number
 
 
-def _sum(values: Iterable[Json]) -> int | None:
-    numbers = [number for value in values if (number := _int(value)) is not None]
+def _sum(values: Iterable[int | None]) -> int | None:
+    numbers = [value for value in values if value is not None]
     return sum(numbers) if numbers else None
 
 

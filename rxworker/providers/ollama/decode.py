@@ -26,6 +26,7 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
+from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
 from rxworker.providers.garbage import read_json, unreadable
@@ -83,6 +84,10 @@ class OllamaDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(line)
         return self._take_quickly(wire) or list(self._take(wire, line))
+
+    def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
+        """What lines would make that are like the one which has just made this delta; see `Repeats`."""
+        return None if self._over or self._careful else repeated(delta)
 
     def finish(self) -> Events:
         """The bytes ended. Before the line that is done, that is an error."""

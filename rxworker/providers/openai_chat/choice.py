@@ -6,7 +6,7 @@ Calls stay open until the choice ends, since their pieces may alternate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -15,15 +15,15 @@ from rxworker.events import (
     CitationDelta,
     Opaque,
     RefusalDelta,
-    ResponseEvent,
     TextDelta,
     ThinkingDelta,
 )
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
+from rxworker.providers.alike import Repeat
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.details import merge_details, text_of_details
 from rxworker.providers.openai_chat.stop import keeps_calls, read_stop
-from rxworker.providers.openai_chat.tools import ToolCalls
+from rxworker.providers.openai_chat.tools import Tell, ToolCalls
 from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
 
 # The encoder finds this in the echo of thinking that must be sent back under its name.
@@ -46,6 +46,7 @@ class Choice:
         index: The choice's number.
         blocks: Where blocks are opened, shared by all choices.
         new_id: Makes an id for a call that came without one.
+        tell: Takes each event.
 
     Attributes:
         ended: Whether its finish reason has come.
@@ -53,13 +54,16 @@ class Choice:
         text: The index of its open text block, if text is what is open.
     """
 
-    def __init__(self, index: int, blocks: OpenBlocks, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, index: int, blocks: OpenBlocks, new_id: Callable[[], str], tell: Tell
+    ) -> None:
         self.index = index
         self.ended = False
         self.stop: StopReason | None = None
         self.text: int | None = None
         self._blocks = blocks
-        self._tools = ToolCalls(blocks, index, new_id)
+        self._tell = tell
+        self._tools = ToolCalls(blocks, index, new_id, tell)
         self._prose: int | None = None
         self._kind = BlockType.TEXT
         self._called = False
@@ -67,18 +71,21 @@ class Choice:
         self._details: list[JsonObject] = []
         self._owes_reasoning = False  # an empty one was received, and must be echoed with calls
 
-    def take(self, wire: WireChoice) -> Iterator[ResponseEvent]:
+    def take(self, wire: WireChoice) -> None:
         """A piece of the choice."""
         if wire.delta is not None:
-            yield from self._take_delta(wire.delta)
+            self._take_delta(wire.delta)
         elif wire.content_filter_offsets is not None:
-            yield Opaque(
-                "content_filter", {"choice": wire.index, "offsets": wire.content_filter_offsets}
-            )
+            offsets: JsonObject = {"choice": wire.index, "offsets": wire.content_filter_offsets}
+            self._tell(Opaque("content_filter", offsets))
         if wire.finish_reason:  # some servers send an empty one with every piece
-            yield from self.end(wire.finish_reason, wire.stop_reason)
+            self.end(wire.finish_reason, wire.stop_reason)
 
-    def end(self, raw: str | None, matched: Json = None) -> Iterator[ResponseEvent]:
+    def repeat_call(self, index: int) -> Repeat | None:
+        """What pieces of arguments would make that are like the last one, if that was this block's."""
+        return self._tools.repeat(index)
+
+    def end(self, raw: str | None, matched: Json = None) -> None:
         """The choice ended, or the response did; a second time changes nothing."""
         if not self.ended or raw is not None:
             stop = read_stop(raw, calls=self._called, refused=self._refused, matched=matched)
@@ -86,36 +93,36 @@ class Choice:
         elif self._called and self.stop and self.stop.kind is StopKind.END_TURN:
             self.stop = replace(self.stop, kind=StopKind.TOOL_USE)  # the call came after the reason
         self.ended = self.ended or raw is not None
-        yield from self._close_prose()
+        self._close_prose()
         told = self.stop if self.index else None
         whole = keeps_calls(self.stop)
-        yield from self._tools.close(told, whole, f"the response was cut: {raw}")
+        self._tools.close(told, whole, f"the response was cut: {raw}")
 
-    def _take_delta(self, delta: WireDelta) -> Iterator[ResponseEvent]:
-        yield from self._take_thinking(delta)
+    def _take_delta(self, delta: WireDelta) -> None:
+        self._take_thinking(delta)
         if isinstance(delta.content, str):
-            yield from self._say(BlockType.TEXT, delta.content)
+            self._say(BlockType.TEXT, delta.content)
         elif delta.content is not None:
             for part in delta.content:
-                yield from self._take_part(part)
+                self._take_part(part)
         if delta.refusal:
             self._refused = True
-            yield from self._say(BlockType.REFUSAL, delta.refusal)
+            self._say(BlockType.REFUSAL, delta.refusal)
         for annotation in delta.annotations or ():
             if self.text is not None:
-                yield CitationDelta(self.text, annotation)
+                self._tell(CitationDelta(self.text, annotation))
             else:
-                yield Opaque("annotation", annotation)
+                self._tell(Opaque("annotation", annotation))
         for piece in delta.tool_calls or ():
-            yield from self._call(piece)
+            self._call(piece)
         if delta.function_call is not None:
-            yield from self._call(WireToolCall(function=delta.function_call))
+            self._call(WireToolCall(function=delta.function_call))
         if delta.audio is not None or delta.images is not None or delta.executed_tools is not None:
             for field in OPAQUE_FIELDS:
                 if getattr(delta, field):
-                    yield Opaque(field, getattr(delta, field))
+                    self._tell(Opaque(field, getattr(delta, field)))
 
-    def _take_thinking(self, delta: WireDelta) -> Iterator[ResponseEvent]:
+    def _take_thinking(self, delta: WireDelta) -> None:
         details = delta.reasoning_details
         text = delta.reasoning_content or delta.reasoning
         if not text and details:
@@ -128,54 +135,54 @@ class Choice:
         if delta.reasoning_content is not None:
             echo = {FIELD: REASONING_CONTENT}
             self._owes_reasoning = False
-        yield from self._open(BlockType.THINKING, echo)
+        self._open(BlockType.THINKING, echo)
         self._details += details or ()
-        yield from self._say(BlockType.THINKING, text or "")
+        self._say(BlockType.THINKING, text or "")
 
-    def _take_part(self, part: JsonObject | str) -> Iterator[ResponseEvent]:
+    def _take_part(self, part: JsonObject | str) -> None:
         """One part of Mistral's content."""
         if isinstance(part, str):
-            yield from self._say(BlockType.TEXT, part)
+            self._say(BlockType.TEXT, part)
             return
         kind, inner = part.get("type"), part.get("thinking")
         text = part.get("text")
         if kind == "text" and isinstance(text, str):
-            yield from self._say(BlockType.TEXT, text)
+            self._say(BlockType.TEXT, text)
         elif kind == "thinking" and isinstance(inner, str):
-            yield from self._say(BlockType.THINKING, inner)
+            self._say(BlockType.THINKING, inner)
         elif kind == "thinking" and isinstance(inner, list):
             for one in inner:
                 text = one.get("text") if isinstance(one, dict) else None
-                yield from self._say(BlockType.THINKING, text if isinstance(text, str) else "")
+                self._say(BlockType.THINKING, text if isinstance(text, str) else "")
         else:
-            yield Opaque(f"content.{kind}", part)
+            self._tell(Opaque(f"content.{kind}", part))
 
-    def _call(self, piece: WireToolCall) -> Iterator[ResponseEvent]:
-        yield from self._close_prose()
+    def _call(self, piece: WireToolCall) -> None:
+        self._close_prose()
         if self._owes_reasoning:
             self._owes_reasoning = False
-            yield from self._open(BlockType.THINKING, {FIELD: REASONING_CONTENT})
-            yield from self._close_prose()
+            self._open(BlockType.THINKING, {FIELD: REASONING_CONTENT})
+            self._close_prose()
         self._called = True
-        yield from self._tools.take(piece)
+        self._tools.take(piece)
 
-    def _say(self, kind: BlockType, text: str) -> Iterator[ResponseEvent]:
+    def _say(self, kind: BlockType, text: str) -> None:
         if not text:
             return
-        yield from self._open(kind)
+        self._open(kind)
         if self._prose is not None:
-            yield PROSE[kind](self._prose, text, self.index)
+            self._tell(PROSE[kind](self._prose, text, self.index))
 
-    def _open(self, kind: BlockType, echo: JsonObject | None = None) -> Iterator[ResponseEvent]:
+    def _open(self, kind: BlockType, echo: JsonObject | None = None) -> None:
         if self._prose is not None and self._kind is kind:
             return
-        yield from self._close_prose()
+        self._close_prose()
         start = self._blocks.start(kind, echo=echo, choice=self.index)
         self._prose, self._kind = start.index, kind
         self.text = start.index if kind is BlockType.TEXT else None
-        yield start
+        self._tell(start)
 
-    def _close_prose(self) -> Iterator[ResponseEvent]:
+    def _close_prose(self) -> None:
         if self._prose is None:
             return
         echo: JsonObject | None = None
@@ -183,7 +190,7 @@ class Choice:
             echo, self._details = {DETAILS: merge_details(self._details)}, []
         # Of several choices, only the first one's reason is told at the end of the response.
         stop = self.stop if self.index else None
-        yield self._blocks.stop(self._prose, stop, echo)
+        self._tell(self._blocks.stop(self._prose, stop, echo))
         self._prose = self.text = None
 
 

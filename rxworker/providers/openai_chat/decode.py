@@ -10,15 +10,16 @@ followed by the usage, which is waited for; any other ends the response at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status, TextDelta
+from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatus, Status, TextDelta
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import JsonObject, StopReason
+from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
@@ -63,45 +64,67 @@ class OpenAIChatDecoder:
         self._usage: JsonObject | None = None
         self._started = False
         self._early: list[ResponseEvent] = []  # what came before the response had a name
+        self._events: list[ResponseEvent] = []  # what this frame has made so far
+        self._tell = self._events.append
         self._failure: Failure | None = None  # waits for the usage
-        self._careful = False  # something could not be read as it stood
+        self._halves: Halves | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
-        self._halves = Halves(*GROWING)
         self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
         if self._over:
             return ()
-        if frame.data == DONE:
-            return list(self._end())
-        if self._careful:
-            if self._broken:
-                return self._fail(self._broken)
+        if self._halves is not None:
             frame = replace(frame, data=self._halves.joined(frame.data))
-        if frame.event == "error":
-            return self._take_odd(frame)
+        if self._broken or frame.data == DONE or frame.event == "error":
+            self._take_last(frame)
+            return self._told()
         try:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
-            return self._take_loose(frame)
+            self._take_loose(frame)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return self._take_garbage(frame)
-        return self._take_quickly(chunk) or list(self._take(chunk, frame))
+            self._take_garbage(frame)
+        else:
+            text = self._text_of(chunk)
+            if text is not None:
+                return [text]
+            self._take(chunk, frame)
+        return self._told()
+
+    def _told(self) -> Events:
+        events = self._events.copy()
+        self._events.clear()
+        return events
+
+    def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
+        """What frames would make that are like the one which has just made this delta; see `Repeats`."""
+        if self._over or self._halves is not None or self._failure:
+            return None
+        if not isinstance(delta, InputJsonDelta):
+            return repeated(delta)
+        for choice in self._choices.values():
+            repeat = choice.repeat_call(delta.index)
+            if repeat is not None:
+                return repeat
+        return None
 
     def finish(self) -> Events:
         """The bytes ended."""
         if self._over:
             return ()
         if self._failure or self._completed():
-            return list(self._end())
-        return self._fail(CUT)
+            self._end()
+        else:
+            self._fail(CUT)
+        return self._told()
 
-    def _take_quickly(self, chunk: WireChunk) -> Events:
-        """More of a text that is open, and nothing else: nearly every chunk. Nothing: not such a chunk."""
+    def _text_of(self, chunk: WireChunk) -> TextDelta | None:
+        """More of a text that is open, and nothing else: nearly every chunk. ``None``: not such a chunk."""
         choices = chunk.choices
         if choices is None or len(choices) != 1 or chunk.usage is not None or self._failure:
-            return ()
+            return None
         wire = choices[0]
         delta = wire.delta
         choice = self._choices.get(wire.index)
@@ -126,55 +149,52 @@ class OpenAIChatDecoder:
             or delta.images is not None
             or delta.executed_tools is not None
         ):
-            return ()
-        return [TextDelta(choice.text, delta.content, choice.index)]
+            return None
+        return TextDelta(choice.text, delta.content, choice.index)
 
-    def _take(self, chunk: WireChunk, frame: SseFrame) -> Iterator[ResponseEvent]:
+    def _take(self, chunk: WireChunk, frame: SseFrame) -> None:
         failure = _failure(chunk, frame)
-        choices = chunk.choices or []
-        if failure is None or choices:
-            yield from self._start(chunk)
+        choices = chunk.choices or ()
+        if not self._started and (failure is None or choices):
+            self._start(chunk)
         if self._failure is None and failure is None:
             for wire in choices:
-                yield from self._choice(wire.index).take(wire)
+                self._choice(wire.index).take(wire)
             if not choices and not _has_usage(chunk):
-                yield from self._keep(Opaque("chunk", read_json(frame.data)))
-        yield from self._take_usage(chunk)
+                self._keep(Opaque("chunk", read_json(frame.data)))
+        self._take_usage(chunk)
         if failure is not None and self._failure is None:
             self._failure = failure
-            yield from self._blocks.abort_all(failure.message)
+            self._events += self._blocks.abort_all(failure.message)
         if self._failure and (not choices or self._usage is not None):
-            yield from self._end()
+            self._end()
 
-    def _start(self, chunk: WireChunk) -> Iterator[ResponseEvent]:
+    def _start(self, chunk: WireChunk) -> None:
         # Azure sends a chunk without a name and without choices before the first real one.
         if self._started or not (chunk.id or chunk.choices):
             return
         self._started = True
-        yield Status(ResponseStatus.STARTED, _name(chunk.id), _name(chunk.model))
-        yield from self._early
+        self._tell(Status(ResponseStatus.STARTED, _name(chunk.id), _name(chunk.model)))
+        self._events += self._early
         self._early = []
 
-    def _keep(self, event: ResponseEvent) -> Events:
-        if self._started:
-            return [event]
-        self._early.append(event)
-        return ()
+    def _keep(self, event: ResponseEvent) -> None:
+        (self._events if self._started else self._early).append(event)
 
     def _choice(self, index: int) -> Choice:
         choice = self._choices.get(index)
         if choice is None:
-            choice = self._choices[index] = Choice(index, self._blocks, self._new_id)
+            choice = Choice(index, self._blocks, self._new_id, self._tell)
+            self._choices[index] = choice
         return choice
 
-    def _take_usage(self, chunk: WireChunk) -> Iterator[ResponseEvent]:
+    def _take_usage(self, chunk: WireChunk) -> None:
         raw = chunk.usage or (chunk.x_groq.usage if chunk.x_groq else None)
-        raw = raw or next((c.usage for c in chunk.choices or () if c.usage), None)
-        if not raw or raw == self._usage:
-            return
-        self._usage = raw
-        event = read_usage(raw)
-        yield from self._keep(event)
+        for choice in chunk.choices or ():
+            raw = raw or choice.usage
+        if raw and raw != self._usage:
+            self._usage = raw
+            self._keep(read_usage(raw))
 
     # how it ends
 
@@ -185,25 +205,25 @@ class OpenAIChatDecoder:
         first = self._choices.get(0) or next(iter(self._choices.values()), None)
         return first.stop if first else None
 
-    def _end(self) -> Iterator[ResponseEvent]:
+    def _end(self) -> None:
         if self._failure:
-            yield from self._fail(self._failure)
+            self._fail(self._failure)
             return
         self._over = True
         if not self._started:
-            yield Status(ResponseStatus.STARTED)
-            yield from self._early
+            self._tell(Status(ResponseStatus.STARTED))
+            self._events += self._early
         for choice in self._choices.values():
-            yield from choice.end(None)
-        yield Status(ResponseStatus.COMPLETED, stop_reason=self._stop())
+            choice.end(None)
+        self._tell(Status(ResponseStatus.COMPLETED, stop_reason=self._stop()))
 
-    def _fail(self, failure: Failure) -> Events:
+    def _fail(self, failure: Failure) -> None:
         self._over = True
-        return [*self._early, *self._blocks.fail(failure, self._stop())]
+        self._events += [*self._early, *self._blocks.fail(failure, self._stop())]
 
     # what does not fit
 
-    def _take_loose(self, frame: SseFrame) -> Events:
+    def _take_loose(self, frame: SseFrame) -> None:
         """JSON that does not fit: what does of it is taken, and the rest is told."""
         raw = read_json(frame.data)
         if raw is None:
@@ -216,17 +236,21 @@ class OpenAIChatDecoder:
         chunk, rest = read_loosely(raw, WireChunk)
         if not (chunk.choices or chunk.x_groq or _has_usage(chunk)):
             return self._keep(Opaque("chunk", raw))
-        events = list(self._start(chunk))
+        self._start(chunk)
         if rest:
-            events += self._keep(Opaque("chunk", rest))
-        return [*events, *self._take(chunk, frame)]
+            self._keep(Opaque("chunk", rest))
+        return self._take(chunk, frame)
 
-    def _take_odd(self, frame: SseFrame) -> Events:
-        failure = garbage_failure(frame) or stream_failure("error", read_json(frame.data))
+    def _take_last(self, frame: SseFrame) -> None:
+        """A frame behind which there is nothing to read."""
+        if frame.data == DONE:
+            return self._end()
+        failure = self._broken or garbage_failure(frame)
+        failure = failure or stream_failure("error", read_json(frame.data))
         return self._fail(failure or Failure("the provider gave no reason", "error"))
 
-    def _take_garbage(self, frame: SseFrame) -> Events:
-        self._careful = True
+    def _take_garbage(self, frame: SseFrame) -> None:
+        self._halves = self._halves or Halves(*GROWING)
         mended = self._halves.mended(frame.data)
         if mended is not None:
             return self._take_loose(replace(frame, data=mended))
@@ -237,12 +261,12 @@ class OpenAIChatDecoder:
             return self._keep(Opaque(frame.event, frame.data.decode("utf-8", "replace")))
         # Half a frame at the very end is a truncated stream; anywhere else it is the provider's fault.
         self._broken = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
-        return ()
+        return None
 
 
 def _failure(chunk: WireChunk, frame: SseFrame) -> Failure | None:
     error = chunk.error or (chunk.x_groq.error if chunk.x_groq else None)
-    if not error and not chunk.choices:
+    if not error and not chunk.choices and frame.data.find(b'"error"') >= 0:
         raw = read_json(frame.data)
         if isinstance(raw, dict) and raw.get("object") == "error":  # with nothing around it
             error = raw

@@ -8,6 +8,7 @@ asked, which of it is sent and what it will not do without. A server that is not
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -68,6 +69,7 @@ DIALECTS = {
 }
 
 
+@lru_cache(maxsize=64)  # asked for with each request, and always the same
 def dialect_of(host: str) -> Dialect:
     """What the server of a host wants.
 

@@ -31,6 +31,7 @@ from rxworker.providers.content import arguments, data_url, joined_text, plain_t
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
 from rxworker.providers.openai_chat.details import merge_details
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
+from rxworker.providers.remember import MessageEncoder
 from rxworker.providers.schema import closed, is_strict, safe_name
 
 NAME = "openai_chat"
@@ -45,6 +46,7 @@ def encode(
     tools: Sequence[ToolMeta],
     options: Options,
     dialect: Dialect = COMPATIBLE,
+    encoder: MessagesEncoder | None = None,
 ) -> JsonObject:
     """The body.
 
@@ -54,10 +56,14 @@ def encode(
         tools: What it may call.
         options: Settings.
         dialect: What the server wants that is asked.
+        encoder: One for this server that took the beginning of the conversation, if there is one.
     """
+    encoder = encoder or MessagesEncoder(dialect)
+    encoder.feed_new(conversation.messages)
+    system = _system(conversation.system)
     body: JsonObject = {
         "model": model,
-        "messages": list(encode_messages(conversation, dialect)),
+        "messages": [*system, *encoder.messages],
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -84,39 +90,61 @@ def encode(
     return body
 
 
-def encode_messages(conversation: Conversation, dialect: Dialect = COMPATIBLE) -> list[JsonObject]:
-    """The messages."""
-    encoded: list[JsonObject] = []
-    if conversation.system:
-        encoded.append({"role": "system", "content": conversation.system})
-    slot = len(encoded)  # where results go: behind the calls they answer
-    ids: dict[str, str] = {}  # how the calls are named to the service
-    for message in conversation.messages:
+class MessagesEncoder(MessageEncoder):
+    """Messages to those of the protocol.
+
+    Args:
+        dialect: What the server wants that is asked.
+
+    Attributes:
+        messages: What they became so far.
+    """
+
+    __slots__ = ("_ids", "_slot", "dialect", "messages")
+
+    def __init__(self, dialect: Dialect = COMPATIBLE) -> None:
+        super().__init__()
+        self.dialect = dialect
+        self.messages: list[JsonObject] = []
+        self._slot = 0  # where results go: behind the calls they answer
+        self._ids: dict[str, str] = {}  # how the calls are named to the service
+
+    def feed(self, message: Message) -> None:
+        """Take the next message."""
         if message.role == "assistant":
-            own = message.provider == NAME
-            ids |= {call.id: dialect.named(call.id, own) for call in message.tool_calls}
-            assistant = _assistant(message, dialect)
-            if assistant:
-                encoded.append(assistant)
-                slot = len(encoded)
+            self._take_answer(message)
         elif message.role == "system":
-            if message.text:
-                encoded.append({"role": "system", "content": message.text})
+            self.messages += _system(message.text)
         else:
-            results = [_result(result, ids, dialect) for result in message.tool_results]
-            encoded[slot:slot] = results
-            slot += len(results)
+            results = [_result(r, self._ids, self.dialect) for r in message.tool_results]
+            self.messages[self._slot : self._slot] = results
+            self._slot += len(results)
             parts = [part for block in message.content for part in _parts(block)]
             if parts:
-                encoded.append({"role": "user", "content": _flat(parts)})
-    return encoded
+                self.messages.append({"role": "user", "content": _flat(parts)})
+
+    def _take_answer(self, message: Message) -> None:
+        own = message.provider == NAME
+        calls: list[JsonObject] = []
+        for call in message.tool_calls:
+            call_id = self._ids[call.id] = self.dialect.named(call.id, own)
+            calls.append(_call(call, call_id, own, self.dialect))
+        assistant = _assistant(message, calls, self.dialect)
+        if assistant:
+            self.messages.append(assistant)
+            self._slot = len(self.messages)
 
 
-def _assistant(message: Message, dialect: Dialect) -> JsonObject | None:
+def _system(text: str | None) -> list[JsonObject]:
+    return [{"role": "system", "content": text}] if text else []
+
+
+def _assistant(
+    message: Message, calls: Sequence[JsonObject], dialect: Dialect
+) -> JsonObject | None:
     own = message.provider == NAME
     text = joined_text(message.content)
     refusal = "".join(block.text for block in message.content if isinstance(block, Refusal))
-    calls = [_call(block, own, dialect) for block in message.tool_calls]
     encoded: JsonObject = {"role": "assistant", "content": text or None}
     if refusal and own and REFUSAL in dialect.echoes:
         encoded[REFUSAL] = refusal
@@ -125,7 +153,8 @@ def _assistant(message: Message, dialect: Dialect) -> JsonObject | None:
     if calls:
         encoded["tool_calls"] = [*calls]
     thinking = [block for block in message.content if isinstance(block, Thinking)] if own else []
-    encoded |= _thinking(thinking, bool(calls), dialect)
+    if thinking or dialect.demands_reasoning:
+        encoded |= _thinking(thinking, bool(calls), dialect)
     # Thinking alone is no answer: a response that was cut before it began to speak.
     return encoded if calls or refusal or text else None
 
@@ -148,15 +177,16 @@ def _thinking(blocks: Iterable[Thinking], called: bool, dialect: Dialect) -> Jso
     return encoded
 
 
-def _call(call: ToolCall, own: bool, dialect: Dialect) -> JsonObject:
+def _call(call: ToolCall, call_id: str, own: bool, dialect: Dialect) -> JsonObject:
     text = msgspec.json.encode(arguments(call)).decode()
     encoded: JsonObject = {
-        "id": dialect.named(call.id, own),
+        "id": call_id,
         "type": "function",
         "function": {"name": call.name, "arguments": text},
     }
-    echo: JsonObject = call.echo if own and call.echo else {}
-    return {field: value for field, value in echo.items() if field in dialect.echoes} | encoded
+    if not own or not call.echo:
+        return encoded
+    return {field: value for field, value in call.echo.items() if field in dialect.echoes} | encoded
 
 
 def _result(result: ToolResult, ids: Mapping[str, str], dialect: Dialect) -> JsonObject:
@@ -238,4 +268,4 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     ToolResult: _of_result,
 }
 
-__all__ = ["NAME", "encode", "encode_messages"]
+__all__ = ["NAME", "MessagesEncoder", "encode"]

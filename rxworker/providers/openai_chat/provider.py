@@ -8,20 +8,24 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rxworker.errors import ProviderError
-from rxworker.framing import Chain, SseDecoder
+from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address, endpoint
+from rxworker.providers.alike import Alike
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, is_secret
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import dialect_of
-from rxworker.providers.openai_chat.encode import NAME, encode
+from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.openai_chat.usage import count
+from rxworker.providers.remember import Remembered
 
 BASE_URL = "https://api.openai.com/v1"
 KEY = "OPENAI_API_KEY"
 PATH = "/chat/completions"
+# It changes from frame to frame, and says nothing.
+VARYING = ("obfuscation",)
 AZURE = ".azure.com"
 
 
@@ -57,6 +61,7 @@ class OpenAIChat:
         self._api_key = api_key
         self._base_url = base_url
         self._headers = checked_headers(headers or {})
+        self._remembered = Remembered[MessagesEncoder]()
 
     def __repr__(self) -> str:
         where = f", base_url={self._base_url!r}" if self._base_url else ""
@@ -90,12 +95,18 @@ class OpenAIChat:
                 headers["api-key"] = key
             elif key:
                 headers["authorization"] = f"Bearer {key}"
-        body = encode(self._model, conversation, tools, options, dialect_of(host))
-        return HttpRequest(url, headers | own, msgspec.json.encode(body))
+        dialect = dialect_of(host)
+        encoder = self._remembered.take(conversation.messages)
+        if encoder is None or encoder.dialect is not dialect:
+            encoder = MessagesEncoder(dialect)
+        said = encode(self._model, conversation, tools, options, dialect, encoder)
+        body = msgspec.json.encode(said)
+        self._remembered.keep(conversation.messages, encoder, len(body))
+        return HttpRequest(url, headers | own, body)
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
-        return Chain(SseDecoder(stray=True), OpenAIChatDecoder())
+        return Alike(SseDecoder(stray=True), OpenAIChatDecoder(), varying=VARYING)
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer that is no stream says went wrong, and what to do."""

@@ -14,15 +14,22 @@ servers leave the index out, say 0 for every call, send ids again or empty, or s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 
 from rxworker.events import BlockType, InputJsonDelta, ResponseEvent, ToolUseMetadata
+from rxworker.events.deltas import Deltas
 from rxworker.messages import JsonObject, StopReason
+from rxworker.providers.alike import Repeat, Row
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.outline import Outline
 from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
+
+Tell: TypeAlias = Callable[[ResponseEvent], None]
+
+NO_FUNCTION = WireFunction()
 
 
 class PendingCall:
@@ -33,16 +40,16 @@ class PendingCall:
         name: The tool's name, empty while unknown.
         index: The index of its block; ``None`` before the start.
         has_arguments: Whether any have come.
-        came_whole: Whether they came in one piece, and were whole by themselves.
+        only_piece: Their first piece, as long as it is the only one.
         outline: Tells whether they are whole by now.
     """
 
     __slots__ = (
-        "came_whole",
         "echo",
         "has_arguments",
         "index",
         "name",
+        "only_piece",
         "outline",
         "started_echo",
         "waiting",
@@ -54,11 +61,17 @@ class PendingCall:
         self.name = ""
         self.index: int | None = None
         self.has_arguments = False
-        self.came_whole = False
+        self.only_piece = ""
         self.outline = Outline()
         self.waiting: list[str] = []
         self.echo: JsonObject = {}
         self.started_echo: JsonObject = {}
+
+    def repeat(self, texts: list[str]) -> Row:
+        """More pieces that are nothing but arguments, when the block has started."""
+        self.only_piece = ""
+        self.outline.add("".join(texts))
+        return Deltas(InputJsonDelta(self.index or 0, ""), texts)
 
     def late_echo(self) -> JsonObject | None:
         """What came for the echo after the block had started."""
@@ -72,27 +85,34 @@ class ToolCalls:
         blocks: Where blocks are opened.
         choice: Whose calls they are.
         new_id: Makes an id for a call that came without one.
+        tell: Takes each event.
     """
 
-    def __init__(self, blocks: OpenBlocks, choice: int, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, blocks: OpenBlocks, choice: int, new_id: Callable[[], str], tell: Tell
+    ) -> None:
         self._blocks = blocks
         self._choice = choice
         self._new_id = new_id
+        self._tell = tell
         self._by_index: dict[int, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}
         self._last: PendingCall | None = None
+        self._bare: PendingCall | None = None  # whose last piece was nothing but arguments
         self._open: list[PendingCall] = []
 
-    def take(self, piece: WireToolCall) -> Iterator[ResponseEvent]:
+    def take(self, piece: WireToolCall) -> None:
         """A piece of a call: perhaps a start, perhaps arguments."""
-        function = piece.function or WireFunction()
+        function = piece.function or NO_FUNCTION
         text = _text(function)
         call = self._find(piece, function, text)
+        is_bare = not (piece.id or function.name or piece.extra_content)
+        self._bare = call if is_bare else None
         call.wire_id = call.wire_id or piece.id or ""
         if piece.extra_content is not None:
             call.echo = {"extra_content": piece.extra_content}
         if text:
-            call.came_whole = not call.has_arguments and _is_whole(text)
+            call.only_piece = "" if call.has_arguments else text
             call.has_arguments = True
             call.outline.add(text)
         if call.index is None:
@@ -100,20 +120,25 @@ class ToolCalls:
             if text:
                 call.waiting.append(text)
             if call.name:
-                yield from self._start(call)
+                self._start(call)
         elif text:
-            yield InputJsonDelta(call.index, text)
+            self._tell(InputJsonDelta(call.index, text))
 
-    def close(self, stop: StopReason | None, whole: bool, reason: str) -> Iterator[ResponseEvent]:
+    def repeat(self, index: int) -> Repeat | None:
+        """What pieces would make that are like the last one, if that added to this block and was nothing but arguments."""
+        call = self._bare
+        return call.repeat if call is not None and call.index == index else None
+
+    def close(self, stop: StopReason | None, whole: bool, reason: str) -> None:
         """The choice ended: the calls stop if they are whole, else they are aborted."""
         for call in self._open:
             if call.index is None:
-                yield from self._start(call)
+                self._start(call)
             if call.index is not None:
                 if whole and call.name:
-                    yield self._blocks.stop(call.index, stop, call.late_echo())
+                    self._tell(self._blocks.stop(call.index, stop, call.late_echo()))
                 else:
-                    yield self._blocks.abort(call.index, reason)
+                    self._tell(self._blocks.abort(call.index, reason))
         self._open = []
         self._by_index, self._by_id, self._last = {}, {}, None
 
@@ -127,8 +152,9 @@ class ToolCalls:
             known = self._by_id.get(piece.id) if piece.id else self._last
             new = False
         if known and function.name and known.has_arguments and not new:
-            again = not piece.id or (piece.id == known.wire_id and known.came_whole)
-            new = again and _is_whole(text)
+            new = _is_whole(text) and (
+                not piece.id or (piece.id == known.wire_id and _is_whole(known.only_piece))
+            )
         if known is None or new:
             known = PendingCall()
             self._open.append(known)
@@ -139,15 +165,15 @@ class ToolCalls:
         self._last = known
         return known
 
-    def _start(self, call: PendingCall) -> Iterator[ResponseEvent]:
+    def _start(self, call: PendingCall) -> None:
         metadata = ToolUseMetadata(call.wire_id or self._new_id(), call.name)
         start = self._blocks.start(
             BlockType.TOOL_USE, metadata, call.echo or None, choice=self._choice
         )
         call.index, call.started_echo = start.index, call.echo
-        yield start
+        self._tell(start)
         if call.waiting:
-            yield InputJsonDelta(start.index, "".join(call.waiting))
+            self._tell(InputJsonDelta(start.index, "".join(call.waiting)))
             call.waiting = []
 
 
@@ -174,4 +200,4 @@ def _is_whole(text: str) -> bool:
         return False
 
 
-__all__ = ["PendingCall", "ToolCalls"]
+__all__ = ["PendingCall", "Tell", "ToolCalls"]

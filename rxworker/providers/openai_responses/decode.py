@@ -10,31 +10,30 @@ the response said before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from rxworker.events import (
-    BlockType,
     Opaque,
     Ping,
     ResponseEvent,
     ResponseStatus,
     Status,
-    TextDelta,
 )
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import Json, StopReason
+from rxworker.providers.alike import Repeat, Row, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_responses.error import error_failure, response_failure
-from rxworker.providers.openai_responses.items import Items, is_of_item
-from rxworker.providers.openai_responses.kinds import CONTENT, MESSAGE, word
+from rxworker.providers.openai_responses.items import ITEM_EVENTS, Items
+from rxworker.providers.openai_responses.kinds import word
 from rxworker.providers.openai_responses.stop import (
     COMPLETED,
     INCOMPLETE,
@@ -48,8 +47,9 @@ from rxworker.providers.surrogates import Halves
 Events: TypeAlias = Sequence[ResponseEvent]
 
 DONE = b"[DONE]"
-TEXT_DELTA = "response.output_text.delta"
-TEXT = BlockType.TEXT.value
+ERROR = "error"
+NOTHING = WireResponse()
+STARTED = ResponseStatus.STARTED
 
 
 class OpenAIResponsesDecoder:
@@ -88,117 +88,123 @@ class OpenAIResponsesDecoder:
             if self._broken:
                 return self._fail(self._broken)
             frame = replace(frame, data=self._halves.joined(frame.data))
+        events: list[ResponseEvent] = []
         try:
             event = decode_event(frame.data)
         except msgspec.ValidationError:
-            return list(self._take_loose(frame))
+            self._take_loose(frame, events)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return list(self._take_garbage(frame))
-        if event.type == TEXT_DELTA and event.output_index is not None and not self._failure:
-            # More of a text that is open: nearly every frame.
-            item = self._items.by_index.get(event.output_index)
-            if item is not None and item.text is not None and item.kind == MESSAGE:
-                place, part = item.text
-                if place == (CONTENT, event.content_index or 0, TEXT) and event.delta:
-                    part.pieces.append(event.delta)
-                    return [TextDelta(part.index, event.delta)]
-        return list(self._take(_named(event, frame), frame))
+            self._take_garbage(frame, events)
+        else:
+            self._take(event if event.type else _named(event, frame), frame, events)
+        return events
+
+    def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
+        """What frames would make that are like the one which has just made this delta; see `Repeats`."""
+        pieces = self._items.growing
+        if pieces is None or self._over or self._careful or self._failure:
+            return None
+        make = repeated(delta)
+        if make is None:
+            return None
+
+        def repeat(texts: list[str]) -> Row:
+            pieces.extend(texts)  # the end of a text adds what has not come
+            return make(texts)
+
+        return repeat
 
     def finish(self) -> Events:
         """The bytes ended. Before the last event of a response, that is an error."""
         return () if self._over else self._fail(self._failure or CUT)
 
-    def _take(self, event: WireEvent, frame: SseFrame) -> Iterator[ResponseEvent]:
-        if event.type == "error" or (event.error and not event.type):
-            yield from self._take_error(read_json(frame.data))
-            return
+    def _take(self, event: WireEvent, frame: SseFrame, events: list[ResponseEvent]) -> None:
         kind = event.type
-        if self._failure is not None and kind not in LAST:
-            yield from self._fail(self._failure)
-            return
-        handler = HANDLERS.get(kind)
-        if handler is not None:
-            yield from handler(self, event)
-        elif is_of_item(kind):
-            yield from self._start(None)
-            yield from self._items.take(kind, event, frame.data)
+        if kind == ERROR or (event.error and not kind):
+            self._take_error(read_json(frame.data), events)
+        elif self._failure is not None and kind not in LAST:
+            events += self._fail(self._failure)
+        elif kind in ITEM_EVENTS:
+            if self._started is None:
+                self._start(NOTHING, events)
+            self._items.take(event, frame.data, events)
+        elif kind in HANDLERS:
+            HANDLERS[kind](self, event, events)
         else:
-            yield Opaque(kind, read_json(frame.data))
+            events.append(Opaque(kind, read_json(frame.data)))
 
     # the response
 
-    def _take_created(self, event: WireEvent) -> Iterator[ResponseEvent]:
+    def _take_created(self, event: WireEvent, events: list[ResponseEvent]) -> None:
         if self._items.all:
-            yield from self._blocks.abort_all("the provider started the response again")
+            events += self._blocks.abort_all("the provider started the response again")
             self._begin()
-        yield from self._start(event.response)
+        self._take_progress(event, events)
 
-    def _take_progress(self, event: WireEvent) -> Iterator[ResponseEvent]:
-        yield from self._start(event.response)
-
-    def _start(self, response: WireResponse | None) -> Iterator[ResponseEvent]:
+    def _take_progress(self, event: WireEvent, events: list[ResponseEvent]) -> None:
         if self._started is None:
-            response = response or WireResponse()
-            self._started = word(response.id)
-            yield Status(
-                ResponseStatus.STARTED, word(response.id) or None, word(response.model) or None
-            )
+            self._start(event.response or NOTHING, events)
 
-    def _take_last(self, event: WireEvent) -> Iterator[ResponseEvent]:
-        response = event.response or WireResponse()
-        yield from self._start(response)
+    def _start(self, response: WireResponse, events: list[ResponseEvent]) -> None:
+        self._started = word(response.id)
+        events.append(Status(STARTED, self._started or None, word(response.model) or None))
+
+    def _take_last(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+        response = event.response or NOTHING
+        if self._started is None:
+            self._start(response, events)
         status = status_of(response, event.type)
         well = status in (COMPLETED, INCOMPLETE) and self._failure is None
         if well:
-            yield from self._items.close(response, status)
+            self._items.close(response, status, events)
         else:
-            yield from self._blocks.abort_all(f"the response {status}")
+            events += self._blocks.abort_all(f"the response {status}")
         if isinstance(response.usage, dict) and response.usage:
-            yield read_usage(response.usage)
+            events.append(read_usage(response.usage))
         stop = read_stop(response, status, self._items.outcome())
         if well:
             self._over = True
             named = word(response.id)
             response_id = named if named != self._started else None
-            yield Status(ResponseStatus.COMPLETED, response_id or None, stop_reason=stop)
+            events.append(Status(ResponseStatus.COMPLETED, response_id or None, stop_reason=stop))
         else:
-            yield from self._fail(self._failure or response_failure(response, status), stop)
+            events += self._fail(self._failure or response_failure(response, status), stop)
 
     # what went wrong, and what does not fit
 
-    def _take_error(self, raw: Json) -> Iterator[ResponseEvent]:
+    def _take_error(self, raw: Json, events: list[ResponseEvent]) -> None:
         if self._failure is None:
             self._failure = error_failure(raw)
-            yield from self._blocks.abort_all(self._failure.message)
+            events += self._blocks.abort_all(self._failure.message)
 
-    def _take_loose(self, frame: SseFrame) -> Iterator[ResponseEvent]:
+    def _take_loose(self, frame: SseFrame, events: list[ResponseEvent]) -> None:
         """JSON that does not fit: what does of it is taken, and the rest is told."""
         raw = read_json(frame.data)
         if raw is None:
-            yield from self._take_garbage(frame)
+            self._take_garbage(frame, events)
             return
         event, rest = read_loosely(raw, WireEvent) if isinstance(raw, dict) else (WireEvent(), {})
         event = _named(event, frame)
-        known = event.type in HANDLERS or event.type == "error" or is_of_item(event.type)
+        known = event.type in HANDLERS or event.type == ERROR or event.type in ITEM_EVENTS
         if rest and stream_failure(frame.event, raw):
-            yield from self._take_error(raw)
+            self._take_error(raw, events)
         elif not known or not isinstance(raw, dict):
-            yield Opaque(event.type or frame.event, raw)
+            events.append(Opaque(event.type or frame.event, raw))
         else:
             if rest:
-                yield Opaque(event.type, rest)
-            yield from self._take(event, frame)
+                events.append(Opaque(event.type, rest))
+            self._take(event, frame, events)
 
-    def _take_garbage(self, frame: SseFrame) -> Iterator[ResponseEvent]:
+    def _take_garbage(self, frame: SseFrame, events: list[ResponseEvent]) -> None:
         self._careful = True
         mended = self._halves.mended(frame.data)
         failure = garbage_failure(frame) if mended is None else None
         if mended is not None:
-            yield from self._take_loose(replace(frame, data=mended))
+            self._take_loose(replace(frame, data=mended), events)
         elif failure:
-            yield from self._fail(failure)
+            events += self._fail(failure)
         elif frame.event == STRAY or not unreadable(frame.data):
-            yield Opaque(frame.event, frame.data.decode("utf-8", "replace"))
+            events.append(Opaque(frame.event, frame.data.decode("utf-8", "replace")))
         else:
             # Half a frame at the very end is a truncated stream; anywhere else it is the provider's fault.
             self._broken = Failure(
@@ -209,8 +215,8 @@ class OpenAIResponsesDecoder:
         self._over = True
         return self._blocks.fail(failure, stop)
 
-    def _ping(self, _: WireEvent) -> Iterator[ResponseEvent]:
-        yield Ping()
+    def _ping(self, _: WireEvent, events: list[ResponseEvent]) -> None:
+        events.append(Ping())
 
 
 def _named(event: WireEvent, frame: SseFrame) -> WireEvent:
@@ -220,7 +226,7 @@ def _named(event: WireEvent, frame: SseFrame) -> WireEvent:
     return replace(event, type=frame.event)
 
 
-Handler: TypeAlias = Callable[[OpenAIResponsesDecoder, WireEvent], Iterator[ResponseEvent]]
+Handler: TypeAlias = Callable[[OpenAIResponsesDecoder, WireEvent, list[ResponseEvent]], None]
 
 LAST = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 # What an event does to the response. Those of its items are in `items`; any other travels on as `Opaque`.

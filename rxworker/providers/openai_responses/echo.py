@@ -36,6 +36,11 @@ from rxworker.providers.openai_responses.kinds import (
     parts_of,
 )
 
+# Kinds of blocks, as tuples: a union would be made anew each time it is asked for.
+ECHOLESS = (ToolResult, CachePoint)
+SPOKEN = (Text, Refusal)
+ECHOED = (ServerToolCall, ServerToolResult, OpaqueBlock, Image)
+
 
 def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
     """The items of an answer.
@@ -85,17 +90,15 @@ def _encode_item(blocks: Sequence[Content]) -> JsonObject | None:
     item = found if isinstance(found, dict) else None
     if isinstance(block, ToolCall):
         return _call(block, item)
-    if isinstance(block, Text | Refusal):
-        return _message([b for b in blocks if isinstance(b, Text | Refusal)], item)
+    if isinstance(block, SPOKEN):
+        return _message([b for b in blocks if isinstance(b, SPOKEN)], item)
     if isinstance(block, Thinking):
         return _reasoning([b for b in blocks if isinstance(b, Thinking)], item)
-    if isinstance(block, ServerToolCall | ServerToolResult | OpaqueBlock | Image):
-        return item
-    return None
+    return item if isinstance(block, ECHOED) else None
 
 
 def _echo(block: Content) -> JsonObject:
-    return (None if isinstance(block, ToolResult | CachePoint) else block.echo) or {}
+    return (None if isinstance(block, ECHOLESS) else block.echo) or {}
 
 
 def _message(blocks: Sequence[Text | Refusal], item: JsonObject | None) -> JsonObject | None:

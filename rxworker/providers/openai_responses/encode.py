@@ -46,13 +46,18 @@ from rxworker.providers.openai_responses.options import (
     encode_tool,
     with_extra,
 )
+from rxworker.providers.remember import MessageEncoder
 
 NAME = "openai_responses"
 LONGEST_ID = 64
 
 
 def encode(
-    model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
+    model: str,
+    conversation: Conversation,
+    tools: Sequence[ToolMeta],
+    options: Options,
+    encoder: InputEncoder | None = None,
 ) -> JsonObject:
     """The body.
 
@@ -61,9 +66,12 @@ def encode(
         conversation: Everything said so far.
         tools: What it may call.
         options: Settings.
+        encoder: One that took the beginning of the conversation, if there is one.
     """
     system, messages = split_system(conversation)
-    body: JsonObject = {"model": model, "input": list(encode_input(messages)), "stream": True}
+    encoder = encoder or InputEncoder()
+    encoder.feed_new(messages)
+    body: JsonObject = {"model": model, "input": [*encoder.items], "stream": True}
     if system:
         body["instructions"] = system
     if tools:
@@ -72,21 +80,32 @@ def encode(
     return with_extra(body | encode_storage(model), options.extra)
 
 
-def encode_input(messages: Sequence[Message]) -> list[JsonObject]:
-    """The items."""
-    items: list[JsonObject] = []
-    answers: dict[str, JsonObject] = {}  # how the calls are answered; an id may come again
-    for message in messages:
-        own = message.provider == NAME
-        answers |= {call.id: _answer_to(call, own) for call in message.tool_calls}
+class InputEncoder(MessageEncoder):
+    """Messages to items.
+
+    Attributes:
+        items: What they became so far.
+    """
+
+    __slots__ = ("_answers", "items")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items: list[JsonObject] = []
+        self._answers: dict[str, JsonObject] = {}  # by the calls' ids, which may come again
+
+    def feed(self, message: Message) -> None:
+        """Take the next message."""
         if message.role == "assistant":
-            items += encode_answer(message.content) if own else _encode_foreign(message.content)
+            own = message.provider == NAME
+            self._answers |= {call.id: _answer_to(call, own) for call in message.tool_calls}
+            encode_items = encode_answer if own else _encode_foreign
+            self.items += encode_items(message.content)
         elif message.role == "system":
             if message.text:
-                items.append({"role": "system", "content": message.text})
+                self.items.append({"role": "system", "content": message.text})
         else:
-            items += _encode_user(message, answers)
-    return items
+            self.items += _encode_user(message, self._answers)
 
 
 def safe_id(call_id: str) -> str:
@@ -174,4 +193,4 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Document: _document,
 }
 
-__all__ = ["NAME", "encode", "encode_input", "safe_id"]
+__all__ = ["NAME", "InputEncoder", "encode", "safe_id"]

@@ -17,11 +17,25 @@ CUSTOM_CALL = "custom_tool_call"
 # Calls of tools that the client was told to have.
 CALLS = (FUNCTION_CALL, CUSTOM_CALL)
 
+# To ask an Enum for a member costs as much as to make a small object.
+TEXT = BlockType.TEXT
+THINKING = BlockType.THINKING
+REFUSAL = BlockType.REFUSAL
+TOOL_USE = BlockType.TOOL_USE
+
 # Where a text of an item lies: in which list, at which position, and what it becomes.
-Place: TypeAlias = tuple[str, int, str]
+Place: TypeAlias = tuple[str, int, BlockType]
 CONTENT = "content"
 SUMMARY = "summary"
-WHOLE: Place = ("", 0, "")
+WHOLE: Place = ("", 0, TOOL_USE)
+
+# What an item becomes; for a message, its first part.
+BLOCK_TYPES = {
+    MESSAGE: TEXT,
+    REASONING: THINKING,
+    FUNCTION_CALL: TOOL_USE,
+    CUSTOM_CALL: TOOL_USE,
+}
 
 # The provider's own calls, and the field that says what was asked for.
 SERVER_CALLS = {
@@ -62,27 +76,30 @@ class Text(Struct, frozen=True):
 
 
 # What is streamed, by the event without its last word. Some servers have names of their own for thoughts.
-TEXTS = {
-    "response.output_text": Text(MESSAGE, CONTENT, BlockType.TEXT),
-    "response.refusal": Text(MESSAGE, CONTENT, BlockType.REFUSAL, "refusal"),
-    "response.reasoning_text": Text(REASONING, CONTENT, BlockType.THINKING),
-    "response.reasoning": Text(REASONING, CONTENT, BlockType.THINKING),
-    "response.reasoning_summary_text": Text(REASONING, SUMMARY, BlockType.THINKING),
-    "response.reasoning_summary": Text(REASONING, SUMMARY, BlockType.THINKING),
-    "response.function_call_arguments": Text(FUNCTION_CALL, "", BlockType.TOOL_USE, "arguments"),
-    "response.custom_tool_call_input": Text(CUSTOM_CALL, "", BlockType.TOOL_USE, "input"),
+_STREAMED = {
+    "response.output_text": Text(MESSAGE, CONTENT, TEXT),
+    "response.refusal": Text(MESSAGE, CONTENT, REFUSAL, "refusal"),
+    "response.reasoning_text": Text(REASONING, CONTENT, THINKING),
+    "response.reasoning": Text(REASONING, CONTENT, THINKING),
+    "response.reasoning_summary_text": Text(REASONING, SUMMARY, THINKING),
+    "response.reasoning_summary": Text(REASONING, SUMMARY, THINKING),
+    "response.function_call_arguments": Text(FUNCTION_CALL, "", TOOL_USE, "arguments"),
+    "response.custom_tool_call_input": Text(CUSTOM_CALL, "", TOOL_USE, "input"),
     "response.mcp_call_arguments": Text("mcp_call", "", BlockType.SERVER_TOOL_USE, "arguments"),
     "response.code_interpreter_call_code": Text(
         "code_interpreter_call", "", BlockType.SERVER_TOOL_USE, "code"
     ),
 }
+# The events of texts: more of one, and all of it.
+DELTAS = {f"{stem}.delta": text for stem, text in _STREAMED.items()}
+WHOLES = {f"{stem}.done": text for stem, text in _STREAMED.items()}
 # The parts of items: what a text in them is, and the field it is in.
 PARTS = {
-    "output_text": (BlockType.TEXT, "text"),
-    "text": (BlockType.TEXT, "text"),
-    "refusal": (BlockType.REFUSAL, "refusal"),
-    "reasoning_text": (BlockType.THINKING, "text"),
-    "summary_text": (BlockType.THINKING, "text"),
+    "output_text": (TEXT, "text"),
+    "text": (TEXT, "text"),
+    "refusal": (REFUSAL, "refusal"),
+    "reasoning_text": (THINKING, "text"),
+    "summary_text": (THINKING, "text"),
 }
 
 
@@ -90,9 +107,9 @@ def place_of(field: str, number: int | None, block_type: BlockType) -> Place:
     """Where a text lies; servers that leave out its position have one of a sort.
 
     >>> place_of("content", None, BlockType.TEXT)
-    ('content', 0, 'text')
+    ('content', 0, <BlockType.TEXT: 'text'>)
     """
-    return (field, number or 0, block_type.value) if field else WHOLE
+    return (field, number or 0, block_type) if field else WHOLE
 
 
 def block_type_of(item: JsonObject) -> BlockType:
@@ -102,12 +119,9 @@ def block_type_of(item: JsonObject) -> BlockType:
     (<BlockType.SERVER_TOOL_USE: 'server_tool_use'>, <BlockType.OPAQUE: 'opaque'>)
     """
     kind = word(item.get("type"))
-    if kind == MESSAGE:
-        return BlockType.TEXT
-    if kind == REASONING:
-        return BlockType.THINKING
-    if kind in CALLS:
-        return BlockType.TOOL_USE
+    known = BLOCK_TYPES.get(kind)
+    if known is not None:
+        return known
     if kind in SERVER_CALLS and not waits_for_client(item):
         return BlockType.SERVER_TOOL_USE
     return BlockType.SERVER_TOOL_RESULT if kind.endswith("_output") else BlockType.OPAQUE
@@ -125,9 +139,10 @@ def parts_of(item: JsonObject, field: str) -> list[tuple[BlockType, str, JsonObj
     """The texts in one of an item's lists, with their parts."""
     listed = item.get(field)
     found: list[tuple[BlockType, str, JsonObject]] = []
-    for part in listed if isinstance(listed, list) else []:
-        if isinstance(part, dict) and word(part.get("type")) in PARTS:
-            block_type, name = PARTS[word(part.get("type"))]
+    for part in listed if isinstance(listed, list) else ():
+        known = PARTS.get(word(part.get("type"))) if isinstance(part, dict) else None
+        if isinstance(part, dict) and known is not None:
+            block_type, name = known
             found.append((block_type, word(part.get(name)), part))
     return found
 
@@ -158,13 +173,16 @@ __all__ = [
     "CALLS",
     "CONTENT",
     "CUSTOM_CALL",
+    "DELTAS",
     "FUNCTION_CALL",
     "MESSAGE",
     "PARTS",
     "REASONING",
     "SUMMARY",
-    "TEXTS",
+    "TEXT",
+    "THINKING",
     "WHOLE",
+    "WHOLES",
     "Place",
     "Text",
     "block_type_of",

@@ -77,6 +77,8 @@ def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
     >>> with_extra({"store": False, "reasoning": {"effort": "low"}}, {"store": None, "reasoning": {"summary": "auto"}})
     {'reasoning': {'effort': 'low', 'summary': 'auto'}}
     """
+    if not extra:
+        return body
     whole = body | extra
     for field, theirs in extra.items():
         ours = body.get(field)

@@ -8,19 +8,23 @@ from urllib.parse import urlsplit
 import msgspec
 
 from rxworker.errors import ProviderError
-from rxworker.framing import Chain, SseDecoder
+from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address, endpoint
+from rxworker.providers.alike import Alike
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, is_secret
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
-from rxworker.providers.openai_responses.encode import NAME, encode
+from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode
 from rxworker.providers.openai_responses.usage import count
+from rxworker.providers.remember import Remembered
 
 BASE_URL = "https://api.openai.com/v1"
 KEY = "OPENAI_API_KEY"
 PATH = "/responses"
+# They change with every frame, and say nothing that is needed.
+VARYING = ("sequence_number", "obfuscation")
 AZURE = ".azure.com"
 
 
@@ -59,6 +63,7 @@ class OpenAIResponses:
         self._api_key = api_key
         self._base_url = base_url
         self._headers = checked_headers(headers or {})
+        self._remembered = Remembered[InputEncoder]()
 
     def __repr__(self) -> str:
         where = f", base_url={self._base_url!r}" if self._base_url else ""
@@ -92,12 +97,14 @@ class OpenAIResponses:
                 headers["api-key"] = key
             elif key:
                 headers["authorization"] = f"Bearer {key}"
-        body = encode(self._model, conversation, tools, options)
-        return HttpRequest(url, headers | own, msgspec.json.encode(body))
+        encoder = self._remembered.take(conversation.messages) or InputEncoder()
+        body = msgspec.json.encode(encode(self._model, conversation, tools, options, encoder))
+        self._remembered.keep(conversation.messages, encoder, len(body))
+        return HttpRequest(url, headers | own, body)
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
-        return Chain(SseDecoder(stray=True), OpenAIResponsesDecoder())
+        return Alike(SseDecoder(stray=True), OpenAIResponsesDecoder(), varying=VARYING)
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer that is no stream says went wrong, and what to do."""

@@ -11,7 +11,7 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"input_tokens": 5, "output_tokens": 2}).total_tokens
     7
     """
-    counts = count(Usage(raw=raw))
+    counts = _counts(raw)
     return Usage(
         input_tokens=counts.input_tokens,
         output_tokens=counts.output_tokens,
@@ -24,7 +24,10 @@ def read_usage(raw: JsonObject) -> Usage:
 
 def count(usage: Usage) -> Counts:
     """The four numbers as they were sent."""
-    raw = usage.raw or {}
+    return _counts(usage.raw or {})
+
+
+def _counts(raw: JsonObject) -> Counts:
     details = _details(raw, "input_tokens_details")
     return Counts(
         _int(raw.get("input_tokens")),

@@ -1,0 +1,259 @@
+r"""Frames that are alike: read once, and from then on only the text in them that changes.
+
+Written for speed. Nearly all of a response is one frame again and again, with another text in it. When a frame has made a
+single delta, its bytes before and behind the text are kept as a pattern, and every frame that fits it is the same JSON with
+another text: a JSON string ends at the first quote that is not escaped, so nothing else can differ. All such frames of a
+chunk are cut up together (see `pattern`), and handed on as one row of texts (see `Deltas`).
+
+What keeps it true:
+
+* A pattern holds as long as frames fit it without a break. Whatever else comes goes the plain way, frame by frame or in one
+  piece, and the decoder is asked anew what a frame like the last one would make.
+* The decoder says so itself (`Repeats`), and is given the texts, so that what it remembers stays right.
+* The text is looked for in the JSON with another in its place: it has to be one value, and to be there nowhere else.
+* Fields that change and that the decoder does not read, such as a running number, may be anything simple.
+
+The plain definition is `rxworker.framing.Chain` of the same two machines; ``tests/providers/test_alike.py`` holds them equal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Protocol, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from rxworker.events import (
+    InputJsonDelta,
+    RefusalDelta,
+    ResponseEvent,
+    TextDelta,
+    ThinkingDelta,
+)
+from rxworker.events.deltas import FEW, GROWING, Deltas, rows
+from rxworker.framing import Chain
+from rxworker.messages import Json
+from rxworker.providers.pattern import Constant, Pattern, Varying
+
+F = TypeVar("F")
+F_contra = TypeVar("F_contra", contravariant=True)
+F_co = TypeVar("F_co", covariant=True)
+
+Events: TypeAlias = Sequence[ResponseEvent]
+Row: TypeAlias = Deltas[ResponseEvent]
+Repeat: TypeAlias = Callable[[list[str]], Row]
+Growing: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
+
+MOST_PATTERNS = (
+    512  # a response has one for each sort of block; some protocols have the same in all responses
+)
+MOST_MISSES = 16  # frames in a row that fit nothing, behind which a chunk is given up
+
+PROBE = "rxworker probe"
+
+# What was found to be a pattern is one for every response: it is about the bytes of a frame alone.
+_known: dict[tuple[tuple[bytes, ...], tuple[bytes, ...]], Pattern] = {}
+
+
+def repeated(delta: ResponseEvent) -> Repeat | None:
+    """Deltas like this one with other texts, for decoders that remember nothing of a delta.
+
+    >>> repeat = repeated(TextDelta(0, "a"))
+    >>> repeat and list(repeat(["b", "c"]))
+    [TextDelta(index=0, text='b', choice=0), TextDelta(index=0, text='c', choice=0)]
+    """
+    return partial(Deltas, delta) if delta.__class__ in GROWING else None
+
+
+class Framing(Protocol[F_co]):
+    """A machine from bytes to frames that knows whether it waits for the rest of one."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing is pending: the next byte begins a frame."""
+        ...
+
+    def feed(self, data: bytes, /) -> Sequence[F_co]:
+        """Take the next bytes."""
+        ...
+
+    def finish(self) -> Sequence[F_co]:
+        """The bytes ended."""
+        ...
+
+
+class Repeats(Protocol[F_contra]):
+    """A decoder that knows what frames would make that are like the last one."""
+
+    def feed(self, frame: F_contra, /) -> Events:
+        """Take the next frame."""
+        ...
+
+    def finish(self) -> Events:
+        """The frames ended."""
+        ...
+
+    def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
+        """What frames would make that are the one which has just made this delta, but with other texts, none of them empty.
+
+        ``None`` where that cannot be said. It is called before any other frame is fed, and what it returns is not called any more
+        once one was.
+        """
+        ...
+
+
+class Alike(Chain[bytes, F, ResponseEvent]):
+    r"""A decoder from bytes to events that reads frames which are alike in one go.
+
+    Args:
+        framing: Bytes to frames.
+        decoder: Frames to events.
+        end: What a frame ends with.
+        varying: The fields that change with every frame, and that the decoder does not read.
+
+    >>> from rxworker.framing import SseDecoder
+    >>> from rxworker.providers.anthropic.decode import AnthropicDecoder
+    >>> machine = Alike(SseDecoder(), AnthropicDecoder())
+    >>> frame = b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%s"}}\n\n'
+    >>> [event.text for event in machine.feed(b"".join(frame % word for word in (b"a", b"b", b"c")))[1:]]
+    ['a', 'b', 'c']
+    """
+
+    def __init__(
+        self,
+        framing: Framing[F],
+        decoder: Repeats[F],
+        *,
+        end: bytes = b"\n\n",
+        varying: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(framing, decoder)
+        self._framing = framing
+        self._decoder = decoder
+        self._end = end
+        self._varying = _any_value_of(varying)
+        self._learned: Growing | None = None
+        self._pattern: Pattern | None = None
+        self._repeat: Repeat | None = None
+
+    def feed(self, data: bytes, /) -> Events:
+        """Take the next bytes; return what they completed."""
+        events: list[ResponseEvent] = []
+        for row in self.feed_rows(data):
+            if row.__class__ is Deltas:
+                events.extend(cast("Row", row))
+            else:
+                events.append(cast("ResponseEvent", row))
+        return events
+
+    def feed_rows(self, data: bytes, /) -> Sequence[ResponseEvent | Row]:
+        """The same, with deltas that have been read together as one thing."""
+        framing, mark = self._framing, self._end
+        if self._pattern is not None and self._repeat is not None and framing.is_clear:
+            text = self._pattern.only(data)
+            if text is not None:
+                return (self._repeat([text]).first,)
+        made: list[ResponseEvent | Row] = []
+        place, misses = 0, 0
+        while place < len(data):
+            was_clear = framing.is_clear
+            pattern, repeat = self._pattern, self._repeat
+            if pattern is not None and repeat is not None and was_clear:
+                texts, end = pattern.take(data, place)
+                if texts:
+                    self._add(repeat(texts), made)
+                    place, misses = end, 0
+                    continue
+            misses += 1
+            found = data.find(mark, place)
+            is_one = found >= 0 and misses <= MOST_MISSES
+            end = found + len(mark) if is_one else len(data)
+            piece = data[place:end]
+            self._pattern = None
+            frames = framing.feed(piece)
+            if len(frames) == 1:
+                events = self._decoder.feed(frames[0])
+                made += events
+                if len(events) == 1 and events[0].__class__ in GROWING and is_one and was_clear:
+                    self._learn(piece, cast("Growing", events[0]))
+            else:
+                made += rows(event for frame in frames for event in self._decoder.feed(frame))
+            place = end
+        return made
+
+    def _add(self, row: Row, made: list[ResponseEvent | Row]) -> None:
+        """Put a row behind what there is, and the delta that it was learned from into it."""
+        learned = self._learned
+        if learned is not None and made and made[-1] is learned:
+            made.pop()
+            row = Deltas(row.like, [learned.text, *row.texts])
+        if len(row) < FEW:
+            made.extend(row)
+        else:
+            made.append(row)
+
+    def _learn(self, frame: bytes, delta: Growing) -> None:
+        """Keep what is around the text in the frame that has made this delta."""
+        self._learned, self._repeat = delta, self._decoder.repeat(delta) if delta.text else None
+        if self._repeat is None:
+            return
+        text = msgspec.json.encode(delta.text)
+        place = frame.find(text)
+        if place < 0:
+            return
+        before, behind = frame[: place + 1], frame[place + len(text) - 1 :]
+        key = ahead, rest = self._split(before), self._split(behind)
+        self._pattern = _known.get(key)
+        if self._pattern is None and _is_all_of(before, delta.text, behind):
+            if len(_known) >= MOST_PATTERNS:
+                _known.clear()
+            _known[key] = self._pattern = (
+                Constant(before, behind, self._end)
+                if len(ahead) == len(rest) == 1
+                else Varying((*ahead, *rest), len(ahead) - 1)
+            )
+
+    def _split(self, around: bytes) -> tuple[bytes, ...]:
+        """A part of a frame, cut where the varying fields stand in it."""
+        if self._varying is None:
+            return (around,)
+        parts: list[bytes] = []
+        place = 0
+        while field := self._varying.search(around, place):
+            parts.append(around[place : field.start(1)])
+            place = field.end(1)
+        return (*parts, around[place:])
+
+
+@lru_cache(maxsize=16)
+def _any_value_of(fields: tuple[str, ...]) -> re.Pattern[bytes] | None:
+    """What finds the values of these fields, simple ones."""
+    if not fields:
+        return None
+    names = "|".join(map(re.escape, fields))
+    return re.compile(rf'"(?:{names})":([\d.]++|"[^"\\]*+")(?=[,}}])'.encode())
+
+
+def _is_all_of(before: bytes, text: str, behind: bytes) -> bool:
+    """Whether a text between these bytes is one value of the frame's JSON, and the frame holds it nowhere else."""
+    frame = before + PROBE.encode() + behind
+    try:
+        value: Json = msgspec.json.decode(frame[frame.index(b"{") : frame.rindex(b"}") + 1])
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError):
+        return False
+    return _count(value, PROBE) == 1 and _count(value, text) == 0
+
+
+def _count(value: Json, text: str) -> int:
+    if isinstance(value, str):
+        return value == text
+    if isinstance(value, list):
+        return sum(_count(member, text) for member in value)
+    if isinstance(value, dict):
+        return sum(_count(member, text) + (name == text) for name, member in value.items())
+    return 0
+
+
+__all__ = ["Alike", "Framing", "Repeat", "Repeats", "repeated"]
