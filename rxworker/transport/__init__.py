@@ -1,6 +1,7 @@
 """Where bytes come from: HTTP, a recording; and the client that joins a provider with one."""
 
-from rxworker.transport.client import Client, Timeouts
+from rxworker.transport.answer import Timeouts
+from rxworker.transport.client import Client
 from rxworker.transport.combine import CombinedModel, fallback, race
 from rxworker.transport.http import HttpTransport
 from rxworker.transport.model import Model

@@ -6,35 +6,19 @@ request ─▶ HttpRequest ─▶ bytes ─▶ decoder ─▶ events
 
 from __future__ import annotations
 
-import asyncio
-
-import reactivex
-from msgspec import Struct
 from reactivex import Observable, abc
-from reactivex import operators as ops
-from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import HttpStatusError, LocalProtocolError
 from rxworker.events import ResponseEvent
 from rxworker.messages import Conversation, Message
-from rxworker.operators import retry_before_first, time_out
+from rxworker.operators.disposables import NOTHING
+from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest, Provider, Request
+from rxworker.transport.answer import Answer, Timeouts
+from rxworker.transport.clock import LoopClock, loop_clock
 from rxworker.transport.http import HttpTransport
-from rxworker.transport.receive import receive
 from rxworker.transport.retry import Retry
 from rxworker.transport.transport import Transport
-
-
-class Timeouts(Struct, frozen=True):
-    """How long a client waits; ``None`` waits for as long as it takes.
-
-    Attributes:
-        first: Seconds from the request to its first event.
-        idle: Seconds without a byte, once they have begun to come.
-    """
-
-    first: float | None = 120.0
-    idle: float | None = 120.0
 
 
 class Client:
@@ -94,49 +78,38 @@ class Client:
         """
         asked = _as_request(request)
 
-        def begin(_scheduler: abc.SchedulerBase | None) -> Observable[ResponseEvent]:
-            # Built anew for each subscription: a key from the environment may have come since.
-            try:
-                sent = self.provider.request(asked.conversation, asked.tools, asked.options)
-            except UnicodeEncodeError as error:
-                message = (
-                    f"the request holds half of a surrogate pair, which cannot be sent: {error}"
-                )
-                raise LocalProtocolError(message) from error
+        def subscribe(
+            observer: abc.ObserverBase[ResponseEvent], _scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
             # Not the subscription's scheduler, which is reactivex's immediate one where nobody gave another.
-            clock = self._scheduler or _loop_scheduler()
-            return self._answer(sent) if clock is None else self._patient_answer(sent, clock)
+            clock = self._scheduler or _clock_if_any()
+            make, explain = self.provider.decoder, self._explained
+            try:
+                # Built anew for each subscription: a key from the environment may have come since.
+                source = self.transport.send(self._request(asked))
+                answer = Answer(source, make, explain, observer, self.timeouts, self.retry, clock)
+            except Exception as error:
+                observer.on_error(error)
+                return NOTHING
+            answer.ask()
+            return answer
 
-        return reactivex.defer(begin)
+        return Stage(subscribe)
 
-    def _answer(self, sent: HttpRequest) -> Observable[ResponseEvent]:
-        return self.transport.send(sent).pipe(
-            ops.catch(self._explain), receive(self.provider.decoder)
-        )
+    def _request(self, asked: Request) -> HttpRequest:
+        try:
+            return self.provider.request(asked.conversation, asked.tools, asked.options)
+        except UnicodeEncodeError as error:
+            message = f"the request holds half of a surrogate pair, which cannot be sent: {error}"
+            raise LocalProtocolError(message) from error
 
-    def _patient_answer(
-        self, sent: HttpRequest, clock: abc.SchedulerBase
-    ) -> Observable[ResponseEvent]:
-        """The answer, with an eye on the clock: neither waited for in silence for ever, nor given up at the first try."""
-        return self.transport.send(sent).pipe(
-            time_out(None, self.timeouts.idle, clock),
-            ops.catch(self._explain),
-            receive(self.provider.decoder),
-            time_out(self.timeouts.first, None, clock),
-            retry_before_first(self._delay, clock),
-        )
-
-    def _explain(self, error: Exception, source: Observable[bytes]) -> Observable[bytes]:
+    def _explained(self, error: Exception) -> Exception:
         """An answer that is no stream, in the provider's words."""
-        del source
         if not isinstance(error, HttpStatusError):
-            return reactivex.throw(error)
+            return error
         explained = self.provider.error(error.status, error.headers, error.body)
         explained.__cause__ = error
-        return reactivex.throw(explained)
-
-    def _delay(self, error: Exception, attempt: int) -> float | None:
-        return self.retry.delay(error, attempt)
+        return explained
 
 
 def _as_request(request: Request | Conversation | str) -> Request:
@@ -149,12 +122,12 @@ def _as_request(request: Request | Conversation | str) -> Request:
             return Request(Conversation((Message.user(request),)))
 
 
-def _loop_scheduler() -> AsyncIOScheduler | None:
-    """The running loop's scheduler; none where no loop runs, as with recordings, which never wait."""
+def _clock_if_any() -> LoopClock | None:
+    """The running loop's clock; none where no loop runs, as with recordings, which never wait."""
     try:
-        return AsyncIOScheduler(asyncio.get_running_loop())
+        return loop_clock()
     except RuntimeError:
         return None
 
 
-__all__ = ["Client", "Timeouts"]
+__all__ = ["Client"]

@@ -1,18 +1,17 @@
 """Requests over aiohttp, as cold observables of bytes.
 
-A subscription starts one task, which sends the request and pushes what arrives. Disposing it cancels the task, and
-leaving the response's block on the way closes the connection. Foreign exceptions become ours here and nowhere else.
+A subscription starts one task, which sends the request and pushes what arrives. Disposing it cancels the task, which
+closes the connection on its way out. Foreign exceptions become ours here and nowhere else.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from io import BytesIO
+from typing import TypeVar
 
 import aiohttp
 from reactivex import Observable, abc
-from reactivex.disposable import Disposable
 
 from rxworker.errors import (
     HttpStatusError,
@@ -21,10 +20,15 @@ from rxworker.errors import (
     TransportError,
     TransportTimeoutError,
 )
+from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest
+from rxworker.transport.pressure import PRESSURE
 from rxworker.transport.proxy import proxy_for
 from rxworker.transport.session import shared_session
 
+E = TypeVar("E", bound=RxWorkerError)
+
+LONG = 1024 * 1024
 MOST_OF_AN_ERROR = 64 * 1024
 
 
@@ -39,7 +43,12 @@ class HttpTransport:
     """
 
     def __init__(self, *, connect_timeout: float | None = 10.0) -> None:
-        self.connect_timeout = connect_timeout
+        self._timeout = aiohttp.ClientTimeout(total=None, connect=connect_timeout)
+
+    @property
+    def connect_timeout(self) -> float | None:
+        """Seconds to make a connection."""
+        return self._timeout.connect
 
     def __repr__(self) -> str:
         return f"HttpTransport(connect_timeout={self.connect_timeout})"
@@ -53,82 +62,118 @@ class HttpTransport:
         def subscribe(
             observer: abc.ObserverBase[bytes], _scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
+            exchange = _Exchange(request, observer, self._timeout)
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError as error:
                 message = "HTTP needs a running event loop: subscribe from within asyncio.run(...)"
-                raise LocalProtocolError(message) from error
-            task = loop.create_task(self._pump(request, observer))
+                observer.on_error(_because(error, LocalProtocolError(message)))
+            else:
+                exchange.task = loop.create_task(exchange.run())
+            return exchange
 
-            def close() -> None:
-                task.cancel()
+        return Stage(subscribe)
 
-            return Disposable(close)
 
-        return Observable(subscribe)
+class _Exchange(abc.DisposableBase):
+    """One request and its answer, for one observer. Once it is over, by its end or because it was left, the observer hears no more."""
 
-    async def _pump(self, request: HttpRequest, observer: abc.ObserverBase[bytes]) -> None:
-        raised: list[Exception] = []
+    __slots__ = ("_is_over", "_observer", "_request", "_timeout", "task")
 
-        def push(chunk: bytes) -> None:
-            try:
-                observer.on_next(chunk)
-            except Exception as error:
-                raised.append(error)
-                raise
+    def __init__(
+        self,
+        request: HttpRequest,
+        observer: abc.ObserverBase[bytes],
+        timeout: aiohttp.ClientTimeout,
+    ) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._request = request
+        self._observer = observer
+        self._timeout = timeout
+        self._is_over = False
 
+    def dispose(self) -> None:
+        """Leave; the connection is closed."""
+        if not self._is_over and self.task is not None:
+            self._is_over = True
+            self.task.cancel()
+
+    async def run(self) -> None:
+        """Send the request and push what arrives."""
         try:
-            await self._read(request, push)
+            response = await self._answered()
+            try:
+                raised = await self._read(response)
+            finally:
+                response.close()  # which an answer that was read to its end leaves open for the next request
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             # Not ours: whoever reads the response raised it, and has to hear of it rather than wait for ever.
-            broken = TransportError("what reads the response was cancelled")
-            broken.__cause__ = error
-            observer.on_error(broken)
+            self._fail(_because(error, TransportError("what reads the response was cancelled")))
         except RxWorkerError as error:
-            observer.on_error(error)
+            self._fail(error)
         except Exception as error:
-            if not raised:
-                error = _translated(error, shown(request.url), self.connect_timeout)
-            observer.on_error(error)
+            self._fail(_translated(error, shown(self._request.url), self._timeout.connect))
         else:
-            observer.on_completed()
-        if raised:
-            # An observer that raises is detached by then. Its error is no fault of the connection's, and not to be lost.
-            context = {"message": "an observer of a response raised", "exception": raised[0]}
-            asyncio.get_running_loop().call_exception_handler(context)
+            self._end(raised)
+        finally:
+            self.task = None  # which holds this
 
-    async def _read(self, request: HttpRequest, push: Callable[[bytes], None]) -> None:
+    async def _answered(self) -> aiohttp.ClientResponse:
+        request = self._request
         session = await shared_session()
-        async with session.request(
+        return await session.request(
             request.method,
             request.url,
             # aiohttp warns of long bytes, which it would write in one piece.
-            data=BytesIO(request.body),
+            data=request.body if len(request.body) < LONG else BytesIO(request.body),
             headers=request.headers,
             proxy=proxy_for(request.url),
             # A redirect would carry the key to another host.
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=self.connect_timeout),
-        ) as response:
-            if not _is_stream(response, request.accept):
-                raise await _answer(response, shown(request.url))
+            timeout=self._timeout,
+        )
+
+    async def _read(self, response: aiohttp.ClientResponse) -> Exception | None:
+        """Push what arrives, until the end, or until it is left; gives what the observer raises."""
+        if not _is_stream(response, self._request.accept):
+            raise await _answer(response, shown(self._request.url))
+        pressure = PRESSURE.get()
+        while not self._is_over and (chunk := await response.content.readany()):
             try:
-                async for chunk in response.content.iter_any():
-                    push(chunk)
-            except BaseException:
-                response.close()
-                raise
+                self._observer.on_next(chunk)
+            except Exception as error:
+                return error
+            # What is not read stays with the server: aiohttp and TCP stop taking it.
+            while pressure is not None and (held := pressure.hold()) is not None:
+                await held
+        return None
+
+    def _end(self, raised: Exception | None) -> None:
+        if raised is not None:
+            self._fail(raised)
+            # It is no fault of the connection's, and not to be lost where nobody listens to errors.
+            context = {"message": "an observer of a response raised", "exception": raised}
+            asyncio.get_running_loop().call_exception_handler(context)
+        elif not self._is_over:
+            self._is_over = True
+            self._observer.on_completed()
+
+    def _fail(self, error: Exception) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._observer.on_error(error)
 
 
 def _is_stream(response: aiohttp.ClientResponse, accept: tuple[str, ...]) -> bool:
     """Whether the answer can be what was asked for. A server that names no type, or plain text, gets a chance."""
     if response.status != 200:
         return False
+    kind = response.headers.get("Content-Type")
     known = (*accept, "text/plain", "application/octet-stream")
-    return "Content-Type" not in response.headers or response.content_type in known
+    return kind is None or kind in accept or response.content_type in known
 
 
 async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError:
@@ -211,7 +256,7 @@ def _without_headers(error: aiohttp.ClientResponseError) -> aiohttp.ClientError:
     return aiohttp.ClientError(f"{type(error).__name__}: {error.message}")
 
 
-def _because(cause: Exception, error: TransportError) -> TransportError:
+def _because(cause: BaseException, error: E) -> E:
     error.__cause__ = cause
     return error
 

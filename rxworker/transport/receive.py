@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import RxWorkerError, TransportTimeoutError
 from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status, Usage
+from rxworker.events.deltas import Deltas, rows
 from rxworker.operators import Operator
 from rxworker.operators.fail import error_to_exception
-from rxworker.operators.stage import Sink, stage
+from rxworker.operators.stage import many, stage
+from rxworker.providers.alike import Alike
 from rxworker.providers.base import ResponseDecoder
 
 
@@ -31,51 +33,62 @@ def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEven
     """
 
     def apply(source: Observable[bytes]) -> Observable[ResponseEvent]:
-        def start(observer: abc.ObserverBase[ResponseEvent]) -> Sink[bytes]:
-            return _Receiver(make(), observer).sink()
+        def start(observer: abc.ObserverBase[ResponseEvent]) -> Receiver:
+            return Receiver(make, observer)
 
         return stage(source, start)
 
     return apply
 
 
-class _Receiver:
-    """One response on its way in."""
+class Receiver(abc.ObserverBase[bytes]):
+    """One response on its way in: takes the bytes and tells the observer of events.
 
-    def __init__(self, decoder: ResponseDecoder, observer: abc.ObserverBase[ResponseEvent]) -> None:
-        self._decoder = decoder
+    Args:
+        make: Makes the provider's decoder.
+        observer: Who gets the events.
+    """
+
+    def __init__(
+        self, make: Callable[[], ResponseDecoder], observer: abc.ObserverBase[ResponseEvent]
+    ) -> None:
+        self._make = make
         self._observer = observer
-        self._begun = False
+        self._push_many = many(observer)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._decoder = decoder = self._make()
+        self._feed = decoder.feed_rows if isinstance(decoder, Alike) else self._feed_one_by_one
+        self._reads = 0
         self._told = False
         self._over = False
         self._failure: Exception | None = None
         self._usage: Usage | None = None
 
-    def sink(self) -> Sink[bytes]:
-        """What takes the bytes."""
-        return Sink(self._feed, self._break, self._end)
-
-    def _feed(self, data: bytes) -> None:
+    def on_next(self, value: bytes) -> None:
+        """Take what was read."""
         if self._over:
             return
-        self._begun = True
+        self._reads += 1
         try:
-            events = self._decoder.feed(data)
+            events = self._feed(value)
         except Exception as error:
             self._fail(error)
             return
         self._tell(events)
 
-    def _end(self) -> None:
+    def on_completed(self) -> None:
+        """Take the end of the connection."""
         if not self._over:
             self._tell(self._decoder.finish())
             self._close()
 
-    def _break(self, error: Exception) -> None:
-        """The connection broke; unless the response was complete, that is how it ends."""
+    def on_error(self, error: Exception) -> None:
+        """Take what broke the connection; unless the response was complete, that is how it ends."""
         if self._over:
             return
-        if not self._begun:
+        if not self._reads:
             self._fail(error)
             return
         self._tell(self._decoder.finish(), error)
@@ -88,21 +101,35 @@ class _Receiver:
         if self._failure is not None:
             self._fail(self._failure)
             return
-        self._over = True
+        self._stop()
         self._observer.on_completed()
 
-    def _tell(self, events: Sequence[ResponseEvent], broken: Exception | None = None) -> None:
-        push = self._observer.on_next
-        for event in events:
-            if type(event) in _RARE:
-                event = self._look_at(event, broken)
-                if self._over:
-                    return
-            self._told = True
-            push(event)
-            if self._failure is not None and _is_failed(event):
-                self._fail(self._failure)
+    def _feed_one_by_one(self, data: bytes) -> Iterable[ResponseEvent | Deltas[ResponseEvent]]:
+        return rows(self._decoder.feed(data))
+
+    def _tell(
+        self,
+        events: Iterable[ResponseEvent | Deltas[ResponseEvent]],
+        broken: Exception | None = None,
+    ) -> None:
+        for row in events:
+            if self._over:
                 return
+            if isinstance(row, Deltas):
+                self._told = True
+                self._push_many(row)
+            else:
+                self._tell_one(row, broken)
+
+    def _tell_one(self, event: ResponseEvent, broken: Exception | None) -> None:
+        if type(event) in _RARE:
+            event = self._look_at(event, broken)
+            if self._over:
+                return
+        self._told = True
+        self._observer.on_next(event)
+        if self._failure is not None and _is_failed(event):
+            self._fail(self._failure)
 
     def _look_at(self, event: ResponseEvent, broken: Exception | None) -> ResponseEvent:
         """Keep what the end of the response needs to know."""
@@ -121,8 +148,12 @@ class _Receiver:
                 self._observer.on_next(replace(self._usage, is_partial=True))
         return event
 
-    def _fail(self, error: Exception) -> None:
+    def _stop(self) -> None:
+        """From now on nothing is told."""
         self._over = True
+
+    def _fail(self, error: Exception) -> None:
+        self._stop()
         self._observer.on_error(error)
 
 
@@ -140,4 +171,4 @@ def _because(event: Error, cause: Exception) -> Error:
     return replace(event, code=kind, kind=kind, message=str(cause), retryable=retryable)
 
 
-__all__ = ["receive"]
+__all__ = ["Receiver", "receive"]

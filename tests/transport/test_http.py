@@ -17,6 +17,7 @@ from rxworker.errors import (
     TransportError,
     TransportTimeoutError,
 )
+from rxworker.operators.stage import Sink, connect
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import Answer, ReplayServer, say, stall
 from rxworker.transport import HttpTransport
@@ -304,3 +305,36 @@ async def test_nothing_is_left_behind_by_those_who_leave() -> None:
         await asyncio.sleep(0)
         gc.collect()
         assert len(asyncio.all_tasks()) <= 2  # the test's, and the server's
+
+
+async def test_who_attaches_without_a_guard_hears_nothing_once_it_has_left() -> None:
+    """Between two stages nobody else keeps the contract."""
+    heard: list[object] = []
+    left = asyncio.Event()
+
+    def on_next(chunk: bytes) -> None:
+        heard.append(chunk)
+        subscription.dispose()
+        left.set()
+
+    async with ReplayServer([Answer.from_frames([b"all of it"])]) as server:
+        sink = Sink(on_next, heard.append, lambda: heard.append(None))
+        subscription = connect(send(server.base_url), sink)
+        await left.wait()
+        await asyncio.sleep(0)
+    assert heard == [b"all of it"]
+
+
+async def test_who_attaches_without_a_guard_hears_one_end() -> None:
+    chunks: list[bytes] = []
+    ends: asyncio.Queue[Exception | None] = asyncio.Queue()
+
+    async with ReplayServer([Answer.from_frames(FRAMES), Answer.from_status(500)]) as server:
+        for _ in range(2):
+            sink = Sink[bytes](chunks.append, ends.put_nowait, lambda: ends.put_nowait(None))
+            subscription = connect(send(server.base_url), sink)
+            end = await ends.get()
+            subscription.dispose()
+            await asyncio.sleep(0)
+            assert isinstance(end, HttpStatusError) == (len(server.requests) == 2)
+            assert ends.empty()

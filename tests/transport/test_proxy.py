@@ -119,3 +119,12 @@ async def test_a_socks_proxy_cannot_be_used_and_the_message_says_what_to_do(
     says = await failure_through(monkeypatch, proxy, "https://model.invalid/v1/messages")
     assert "socks5://127.0.0.1:1" in says
     assert "put model.invalid into NO_PROXY" in says
+
+
+@pytest.mark.parametrize("name", ["https_proxy", "HTTPS_PROXY", "all_proxy"])
+def test_a_variable_in_small_letters_is_as_good(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert proxy_for("https://example.com/v1") is None
+    monkeypatch.setenv(name, PROXY)
+    assert proxy_for("https://example.com/v1") == PROXY
+    monkeypatch.delenv(name)
+    assert proxy_for("https://example.com/v1") is None

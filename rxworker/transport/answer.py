@@ -1,0 +1,174 @@
+"""One answer on its way: asked for, waited for, and asked for again while nothing has come.
+
+What comes of it is what a chain of four operators makes of the bytes, which a test holds it equal to:
+
+    time_out(None, idle) ─▶ receive ─▶ time_out(first, None) ─▶ retry_before_first
+
+It is made for every response, and as one object it costs a fraction of that. A `Receiver` knows how many reads there have been and
+whether an event has passed, so that one timer can look after both time-outs: eight times in the shorter of them it
+asks what has come since. It relies on its transport to be silent once it is disposed of, as every observable is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from reactivex import Observable, abc
+
+from rxworker.errors import TransportTimeoutError
+from rxworker.events import ResponseEvent
+from rxworker.operators.stage import connect
+from rxworker.operators.time_out import LOOKS
+from rxworker.providers.base import ResponseDecoder
+from rxworker.transport.pressure import PRESSURE
+from rxworker.transport.receive import Receiver
+from rxworker.transport.retry import Retry
+
+SHORTEST_STEP = 0.001
+"""Seconds between two looks at a response, at least."""
+
+
+class Timeouts(Struct, frozen=True):
+    """How long a client waits; ``None`` waits for as long as it takes.
+
+    Attributes:
+        first: Seconds from the request to its first event.
+        idle: Seconds without a byte, once they have begun to come.
+    """
+
+    first: float | None = 120.0
+    idle: float | None = 120.0
+
+
+class Answer(Receiver, abc.DisposableBase):
+    """The answer to one request, for one observer, with an eye on the clock: neither waited for in silence for ever, nor given up at the first try.
+
+    Args:
+        source: The bytes; each subscription asks anew.
+        make: Makes the provider's decoder.
+        explain: Puts an error in the provider's words.
+        observer: Who gets the events.
+        timeouts: How long to wait.
+        retry: When to ask again.
+        clock: Whose time it is; without one nothing is waited for, and nothing asked twice.
+    """
+
+    def __init__(
+        self,
+        source: Observable[bytes],
+        make: Callable[[], ResponseDecoder],
+        explain: Callable[[Exception], Exception],
+        observer: abc.ObserverBase[ResponseEvent],
+        timeouts: Timeouts,
+        retry: Retry,
+        clock: abc.SchedulerBase | None,
+    ) -> None:
+        super().__init__(make, observer)
+        self._source = source
+        self._explain = explain
+        self._timeouts = timeouts
+        self._step = _step(timeouts)
+        self._retry = retry
+        self._clock = clock
+        self._pressure = PRESSURE.get()
+        self._failures = 0
+        self._upstream: abc.DisposableBase | None = None
+        self._timer: abc.DisposableBase | None = None
+
+    def ask(self) -> None:
+        """Send the request."""
+        attempt = self._failures
+        self._seen = self._quiet = self._waited = 0
+        try:
+            self._arm()
+            upstream = connect(self._source, self)
+        except Exception as error:
+            self.on_error(error)
+            return
+        if self._over or self._failures != attempt:
+            upstream.dispose()
+        else:
+            self._upstream = upstream
+
+    def on_error(self, error: Exception) -> None:
+        """Take what broke the connection, or what came in place of a stream."""
+        try:
+            explained = self._explain(error)
+        except Exception as other:
+            explained = other
+        super().on_error(explained)
+
+    def dispose(self) -> None:
+        """Leave; the connection is closed."""
+        self._stop()
+
+    def _stop(self) -> None:
+        super()._stop()
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.dispose()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Close the connection."""
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.dispose()
+
+    def _fail(self, error: Exception) -> None:
+        """Ask again, if nothing was told and the error is one that may pass."""
+        self._stop()
+        if self._clock is None or self._told:
+            self._observer.on_error(error)
+            return
+        self._failures += 1
+        try:
+            delay = self._retry.delay(error, self._failures)
+        except Exception as other:
+            self._observer.on_error(other)
+            return
+        if delay is None:
+            self._observer.on_error(error)
+        else:
+            # Also without a pause through the clock, so that failures do not pile up on the stack.
+            self._timer = self._clock.schedule_relative(delay, self._ask_again)
+
+    def _ask_again(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
+        self._begin()
+        self.ask()
+
+    def _arm(self) -> None:
+        if self._clock is not None and self._step is not None:
+            self._timer = self._clock.schedule_relative(self._step, self._look)
+
+    def _look(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
+        """Count the looks without an event, and those without a byte, since the last one that was held."""
+        is_held = self._pressure is not None and self._pressure.is_full
+        self._waited = 0 if is_held else self._waited + 1
+        self._quiet = 0 if is_held or self._seen != self._reads else self._quiet + 1
+        self._seen = self._reads
+        times, step = self._timeouts, self._step or 0.0
+        if self._reads and times.idle is not None and self._quiet * step >= times.idle:
+            self._leave()
+            self.on_error(_overdue(f"nothing came for {times.idle:g} seconds"))
+        elif not self._told and times.first is not None and self._waited * step >= times.first:
+            self._fail(_overdue(f"nothing came within {times.first:g} seconds"))
+        elif not self._told or times.idle is not None:
+            self._arm()
+
+
+def _step(times: Timeouts) -> float | None:
+    """Seconds from one look at a response to the next; ``None`` where none is needed."""
+    if times.first is None or times.idle is None:
+        shorter = times.idle if times.first is None else times.first
+    else:
+        shorter = min(times.first, times.idle)
+    return None if shorter is None else max(shorter / LOOKS, SHORTEST_STEP)
+
+
+def _overdue(message: str) -> TransportTimeoutError:
+    return TransportTimeoutError(message, retryable=True)
+
+
+__all__ = ["Answer", "Timeouts"]

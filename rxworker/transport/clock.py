@@ -1,0 +1,80 @@
+"""The time of an event loop, as a scheduler.
+
+It is reactivex's ``AsyncIOScheduler`` with one small object for each thing that waits, where that one makes four with a lock
+each: every request has time-outs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from reactivex import abc, typing
+from reactivex.scheduler.eventloop import AsyncIOScheduler
+
+from rxworker.operators.disposables import Slot
+
+A = TypeVar("A")
+
+
+class LoopClock(AsyncIOScheduler):
+    """Runs actions on an event loop, from its own thread."""
+
+    def schedule(
+        self, action: typing.ScheduledAction[A], state: A | None = None
+    ) -> abc.DisposableBase:
+        """Run an action in the next turn of the loop."""
+        waiting = _Waiting(self, action, state)
+        waiting.handle = self._loop.call_soon(waiting.run)
+        return waiting
+
+    def schedule_relative(
+        self,
+        duetime: typing.RelativeTime,
+        action: typing.ScheduledAction[A],
+        state: A | None = None,
+    ) -> abc.DisposableBase:
+        """Run an action after a while."""
+        seconds = self.to_seconds(duetime)
+        if seconds <= 0:
+            return self.schedule(action, state)
+        waiting = _Waiting(self, action, state)
+        waiting.handle = self._loop.call_later(seconds, waiting.run)
+        return waiting
+
+
+class _Waiting(Slot):
+    """An action that waits, and then what it has begun."""
+
+    __slots__ = ("_action", "_clock", "_state", "handle")
+
+    def __init__(
+        self, clock: LoopClock, action: typing.ScheduledAction[Any], state: object
+    ) -> None:
+        super().__init__()
+        self.handle: asyncio.Handle | None = None
+        self._clock = clock
+        self._action = action
+        self._state = state
+
+    def run(self) -> None:
+        begun = self._action(self._clock, self._state)
+        if isinstance(begun, abc.DisposableBase):
+            self.put(begun)
+
+    def dispose(self) -> None:
+        if self.handle is not None:
+            self.handle.cancel()
+        super().dispose()
+
+
+def loop_clock() -> LoopClock:
+    """The running loop's clock.
+
+    Raises:
+        RuntimeError: No loop runs.
+    """
+    return LoopClock(asyncio.get_running_loop())
+
+
+__all__ = ["LoopClock", "loop_clock"]

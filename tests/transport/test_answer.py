@@ -1,0 +1,190 @@
+"""`Answer`: what the four operators make of the bytes that it stands for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+from reactivex import Observable, abc, throw
+from reactivex import operators as ops
+from reactivex.testing import ReactiveTest, Recorded, TestScheduler
+
+from rxworker.errors import HttpStatusError, ProviderError, TransportError
+from rxworker.events import (
+    TRUNCATED,
+    Error,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    TextDelta,
+)
+from rxworker.operators import retry_before_first, time_out
+from rxworker.operators.stage import Stage
+from rxworker.transport import Retry, Timeouts
+from rxworker.transport.answer import Answer
+from rxworker.transport.receive import receive
+
+BUSY = Error("overloaded", "busy", retryable=True, kind="overloaded")
+FAILED = Status(ResponseStatus.FAILED)
+CUT = Error(TRUNCATED, "cut", retryable=True, kind=TRUNCATED)
+TRIES = 3
+
+Script = list[Recorded[bytes]]
+
+
+class Lines:
+    """A decoder of texts; ``.`` is a comment, ``!`` an error of the provider's, ``?`` what it cannot read."""
+
+    def __init__(self) -> None:
+        self._over = False
+
+    def feed(self, data: bytes, /) -> Sequence[ResponseEvent]:
+        if data == b"?":
+            raise ValueError("a bug")
+        self._over = self._over or data == b"!"
+        return [BUSY, FAILED] if data == b"!" else [] if data == b"." else [TextDelta(0, str(data))]
+
+    def finish(self) -> Sequence[ResponseEvent]:
+        return [] if self._over else [CUT, FAILED]
+
+
+class Steady(Retry, frozen=True):
+    """Leaves nothing to chance."""
+
+    def delay(
+        self, error: Exception, attempt: int, chance: Callable[[], float] = float
+    ) -> float | None:
+        return super().delay(error, attempt, chance)
+
+
+RETRY = Steady(retries=TRIES - 1, first=40.0, most=40.0)
+
+
+def explain(error: Exception) -> Exception:
+    if isinstance(error, HttpStatusError):
+        return ProviderError("explained", retryable=True)
+    return error
+
+
+def in_turn(scheduler: TestScheduler, scripts: Sequence[Script]) -> Observable[bytes]:
+    """Each subscription is answered by the next of them."""
+    remaining = [scheduler.create_cold_observable(script) for script in scripts]
+
+    def subscribe(
+        observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        return remaining.pop(0).subscribe(observer, scheduler=scheduler)
+
+    return Observable(subscribe)
+
+
+def plain(
+    source: Observable[bytes], times: Timeouts, clock: TestScheduler
+) -> Observable[ResponseEvent]:
+    def explained(error: Exception, _: Observable[bytes]) -> Observable[bytes]:
+        return throw(explain(error))
+
+    return source.pipe(
+        time_out(None, times.idle, clock),
+        ops.catch(explained),
+        receive(Lines),
+        time_out(times.first, None, clock),
+        retry_before_first(RETRY.delay, clock),
+    )
+
+
+def as_one(
+    source: Observable[bytes], times: Timeouts, clock: TestScheduler
+) -> Observable[ResponseEvent]:
+    def subscribe(
+        observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        answer = Answer(source, Lines, explain, observer, times, RETRY, clock)
+        answer.ask()
+        return answer
+
+    return Stage(subscribe)
+
+
+def script(seed: random.Random) -> Script:
+    """What one attempt brings: a few chunks with short and long pauses, and an end or none."""
+    time, played = 0, Script()
+    for _ in range(seed.randrange(4)):
+        time += seed.choice([13, 43, 403])
+        played.append(ReactiveTest.on_next(time, seed.choice([b"a", b"b", b".", b".", b"!", b"?"])))
+    time += 13
+    ends = [
+        ReactiveTest.on_completed(time),
+        ReactiveTest.on_error(time, TransportError("the cable", retryable=True)),
+        ReactiveTest.on_error(time, TransportError("no such host")),
+        ReactiveTest.on_error(
+            time, HttpStatusError("busy", status=503, headers={}, body=b"", url="http://x")
+        ),
+    ]
+    return [*played, *seed.choice([[], *([end] for end in ends)])]
+
+
+def heard(
+    make: Callable[[Observable[bytes], Timeouts, TestScheduler], Observable[ResponseEvent]],
+    scripts: Sequence[Script],
+    times: Timeouts,
+    until: float,
+) -> tuple[list[str], list[float]]:
+    """What an observer is told, and when."""
+    clock = TestScheduler()
+
+    def create() -> Observable[ResponseEvent]:
+        return make(in_turn(clock, scripts), times, clock)
+
+    told = clock.start(create, disposed=until).messages
+    return [str(one.value) for one in told], [one.time for one in told]
+
+
+LIMITS = [Timeouts(80.0, 80.0), Timeouts(160.0, 80.0), Timeouts(80.0, None), Timeouts(None, 80.0)]
+
+
+@pytest.mark.parametrize("number", range(120))
+def test_it_tells_what_the_operators_would(number: int) -> None:
+    seed = random.Random(number)
+    scripts = [script(seed) for _ in range(TRIES)]
+    times = seed.choice([*LIMITS, Timeouts(None, None)])
+    expected, expected_at = heard(plain, scripts, times, 5000.0)
+    told, at = heard(as_one, scripts, times, 5000.0)
+    assert told == expected
+    # A pause is at most an eighth longer than allowed, in each of the attempts.
+    assert at == pytest.approx(expected_at, abs=TRIES * 10.0)
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_it_is_silent_once_it_was_left(number: int) -> None:
+    seed = random.Random(number)
+    scripts, times = [script(seed) for _ in range(TRIES)], seed.choice(LIMITS)
+    _, at = heard(as_one, scripts, times, 203.0 + 10 * number)
+    assert all(time <= 203.0 + 10 * number for time in at)
+
+
+def test_a_time_of_nothing_does_not_look_for_ever() -> None:
+    clock = TestScheduler()
+
+    def create() -> Observable[ResponseEvent]:
+        return as_one(in_turn(clock, [Script()] * TRIES), Timeouts(1.0, 0.0), clock)
+
+    (told,) = clock.start(create).messages
+    assert "nothing came within 1 seconds" in str(told.value)
+
+
+def test_without_a_clock_it_asks_once_and_waits() -> None:
+    clock = TestScheduler()
+    error = TransportError("the cable", retryable=True)
+
+    def subscribe(
+        observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        source = in_turn(clock, [[ReactiveTest.on_error(300, error)]])
+        answer = Answer(source, Lines, explain, observer, Timeouts(), RETRY, None)
+        answer.ask()
+        return answer
+
+    (told,) = clock.start(lambda: Stage(subscribe)).messages
+    assert told.time == 500.0
