@@ -3,22 +3,30 @@
 from rxworker.operators.commit import committed, live
 from rxworker.operators.decode import decode
 from rxworker.operators.fail import error_to_exception, fail_on_error
+from rxworker.operators.gauges import combine_gauges
 from rxworker.operators.group import Block, group_blocks
 from rxworker.operators.json import ToolInput, tool_inputs
+from rxworker.operators.lineage import Link, Place, lineage
 from rxworker.operators.merge import merge_deltas
 from rxworker.operators.order import map_in_order
 from rxworker.operators.pace import coalesce
 from rxworker.operators.partial import partial_json, partial_values
+from rxworker.operators.rate import percentile, rate
 from rxworker.operators.reader import JsonReader
 from rxworker.operators.records import events
 from rxworker.operators.retry import retry_before_first
 from rxworker.operators.route import split_meta
+from rxworker.operators.runs import merge_runs
 from rxworker.operators.scope import fold_scope, scan_scope
 from rxworker.operators.select import only, reject
+from rxworker.operators.spans import Mark, Span, spans
 from rxworker.operators.stage import Sink, Source, Stage, connect, stage
 from rxworker.operators.text import text_deltas, thinking_deltas
 from rxworker.operators.time_out import time_out
 from rxworker.operators.types import Operator, Step
+from rxworker.operators.usage import UsageChange, usage_changes
+from rxworker.operators.window import fold_sliding, sliding
+from rxworker.operators.window_view import Window
 from rxworker.providers.arguments import assemble_arguments, parse_arguments
 
 __all__ = [
@@ -55,6 +63,23 @@ __all__ = [
     "merge_deltas",
     "retry_before_first",
     "time_out",
+    # several runs
+    "Link",
+    "Mark",
+    "Place",
+    "Span",
+    "UsageChange",
+    "combine_gauges",
+    "lineage",
+    "merge_runs",
+    "spans",
+    "usage_changes",
+    # the last seconds
+    "Window",
+    "fold_sliding",
+    "percentile",
+    "rate",
+    "sliding",
     # writing fast operators
     "Operator",
     "Sink",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reactivex import Observable, abc
 
 from rxworker.events import Event, Record
-from rxworker.operators.stage import Sink, stage
+from rxworker.operators.stage import Sink, many, stage
 from rxworker.operators.types import Operator
 
 
@@ -27,13 +29,16 @@ def events() -> Operator[Record, Event]:
 
     def apply(source: Observable[Record]) -> Observable[Event]:
         def make(observer: abc.ObserverBase[Event]) -> Sink[Record]:
-            push = observer.on_next
+            push, push_many = observer.on_next, many(observer)
 
             def on_next(record: Record) -> None:
                 if not record.path:
                     push(record.event)
 
-            return Sink(on_next, observer.on_error, observer.on_completed)
+            def on_many(records: Sequence[Record]) -> None:
+                push_many([record.event for record in records if not record.path])
+
+            return Sink(on_next, observer.on_error, observer.on_completed, on_many)
 
         return stage(source, make)
 

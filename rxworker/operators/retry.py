@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from reactivex import Observable, abc
-from reactivex.disposable import SerialDisposable, SingleAssignmentDisposable
 
-from rxworker.operators.stage import Sink, Stage, connect
+from rxworker.operators.disposables import Slot
+from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.operators.types import Operator
 
 A = TypeVar("A")
@@ -44,8 +44,8 @@ def retry_before_first(
         def subscribe(
             observer: abc.ObserverBase[A], default: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            current = SerialDisposable()
-            push = observer.on_next
+            current = Slot()
+            push, push_many = observer.on_next, many(observer)
             failures = 0
             started = False
 
@@ -53,6 +53,11 @@ def retry_before_first(
                 nonlocal started
                 started = True
                 push(item)
+
+            def on_many(items: Sequence[A]) -> None:
+                nonlocal started
+                started = True
+                push_many(items)
 
             def on_error(error: Exception) -> None:
                 nonlocal failures
@@ -69,19 +74,18 @@ def retry_before_first(
                     observer.on_error(error)
                 else:
                     # Also without a pause through the scheduler, so that failures do not pile up on the stack.
-                    current.disposable = scheduler.schedule_relative(delay, attempt)
+                    current.put(scheduler.schedule_relative(delay, attempt))
 
             def attempt(_: abc.SchedulerBase | None = None, __: object = None) -> None:
-                subscription = SingleAssignmentDisposable()
-                current.disposable = subscription
+                subscription = Slot()
+                current.put(subscription)
+                sink = Sink(on_next, on_error, observer.on_completed, on_many)
                 try:
-                    connected = connect(
-                        source, Sink(on_next, on_error, observer.on_completed), default
-                    )
+                    connected = connect(source, sink, default)
                 except Exception as error:
                     on_error(error)
                 else:
-                    subscription.disposable = connected
+                    subscription.put(connected)
 
             attempt()
             return current

@@ -10,19 +10,27 @@ directly. What it asks in return of whoever writes a stage:
 * all state is born in the function that subscribes;
 * one thread at a time: there are no locks.
 
+A network read brings many events at once. Between two stages these travel together, as a list: `many` says how an observer
+takes it. Nothing changes in meaning: a list is its items, one after the other, and a stage that knows no lists, like any
+observer of another make, is given them so.
+
 Any other observable may stand upstream (`connect` falls back to ``subscribe``) or downstream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import threading
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 A = TypeVar("A")
 B = TypeVar("B")
+
+Many: TypeAlias = Callable[[Sequence[A]], None]
 
 
 class Sink(abc.ObserverBase[A]):
@@ -32,10 +40,11 @@ class Sink(abc.ObserverBase[A]):
         on_next: Takes an item.
         on_error: Takes the error that ends the stream.
         on_completed: Is told that the stream is complete.
+        on_many: Takes several items that have come together; without one, they go through ``on_next``.
     """
 
     # The slots stand in for the base class's abstract methods; the names below only tell their types.
-    __slots__ = ("on_completed", "on_error", "on_next")
+    __slots__ = ("on_completed", "on_error", "on_many", "on_next")
 
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]
     on_error: Callable[[Exception], None]  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -46,14 +55,48 @@ class Sink(abc.ObserverBase[A]):
         on_next: Callable[[A], None],
         on_error: Callable[[Exception], None],
         on_completed: Callable[[], None],
+        on_many: Many[A] | None = None,
     ) -> None:
         self.on_next = on_next
         self.on_error = on_error
         self.on_completed = on_completed
+        self.on_many = on_many
+
+
+def many(observer: abc.ObserverBase[A]) -> Many[A]:
+    """How to push several items at once to an observer, of whatever make.
+
+    >>> seen = []
+    >>> many(Sink(seen.append, print, print))([1, 2])
+    >>> seen
+    [1, 2]
+    """
+    if isinstance(observer, Sink) and observer.on_many is not None:
+        return observer.on_many
+    push = observer.on_next
+
+    def each(items: Sequence[A]) -> None:
+        for item in items:
+            push(item)
+
+    return each
 
 
 class Stage(Observable[A]):
-    """An observable that keeps the Rx contract by itself, so that another stage may attach to it directly."""
+    """An observable that keeps the Rx contract by itself, so that another stage may attach to it directly.
+
+    There are many of them, most for the time of one response. The lock that every observable has, for operators of reactivex that
+    join several, is made when one of those asks for it.
+    """
+
+    def __init__(self, subscribe: abc.Subscription[A] | None = None) -> None:
+        # Not the base's: it makes the lock.
+        self._subscribe = subscribe
+
+    @cached_property
+    def lock(self) -> threading.RLock:  # pyright: ignore[reportIncompatibleVariableOverride] - made late
+        """For operators that join several sources."""
+        return threading.RLock()
 
 
 def connect(
@@ -177,4 +220,4 @@ class _Subscription(abc.DisposableBase):
             source._remove(self._observer)
 
 
-__all__ = ["Sink", "Source", "Stage", "connect", "stage"]
+__all__ = ["Many", "Sink", "Source", "Stage", "connect", "many", "stage"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from reactivex import Observable, abc
 
 from rxworker.events import Event, TextDelta, ThinkingDelta
-from rxworker.operators.stage import Sink, stage
+from rxworker.events.deltas import Deltas
+from rxworker.operators.stage import Sink, many, stage
 from rxworker.operators.types import Operator
 
 
@@ -44,13 +47,22 @@ def thinking_deltas(choice: int = 0) -> Operator[Event, str]:
 def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int) -> Operator[Event, str]:
     def apply(source: Observable[Event]) -> Observable[str]:
         def make(observer: abc.ObserverBase[str]) -> Sink[Event]:
-            push = observer.on_next
+            push, push_many = observer.on_next, many(observer)
 
             def on_next(event: Event) -> None:
                 if isinstance(event, wanted) and event.choice == choice:
                     push(event.text)
 
-            return Sink(on_next, observer.on_error, observer.on_completed)
+            def on_many(events: Sequence[Event]) -> None:
+                if isinstance(events, Deltas):
+                    like = events.like
+                    if isinstance(like, wanted) and like.choice == choice:
+                        push_many(events.texts)
+                    return
+                for event in events:
+                    on_next(event)
+
+            return Sink(on_next, observer.on_error, observer.on_completed, on_many)
 
         return stage(source, make)
 

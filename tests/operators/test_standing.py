@@ -19,9 +19,11 @@ from rxworker.events import (
     Record,
     TextDelta,
     ThinkingDelta,
+    ToolStart,
     ToolUseMetadata,
     Usage,
 )
+from rxworker.messages import ToolCall
 from rxworker.operators import (
     Block,
     Operator,
@@ -30,17 +32,23 @@ from rxworker.operators import (
     events,
     fail_on_error,
     fold_scope,
+    fold_sliding,
     group_blocks,
+    lineage,
     map_in_order,
     only,
+    rate,
     reject,
     retry_before_first,
     scan_scope,
+    sliding,
+    spans,
     split_meta,
     text_deltas,
     thinking_deltas,
     time_out,
     tool_inputs,
+    usage_changes,
 )
 from rxworker.testing.marbles import Marbles
 from rxworker.timeline import Timeline
@@ -100,11 +108,35 @@ def followed(source: Observable[Event]) -> Observable[BlockEvent]:
     return source.pipe(group_blocks(), ops.flat_map(follow))
 
 
-def in_records(source: Observable[Event]) -> Observable[Event]:
-    def envelop(event: Event) -> Record:
-        return Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=event)
+def envelop(event: Event) -> Record:
+    return Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=event)
 
+
+def in_records(source: Observable[Event]) -> Observable[Event]:
     return source.pipe(ops.map(envelop), events())
+
+
+def with_calls(event: Event) -> Event:
+    """Each start of a tool's block as the start of the tool, so that there is something to tell."""
+    if isinstance(event, BlockStart) and isinstance(event.metadata, ToolUseMetadata):
+        return ToolStart(ToolCall(event.metadata.id, event.metadata.name, {}))
+    return event
+
+
+def starts(record: Record) -> int | None:
+    return 0 if isinstance(record.event, BlockStart) else None
+
+
+def stops(record: Record) -> int | None:
+    return 0 if isinstance(record.event, BlockStop) else None
+
+
+def one(_: object) -> float:
+    return 1.0
+
+
+def add(one: float, other: float) -> float:
+    return one + other
 
 
 def never_again(_: Exception, __: int) -> float | None:
@@ -132,6 +164,16 @@ OPERATORS: dict[str, Callable[[Marbles], Operator[Any, Any]]] = {
     "time_out": lambda test: time_out(900.0, 900.0, test.scheduler),
     "map_in_order": lambda _: map_in_order(once, 2),
     "timeline": lambda _: Timeline(),
+    "sliding": lambda test: sliding(4, test.scheduler),
+    "fold_sliding": lambda test: (
+        lambda source: source.pipe(ops.map(one), fold_sliding(add, 0.0, 4, test.scheduler))
+    ),
+    "rate": lambda test: lambda source: source.pipe(ops.map(one), rate(4, test.scheduler)),
+    "lineage": lambda _: (
+        lambda source: source.pipe(ops.map(with_calls), ops.map(envelop), lineage())
+    ),
+    "spans": lambda _: lambda source: source.pipe(ops.map(envelop), spans(starts, stops)),
+    "usage_changes": lambda _: lambda source: source.pipe(ops.map(envelop), usage_changes()),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from reactivex.testing import Recorded
 
 from rxworker.errors import TransportTimeoutError
@@ -71,3 +73,49 @@ def test_nothing_comes_after_disposing() -> None:
     test.hot("-a-----").pipe(operator).subscribe(seen.append, seen.append).dispose()
     assert test.observe(test.hot("-a-----").pipe(operator), until="---!") == test.expected("-a")
     assert seen == []
+
+
+def test_what_was_waited_for_the_first_item_is_no_part_of_the_pause_behind_it() -> None:
+    seen, _ = observe("-------a-------b|", 8.0, 8.0)
+    assert seen == Marbles().expected("-------a-------b|")
+
+
+def held_until(test: Marbles, tick: float) -> Callable[[], bool]:
+    """Whether the source is held: it is, up to a time."""
+
+    def is_held() -> bool:
+        return test.scheduler.clock < 200 + tick
+
+    return is_held
+
+
+def test_silence_does_not_count_while_the_source_is_held() -> None:
+    test = Marbles()
+    operator = time_out(None, 8.0, test.scheduler, held_until(test, 20))
+    seen = test.observe(test.hot("-a------------------------b-|").pipe(operator))
+    assert seen == Marbles().expected("-a------------------------b-|")
+
+
+def test_silence_counts_from_the_moment_at_which_it_is_held_no_more() -> None:
+    test = Marbles()
+    source = test.hot("-a------------------------------------")
+    operator = time_out(None, 8.0, test.scheduler, held_until(test, 20))
+    seen = test.observe(source.pipe(operator))
+    assert values_of(seen)[:1] == ["a"]
+    assert len(seen) == 2
+    assert 220 + 7 <= seen[-1].time <= 220 + 9
+    assert source.subscriptions[0].unsubscribe == seen[-1].time
+
+
+def test_the_first_item_is_waited_for_while_the_source_is_held() -> None:
+    test = Marbles()
+    operator = time_out(8.0, None, test.scheduler, held_until(test, 20))
+    seen = test.observe(test.hot("----------------------a-|").pipe(operator))
+    assert seen == Marbles().expected("----------------------a-|")
+
+
+def test_the_first_item_has_its_time_again_when_it_is_held_no_more() -> None:
+    test = Marbles()
+    operator = time_out(8.0, None, test.scheduler, held_until(test, 15))
+    seen = test.observe(test.hot("--------------------------------a-|").pipe(operator))
+    assert seen == Marbles().expected("----------------------#", error=FIRST)

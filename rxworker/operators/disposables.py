@@ -1,0 +1,87 @@
+"""What reactivex has for letting go of things, without its locks: for stages, which belong to one thread at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reactivex import abc
+
+
+class Slot(abc.DisposableBase):
+    """Holds one subscription at a time: what goes in disposes of what was there, and once disposed, the slot disposes of what goes in.
+
+    It is a ``SerialDisposable``, and does for a ``SingleAssignmentDisposable``.
+
+    >>> slot = Slot()
+    >>> slot.put(Call(lambda: print("first")))
+    >>> slot.put(Call(lambda: print("second")))
+    first
+    >>> slot.dispose()
+    second
+    """
+
+    __slots__ = ("_held", "_is_over")
+
+    def __init__(self) -> None:
+        self._held: abc.DisposableBase | None = None
+        self._is_over = False
+
+    def put(self, subscription: abc.DisposableBase | None) -> None:
+        """Hold this from now on."""
+        if self._is_over:
+            gone = subscription
+        else:
+            gone, self._held = self._held, subscription
+        if gone is not None:
+            gone.dispose()
+
+    def dispose(self) -> None:
+        """Let go of what is held, and of what will be put in."""
+        self._is_over = True
+        gone, self._held = self._held, None
+        if gone is not None:
+            gone.dispose()
+
+
+class Call(abc.DisposableBase):
+    """Calls a function when it is disposed for the first time."""
+
+    __slots__ = ("_action",)
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action: Callable[[], object] | None = action
+
+    def dispose(self) -> None:
+        """Call it, unless that has been done."""
+        action, self._action = self._action, None
+        if action is not None:
+            action()
+
+
+class Both(abc.DisposableBase):
+    """Two as one, disposed in this order."""
+
+    __slots__ = ("_first", "_second")
+
+    def __init__(self, first: abc.DisposableBase, second: abc.DisposableBase) -> None:
+        self._first = first
+        self._second = second
+
+    def dispose(self) -> None:
+        """Dispose of both."""
+        self._first.dispose()
+        self._second.dispose()
+
+
+class Nothing(abc.DisposableBase):
+    """There is nothing to let go of."""
+
+    __slots__ = ()
+
+    def dispose(self) -> None:
+        """Do nothing."""
+
+
+NOTHING = Nothing()
+
+__all__ = ["NOTHING", "Both", "Call", "Nothing", "Slot"]

@@ -1,0 +1,150 @@
+"""Several runs as one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable, SingleAssignmentDisposable
+
+from rxworker.events import Record
+from rxworker.operators.stage import Sink, Stage, connect
+
+Failed = Callable[[Exception], None]
+
+
+def merge_runs(
+    runs: Iterable[Observable[Record]] | Observable[Observable[Record]],
+    failed: Failed | None = None,
+) -> Observable[Record]:
+    """The records of several runs as one stream; ``record.run`` tells them apart.
+
+        A-----B-----|          runs, as they begin
+        [ merge_runs(runs) ]
+        -a-a-a-b-b|            were they apart: A fails behind its third record, B goes on
+        -a-a-a-b-b--|
+
+    A run that fails does not end the stream, nor touch the others: its last record, a `RunAbort`, says what happened. A run that
+    joins late is shown from its own beginning. The stream completes when all runs have ended, and no more can come. Disposing it
+    detaches from all of them, and ends none; so does an observer that raises.
+
+    Args:
+        runs: The runs: several, or an observable of them for those that are yet to come. Anything that emits records will do, such
+            as ``run.watch(...)``.
+        failed: Is told what ended a run that failed. What it raises ends the stream.
+
+    Raises:
+        TypeError: As ``on_error``: something among the runs is no observable.
+
+    >>> from rxworker import Worker
+    >>> from rxworker.testing import ScriptedModel
+    >>> async def main() -> None:
+    ...     runs = [Worker(ScriptedModel([word])).run("Say it.") for word in ("one", "two")]
+    ...     names = await merge_runs(runs).pipe(ops.map(name_of), ops.distinct(), ops.count())
+    ...     print(names)
+    >>> import asyncio
+    >>> from reactivex import operators as ops
+    >>> def name_of(record: Record) -> str:
+    ...     return record.run
+    >>> asyncio.run(main())
+    2
+    """
+    given = runs if isinstance(runs, Observable) else tuple(runs)
+
+    def subscribe(
+        observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        merge = _Merge(observer, failed, scheduler)
+        merge.follow(given)
+        return Disposable(merge.leave)
+
+    return Stage(subscribe)
+
+
+class _Merge:
+    """One subscription: the runs that are on, and whether others may join."""
+
+    def __init__(
+        self,
+        observer: abc.ObserverBase[Record],
+        failed: Failed | None,
+        scheduler: abc.SchedulerBase | None,
+    ) -> None:
+        self._observer = observer
+        self._failed = failed
+        self._scheduler = scheduler
+        self._outer = SingleAssignmentDisposable()
+        self._on: set[SingleAssignmentDisposable] = set()
+        self._all_known = False
+        self._over = False
+
+    def follow(self, runs: Observable[Observable[Record]] | tuple[Observable[Record], ...]) -> None:
+        if isinstance(runs, tuple):
+            for run in runs:
+                if self._over:
+                    return
+                self._join(run)
+            self._know_all()
+        else:
+            sink = Sink(self._join, self._fail, self._know_all)
+            self._outer.disposable = connect(runs, sink, self._scheduler)
+
+    def leave(self) -> None:
+        self._over = True
+        self._outer.dispose()
+        on, self._on = self._on, set()
+        for subscription in on:
+            subscription.dispose()
+
+    def _join(self, run: object) -> None:
+        if self._over:
+            return
+        if not isinstance(run, Observable):
+            self._fail(TypeError(f"{run!r} is no run: for one run write merge_runs([run])"))
+            return
+        subscription = SingleAssignmentDisposable()
+        self._on.add(subscription)
+
+        def on_error(error: Exception) -> None:
+            try:
+                if self._failed is not None and not self._over:
+                    self._failed(error)
+            except Exception as raised:
+                self._fail(raised)
+            on_completed()
+
+        def on_completed() -> None:
+            self._on.discard(subscription)
+            self._complete_if_done()
+
+        records = cast("Observable[Record]", run)
+        sink = Sink(self._show, on_error, on_completed)
+        subscription.disposable = connect(records, sink, self._scheduler)
+
+    def _show(self, record: Record) -> None:
+        if self._over:
+            return
+        try:
+            self._observer.on_next(record)
+        except BaseException:
+            # The run whose record it was detaches this stream and says so. Whoever raises is not asked again by the others.
+            self.leave()
+            raise
+
+    def _know_all(self) -> None:
+        self._all_known = True
+        self._complete_if_done()
+
+    def _complete_if_done(self) -> None:
+        if self._all_known and not self._on and not self._over:
+            self._over = True
+            self._observer.on_completed()
+
+    def _fail(self, error: Exception) -> None:
+        if not self._over:
+            self.leave()
+            self._observer.on_error(error)
+
+
+__all__ = ["merge_runs"]

@@ -1,0 +1,205 @@
+"""`merge_runs`: several runs as one stream, none of which can hurt another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from reactivex import Observable, never, of
+from reactivex import operators as ops
+
+from rxworker import Worker
+from rxworker.errors import RunCancelledError
+from rxworker.events import Ping, Record, RunAbort, WatcherDetach
+from rxworker.hub import Coalesce
+from rxworker.operators import Source, merge_runs
+from rxworker.testing import ScriptedModel, fail, say, stall
+from rxworker.testing.marbles import FAILURE, Marbles
+
+
+def record(run: str, seq: int) -> Record:
+    return Record(seq=seq, run=run, turn=1, attempt=1, time=0.0, event=Ping())
+
+
+RECORDS = {"a": record("A", 1), "b": record("B", 1), "c": record("C", 1)}
+
+
+def run_of(record: Record) -> str:
+    return record.run
+
+
+def test_records_come_as_they_happen() -> None:
+    test = Marbles()
+    one, two = test.hot("-a---a-|", RECORDS), test.hot("---b-----b-|", RECORDS)
+    seen = test.observe(merge_runs([one, two]))
+    assert seen == test.expected("-a-b-a---b-|", RECORDS)
+    assert one.subscriptions == test.subscriptions("^------!")
+    assert two.subscriptions == test.subscriptions("^----------!")
+
+
+def test_a_run_that_fails_leaves_the_others_alone() -> None:
+    test = Marbles()
+    one, two = test.hot("-a-#", RECORDS), test.hot("---b-----b-|", RECORDS)
+    assert test.observe(merge_runs([one, two])) == test.expected("-a-b-----b-|", RECORDS)
+
+
+def test_failures_are_told_to_who_asks() -> None:
+    test = Marbles()
+    told: list[Exception] = []
+    runs = [test.hot("-a-#", RECORDS), test.hot("---#", RECORDS), test.hot("-----|", RECORDS)]
+    assert test.observe(merge_runs(runs, told.append)) == test.expected("-a---|", RECORDS)
+    assert told == [FAILURE, FAILURE]
+
+
+def test_what_the_told_one_raises_ends_the_stream() -> None:
+    def refuse(error: Exception) -> None:
+        raise ValueError("no")
+
+    test = Marbles()
+    one, two = test.hot("-a-#", RECORDS), test.hot("-----b|", RECORDS)
+    seen = test.observe(merge_runs([one, two], refuse))
+    assert [str(r.value) for r in seen[1:]] == ["OnError(no)"]
+    assert two.subscriptions == test.subscriptions("^--!")
+
+
+def test_late_runs_join_and_are_shown_from_their_beginning() -> None:
+    test = Marbles()
+    runs = {"A": test.cold("-a---a-|", RECORDS), "B": test.cold("-b---b-|", RECORDS)}
+    outer = test.hot("-A-B-|", runs)
+    assert test.observe(merge_runs(outer)) == test.expected("--a-b-a-b-|", RECORDS)
+
+
+def test_it_completes_when_all_have_ended_and_none_can_come() -> None:
+    test = Marbles()
+    runs = {"A": test.cold("a|", RECORDS)}
+    assert test.observe(merge_runs(test.hot("-A---|", runs))) == test.expected("-a---|", RECORDS)
+    test = Marbles()
+    runs = {"A": test.cold("a-----|", RECORDS)}
+    assert test.observe(merge_runs(test.hot("-A-|", runs))) == test.expected("-a-----|", RECORDS)
+
+
+def test_never_stays_never() -> None:
+    test = Marbles()
+    assert test.observe(merge_runs([test.hot("---", RECORDS)])) == []
+    assert test.observe(merge_runs(never())) == []
+
+
+def test_no_runs_are_complete_at_once() -> None:
+    test = Marbles()
+    assert test.observe(merge_runs([])) == test.expected("|")
+    test = Marbles()
+    none: dict[str, Observable[Record]] = {}
+    assert test.observe(merge_runs(test.hot("--|", none))) == test.expected("--|")
+
+
+def test_an_error_of_what_brings_the_runs_ends_the_stream() -> None:
+    test = Marbles()
+    inner = test.cold("a-------a", RECORDS)
+    seen = test.observe(merge_runs(test.hot("-A--#", {"A": inner})))
+    assert seen == test.expected("-a--#", RECORDS)
+    assert inner.subscriptions == test.subscriptions("-^--!")
+
+
+def test_disposing_early_detaches_from_all() -> None:
+    test = Marbles()
+    one, two = test.hot("-a---a-|", RECORDS), test.hot("---b-----b-|", RECORDS)
+    outer = test.hot("-A-B----|", {"A": one, "B": two})
+    seen = test.observe(merge_runs(outer), until="----!")
+    assert seen == []  # both were hot, and joined within the tick of their record
+    assert outer.subscriptions == test.subscriptions("^---!")
+    assert one.subscriptions == test.subscriptions("-^--!")
+    assert two.subscriptions == test.subscriptions("---^!")
+
+
+def test_disposing_within_a_record_ends_it_there() -> None:
+    seen: list[Record] = []
+    merged = merge_runs([of(RECORDS["a"], RECORDS["a"]), of(RECORDS["b"])])
+    merged.pipe(ops.take(1)).subscribe(seen.append)
+    assert seen == [RECORDS["a"]]
+
+
+def test_two_subscriptions_tell_the_same_story() -> None:
+    def runs() -> Iterator[Observable[Record]]:
+        yield of(RECORDS["a"])
+        yield of(RECORDS["b"])
+
+    merged = merge_runs(runs())  # a generator runs dry; it is read once
+    stories: list[list[Record]] = [[], []]
+    for story in stories:
+        merged.subscribe(story.append)
+    assert stories[0] == stories[1] == [RECORDS["a"], RECORDS["b"]]
+
+
+def test_a_single_run_is_refused_with_what_to_do() -> None:
+    errors: list[Exception] = []
+    single: Observable[Record] = of(RECORDS["a"])
+    merge_runs(single).subscribe(on_error=errors.append)  # pyright: ignore[reportArgumentType]
+    assert "merge_runs([run])" in str(errors[0])
+
+
+async def test_runs_of_workers_are_told_apart_and_lose_nothing() -> None:
+    runs = [Worker(ScriptedModel([say(word)])).run("Say it.") for word in ("one", "two", "three")]
+    seen: list[Record] = []
+    merge_runs(runs).subscribe(seen.append)
+    await asyncio.gather(*runs)
+    for run in runs:
+        own = [record for record in seen if record.run == run.id]
+        assert [record.seq for record in own] == list(range(1, len(own) + 1))
+        assert len(own) > 5
+
+
+async def test_watches_are_merged_as_runs_are() -> None:
+    runs = [Worker(ScriptedModel(["a longer word"])).run("?") for _ in range(2)]
+    seen: list[Record] = await merge_runs([run.watch(Coalesce()) for run in runs]).pipe(
+        ops.to_list()
+    )
+    for run in runs:
+        own = [record for record in seen if record.run == run.id]
+        assert [r.first for r in own] == [1, *(r.seq + 1 for r in own[:-1])]
+        assert own[-1].seq == run.last_seq
+
+
+async def test_a_failed_run_tells_by_its_last_record() -> None:
+    broken = Worker(ScriptedModel([fail("no", retryable=False)])).run("?")
+    fine = Worker(ScriptedModel(["yes"])).run("?")
+    told: list[Exception] = []
+    seen: list[Record] = await merge_runs([broken, fine], told.append).pipe(ops.to_list())
+    assert isinstance([r for r in seen if r.run == broken.id][-1].event, RunAbort)
+    assert len(told) == 1
+    assert (await fine).text == "yes"
+
+
+async def test_a_watcher_that_raises_is_detached_from_all_and_hurts_none() -> None:
+    runs = [Worker(ScriptedModel(["one"])).run("?"), Worker(ScriptedModel(["two"])).run("?")]
+    seen: list[str] = []
+
+    def broken(record: Record) -> None:
+        seen.append(record.run)
+        raise OSError("the display is gone")
+
+    merge_runs(runs).subscribe(broken)
+    results = await asyncio.gather(*runs)
+    assert [result.text for result in results] == ["one", "two"]
+    assert len(seen) == 1
+    told = [r async for r in runs[0] if isinstance(r.event, WatcherDetach)]
+    assert len(told) == 1
+
+
+async def test_leaving_ends_no_run() -> None:
+    run = Worker(ScriptedModel([stall()])).run("?")
+    merge_runs([run]).subscribe().dispose()
+    assert not run.done
+    await run.cancel()
+    with pytest.raises(RunCancelledError):
+        await run
+
+
+def test_nothing_is_kept_of_runs_that_have_ended() -> None:
+    runs: Source[Observable[Record]] = Source()
+    merged = merge_runs(runs)
+    names: list[str] = []
+    merged.pipe(ops.map(run_of)).subscribe(names.append)
+    for _ in range(1000):
+        runs.on_next(of(RECORDS["c"]))
+    assert len(names) == 1000

@@ -1,0 +1,122 @@
+"""`spans`: how long it was from one record to another."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from reactivex import of
+
+from rxworker.events import (
+    AttemptStart,
+    Event,
+    Ping,
+    Record,
+    RunAbort,
+    RunPause,
+    RunStop,
+    TextDelta,
+    ToolStart,
+    ToolStop,
+)
+from rxworker.messages import ToolCall, ToolResult
+from rxworker.operators import Span, spans
+from rxworker.operators.spans import _Spans
+
+
+def record(time: float, event: Event, *path: str, run: str = "r") -> Record:
+    return Record(seq=1, run=run, turn=1, attempt=1, time=time, event=event, path=path)
+
+
+def asked(record: Record) -> str | None:
+    return "request" if isinstance(record.event, AttemptStart) else None
+
+
+def answered(record: Record) -> str | None:
+    return "request" if isinstance(record.event, TextDelta) else None
+
+
+def seconds_of(*records: Record) -> list[float]:
+    seen: list[Span] = []
+    of(*records).pipe(spans(asked, answered)).subscribe(seen.append)
+    return [span.seconds for span in seen]
+
+
+ASK, SAY = AttemptStart(), TextDelta(0, "")
+
+
+def test_the_first_end_behind_a_begin_counts() -> None:
+    assert seconds_of(record(1, ASK), record(3, SAY), record(4, SAY)) == [2]
+
+
+def test_an_end_without_a_begin_is_nothing() -> None:
+    assert seconds_of(record(1, SAY)) == []
+
+
+def test_what_begins_again_is_measured_from_there() -> None:
+    assert seconds_of(record(1, ASK), record(2, ASK), record(5, SAY)) == [3]
+
+
+def test_runs_and_runs_inside_them_are_kept_apart() -> None:
+    records = [
+        record(1, ASK),
+        record(2, ASK, "c"),
+        record(3, ASK, run="s"),
+        record(10, SAY, run="s"),
+        record(20, SAY, "c"),
+        record(30, SAY),
+    ]
+    assert seconds_of(*records) == [7, 18, 29]
+
+
+def test_what_is_open_when_its_run_ends_is_dropped() -> None:
+    for end in (RunStop(), RunAbort("cancel", ""), RunPause("ask")):
+        assert seconds_of(record(1, ASK), record(2, end), record(3, SAY)) == []
+        assert seconds_of(record(1, ASK, "c"), record(2, end), record(3, SAY, "c")) == []
+        assert seconds_of(record(1, ASK), record(2, end, "c"), record(3, SAY)) == [2]
+        assert seconds_of(record(1, ASK, "c"), record(2, end, "c"), record(3, SAY, "c")) == []
+
+
+def test_a_record_may_end_something_and_begin_it_again() -> None:
+    def every(record: Record) -> int:
+        return 0
+
+    seen: list[Span] = []
+    records = [record(time, Ping()) for time in (1, 2, 4)]
+    of(*records).pipe(spans(every, every)).subscribe(seen.append)
+    assert [span.seconds for span in seen] == [1, 2]
+
+
+def call_begins(record: Record) -> str | None:
+    return record.event.call.id if isinstance(record.event, ToolStart) else None
+
+
+def call_ends(record: Record) -> str | None:
+    return record.event.result.tool_use_id if isinstance(record.event, ToolStop) else None
+
+
+@given(st.permutations(range(6)))
+def test_calls_that_overlap_are_told_apart_by_their_names(order: list[int]) -> None:
+    begins = [record(n, ToolStart(ToolCall(str(n), "look", {}))) for n in range(6)]
+    ends = [record(10 + n, ToolStop(ToolResult(str(n)))) for n in order]
+    seen: list[Span] = []
+    of(*begins, *ends).pipe(spans(call_begins, call_ends)).subscribe(seen.append)
+    assert [span.seconds for span in seen] == [10.0] * 6
+    assert [span.end for span in seen] == ends
+
+
+def test_what_a_mark_raises_ends_the_stream() -> None:
+    def refuse(record: Record) -> str:
+        raise ValueError("no")
+
+    errors: list[Exception] = []
+    of(record(1, ASK)).pipe(spans(refuse, refuse)).subscribe(on_error=errors.append)
+    assert [str(error) for error in errors] == ["no"]
+
+
+def test_nothing_is_kept_of_runs_that_have_ended() -> None:
+    machine = _Spans(asked, answered)
+    for number in range(100):
+        machine.feed(record(1, ASK, run=str(number)))
+        machine.feed(record(1, ASK, "c", run=str(number)))
+        machine.feed(record(2, RunStop(), run=str(number)))
+    assert machine._open == {}
