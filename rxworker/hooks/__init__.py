@@ -1,9 +1,13 @@
-"""Where a run is steered: points of the loop, contexts, verdicts, and the order in which hooks are asked."""
+"""Where a run is steered: points of the loop, contexts, verdicts, and the order in which hooks are asked.
+
+What only some hooks need is imported when its name is first asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from rxworker.hooks.base import AnyHook, Hook
 from rxworker.hooks.chain import chain
-from rxworker.hooks.command import CommandError, CommandResult, run_command
-from rxworker.hooks.conditions import enabled_by
 from rxworker.hooks.context import CallableTool, CallTool, HookContext, KnownTools
 from rxworker.hooks.contexts import (
     AbortContext,
@@ -20,8 +24,6 @@ from rxworker.hooks.decorate import (
     on_message_send,
     on_turn_end,
 )
-from rxworker.hooks.environment import harmless_environment
-from rxworker.hooks.lasting import LastingOperator, from_lasting_operator
 from rxworker.hooks.operator import OperatorFunction, from_operator
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.registry import Hooks
@@ -40,6 +42,32 @@ from rxworker.hooks.verdicts import (
     TurnEndVerdict,
     Verdict,
 )
+
+if TYPE_CHECKING:
+    from rxworker.hooks.command import CommandError, CommandResult, run_command
+    from rxworker.hooks.conditions import enabled_by
+    from rxworker.hooks.environment import harmless_environment
+    from rxworker.hooks.lasting import LastingOperator, from_lasting_operator
+
+_LATER = {
+    "CommandError": "command",
+    "CommandResult": "command",
+    "LastingOperator": "lasting",
+    "enabled_by": "conditions",
+    "from_lasting_operator": "lasting",
+    "harmless_environment": "environment",
+    "run_command": "command",
+}
+"""Where a name comes from that is imported when it is asked for."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     # making hooks

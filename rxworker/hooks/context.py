@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, cast, overload
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import HookMessage, MessageAdd
-from rxworker.hooks.command import CommandResult, run_command
 from rxworker.hooks.points import HookPoint
 from rxworker.messages import Conversation, JsonObject, Message, Role, Text, ToolMeta, ToolResult
+
+if TYPE_CHECKING:
+    from rxworker.hooks.command import CommandResult
 
 Emit = Callable[[HookMessage | MessageAdd], None]
 CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[ToolResult]]
@@ -168,6 +170,8 @@ class HookContext:
         Raises:
             CommandError: It could not be started, or took too long.
         """
+        from rxworker.hooks.command import run_command  # by few hooks
+
         return await run_command(
             command, self.workspace, shell=shell, timeout=timeout, limit=limit, env=env
         )

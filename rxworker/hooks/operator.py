@@ -7,7 +7,6 @@ from typing import Generic, TypeVar
 
 import reactivex
 from reactivex import Observable
-from reactivex import operators as ops
 
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.verdicts import Abort, Cancel, Continue, Finish, Skip, Verdict
@@ -36,6 +35,8 @@ class OperatorFunction(Generic[C]):
 
     async def ask(self, context: C, point: str) -> Verdict | None:
         """The verdict that the operator's notifications stand for at this point."""
+        from reactivex import operators as ops  # by few: importing all of them takes its time
+
         try:
             passed = await self(context).pipe(
                 ops.map(_passed), ops.default_if_empty(False), ops.take(1)

@@ -36,7 +36,8 @@ class Hooks:
     def __init__(self, hooks: Iterable[object] = ()) -> None:
         self._hooks: tuple[AnyHook, ...] = ()
         self._orders: dict[HookPoint, tuple[AnyHook, ...]] = {}
-        self.add(*hooks)
+        if hooks:
+            self.add(*hooks)
 
     def __iter__(self) -> Iterator[AnyHook]:
         return iter(self._hooks)
@@ -88,7 +89,9 @@ class Hooks:
 
     def at(self, point: HookPoint | str) -> Sequence[AnyHook]:
         """The hooks of a point, in the order in which they are asked."""
-        return self._orders.get(point_of(point), ())
+        known = point if isinstance(point, HookPoint) else point_of(point)
+        # Most have none, and a member of an enumeration is dear to look up.
+        return self._orders.get(known, ()) if self._orders else ()
 
     async def ask(self, point: HookPoint, context: HookContext, report: Report) -> Answer:
         """Ask the hooks of a point one after the other, until one says something other than to go on.
@@ -129,8 +132,9 @@ class Hooks:
             raise HookError(failure.reason, hook=failure.hook, point=failure.point)
 
     def _take(self, hooks: tuple[AnyHook, ...]) -> None:
+        points = dict.fromkeys(hook.point for hook in hooks)
         orders = {
-            point: in_order([hook for hook in hooks if hook.point is point]) for point in HookPoint
+            point: in_order([hook for hook in hooks if hook.point is point]) for point in points
         }
         self._hooks, self._orders = hooks, orders
 

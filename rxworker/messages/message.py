@@ -55,12 +55,12 @@ class Message(Struct, frozen=True, omit_defaults=True):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in it, in order."""
-        return tuple(block for block in self.content if isinstance(block, ToolCall))
+        return tuple([block for block in self.content if isinstance(block, ToolCall)])
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
         """The tool results in it, in order."""
-        return tuple(block for block in self.content if isinstance(block, ToolResult))
+        return tuple([block for block in self.content if isinstance(block, ToolResult)])
 
 
 class Conversation(Struct, frozen=True, omit_defaults=True):

@@ -51,6 +51,8 @@ def repair(conversation: Conversation, reason: Reason = NOT_RUN) -> Conversation
     >>> repair(broken, {"1": "The user stopped it."}).messages[-1].tool_results[0].text
     'The user stopped it.'
     """
+    if not conversation.messages:
+        return conversation
     messages = [message for message in _paired(conversation, reason) if not is_blank(message)]
     left_out = dangling_thoughts(messages)
     kept = [message for place, message in enumerate(messages) if place not in left_out]

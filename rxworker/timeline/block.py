@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import (
@@ -53,10 +53,10 @@ class BlockState(Struct, frozen=True):
     metadata: BlockMetadata | None = None
     choice: int = 0
     phase: BlockPhase = "open"
-    text: Pieces[str] = field(default_factory=Pieces[str])
-    values: Pieces[InputValueDelta] = field(default_factory=Pieces[InputValueDelta])
+    text: Pieces[str] = Pieces()
+    values: Pieces[InputValueDelta] = Pieces()
     signature: str | None = None
-    citations: Pieces[JsonObject] = field(default_factory=Pieces[JsonObject])
+    citations: Pieces[JsonObject] = Pieces()
     echo: JsonObject | None = None
     stop_reason: StopReason | None = None
     reason: str = ""
@@ -78,7 +78,9 @@ def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
         state = BlockState(
             start.index, start.block_type, start.metadata, start.choice, echo=start.echo
         )
-    return _STEPS[type(event)](state, event)
+        if event is start:
+            return state
+    return _STEPS[event.__class__](state, event)
 
 
 def _start(state: BlockState, event: BlockStart) -> BlockState:
@@ -132,8 +134,9 @@ def _citation(state: BlockState, event: CitationDelta) -> BlockState:
 
 def _stop(state: BlockState, event: BlockStop) -> BlockState:
     return replace(
-        _packed(state),
+        state,
         phase="stopped",
+        text=_packed(state.text),
         metadata=event.metadata or state.metadata,
         echo=_over(state.echo, event.echo),
         stop_reason=event.stop_reason,
@@ -141,14 +144,12 @@ def _stop(state: BlockState, event: BlockStop) -> BlockState:
 
 
 def _abort(state: BlockState, event: BlockAbort) -> BlockState:
-    return replace(_packed(state), phase="aborted", reason=event.reason)
+    return replace(state, phase="aborted", text=_packed(state.text), reason=event.reason)
 
 
-def _packed(state: BlockState) -> BlockState:
-    """With its text in one piece: it is joined once, and the pieces are freed."""
-    if len(state.text) < 2:
-        return state
-    return replace(state, text=Pieces[str]().add(joined(state.text)))
+def _packed(text: Pieces[str]) -> Pieces[str]:
+    """The text in one piece: it is joined once, and the pieces are freed."""
+    return text if len(text) < 2 else _NO_TEXT.add(joined(text))
 
 
 def _over(first: JsonObject | None, second: JsonObject | None) -> JsonObject | None:
@@ -162,6 +163,7 @@ def _takes_input(state: BlockState) -> bool:
     return block_type is BlockType.TOOL_USE or block_type is BlockType.SERVER_TOOL_USE
 
 
+_NO_TEXT: Pieces[str] = Pieces()
 _STEPS: dict[type[object], Callable[[BlockState, Any], BlockState]] = {
     BlockStart: _start,
     TextDelta: _text,

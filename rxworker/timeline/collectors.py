@@ -1,11 +1,17 @@
-"""Handlers that gather what blocks come to."""
+"""Handlers that gather what blocks come to.
+
+They ask for the very type of an event, since ``isinstance`` takes five times as long to say no.
+"""
 
 from __future__ import annotations
 
 import threading
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, Generic, TypeVar
 
 from rxworker.events import InputJsonDelta, InputValueDelta, TextDelta
+from rxworker.events.deltas import Deltas
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.operators import assemble_arguments, parse_arguments
 from rxworker.timeline.kind import (
@@ -17,6 +23,8 @@ from rxworker.timeline.kind import (
 )
 
 C = TypeVar("C")
+
+_text_of = attrgetter("text")
 
 
 class _Collector(Generic[C]):
@@ -39,7 +47,8 @@ class _Collector(Generic[C]):
 
     def clear(self) -> None:
         """Forget what was collected."""
-        self.take_collected()
+        with self._lock:
+            self._collected = []
 
     def _add(self, item: C) -> None:
         with self._lock:
@@ -69,14 +78,18 @@ class TextBlockCollector(_Collector[str]):
 
     def on_event(self, scope: list[str], event: TextBlockEvent, /) -> None:
         """Take an event of a text block."""
-        if isinstance(event, TextDelta):
+        if type(event) is TextDelta:
             scope.append(event.text)
-        elif isinstance(event, TextBlockStart):
+        elif type(event) is TextBlockStart:
             scope.clear()
-        elif isinstance(event, TextBlockStop):
+        elif type(event) is TextBlockStop:
             text = "".join(scope)
             if text:
                 self._add(text)
+
+    def gather(self, scope: list[str], deltas: Deltas[Any], /) -> None:
+        """Take several deltas of a text block."""
+        scope.extend(deltas.texts)
 
 
 class ToolCallCollector(_Collector[ToolCall]):
@@ -108,19 +121,29 @@ class ToolCallCollector(_Collector[ToolCall]):
         self, scope: list[InputJsonDelta | InputValueDelta], event: ToolUseBlockEvent, /
     ) -> None:
         """Take an event of a tool call."""
-        if isinstance(event, InputJsonDelta | InputValueDelta):
+        if type(event) is InputJsonDelta or type(event) is InputValueDelta:
             scope.append(event)
-        elif isinstance(event, ToolUseBlockStop):
-            self._add(ToolCall(event.id, event.name, _arguments(scope, event.is_free_text)))
+        elif type(event) is ToolUseBlockStop:
+            arguments = _arguments(scope, event.is_free_text)
+            self._add(ToolCall(event.id, event.name, arguments))
+
+    def gather(
+        self,
+        scope: list[InputJsonDelta | InputValueDelta],
+        deltas: Deltas[Any],
+        /,
+    ) -> None:
+        """Take several pieces of a tool call's arguments."""
+        scope.append(InputJsonDelta(deltas.like.index, "".join(deltas.texts)))
 
 
 def _arguments(
-    deltas: list[InputJsonDelta | InputValueDelta], is_free_text: bool
+    deltas: Sequence[InputJsonDelta | InputValueDelta], is_free_text: bool
 ) -> JsonObject | str:
-    values = [delta for delta in deltas if isinstance(delta, InputValueDelta)]
-    if values:
-        return assemble_arguments(values)
-    text = "".join(d.text for d in deltas if isinstance(d, InputJsonDelta))
+    texts = [delta.text for delta in deltas if isinstance(delta, InputJsonDelta)]
+    if len(texts) < len(deltas):
+        return assemble_arguments([d for d in deltas if isinstance(d, InputValueDelta)])
+    text = "".join(texts)
     return text if is_free_text else parse_arguments(text)
 
 

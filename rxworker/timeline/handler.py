@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
+
+from reactivex import abc
+
+from rxworker.events.deltas import Deltas
+from rxworker.timeline.kind import Kind
 
 E = TypeVar("E")
 E_contra = TypeVar("E_contra", contravariant=True)
 S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class Handler(Protocol[E_contra, S]):
@@ -33,36 +39,48 @@ class Handler(Protocol[E_contra, S]):
         ...
 
 
+class Gatherer(Protocol[S_contra]):
+    """A handler that only gathers, so that it may be given the deltas of a block together."""
+
+    def gather(self, scope: S_contra, deltas: Deltas[Any], /) -> None:
+        """Several deltas of one block, of one type, one behind the other."""
+        ...
+
+
 HandlerLike: TypeAlias = Handler[E, S] | Callable[[E], None]
 """A handler, or a function that needs no scope."""
 
 
-class Registration:
-    """A handler where it is registered, and its open scopes. Types are known again at both ends."""
+class Registration(abc.DisposableBase):
+    """A handler where it is registered. Types are known again at both ends. Disposing it calls what it was given for that.
 
-    __slots__ = ("_handler", "_scopes")
+    Attributes:
+        kind: Which events the handler is for.
+        scope: Makes a scope.
+        on_event: Takes an event, with its scope.
+        gather: Takes several deltas of a block together, with its scope; ``None`` where they have to come one by one.
+    """
 
-    def __init__(self, handler: HandlerLike[Any, Any]) -> None:
-        if hasattr(handler, "on_event"):
-            self._handler = cast("Handler[Any, Any]", handler)
-        else:
-            self._handler = _Plain(cast("Callable[[Any], None]", handler))
-        self._scopes: dict[int | None, Any] = {}
+    __slots__ = ("_remove", "gather", "kind", "on_event", "scope")
 
-    def open(self, key: int | None) -> None:
-        """Make a scope: of the block ``key``, or with ``None`` of the registration."""
-        self._scopes[key] = self._handler.scope()
+    def __init__(
+        self,
+        kind: Kind[object],
+        handler: HandlerLike[Any, Any],
+        remove: Callable[[Registration], None],
+    ) -> None:
+        self.kind = kind
+        if not hasattr(handler, "on_event"):
+            handler = _Plain(cast("Callable[[Any], None]", handler))
+        handler = cast("Handler[Any, Any]", handler)
+        self.scope: Callable[[], Any] = handler.scope
+        self.on_event: Callable[[Any, Any], None] = handler.on_event
+        self.gather: Callable[[Any, Sequence[Any]], None] | None = getattr(handler, "gather", None)
+        self._remove = remove
 
-    def deliver(self, key: int | None, event: object) -> None:
-        """Call the handler. A scope that is not open is opened."""
-        scopes = self._scopes
-        if key not in scopes:
-            self.open(key)
-        self._handler.on_event(scopes[key], event)
-
-    def close(self, key: int | None) -> None:
-        """Drop a scope."""
-        self._scopes.pop(key, None)
+    def dispose(self) -> None:
+        """Remove the handler and its scopes."""
+        self._remove(self)
 
 
 class _Plain:
@@ -80,4 +98,4 @@ class _Plain:
         self._call(event)
 
 
-__all__ = ["Handler", "HandlerLike", "Registration"]
+__all__ = ["Gatherer", "Handler", "HandlerLike", "Registration"]

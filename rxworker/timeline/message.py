@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import (
@@ -45,8 +46,8 @@ class ResponseState(Struct, frozen=True):
     model: str | None = None
     provider: str | None = None
     error: Error | None = None
-    open: dict[int, BlockState] = field(default_factory=dict[int, BlockState])
-    closed: Pieces[BlockState] = field(default_factory=Pieces[BlockState])
+    open: dict[int, BlockState] = {}
+    closed: Pieces[BlockState] = Pieces()
 
     @property
     def is_over(self) -> bool:
@@ -56,7 +57,7 @@ class ResponseState(Struct, frozen=True):
     @property
     def blocks(self) -> tuple[BlockState, ...]:
         """All blocks, closed and open, in the order of their index."""
-        return tuple(sorted([*self.closed, *self.open.values()], key=_index))
+        return tuple(sorted([*self.closed, *self.open.values()], key=attrgetter("index")))
 
 
 def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
@@ -69,7 +70,7 @@ def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
     >>> message_of(state, "echo").text
     'hello'
     """
-    step = _STEPS.get(type(event))
+    step = _STEPS.get(event.__class__)
     return state if step is None else step(state, event)
 
 
@@ -90,10 +91,6 @@ def message_of(state: ResponseState, provider: str) -> Message | None:
     )
 
 
-def _index(block: BlockState) -> int:
-    return block.index
-
-
 def _without_unanswered(content: list[Content]) -> list[Content]:
     """Without the provider's own calls whose result never came: no provider accepts them in a message that was cut."""
     answered = {c.tool_use_id for c in content if isinstance(c, ServerToolResult)}
@@ -104,10 +101,9 @@ def _step_block(state: ResponseState, event: BlockEvent) -> ResponseState:
     index = event.index
     block = step_block(state.open.get(index), event)
     # A copy of what is open: a handful of blocks, whatever the length of the response.
-    blocks = state.open.copy()
     if block.phase == "open":
-        blocks[index] = block
-        return replace(state, open=blocks)
+        return replace(state, open={**state.open, index: block})
+    blocks = state.open.copy()
     blocks.pop(index, None)
     return replace(state, open=blocks, closed=state.closed.add(block))
 

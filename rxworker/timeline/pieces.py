@@ -16,7 +16,7 @@ C = TypeVar("C")
 
 
 class Pieces(Struct, Generic[C], frozen=True, eq=False):
-    """An immutable list that is added to in constant time.
+    """An immutable list that is added to in constant time. Pieces of text are equal when they make the same text.
 
     >>> some = Pieces[str]().add("a").add("b")
     >>> some.add("c"), some.add("d"), len(some)
@@ -53,10 +53,16 @@ class Pieces(Struct, Generic[C], frozen=True, eq=False):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pieces):
             return NotImplemented
-        return self._count == other._count and self.to_list() == other.to_list()
+        return self._content() == other._content()
 
     def __hash__(self) -> int:
-        return hash(tuple(self.to_list()))
+        return hash(self._content())
+
+    def _content(self) -> str | tuple[object, ...]:
+        # How a text was cut on its way says nothing: deltas may have been merged.
+        pieces: tuple[object, ...] = tuple(self.to_list())
+        texts = [piece for piece in pieces if isinstance(piece, str)]
+        return "".join(texts) if len(texts) == len(pieces) else pieces
 
     def __repr__(self) -> str:
         return f"Pieces({self.to_list()!r})"

@@ -17,7 +17,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rxworker.events import Record, ResponseStatus, Status, is_meta
+from rxworker.events import Record, ResponseStatus, Status
+from rxworker.events.predicates import META_TYPES
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.inner import step_inner
 from rxworker.timeline.message import ResponseState, step_response
@@ -37,30 +38,47 @@ def step_run(state: RunState, record: Record) -> RunState:
     >>> state.status, len(state.response.open)
     ('running', 1)
     """
-    if record.seq <= state.seq:
-        return state
-    if record.path == state.path:
+    return fold_run((record,), state)
+
+
+def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunState:
+    """The run after all these records: what a snapshot, a resumed run and a test begin with."""
+    state = state or RunState()
+    seq, response = state.seq, state.response
+    for record in records:
+        if record.seq <= seq:
+            continue
+        seq = record.seq
         event: Any = record.event
-        kind: type[object] = event.__class__
-        if kind in BLOCK_EVENTS:
-            if state.response is not None:
-                # By far the most frequent records: one new state, not two.
-                return replace(state, response=step_response(state.response, event), seq=record.seq)
-            state = received(state, step_response(ResponseState(), event))
-        elif is_meta(event):
-            state = _begun_anew(state, event)
-            response = step_response(state.response or ResponseState(), event)
-            if response is not state.response:
-                state = received(state, response)
-        else:
-            step = TURN_STEPS.get(kind)
-            if step is not None:
-                state = step(state, event)
-    elif record.path[: len(state.path)] == state.path:
-        inner = step_inner(state.inner, record)
-        if inner is not state.inner:
-            state = replace(state, inner=inner)
-    return replace(state, seq=record.seq)
+        if response is not None and event.__class__ in BLOCK_EVENTS and record.path == state.path:
+            # By far the most frequent records: a row of them makes one new state, here or behind the loop.
+            response = step_response(response, event)
+            continue
+        if response is not state.response:
+            state = replace(state, response=response)
+        if record.path == state.path:
+            state = _step(state, event)
+        elif record.path[: len(state.path)] == state.path:
+            state = _step_inner(state, record)
+        response = state.response
+    return state if seq == state.seq else replace(state, response=response, seq=seq)
+
+
+def _step(state: RunState, event: Any) -> RunState:
+    kind: type[object] = event.__class__
+    step = TURN_STEPS.get(kind)
+    if step is not None:
+        return step(state, event)
+    if kind not in _RESPONSE_EVENTS:
+        return state
+    state = _begun_anew(state, event)
+    response = step_response(state.response or ResponseState(), event)
+    return state if response is state.response else received(state, response)
+
+
+def _step_inner(state: RunState, record: Record) -> RunState:
+    inner = step_inner(state.inner, record)
+    return state if inner is state.inner else replace(state, inner=inner)
 
 
 def _begun_anew(state: RunState, event: object) -> RunState:
@@ -71,12 +89,6 @@ def _begun_anew(state: RunState, event: object) -> RunState:
     return replace(state, started=(), results=())
 
 
-def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunState:
-    """The run after all these records: what a snapshot, a resumed run and a test begin with."""
-    state = state or RunState()
-    for record in records:
-        state = step_run(state, record)
-    return state
-
+_RESPONSE_EVENTS = BLOCK_EVENTS.union(META_TYPES)
 
 __all__ = ["RunState", "RunStatus", "fold_run", "step_run"]

@@ -128,7 +128,7 @@ def close(state: RunState) -> RunState:
             conversation = repair(conversation.add(*told))
         return replace(state, conversation=conversation, is_closed=True, results=())
     done = {result.tool_use_id for result in state.results}
-    pending = tuple(call for call in calls if call.id not in done)
+    pending = tuple([call for call in calls if call.id not in done]) if done else calls
     return replace(state, conversation=conversation, is_closed=True, pending=pending)
 
 
@@ -142,6 +142,8 @@ def _results_of(
 
 def settle(state: RunState) -> RunState:
     """Nothing more comes of the response: it is in the conversation, and its tokens are counted."""
+    if state.response is None:
+        return state
     state = close(state)
     return replace(state, response=None, is_closed=False, spent=state.own_usage)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any
 
@@ -90,21 +90,25 @@ def _run_abort(state: RunState, event: RunAbort) -> RunState:
 def _answered(conversation: Conversation, answers: Message) -> Conversation:
     """The conversation with these results right behind the calls, before what hooks have added since."""
     messages = conversation.messages
-    end = max(
-        (n for n, m in enumerate(messages, 1) if m.role == "assistant"), default=len(messages)
-    )
+    count = len(messages)
+    end = next((n for n in range(count, 0, -1) if messages[n - 1].role == "assistant"), count)
     return conversation.with_messages((*messages[:end], answers, *messages[end:]))
 
 
-def _count_round(state: RunState, event: MessageAdd) -> RunState:
-    """Compare the calls and results of this turn with those of the turn before it."""
-    calls = next((m.tool_calls for m in reversed(state.conversation.messages) if m.tool_calls), ())
+def _round(conversation: Conversation, results: Iterable[ToolResult]) -> str:
+    """The calls and results of this turn in short, to be compared with those of the turn before it."""
+    calls = next((c for m in reversed(conversation.messages) if (c := m.tool_calls)), ())
     asked = [(call.name, call.input) for call in calls]
-    answers = [(r.content, r.is_error) for message in event.messages for r in message.tool_results]
-    # Not with msgspec: a model may write half a character, which UTF-8 cannot say.
-    text = json.dumps(msgspec.to_builtins((asked, answers)), sort_keys=True)
-    this = blake2b(text.encode(), digest_size=16).hexdigest()
-    return replace(state, round=this, repeats=state.repeats + 1 if this == state.round else 1)
+    answers = [(result.content, result.is_error) for result in results]
+    return blake2b(_told(asked, answers), digest_size=16).hexdigest()
+
+
+def _told(asked: object, answers: object) -> bytes:
+    """Both as JSON, the same for the same."""
+    try:
+        return msgspec.json.encode((asked, answers), order="sorted")
+    except UnicodeEncodeError:  # half a character, which a model may write and UTF-8 cannot say
+        return json.dumps(msgspec.to_builtins((asked, answers)), sort_keys=True).encode()
 
 
 def _hook_verdict(state: RunState, event: HookVerdict) -> RunState:
@@ -157,13 +161,14 @@ def _tool_start(state: RunState, event: ToolStart) -> RunState:
 
 def _tool_stop(state: RunState, event: ToolStop) -> RunState:
     ended = event.result.tool_use_id
-    started = tuple(call_id for call_id in state.started if call_id != ended)
-    if state.is_closed and all(call.id != ended for call in state.pending):
+    started = tuple([call_id for call_id in state.started if call_id != ended])
+    pending = tuple([call for call in state.pending if call.id != ended])
+    if state.is_closed and len(pending) == len(state.pending):
         # A call that had started before its response was complete, and is none that runs: it has its answer.
         return replace(state, started=started)
     return replace(
         state,
-        pending=tuple(call for call in state.pending if call.id != ended),
+        pending=pending,
         started=started,
         results=(*state.results, event.result),
     )
@@ -171,20 +176,24 @@ def _tool_stop(state: RunState, event: ToolStop) -> RunState:
 
 def _message_add(state: RunState, event: MessageAdd) -> RunState:
     state = close(state)
-    told = {result.tool_use_id for m in event.messages for result in m.tool_results}
-    conversation = state.conversation
+    before = conversation = state.conversation
+    results: list[ToolResult] = []
     for message in event.messages:
+        answers = message.tool_results
+        results += answers
         # Results stand right behind the calls, before what hooks have said in between.
-        conversation = (_answered if message.tool_results else Conversation.add)(
-            conversation, message
-        )
-    if told:
-        state = _count_round(state, event)
+        conversation = (_answered if answers else Conversation.add)(conversation, message)
+    if not results:
+        return replace(state, conversation=conversation)
+    told = {result.tool_use_id for result in results}
+    this = _round(before, results)
     return replace(
         state,
         conversation=conversation,
-        pending=tuple(call for call in state.pending if call.id not in told),
-        results=tuple(r for r in state.results if r.tool_use_id not in told),
+        pending=tuple([call for call in state.pending if call.id not in told]),
+        results=tuple([result for result in state.results if result.tool_use_id not in told]),
+        round=this,
+        repeats=state.repeats + 1 if this == state.round else 1,
     )
 
 

@@ -23,14 +23,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.events import (
     BlockAbort,
-    BlockEvent,
     BlockStart,
     BlockStop,
     Error,
@@ -39,8 +38,10 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.operators import Sink, Stage, connect
+from rxworker.events.deltas import Deltas
+from rxworker.operators.disposables import NOTHING
 from rxworker.operators.group import BLOCK_EVENTS, start_of
+from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.timeline.handler import HandlerLike, Registration
 from rxworker.timeline.kind import (
     ERROR,
@@ -63,7 +64,18 @@ E = TypeVar("E", bound=Event)
 K = TypeVar("K")
 S = TypeVar("S")
 
-_OpenBlock: TypeAlias = tuple[BlockStart, Kind[object] | None]
+_Scopes: TypeAlias = dict[Registration, Any]
+
+
+class _OpenBlock:
+    """A block from its first event to its last."""
+
+    __slots__ = ("kind", "scopes", "start")
+
+    def __init__(self, start: BlockStart) -> None:
+        self.start = start
+        self.kind = KIND_OF_BLOCK.get(start.block_type)
+        self.scopes: _Scopes = {}
 
 
 class Timeline:
@@ -80,8 +92,9 @@ class Timeline:
     """
 
     def __init__(self) -> None:
-        self._registrations: dict[Kind[object], tuple[Registration, ...]] = {}
+        self._registrations: dict[Kind[object] | None, tuple[Registration, ...]] = {}
         self._open: dict[int, _OpenBlock] = {}
+        self._meta_scopes: _Scopes = {}
         self._lock = threading.RLock()
         self._queue: deque[Event] = deque()
         self._busy = False
@@ -124,18 +137,12 @@ class Timeline:
         Returns:
             What removes the handler and its scopes when it is disposed.
         """
-        registration = Registration(handler)
-        if not kind.deltas:
-            registration.open(None)  # a meta kind: its one scope lives from now on
-
-        def remove() -> None:
-            with self._lock:
-                others = self._registrations[kind]
-                self._registrations[kind] = tuple(r for r in others if r is not registration)
-
+        registration = Registration(kind, handler, self._remove)
+        if not kind.deltas:  # a meta kind: its one scope lives from now on
+            self._meta_scopes[registration] = registration.scope()
         with self._lock:
             self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
-        return Disposable(remove)
+        return registration
 
     def dispatch(self, event: Event) -> None:
         """Call the handlers that the event concerns. Events of turns concern none.
@@ -143,14 +150,30 @@ class Timeline:
         Raises:
             Exception: What a handler raised, after all handlers were called.
         """
+        kind: type[object] = event.__class__
+        concerns = kind in BLOCK_EVENTS or self._registrations.get(KIND_OF_META.get(kind))
+        if not concerns and not self._busy:
+            return  # no handler is there for it, and none can come before its turn
         with self._lock:
             self._queue.append(event)
             self._drain()
 
+    def dispatch_many(self, deltas: Deltas[E]) -> None:
+        """The same as `dispatch` for each of these.
+
+        Raises:
+            Exception: What a handler raised, after all handlers were called with all of them.
+        """
+        with self._lock:
+            if not self._gather(deltas):
+                self._queue.extend(deltas)
+                self._drain()
+
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
         with self._lock:
-            for start, _ in self._open.values():
+            for block in self._open.values():
+                start = block.start
                 self._queue.append(BlockAbort(start.index, start.block_type, reason))
             self._drain()
 
@@ -168,53 +191,45 @@ class Timeline:
         def subscribe(
             observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            push = observer.on_next
-            dispatch = self.dispatch
-            over = False
-
-            def end(reason: str) -> Exception | None:
-                """Abort what is open, once; what a handler raises about it."""
-                nonlocal over
-                over = True
-                try:
-                    self.abort_current_block(reason)
-                except Exception as error:
-                    return error
-                return None
-
-            def on_next(event: E) -> None:
-                if over:
-                    return
-                try:
-                    dispatch(event)
-                except Exception as error:
-                    end(str(error))
-                    observer.on_error(error)
-                    return
-                push(event)
-
-            def on_error(error: Exception) -> None:
-                if not over:
-                    end(str(error))
-                    observer.on_error(error)
-
-            def on_completed() -> None:
-                if over:
-                    return
-                error = end("the stream ended")
-                if error is None:
-                    observer.on_completed()
-                else:
-                    observer.on_error(error)
-
-            def dispose() -> None:
-                if not over:
-                    end("the subscription was disposed")
-
-            sink = Sink(on_next, on_error, on_completed)
-            return CompositeDisposable(connect(source, sink, scheduler), Disposable(dispose))
+            follower = _Follower(self, observer)
+            follower.upstream = connect(source, follower.sink(), scheduler)
+            return follower
 
         return Stage(subscribe)
+
+    def _remove(self, registration: Registration) -> None:
+        with self._lock:
+            kind = registration.kind
+            others = tuple(r for r in self._registrations[kind] if r is not registration)
+            self._registrations[kind] = others
+            # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this handler.
+            scopes = self._meta_scopes
+            self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
+
+    def _gather(self, deltas: Deltas[Any]) -> bool:
+        """Give them to the handlers together, if all of these only gather. Whether that was possible."""
+        block = self._open.get(deltas.like.index)
+        if self._busy or block is None:
+            return False
+        kind = block.kind
+        if kind is None or deltas.like.__class__ not in kind.deltas:
+            return True  # they are shown to nobody
+        registrations = self._registrations.get(kind, ())
+        for registration in registrations:
+            if registration.gather is None:
+                return False
+        scopes = block.scopes
+        failures: list[Exception] = []
+        for registration in registrations:
+            try:
+                if registration not in scopes:
+                    scopes[registration] = registration.scope()
+                if registration.gather is not None:  # of course: for the type checker
+                    registration.gather(scopes[registration], deltas)
+            except Exception as error:
+                failures.append(error)
+        _raise(failures)
+        return True
 
     def _drain(self) -> None:
         """Handle what waits. Called with the lock, by whoever put something there."""
@@ -224,59 +239,129 @@ class Timeline:
         failures: list[Exception] = []
         try:
             while self._queue:
-                self._handle(self._queue.popleft(), failures)
+                event = self._queue.popleft()
+                if event.__class__ in BLOCK_EVENTS:
+                    self._handle_block(event, failures)
+                else:
+                    registrations = self._registrations.get(KIND_OF_META.get(event.__class__), ())
+                    _deliver(registrations, self._meta_scopes, event, failures)
         finally:
             self._busy = False
-        if len(failures) > 1:
-            raise ExceptionGroup("several handlers failed", failures)
-        if failures:
-            raise failures[0]
+        _raise(failures)
 
-    def _handle(self, event: Any, failures: list[Exception]) -> None:
-        kind_of_event: type[object] = event.__class__
-        if kind_of_event in BLOCK_EVENTS:
-            self._handle_block(event, kind_of_event, failures)
-            return
-        kind = KIND_OF_META.get(kind_of_event)
-        if kind is not None:
-            self._deliver(kind, None, event, failures)
-
-    def _handle_block(
-        self, event: Any, kind_of_event: type[object], failures: list[Exception]
-    ) -> None:
+    def _handle_block(self, event: Any, failures: list[Exception]) -> None:
         index: int = event.index
+        kind_of_event: type[object] = event.__class__
         block = self._open.get(index)
         if block is None or kind_of_event is BlockStart:
-            block = self._open_block(event, index)
-        start, kind = block
-        if kind is not None:
+            block = self._open[index] = _OpenBlock(start_of(event))
+        kind = block.kind
+        registrations = self._registrations.get(kind)
+        if kind is not None and registrations:
             if kind_of_event in kind.deltas:
-                self._deliver(kind, index, event, failures)
+                _deliver(registrations, block.scopes, event, failures)
             elif kind_of_event in TYPED:
-                self._deliver(kind, index, TYPED[kind_of_event](kind, start, event), failures)
+                typed = TYPED[kind_of_event](kind, block.start, event)
+                _deliver(registrations, block.scopes, typed, failures)
         if kind_of_event is BlockStop or kind_of_event is BlockAbort:
             self._open.pop(index, None)
-            self._close(index)
 
-    def _open_block(self, event: BlockEvent, index: int) -> _OpenBlock:
-        self._close(index)  # the scopes of a block that was left open under this index
-        start = start_of(event)
-        block = self._open[index] = start, KIND_OF_BLOCK.get(start.block_type)
-        return block
 
-    def _deliver(
-        self, kind: Kind[object], key: int | None, event: Any, failures: list[Exception]
-    ) -> None:
-        for registration in self._registrations.get(kind, ()):
-            try:
-                registration.deliver(key, event)
-            except Exception as error:
-                failures.append(error)
+def _deliver(
+    registrations: tuple[Registration, ...],
+    scopes: _Scopes,
+    event: object,
+    failures: list[Exception],
+) -> None:
+    for registration in registrations:
+        try:
+            if registration not in scopes:
+                scopes[registration] = registration.scope()
+            registration.on_event(scopes[registration], event)
+        except Exception as error:
+            failures.append(error)
 
-    def _close(self, index: int) -> None:
-        for registrations in self._registrations.values():
-            for registration in registrations:
-                registration.close(index)
+
+def _raise(failures: list[Exception]) -> None:
+    """Raise what handlers have raised, if anything."""
+    if len(failures) > 1:
+        raise ExceptionGroup("several handlers failed", failures)
+    if failures:
+        raise failures[0]
+
+
+class _Follower(abc.DisposableBase, Generic[E]):
+    """One subscription to a stream that a timeline follows: the handlers first, then who is downstream.
+
+    Attributes:
+        upstream: The subscription to the source.
+    """
+
+    __slots__ = ("_is_over", "_observer", "_push_many", "_timeline", "upstream")
+
+    def __init__(self, timeline: Timeline, observer: abc.ObserverBase[E]) -> None:
+        self._timeline = timeline
+        self._observer = observer
+        self._push_many = many(observer)
+        self._is_over = False
+        self.upstream: abc.DisposableBase = NOTHING
+
+    def sink(self) -> Sink[E]:
+        """What to attach to the source."""
+        return Sink(self._on_next, self._on_error, self._on_completed, self._on_many)
+
+    def dispose(self) -> None:
+        """Let go of the source, and abort what is open."""
+        self.upstream.dispose()
+        if not self._is_over:
+            self._end("the subscription was disposed")
+
+    def _on_next(self, event: E) -> None:
+        if self._is_over:
+            return
+        try:
+            self._timeline.dispatch(event)
+        except Exception as error:
+            self._on_error(error)
+            return
+        self._observer.on_next(event)
+
+    def _on_many(self, events: Sequence[E]) -> None:
+        if not isinstance(events, Deltas):
+            for event in events:
+                self._on_next(event)
+            return
+        if self._is_over:
+            return
+        try:
+            self._timeline.dispatch_many(events)
+        except Exception as error:
+            self._on_error(error)
+            return
+        self._push_many(events)
+
+    def _on_error(self, error: Exception) -> None:
+        if not self._is_over:
+            self._end(str(error))
+            self._observer.on_error(error)
+
+    def _on_completed(self) -> None:
+        if self._is_over:
+            return
+        error = self._end("the stream ended")
+        if error is None:
+            self._observer.on_completed()
+        else:
+            self._observer.on_error(error)
+
+    def _end(self, reason: str) -> Exception | None:
+        """Abort what is open, once; what a handler raises about it."""
+        self._is_over = True
+        try:
+            self._timeline.abort_current_block(reason)
+        except Exception as error:
+            return error
+        return None
 
 
 __all__ = ["Timeline"]

@@ -28,13 +28,15 @@ class ArgumentDecoder:
     """
 
     def __init__(self, parameters: Sequence[Parameter], tool: str) -> None:
-        self._parameters = parameters
         self._tool = tool
+        self._fields = tuple((f"p{i}", p.name) for i, p in enumerate(parameters) if not p.injected)
+        self._injected = tuple(p.name for p in parameters if p.injected)
+        self._positional = tuple(p for p in parameters if p.positional)
         self._decoder = msgspec.json.Decoder(_struct(parameters, tool))
 
     def decode(
         self, input_json: str | bytes, context: ToolContext
-    ) -> tuple[list[Any], dict[str, Any]]:
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
         """The positional and the named arguments.
 
         Args:
@@ -45,15 +47,16 @@ class ArgumentDecoder:
             InvalidArgumentError: It does not fit; the error names the path.
         """
         given = self._given(input_json)
-        positional: list[Any] = []
         named: dict[str, Any] = {}
-        for index, parameter in enumerate(self._parameters):
-            value = context if parameter.injected else getattr(given, f"p{index}")
-            if parameter.positional:
-                positional.append(parameter.default if value is UNSET else value)
-            elif value is not UNSET:
-                named[parameter.name] = value
-        return positional, named
+        for field, name in self._fields:
+            value = getattr(given, field)
+            if value is not UNSET:
+                named[name] = value
+        for name in self._injected:
+            named[name] = context
+        if not self._positional:
+            return (), named
+        return [named.pop(p.name, p.default) for p in self._positional], named
 
     def _given(self, input_json: str | bytes) -> Struct:
         try:

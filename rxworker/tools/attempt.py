@@ -1,7 +1,9 @@
 """One call, up to the error that the model will read.
 
 Each attempt has a `_Line` to the watchers. It belongs to the event loop's thread: progress told in another thread is
-handed over. It is cut when the attempt ends, so that a thread that was given up is heard no more.
+handed over. It is closed when the attempt ends, so that a thread that was given up is heard no more.
+
+One coroutine does it all, since each that stands between a run and its tool costs every call.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ from rxworker.errors import (
 )
 from rxworker.events import Record, ToolProgress, ToolStart
 from rxworker.messages import Json, ResultContent, ToolCall
-from rxworker.tools.base import Tool, ToolPolicy, policy_of
+from rxworker.tools.base import Tool, ToolPolicy
 from rxworker.tools.context import ToolContext
 from rxworker.tools.results import describe, to_content
-from rxworker.tools.stop import TooLateError, within
+from rxworker.tools.stop import TooLateError, at_work, within
 
 Emit: TypeAlias = Callable[[ToolStart | ToolProgress], None]
 Relay: TypeAlias = Callable[[str, Record], None]
@@ -57,17 +59,27 @@ class Surroundings(Struct, frozen=True):
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-class _Line:
-    """What one call tells the watchers."""
+class _Line(ToolContext):
+    """What one attempt is given: the context of its tool, which tells the watchers.
 
-    def __init__(self, call_id: str, around: Surroundings) -> None:
-        self._call_id = call_id
+    It fills itself in, since the keywords of a `ToolContext` take as long as all the rest; a test holds it to have the same.
+    """
+
+    def __init__(
+        self, call: ToolCall, around: Surroundings, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.call_id = call.id
+        self.tool = call.name
+        self.idempotency_key = f"{around.scope}/{call.id}" if around.scope else call.id
+        self.variables = around.variables
+        self._report = self._tell
+        self._relay = self._show
+        self._closed = False
         self._around = around
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._home = threading.get_ident()
-        self._cut = False
 
-    def report(self, value: Json) -> None:
+    def _tell(self, value: Json) -> None:
         """Tell progress, from any thread."""
         if threading.get_ident() == self._home:
             self._deliver(value)
@@ -76,82 +88,74 @@ class _Line:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._deliver, value)
 
-    def relay(self, record: Record) -> None:
-        """Show a record of a run that the call has begun."""
-        if not self._cut:
-            self._around.relay(self._call_id, record)
-
-    def cut(self) -> None:
-        """The call has ended."""
-        self._cut = True
-
     def _deliver(self, value: Json) -> None:
-        if not self._cut:
-            self._around.emit(ToolProgress(self._call_id, value))
+        if not self._closed:
+            self._around.emit(ToolProgress(self.call_id, value))
+
+    def _show(self, record: Record) -> None:
+        self._around.relay(self.call_id, record)
 
 
-async def attempts(tool: Tool, call: ToolCall, around: Surroundings) -> ResultContent:
-    """Run a tool, again and again as far as its policy allows.
+async def attempts(
+    tool: Tool, policy: ToolPolicy, call: ToolCall, around: Surroundings, *, own_task: bool
+) -> ResultContent:
+    """Run a tool, again and again as far as its policy allows. What it raises becomes a `ToolError`.
 
     Args:
         tool: What to run.
+        policy: How it may be run.
         call: What it was called with.
         around: What it shares with the other calls.
+        own_task: Whether this is the call's own task, which `stop_all` may leave behind.
 
     Raises:
         ToolError: What the last attempt came to.
     """
-    policy = policy_of(tool)
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task(loop)
+    cancels = 0 if task is None else task.cancelling()
     left = policy.retries
-    key = f"{around.scope}/{call.id}" if around.scope else call.id
     while True:
-        line = _Line(call.id, around)
-        context = ToolContext(
-            call.id,
-            call.name,
-            idempotency_key=key,
-            variables=around.variables,
-            report=line.report,
-            relay=line.relay,
-        )
+        line = _Line(call, around, loop)
         try:
-            return await _attempt(tool, call, context, policy)
-        except InvalidArgumentError:
-            raise
-        except ToolError:
-            if left <= 0:
+            if own_task and task is not None and policy.timeout is None:
+                at_work[task] = line
+                value = await tool.execute(_input(call), line)
+            else:
+                work = _executed(tool, _input(call), line)
+                value = await within(work, policy.timeout, call.name)
+            return value if isinstance(value, str) else to_content(value, call.name)
+        except (Exception, asyncio.CancelledError) as error:
+            is_cancelled = task is None or task.cancelling() > cancels
+            if is_cancelled and isinstance(error, asyncio.CancelledError):
                 raise
+            failure = _failure(error, call, policy)
+            if left <= 0 or is_cancelled or isinstance(failure, InvalidArgumentError):
+                if failure is error:
+                    raise
+                raise failure from error
             left -= 1
         finally:
-            context.close()
-            line.cut()
+            line.close()
+            if task is not None:
+                at_work.pop(task, None)
 
 
-async def _attempt(
-    tool: Tool, call: ToolCall, context: ToolContext, policy: ToolPolicy
-) -> ResultContent:
-    """Run a tool once; what it raises becomes a `ToolError`."""
-    try:
-        arguments = _input(call)
-        value = await within(_executed(tool, arguments, context), policy.timeout, call.name)
-        return to_content(value, call.name)
-    except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        # Nobody cancelled us: something that the tool waited for was cancelled.
-        raise ExecutionFailedError("what it waited for was cancelled", tool=call.name) from error
-    except TooLateError as error:
+def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolError:
+    """What an attempt that raised has come to."""
+    if isinstance(error, ToolError):
+        return error
+    if isinstance(error, TooLateError):
         text = f"{call.name} gave no result within {policy.timeout:g} seconds"
         if not error.stopped:
             text += (
                 " and does not stop: it is left behind, and whether it has an effect is not known"
             )
-        raise ToolTimeoutError(text, tool=call.name) from error
-    except ToolError:
-        raise
-    except Exception as error:
-        raise ExecutionFailedError(describe(error), tool=call.name) from error
+        return ToolTimeoutError(text, tool=call.name)
+    if isinstance(error, asyncio.CancelledError):
+        # Nobody cancelled us: something that the tool waited for was cancelled.
+        return ExecutionFailedError("what it waited for was cancelled", tool=call.name)
+    return ExecutionFailedError(describe(error), tool=call.name)
 
 
 async def _executed(tool: Tool, arguments: str | bytes, context: ToolContext) -> ResultContent:

@@ -60,10 +60,13 @@ class Tool(Protocol):
         ...
 
 
-def policy_of(tool: Tool) -> ToolPolicy:
-    """How a tool may be run; what is usual where it does not say."""
+USUAL = ToolPolicy()
+
+
+def policy_of(tool: Tool | None) -> ToolPolicy:
+    """How a tool may be run; what is usual where it does not say, or is not there."""
     policy = getattr(tool, "policy", None)
-    return policy if isinstance(policy, ToolPolicy) else ToolPolicy()
+    return policy if isinstance(policy, ToolPolicy) else USUAL
 
 
 def check_name(name: str) -> str:

@@ -77,7 +77,8 @@ class ToolContext:
         Raises:
             TypeError: It has none.
         """
-        if self._closed or self._report is None:
+        report = self._report
+        if self._closed or report is None:
             return
         try:
             # A copy, and surely JSON: what the tool does to the value afterwards is no news of now.
@@ -86,7 +87,7 @@ class ToolContext:
             raise TypeError(
                 f"progress of type {type(value).__qualname__} has no JSON form: {error}"
             ) from error
-        self._report(shown)
+        report(shown)
 
     def relay(self, record: Record) -> None:
         """Show the watchers a record of a run that this call has begun. They see it under the call's id.
@@ -99,6 +100,7 @@ class ToolContext:
     def close(self) -> None:
         """The call has ended; the runner calls it."""
         self._closed = True
+        self._report = self._relay = None
 
 
 __all__ = ["Progress", "ToolContext"]

@@ -17,7 +17,8 @@ from rxworker.messages import ToolCall
 from rxworker.tools.attempt import Surroundings
 from rxworker.tools.base import policy_of
 from rxworker.tools.gate import Gate
-from rxworker.tools.run import Finished, cancel_all, run_at
+from rxworker.tools.run import Finished, run_at
+from rxworker.tools.stop import stop_all
 from rxworker.tools.toolbox import Toolbox
 
 
@@ -111,7 +112,7 @@ class EarlyCalls:
     async def settled(self) -> None:
         """Wait until what was thrown away has cleaned up."""
         leaving, self._leaving = self._leaving, []
-        await cancel_all(leaving)
+        await stop_all(leaving)
 
     def run(self, early: _Early) -> asyncio.Task[Finished]:
         """Begin to run; made for the calls themselves."""

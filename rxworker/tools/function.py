@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Generator
-from types import MethodType
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from types import CoroutineType, MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError, ToolError
@@ -100,26 +101,26 @@ class FunctionTool(Generic[P, B_co]):
         context = ToolContext(tool=name) if context is None else context
         try:
             args, kwargs = self._arguments.decode(input_json, context)
-            return to_content(await self._run(args, kwargs, context), name)
+            if self._on_loop:
+                value = cast("Callable[..., object]", self._function)(*args, **kwargs)
+            else:
+                value = await in_thread(partial(self._work, args, kwargs, context))
+            if isinstance(value, CoroutineType):  # as most tools do
+                value = await cast("CoroutineType[Any, Any, object]", value)
+            if isinstance(value, str):
+                return value
+            return to_content(await settle(value, context), name)
         except ToolError:
             raise
         except Exception as error:
             raise ExecutionFailedError(describe(error), tool=name) from error
 
-    async def _run(self, args: list[Any], kwargs: dict[str, Any], context: ToolContext) -> object:
-        function = cast("Callable[..., object]", self._function)
-        if self._on_loop:
-            return await settle(function(*args, **kwargs), context)
-
-        def work() -> object:
-            value = function(*args, **kwargs)
-            return (
-                settle_generator(cast("Generator[object, None, object]", value), context)
-                if isinstance(value, Generator)
-                else value
-            )
-
-        return await settle(await in_thread(work), context)
+    def _work(self, args: Sequence[Any], kwargs: dict[str, Any], context: ToolContext) -> object:
+        """Call the function, in a thread. A generator is followed there too."""
+        value = cast("Callable[..., object]", self._function)(*args, **kwargs)
+        if isinstance(value, Generator):
+            return settle_generator(cast("Generator[object, None, object]", value), context)
+        return value
 
 
 __all__ = ["FunctionTool"]

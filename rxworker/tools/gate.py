@@ -8,9 +8,9 @@ overtakes, so that what stands behind a call that runs alone waits until it has 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 from rxworker.errors import ConfigurationError
 
@@ -33,9 +33,25 @@ class Gate:
         self._alone = False
         self._row: deque[tuple[asyncio.Future[None], bool]] = deque()
 
-    @contextlib.asynccontextmanager
+    @asynccontextmanager
     async def place(self, *, alone: bool = False) -> AsyncGenerator[None, None]:
-        """A place inside, for as long as the block runs."""
+        """A place inside, for as long as the block of an ``async with`` runs."""
+        if not self.enter_now(alone):
+            await self.enter(alone)
+        try:
+            yield
+        finally:
+            self.leave()
+
+    def enter_now(self, alone: bool) -> bool:
+        """Enter, if nobody waits and there is room; whether there was. Who has entered has to `leave`."""
+        if self._row or not self._has_room(alone):
+            return False
+        self._in, self._alone = self._in + 1, alone
+        return True
+
+    async def enter(self, alone: bool) -> None:
+        """Wait in the row for a place. Who has entered has to `leave`."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._row.append((turn, alone))
         self._let_in()
@@ -43,29 +59,30 @@ class Gate:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave()  # it was let in, and told that it is not wanted, in the same moment
+                self.leave()  # it was let in, and told that it is not wanted, in the same moment
             turn.cancel()
             self._let_in()
             raise
-        try:
-            yield
-        finally:
-            self._leave()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Give the place back."""
         self._in -= 1
         self._alone = False
-        self._let_in()
+        if self._row:
+            self._let_in()
 
     def _let_in(self) -> None:
         while self._row:
             turn, alone = self._row[0]
             if not turn.done():
-                if self._alone or self._in >= (1 if alone else self._limit):
+                if not self._has_room(alone):
                     return
                 self._in, self._alone = self._in + 1, alone
                 turn.set_result(None)
             self._row.popleft()
+
+    def _has_room(self, alone: bool) -> bool:
+        return not self._alone and self._in < (1 if alone else self._limit)
 
 
 __all__ = ["Gate"]

@@ -15,11 +15,12 @@ from msgspec import Struct
 
 from rxworker.errors import ToolError
 from rxworker.events import ToolStart
-from rxworker.messages import ResultContent, ToolCall, ToolResult
+from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools.attempt import Emit, Relay, Surroundings, attempts, ignore, ignore_record
 from rxworker.tools.base import policy_of
 from rxworker.tools.gate import Gate
 from rxworker.tools.results import clean
+from rxworker.tools.stop import ended, stop_all
 from rxworker.tools.toolbox import Toolbox
 
 logger = logging.getLogger("rxworker.tools")
@@ -81,26 +82,71 @@ async def run_calls(
     """
     gate = Gate(limit) if early is None else early.gate
     around = Surroundings(emit, relay, scope, {} if variables is None else variables)
-
-    def begin(call: ToolCall) -> asyncio.Task[Finished]:
+    loop = asyncio.get_running_loop()
+    tasks: list[asyncio.Task[Finished]] = []
+    called = list(calls)
+    for call in called:
         started = None if early is None else early.take(call)
-        return started or asyncio.create_task(run_at(gate, toolbox, call, around))
-
-    tasks = [begin(call) for call in calls]
+        tasks.append(started or loop.create_task(run_at(gate, toolbox, call, around)))
     try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        await cancel_all(tasks)
+        await asyncio.sleep(0)  # what has nothing to wait for is done then
+        for task in tasks:
+            if not task.done():
+                await ended(task)
+    except asyncio.CancelledError:
+        await stop_all(tasks)
+        raise
+    return list(map(_come_to, tasks, called))
 
 
-async def run_at(gate: Gate, toolbox: Toolbox, call: ToolCall, around: Surroundings) -> Finished:
-    """Run one call when its turn has come."""
+def _come_to(task: asyncio.Task[Finished], call: ToolCall) -> Finished:
+    """What a call has come to. A tool that cancels its own task has failed, and the run goes on."""
+    if task.cancelled():
+        return Finished(ToolResult(call.id, "The tool cancelled itself.", True, call.name), 0.0)
+    return task.result()
+
+
+async def run_at(
+    gate: Gate,
+    toolbox: Toolbox,
+    call: ToolCall,
+    around: Surroundings,
+    *,
+    own_task: bool = True,
+) -> Finished:
+    """Run one call when its turn has come.
+
+    Args:
+        gate: Lets it in.
+        toolbox: Where its tool is.
+        call: What to run.
+        around: What it shares with the other calls.
+        own_task: Whether it has a task that whoever made it ends with `stop_all`.
+    """
     tool = toolbox.get(call.name)
-    async with gate.place(alone=tool is not None and policy_of(tool).barrier):
+    policy = policy_of(tool)
+    if not gate.enter_now(policy.barrier):
+        await gate.enter(policy.barrier)
+        tool = toolbox.get(call.name)  # tools come and go
+        policy = policy_of(tool)
+    try:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        result = await _run(toolbox, call, around)
+        around.emit(ToolStart(call))
+        is_error = True
+        if tool is None:
+            content = f"There is no tool called {call.name!r}. These are the tools: {toolbox}."
+        else:
+            try:
+                content = await attempts(tool, policy, call, around, own_task=own_task)
+                is_error = False
+            except ToolError as error:
+                logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
+                content = toolbox.tell(error)
+        result = ToolResult(call.id, clean(content), is_error, call.name)
         return Finished(result, loop.time() - began)
+    finally:
+        gate.leave()
 
 
 async def run_call(
@@ -127,34 +173,7 @@ async def run_call(
     (True, "There is no tool called 'fly'. These are the tools: none.")
     """
     around = Surroundings(emit, relay, scope, {} if variables is None else variables)
-    return await _run(toolbox, call, around)
+    return (await run_at(Gate(1), toolbox, call, around, own_task=False)).result
 
 
-async def _run(toolbox: Toolbox, call: ToolCall, around: Surroundings) -> ToolResult:
-    around.emit(ToolStart(call))
-    tool = toolbox.get(call.name)
-    if tool is None:
-        text = f"There is no tool called {call.name!r}. These are the tools: {toolbox}."
-        return _result(call, text, is_error=True)
-    try:
-        return _result(call, await attempts(tool, call, around), is_error=False)
-    except ToolError as error:
-        logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
-        return _result(call, toolbox.tell(error), is_error=True)
-
-
-async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel what still runs, and wait until it has cleaned up."""
-    running = [task for task in tasks if not task.done()]
-    for task in running:
-        # A second cancellation would break into the cleaning-up after the first.
-        if not task.cancelling():
-            task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
-
-
-def _result(call: ToolCall, content: ResultContent, *, is_error: bool) -> ToolResult:
-    return ToolResult(call.id, clean(content), is_error=is_error, name=call.name)
-
-
-__all__ = ["Early", "Finished", "cancel_all", "run_at", "run_call", "run_calls"]
+__all__ = ["Early", "Finished", "run_at", "run_call", "run_calls"]

@@ -1,15 +1,17 @@
 """Waiting for work that may not want to stop.
 
-Work runs in a task of its own, so that whoever waits can leave it behind: a coroutine that swallows its cancellation
-must not hold the run for ever.
+Work runs in a task that whoever waits can leave behind: a coroutine that swallows its cancellation must not hold the run for
+ever. A call of a run has a task anyway, and `at_work` says whom to silence when that one is left behind. Work that has a
+time-out, or that is done within somebody else's task, has one of its own, by `within`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Iterable
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 B = TypeVar("B")
 
@@ -17,6 +19,23 @@ GRACE = 4.0
 """Seconds that work which was cancelled is given to clean up. Less than a run that is cancelled waits for its tools."""
 
 logger = logging.getLogger("rxworker.tools")
+
+
+class Work(Protocol):
+    """Something that is done in a call's own task."""
+
+    @property
+    def tool(self) -> str:
+        """Whose work it is, where it is reported that it does not stop."""
+        ...
+
+    def close(self) -> None:
+        """Nobody waits for it any more, or hears what it says."""
+        ...
+
+
+at_work: dict[asyncio.Task[Any], Work] = {}
+"""What is done right now in which task."""
 
 
 class TooLateError(Exception):
@@ -53,18 +72,61 @@ async def within(work: Coroutine[Any, Any, B], seconds: float | None, name: str)
     return task.result()
 
 
+async def ended(task: asyncio.Task[Any]) -> None:
+    """Wait until a task that runs has ended. It is left alone when the wait is cancelled; a call that does not stop must not hold us."""
+    waiter: asyncio.Future[None] = task.get_loop().create_future()
+    task.add_done_callback(partial(_wake, waiter))
+    await waiter
+
+
+def _wake(waiter: asyncio.Future[None], _: asyncio.Task[Any]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+async def stop_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel what still runs, and wait until it has cleaned up; but not for ever."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        # A second cancellation would break into the cleaning-up after the first.
+        if not task.cancelling():
+            task.cancel()
+    if not running:
+        return
+    _, late = await asyncio.wait(running, timeout=GRACE)
+    # What is not at work any more, or has a task of its own for it, is about to end by itself.
+    ending = [task for task in late if not _leave(task)]
+    if ending:
+        await asyncio.wait(ending)
+    for task in running:
+        if task.done():
+            _hear(task)
+
+
+def _leave(task: asyncio.Task[Any]) -> bool:
+    """Leave a task behind; whether something was done in it that does not stop."""
+    work = at_work.pop(task, None)
+    if work is None:
+        return False
+    work.close()
+    task.add_done_callback(_hear)
+    _warn(work.tool)
+    return True
+
+
 async def _stop(task: asyncio.Task[Any], name: str) -> bool:
     """Cancel a task and wait until it has cleaned up, but not for ever; whether it has."""
     task.add_done_callback(_hear)
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE)
     if not task.done():
-        logger.warning(
-            "tool %s was cancelled and has not stopped within %g seconds: it is left behind",
-            name,
-            GRACE,
-        )
+        _warn(name)
     return task.done()
+
+
+def _warn(name: str) -> None:
+    text = "tool %s was cancelled and has not stopped within %g seconds: it is left behind"
+    logger.warning(text, name, GRACE)
 
 
 def _hear(task: asyncio.Task[Any]) -> None:
@@ -73,4 +135,4 @@ def _hear(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-__all__ = ["GRACE", "TooLateError", "within"]
+__all__ = ["GRACE", "TooLateError", "Work", "at_work", "ended", "stop_all", "within"]

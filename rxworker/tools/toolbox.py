@@ -52,7 +52,7 @@ class Toolbox:
     @property
     def metas(self) -> tuple[ToolMeta, ...]:
         """What the model is told of the tools, in order."""
-        return tuple(tool.meta for tool in self._tools.values())
+        return tuple([tool.meta for tool in self._tools.values()])
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""
@@ -66,10 +66,9 @@ class Toolbox:
         """
         added: dict[str, Tool] = {}
         for tool in tools:
-            meta = _checked(tool).meta
-            name = check_name(meta.name)
-            check_schema(meta.input_schema, f"tool {name!r} ({_origin(tool)})")
-            if (other := self._tools.get(name) or added.get(name)) is not None:
+            name = _checked_name(tool)
+            other = self._tools.get(name) or added.get(name)
+            if other is not None:
                 raise ConfigurationError(
                     f"two tools are called {name!r}: {_origin(other)} and {_origin(tool)}; give one of them another "
                     "name with @tool(name=...)"
@@ -110,21 +109,24 @@ class Toolbox:
         return ", ".join(self._tools) or "none"
 
 
-def _checked(tool: object) -> Tool:
+def _checked_name(tool: Tool) -> str:
+    """The name of what can be a tool. Of a function its name and schema were looked at when a tool was made of it."""
     if isinstance(tool, FunctionTool):
-        function = cast("FunctionTool[..., object]", tool)
-        if function.unbound:
+        if tool.unbound:
             raise ConfigurationError(
-                f"{_origin(function)} is a method without its object: take it from one, such as app.{function.__name__}; "
+                f"{_origin(cast('object', tool))} is a method without its object: take it from one, such as app.{tool.__name__}; "
                 "for a static method put @tool above @staticmethod"
             )
+        return tool.meta.name
     # Who passes a plain function has not heeded the types, so they are no proof here.
-    elif not isinstance(getattr(tool, "meta", None), ToolMeta) or not hasattr(tool, "execute"):
+    if not isinstance(getattr(tool, "meta", None), ToolMeta) or not hasattr(tool, "execute"):
         hint = (
             "decorate it with @tool" if callable(tool) else "it needs a meta and an execute method"
         )
         raise ConfigurationError(f"{_origin(tool)} is no tool: {hint}")
-    return cast("Tool", tool)
+    name = check_name(tool.meta.name)
+    check_schema(tool.meta.input_schema, f"tool {name!r} ({_origin(tool)})")
+    return name
 
 
 def _origin(tool: object) -> str:

@@ -13,10 +13,11 @@ class Approve(Struct, frozen=True):
     """Run the call.
 
     Attributes:
-        input: Other arguments than the model's; ``None`` runs it with exactly those that were shown.
+        input: Other arguments than the model's, a text for a tool that takes free text; ``None`` runs it with exactly those that
+            were shown.
     """
 
-    input: JsonObject | None = None
+    input: JsonObject | str | None = None
 
 
 class Deny(Struct, frozen=True):

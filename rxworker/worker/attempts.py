@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import reactivex
 from reactivex import Observable, abc
-from reactivex import operators as ops
 
 from rxworker.events import AttemptRetract, AttemptStart, Event
+from rxworker.operators.disposables import Slot
+from rxworker.operators.stage import Sink, Stage, connect, many
 
 
 def retry_attempts(
@@ -31,31 +31,51 @@ def retry_attempts(
         scheduler: Whose time it is.
     """
 
-    def begin(number: int) -> Observable[Event]:
+    def subscribe(
+        observer: abc.ObserverBase[Event], default: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        current = Slot()
+        push, push_many = observer.on_next, many(observer)
+        number = 0
         said = False
 
-        def note(event: Event) -> None:
+        def on_next(event: Event) -> None:
             nonlocal said
-            said = said or not isinstance(event, AttemptStart)
+            said = said or event.__class__ is not AttemptStart
+            push(event)
 
-        def again(error: Exception, _: Observable[Event]) -> Observable[Event]:
-            wait = delay(error, number) if said else None
+        def on_many(events: Sequence[Event]) -> None:
+            nonlocal said
+            said = True
+            push_many(events)
+
+        def on_error(error: Exception) -> None:
+            try:
+                wait = delay(error, number) if said else None
+            except Exception as other:
+                observer.on_error(other)
+                return
             if wait is None:
-                return reactivex.throw(error)
-            retracted = reactivex.just(AttemptRetract(str(error), wait))
-            pause = reactivex.timer(wait, scheduler=scheduler).pipe(ops.flat_map(_nothing))
-            return reactivex.concat(retracted, pause, reactivex.defer(later))
+                observer.on_error(error)
+                return
+            push(AttemptRetract(str(error), wait))
+            current.put(scheduler.schedule_relative(wait, begin))
 
-        def later(_: abc.SchedulerBase) -> Observable[Event]:
-            return begin(number + 1)
+        def begin(_: abc.SchedulerBase | None = None, __: object = None) -> None:
+            nonlocal number, said
+            number, said = number + 1, False
+            subscription = Slot()
+            current.put(subscription)
+            sink = Sink(on_next, on_error, observer.on_completed, on_many)
+            try:
+                subscription.put(connect(attempt(), sink, default))
+            except Exception as error:
+                observer.on_error(error)
 
-        return attempt().pipe(ops.do_action(note), ops.catch(again))
+        begin()
+        return current
 
-    return reactivex.defer(lambda _: begin(1))
-
-
-def _nothing(_: int) -> Observable[Event]:
-    return reactivex.empty()
+    return Stage(subscribe)
 
 
 __all__ = ["retry_attempts"]

@@ -7,7 +7,6 @@ import logging
 
 import reactivex
 from reactivex import Observable, abc
-from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Prices, Usage
@@ -76,6 +75,8 @@ class Budget:
         """What all runs have taken, whenever it has changed; what it is now comes first."""
 
         def begin(_: abc.SchedulerBase) -> Observable[Usage]:
+            from reactivex import operators as ops  # by few: importing all of them takes its time
+
             return self._changes.pipe(ops.start_with(self._spent), ops.distinct_until_changed())
 
         return reactivex.defer(begin)

@@ -14,13 +14,15 @@ from msgspec.structs import replace
 from rxworker.errors import RunAbortedError
 from rxworker.events import Event, MessageAdd, RunPause, ToolStop
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
+from rxworker.hooks.verdicts import Verdict
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.tools import Finished as FinishedCall
-from rxworker.tools import policy_of, run_calls
+from rxworker.tools import Tool, policy_of, run_calls
 from rxworker.worker.checks import call_of, result_of
 from rxworker.worker.context import CALLING, RunContext, TurnScope
 from rxworker.worker.early import began_early, throw_away
 from rxworker.worker.guard import after_calls, before_calls
+from rxworker.worker.pausing import BY_CALLER
 
 Emit = Callable[[Event], None]
 
@@ -33,16 +35,26 @@ async def call_tools(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         RunAbortedError: A hook ended the run.
         HookError: A hook failed.
     """
+    state = context.journal.state
+    # The calls of a response that was cut short are not pending: the state has answered them already.
+    calls = scope.resumed if scope.is_resumed else state.pending
     try:
-        await _ask_and_run(context, scope, emit)
+        if calls or scope.refused:
+            # What idempotency keys begin with is the same however often the turn is paused, so that no call is made twice.
+            scope.key = scope.key or f"{context.journal.run}/{state.turns}"
+            await _ask_and_run(context, scope, calls, emit)
     finally:
         throw_away(context, scope)
 
 
-async def _ask_and_run(context: RunContext, scope: TurnScope, emit: Emit) -> None:
-    # The calls of a response that was cut short are not pending: the state has answered them already.
-    calls = scope.resumed if scope.is_resumed else context.journal.state.pending
-    if not calls and not scope.refused:
+async def _ask_and_run(
+    context: RunContext, scope: TurnScope, calls: tuple[ToolCall, ...], emit: Emit
+) -> None:
+    # Nothing has been asked or decided about these yet: the hooks are asked about all of them when the run goes on.
+    waits = RunPause(BY_CALLER, calls, refused=scope.refused, key=scope.key)
+    if context.pausing.take(emit, waits):
+        throw_away(context, scope)
+        scope.paused = True
         return
     # Those that have started early are counted already.
     before_calls(context, len(calls) - began_early(scope), emit)
@@ -57,27 +69,19 @@ async def _ask_and_run(context: RunContext, scope: TurnScope, emit: Emit) -> Non
         limit=context.parallel,
         emit=emit,
         relay=context.journal.relay,
-        scope=_key(context, scope),
+        scope=scope.key,
         variables=scope.variables,
         early=scope.early,
     )
-    results = [
-        await _look_at(context, scope, call, done, emit)
-        for call, done in zip(allowed, finished, strict=True)
-    ]
+    results = await _look_at_all(context, scope, allowed, finished, emit)
     scope.called = True
-    answers = _in_call_order(_called(context), [*results, *refused])
-    emit(MessageAdd((Message("user", answers),), "tools"))
+    # Without others among them they are in the order of the calls.
+    answers = _in_call_order(_called(context), [*results, *refused]) if refused else results
+    emit(MessageAdd((Message("user", tuple(answers)),), "tools"))
     after_calls(context, emit)
 
 
-def _key(context: RunContext, scope: TurnScope) -> str:
-    """What idempotency keys begin with: the same however often the turn is paused, so that no call is made twice."""
-    return scope.key or f"{context.journal.run}/{context.journal.state.turns}"
-
-
 def _pause(
-    context: RunContext,
     scope: TurnScope,
     hook: str,
     pending: tuple[ToolCall, ...],
@@ -93,7 +97,7 @@ def _pause(
         reason,
         tuple(refused),
         let_through,
-        _key(context, scope),
+        scope.key,
     )
 
 
@@ -109,19 +113,14 @@ async def _ask(
     """The calls that may run, and the results of those that may not."""
     allowed: list[ToolCall] = []
     refused = list(scope.refused)
+    hooks = context.hooks.at(HookPoint.BEFORE_TOOL_CALL)
     for place, call in enumerate(calls):
         tool = context.tools.get(call.name)
-        if tool is None or place in scope.approved:
+        is_free = not hooks and not policy_of(tool).requires_approval
+        if is_free or tool is None or place in scope.approved:
             allowed.append(call)
             continue
-        asked = ToolCallContext(
-            # The watchers hold the original; what a hook changes in place is a copy.
-            call=replace(call, input=copy.deepcopy(call.input)),
-            tool=tool,
-            **context.situation(scope.variables),
-        )
-        verdict, hook = await context.hooks.ask(HookPoint.BEFORE_TOOL_CALL, asked, emit)
-        left = call_of(asked, call)
+        verdict, hook, left = await _ask_about(context, scope, call, tool, emit)
         match verdict:
             case Skip(reason=reason):
                 refused.append(ToolResult(call.id, reason, is_error=True, name=call.name))
@@ -131,7 +130,7 @@ async def _ask(
             case Pause(reason=reason):
                 pending = (*allowed, left, *calls[place + 1 :])
                 throw_away(context, scope)
-                emit(_pause(context, scope, hook, pending, reason, refused, len(allowed)))
+                emit(_pause(scope, hook, pending, reason, refused, len(allowed)))
                 scope.paused = True
                 break
             case _ if policy_of(tool).requires_approval:
@@ -139,7 +138,7 @@ async def _ask(
                 reason = f"{call.name} requires approval"
                 throw_away(context, scope)
                 hook = "requires_approval"
-                emit(_pause(context, scope, hook, pending, reason, refused, len(allowed)))
+                emit(_pause(scope, hook, pending, reason, refused, len(allowed)))
                 scope.paused = True
                 break
             case _:
@@ -147,26 +146,56 @@ async def _ask(
     return allowed, refused
 
 
+async def _ask_about(
+    context: RunContext, scope: TurnScope, call: ToolCall, tool: Tool, emit: Emit
+) -> tuple[Verdict, str, ToolCall]:
+    """What the hooks say to a call, which of them, and what they leave of it."""
+    asked = ToolCallContext(
+        # The watchers hold the original; what a hook changes in place is a copy.
+        call=replace(call, input=copy.deepcopy(call.input)),
+        tool=tool,
+        **context.situation(scope.variables),
+    )
+    verdict, hook = await context.hooks.ask(HookPoint.BEFORE_TOOL_CALL, asked, emit)
+    return verdict, hook, call_of(asked, call)
+
+
+async def _look_at_all(
+    context: RunContext,
+    scope: TurnScope,
+    calls: Sequence[ToolCall],
+    finished: Sequence[FinishedCall],
+    emit: Emit,
+) -> list[ToolResult]:
+    """The results as the hooks leave them."""
+    hooks = context.hooks.at(HookPoint.AFTER_TOOL_CALL)
+    results: list[ToolResult] = []
+    for place, done in enumerate(finished):
+        result = done.result
+        if hooks:
+            result = await _look_at(context, scope, calls[place], result, emit)
+        emit(ToolStop(result, done.seconds))
+        results.append(result)
+    return results
+
+
 async def _look_at(
-    context: RunContext, scope: TurnScope, call: ToolCall, done: FinishedCall, emit: Emit
+    context: RunContext, scope: TurnScope, call: ToolCall, result: ToolResult, emit: Emit
 ) -> ToolResult:
-    """The result as the hooks leave it."""
+    """One result as the hooks leave it."""
     tool = context.tools.get(call.name)
     if tool is None:
-        emit(ToolStop(done.result, done.seconds))
-        return done.result
+        return result
     asked = ToolResultContext(
         call=call,
-        result=done.result,
+        result=result,
         tool=tool,
         **context.situation(scope.variables),
     )
     verdict, hook = await context.hooks.ask(HookPoint.AFTER_TOOL_CALL, asked, emit)
     if isinstance(verdict, Abort):
         raise RunAbortedError(verdict.reason, hook=hook)
-    result = result_of(asked, done.result)
-    emit(ToolStop(result, done.seconds))
-    return result
+    return result_of(asked, result)
 
 
 def _in_call_order(

@@ -6,11 +6,11 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
+from msgspec import Struct, field
 from reactivex import Observable, abc
 
 from rxworker.events import HookMessage, MessageAdd, ResponseEvent, RunResume, RunStart
@@ -26,6 +26,7 @@ from rxworker.worker.inbox import Inbox
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Limits
 from rxworker.worker.output import Output
+from rxworker.worker.pausing import Pausing
 
 
 class Situation(TypedDict):
@@ -48,8 +49,7 @@ INSIDE: ContextVar[RunContext | None] = ContextVar("rxworker_inside", default=No
 ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[ResponseEvent]]
 
 
-@dataclass(frozen=True)
-class RunContext:
+class RunContext(Struct, frozen=True, eq=False):
     """What stays the same for a run.
 
     Attributes:
@@ -62,13 +62,14 @@ class RunContext:
         output: The type of the answer, where one was asked for.
         limits: How far the run may go.
         budget: What it shares with other runs.
-        inbox: What was sent to it while it is on.
         parallel: How many tools run at once.
         retry: When a response that failed in the middle is asked for again.
         scheduler: Whose time it is.
         journal: Where what happens is written down.
         workspace: The folder that hooks work in.
         outer: The run that this one is a tool call of.
+        inbox: What was sent to it while it is on.
+        pausing: Whether the application asked for a pause.
         tasks: What is under way and has to be waited for before the run can end.
     """
 
@@ -85,10 +86,11 @@ class RunContext:
     retry: Retry
     scheduler: abc.SchedulerBase
     journal: Journal
+    workspace: Path
+    outer: RunContext | None
     inbox: Inbox = field(default_factory=Inbox)
-    workspace: Path = field(default_factory=Path)
-    outer: RunContext | None = None
-    tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    pausing: Pausing = field(default_factory=Pausing)
+    tasks: set[asyncio.Task[None]] = set()
 
     @property
     def line(self) -> Iterator[RunContext]:
@@ -115,7 +117,7 @@ class RunContext:
     @property
     def since(self) -> int:
         """How many messages there were when the run began, its input among them."""
-        first = self.journal.hub.row[0].event
+        first = self.journal.first
         return len(first.conversation.messages) if isinstance(first, RunStart | RunResume) else 0
 
     async def _call_tool(
@@ -126,8 +128,7 @@ class RunContext:
         return await run_call(self.tools, call, scope=self.journal.run, variables=variables)
 
 
-@dataclass
-class TurnScope:
+class TurnScope(Struct, eq=False):
     """What the stages of one turn hand on to each other. It ends with the turn.
 
     Attributes:
@@ -144,7 +145,7 @@ class TurnScope:
         paused: Whether a hook paused the run.
     """
 
-    variables: dict[str, object] = field(default_factory=dict[str, object])
+    variables: dict[str, object] = {}
     request: Request | None = None
     is_resumed: bool = False
     resumed: tuple[ToolCall, ...] = ()

@@ -13,10 +13,12 @@ from rxworker.events import (
     RunStop,
     TurnStop,
 )
-from rxworker.hooks import ContinueWithMessages, HookPoint, Pause, TurnEndContext
-from rxworker.messages import StopKind
+from rxworker.hooks import ContinueWithMessages, Finish, HookPoint, Pause, TurnEndContext
+from rxworker.hooks.ask import Answer
+from rxworker.messages import StopKind, StopReason
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.guard import after_answer
+from rxworker.worker.pausing import BY_CALLER
 
 Emit = Callable[[Event], None]
 
@@ -32,8 +34,12 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     """
     if scope.paused:
         return
-    if scope.called or _provider_paused(context):
+    reason = context.journal.state.stop_reason
+    if scope.called or (reason is not None and reason.kind is StopKind.PAUSE_TURN):
+        # After a provider's own pause it wants its own words back to go on with.
         emit(TurnStop())
+        if scope.called:
+            scope.paused = context.pausing.take(emit, RunPause(BY_CALLER))
         return
     if scope.finishes:
         emit(TurnStop())
@@ -42,17 +48,13 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     if context.inbox.deliver(emit):
         emit(TurnStop())
         return
-    complaint = _complaint(context)
+    complaint = _complaint(context, reason)
     if complaint is not None:
         emit(HookVerdict("output", "on_turn_end", "ContinueWithMessages", complaint))
         _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
         emit(TurnStop())
         return
-    asked = TurnEndContext(
-        since=context.since,
-        **context.situation(scope.variables),
-    )
-    verdict, hook = await context.hooks.ask(HookPoint.ON_TURN_END, asked, emit)
+    verdict, hook = await _ask(context, scope, emit)
     match verdict:
         case ContinueWithMessages():
             _send_back(context, verdict, hook, emit)
@@ -64,23 +66,26 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
             # The hooks may have taken their time, and something may have been sent meanwhile.
             is_over = not context.inbox.deliver(emit)
             emit(TurnStop())
-            if is_over:
+            if is_over and not context.pausing.take(emit, RunPause(BY_CALLER)):
                 emit(RunStop())
 
 
-def _complaint(context: RunContext) -> str | None:
+async def _ask(context: RunContext, scope: TurnScope, emit: Emit) -> Answer:
+    if not context.hooks.at(HookPoint.ON_TURN_END):
+        return Finish(), ""
+    asked = TurnEndContext(
+        since=context.since,
+        **context.situation(scope.variables),
+    )
+    return await context.hooks.ask(HookPoint.ON_TURN_END, asked, emit)
+
+
+def _complaint(context: RunContext, reason: StopReason | None) -> str | None:
     """What is wrong with the answer, where it should be a value. A refusal is an answer of its own."""
-    reason = context.journal.state.stop_reason
     if context.output is None or (reason is not None and reason.kind in REFUSALS):
         return None
     last = context.journal.state.conversation.last
     return context.output.complaint(last.text if last is not None else "")
-
-
-def _provider_paused(context: RunContext) -> bool:
-    """Whether the provider wants its own words back to go on with."""
-    reason = context.journal.state.stop_reason
-    return reason is not None and reason.kind is StopKind.PAUSE_TURN
 
 
 def _send_back(context: RunContext, verdict: ContinueWithMessages, hook: str, emit: Emit) -> None:

@@ -3,23 +3,25 @@
 Theory of operation. When the block of a call closes and no ``before_tool_call`` hook is there to be asked about it, a pure
 tool starts. `call_tools` asks for its result when the response has come to its end. What nobody asks for is thrown away:
 when the response fails, is cut or taken back, and when the run pauses. The watchers are told of the start, and so they are
-told of the end. A response for which a tool has started is not asked for again: the answer may be another one.
+told of the end. Where no tool may start early nothing stands in the way of the events. A response for which a tool has started is not asked for again: the answer may be another one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.events import BlockStop, BlockType, Event, ResponseStatus, Status, ToolStop
+from rxworker.events.deltas import Deltas
 from rxworker.hooks import HookPoint
 from rxworker.messages import ToolCall, ToolResult
+from rxworker.operators.disposables import Both, Call
+from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.operators.types import Operator
 from rxworker.timeline import content_of, step_block
-from rxworker.tools import EarlyCalls, Surroundings
+from rxworker.tools import EarlyCalls, Surroundings, policy_of
 from rxworker.worker.context import CALLING, RunContext, TurnScope
 
 THROWN_AWAY = "This call was started early, and its result was thrown away."
@@ -34,14 +36,17 @@ def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]
     """
 
     def apply(source: Observable[Event]) -> Observable[Event]:
+        scope.early = None
+        if not any(policy_of(tool).starts_early for tool in context.tools):
+            return source
+
         def subscribe(
             observer: abc.ObserverBase[Event], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            scope.early = None
             is_over = False
 
             def on_next(event: Event) -> None:
-                call = _whole_call(context, event)
+                call = _whole_call(context, event) if isinstance(event, BlockStop) else None
                 if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
                     throw_away(context, scope)  # what was said before is taken back
                 observer.on_next(event)
@@ -63,10 +68,18 @@ def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]
                 if not is_over:
                     throw_away(context, scope)
 
-            upstream = source.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
-            return CompositeDisposable(upstream, Disposable(leave))
+            def on_many(events: Sequence[Event]) -> None:
+                if isinstance(events, Deltas):
+                    push_many(events)
+                else:
+                    for event in events:
+                        on_next(event)
 
-        return Observable(subscribe)
+            push_many = many(observer)
+            sink = Sink(on_next, on_error, on_completed, on_many)
+            return Both(connect(source, sink, scheduler), Call(leave))
+
+        return Stage(subscribe)
 
     return apply
 
@@ -99,9 +112,9 @@ def began_early(scope: TurnScope) -> int:
     return 0 if scope.early is None else scope.early.begun
 
 
-def _whole_call(context: RunContext, event: Event) -> ToolCall | None:
-    """The call whose block this event closes, where it is one of a tool that may start early."""
-    if not isinstance(event, BlockStop) or event.block_type is not BlockType.TOOL_USE:
+def _whole_call(context: RunContext, event: BlockStop) -> ToolCall | None:
+    """The call whose block this event closes, where it is one of a tool."""
+    if event.block_type is not BlockType.TOOL_USE:
         return None
     response = context.journal.state.response
     block = None if response is None else response.open.get(event.index)

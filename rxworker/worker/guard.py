@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rxworker.errors import LimitExceededError
 from rxworker.events import Event, LimitReached
@@ -21,27 +21,24 @@ async def before_request(context: RunContext, emit: Emit) -> None:
     limits, state = context.limits, context.journal.state
     if limits.max_turns is not None and state.turns >= limits.max_turns:
         raise _reached("max_turns", limits.max_turns, emit)
-    for around in context.line:
+    line = tuple(context.line)
+    for around in line:
         _within(around, emit)
-    depth = sum(1 for _ in context.line) - 1
-    if limits.max_depth is not None and depth > limits.max_depth:
+    if limits.max_depth is not None and len(line) - 1 > limits.max_depth:
         raise _reached("max_depth", limits.max_depth, emit)
-    report(context)
-    for budget in _budgets(context):
+    for budget in report(context):
         found = await budget.admit()
         if found is not None:
             raise _reached(*found, emit)
 
 
-def report(context: RunContext) -> None:
-    """Tell the budgets, its own and those of the runs around it, what the run itself has taken."""
-    for budget in _budgets(context):
+def report(context: RunContext) -> Iterable[Budget]:
+    """Tell the budgets, its own and those of the runs around it, what the run itself has taken. Which they are."""
+    # Each budget once: a run and the run around it may share one.
+    budgets = {id(c.budget): c.budget for c in context.line if c.budget is not None}.values()
+    for budget in budgets:
         budget.report(context.journal.run, context.journal.state.own_usage)
-
-
-def _budgets(context: RunContext) -> list[Budget]:
-    """Each budget once: a run and the run around it may share one."""
-    return list({id(c.budget): c.budget for c in context.line if c.budget is not None}.values())
+    return budgets
 
 
 def _within(context: RunContext, emit: Emit) -> None:

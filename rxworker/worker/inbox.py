@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from rxworker.errors import LocalProtocolError
 from rxworker.events import Event, MessageAdd
 from rxworker.messages import Message
 
 SOURCE = "send"
+TOO_LATE = "the run ended before the message could be put into its conversation"
 
 
 class Inbox:
@@ -25,19 +27,21 @@ class Inbox:
 
     def deliver(self, emit: Callable[[Event], None]) -> bool:
         """Put what waits into the conversation, in order; whether there was anything."""
+        if not self._waiting:
+            return False
         waiting, self._waiting = self._waiting, []
         for messages, delivered in waiting:
             emit(MessageAdd(messages, SOURCE))
             if not delivered.done():
                 delivered.set_result(None)
-        return bool(waiting)
+        return True
 
-    def close(self, error: Exception) -> None:
+    def close(self) -> None:
         """The run has ended: what still waits will not be delivered."""
         waiting, self._waiting = self._waiting, []
         for _, delivered in waiting:
             if not delivered.done():
-                delivered.set_exception(error)
+                delivered.set_exception(LocalProtocolError(TOO_LATE))
                 delivered.exception()  # whoever sent it need not have waited
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from rxworker.errors import ConfigurationError
@@ -21,8 +21,15 @@ def to_messages(given: Input) -> tuple[Message, ...]:
     ['hi']
     """
     messages = _read(given)
-    _check_text(messages)
-    if not any(_says_something(block) for message in messages for block in message.content):
+    says_something = False
+    for message in messages:
+        for block in message.content:
+            if not isinstance(block, Text):
+                says_something = True
+            elif block.text.strip():
+                says_something = True
+                _check(block.text)
+    if not says_something:
         raise ConfigurationError("the input is empty: no provider answers that; say something")
     return messages
 
@@ -43,18 +50,13 @@ def _read(given: Input) -> tuple[Message, ...]:
     raise ConfigurationError(message)
 
 
-def _says_something(block: Content) -> bool:
-    return not isinstance(block, Text) or bool(block.text.strip())
-
-
-def _check_text(messages: Iterable[Message]) -> None:
+def _check(text: str) -> None:
     """Refuse what cannot be sent before it is in the conversation, where it would spoil every later run."""
-    for message in messages:
-        try:
-            message.text.encode()
-        except UnicodeEncodeError as error:
-            text = "the input holds half of a surrogate pair, which is no text and cannot be sent"
-            raise ConfigurationError(f"{text}: {error}") from error
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        message = "the input holds half of a surrogate pair, which is no text and cannot be sent"
+        raise ConfigurationError(f"{message}: {error}") from error
 
 
 __all__ = ["Input", "to_messages"]

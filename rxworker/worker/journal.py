@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
+from rxworker.events.deltas import Deltas
 from rxworker.hub import Hub
-from rxworker.timeline import RunState, step_run
+from rxworker.timeline import RunState, fold_run
 
 
 class Journal:
@@ -22,12 +23,12 @@ class Journal:
 
     def __init__(self, run: str, clock: Callable[[], float] = time.time) -> None:
         self.run = run
-        self.hub: Hub[Record] = Hub(self._detached)
+        self.hub = Hub(self._detached)
         self.turn = 0
         self._attempt = 0
+        self._history = self.hub.history
         self._clock = clock
         self._state = RunState()
-        self._folded = 0
 
     def emit(self, event: Event) -> None:
         """Number the event and show it to every watcher."""
@@ -36,22 +37,36 @@ class Journal:
             self.turn, self._attempt = self.turn + 1, 0
         elif kind is AttemptStart:
             self._attempt += 1
-        hub = self.hub
-        seq = len(hub.row) + 1
-        hub.push(Record(seq, self.run, self.turn, self._attempt, self._clock(), event))
+        seq = self._history.last_seq + 1
+        self.hub.push(Record(seq, self.run, self.turn, self._attempt, self._clock(), event))
+
+    def emit_many(self, events: Sequence[Event]) -> None:
+        """Number events that have come together, and show them."""
+        if isinstance(events, Deltas):
+            seq, now = self._history.last_seq + 1, self._clock()
+            head = Record(seq, self.run, self.turn, self._attempt, now, events.first)
+            self.hub.push_deltas(head, events)
+            return
+        for event in events:
+            self.emit(event)
 
     def relay(self, call_id: str, record: Record) -> None:
         """Write down a record of a run inside this one, under the call that began it."""
-        seq, path = len(self.hub.row) + 1, (call_id, *record.path)
-        self.hub.push(replace(record, seq=seq, run=self.run, path=path))
+        seq, path = self.hub.last_seq + 1, (call_id, *record.path)
+        # Of merged ones, too, it is one record here.
+        self.hub.push(replace(record, seq=seq, run=self.run, path=path, covers=1))
+
+    @property
+    def first(self) -> Event | None:
+        """The first event; ``None`` before it."""
+        return next((record.event for record in self._history.records(0, 1)), None)
 
     @property
     def state(self) -> RunState:
-        """What the records so far come to. Folded when asked for, so that a delta costs nothing here."""
-        row, state = self.hub.row, self._state
-        for place in range(self._folded, len(row)):
-            state = step_run(state, row[place])
-        self._state, self._folded = state, len(row)
+        """What the records so far come to. Folded when asked for, and with deltas merged, so that one costs next to nothing."""
+        history, state = self._history, self._state
+        if state.seq < history.last_seq:
+            self._state = state = fold_run(history.merged(state.seq), state)
         return state
 
     def _detached(self, watcher: str, error: BaseException) -> None:

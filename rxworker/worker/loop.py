@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from reactivex import Observable, abc
-from reactivex.disposable import CompositeDisposable, SerialDisposable
+
+from rxworker.operators.disposables import Both, Slot
+from rxworker.operators.stage import Sink, Stage, connect, many
 
 A = TypeVar("A")
 
@@ -46,8 +48,8 @@ def repeat_turns(
     def subscribe(
         observer: abc.ObserverBase[A], _scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        current = SerialDisposable()
-        next_one = SerialDisposable()
+        current = Slot()
+        next_one = Slot()
 
         def begin(_: abc.SchedulerBase, __: object = None) -> None:
             try:
@@ -55,18 +57,21 @@ def repeat_turns(
             except Exception as error:
                 observer.on_error(error)
                 return
-            current.disposable = started.subscribe(observer.on_next, observer.on_error, ended)
+            subscription = Slot()
+            current.put(subscription)
+            subscription.put(connect(started, sink, scheduler))
 
         def ended() -> None:
             if goes_on():
-                next_one.disposable = scheduler.schedule(begin)
+                next_one.put(scheduler.schedule(begin))
             else:
                 observer.on_completed()
 
-        next_one.disposable = scheduler.schedule(begin)
-        return CompositeDisposable(next_one, current)
+        sink = Sink(observer.on_next, observer.on_error, ended, many(observer))
+        next_one.put(scheduler.schedule(begin))
+        return Both(next_one, current)
 
-    return Observable(subscribe)
+    return Stage(subscribe)
 
 
 __all__ = ["repeat_turns"]

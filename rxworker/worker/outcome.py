@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from rxworker.messages import Conversation
 from rxworker.timeline import RunState
 from rxworker.worker.output import Output
 from rxworker.worker.result import Finished, Paused, RunResult
@@ -14,8 +15,7 @@ T = TypeVar("T")
 
 def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[T]:
     """The result that a state stands for."""
-    answer = next((m for m in reversed(state.conversation.messages) if m.role == "assistant"), None)
-    text = answer.text if answer is not None else ""
+    text = _answer(state.conversation)
     pause = state.pause
     if pause is None:
         return Finished(
@@ -45,6 +45,14 @@ def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[
         key=pause.key,
         seals=tuple(seal_of(call) for call in pause.pending),
     )
+
+
+def _answer(conversation: Conversation) -> str:
+    """The text of the model's last message."""
+    for message in reversed(conversation.messages):
+        if message.role == "assistant":
+            return message.text
+    return ""
 
 
 __all__ = ["result_of"]

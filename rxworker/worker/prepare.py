@@ -25,15 +25,23 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
     await before_request(context, emit)
     emit(TurnStart())
     context.inbox.deliver(emit)
+    conversation = context.journal.state.conversation
+    if context.hooks.at(HookPoint.ON_MESSAGE_SEND):
+        conversation = await _ask(context, scope, emit)
+    scope.request = Request(conversation, context.tools.metas, context.options)
+
+
+async def _ask(
+    context: RunContext, scope: TurnScope, emit: Callable[[Event], None]
+) -> Conversation:
+    """What the hooks leave of the conversation for this request."""
     asked = MessageSendContext(
         **context.situation(scope.variables),
     )
     verdict, hook = await context.hooks.ask(HookPoint.ON_MESSAGE_SEND, asked, emit)
     if isinstance(verdict, Cancel):
         raise RunAbortedError(verdict.reason, hook=hook)
-    scope.request = Request(
-        Conversation(messages_of(asked), asked.system), context.tools.metas, context.options
-    )
+    return Conversation(messages_of(asked), asked.system)
 
 
 __all__ = ["prepare"]

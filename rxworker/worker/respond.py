@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import reactivex
 from reactivex import Observable
 
 from rxworker.events import AttemptStart, Event
+from rxworker.operators.begin import begin_with
 from rxworker.providers import Request
+from rxworker.transport.pressure import PRESSURE
 from rxworker.worker.attempts import retry_attempts
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.early import began_early, start_early
+from rxworker.worker.pressure import RunPressure
 from rxworker.worker.through import through
 
 
@@ -18,11 +20,13 @@ def respond(context: RunContext, scope: TurnScope) -> Observable[Event]:
     model = context.model
 
     def attempt() -> Observable[Event]:
-        started = reactivex.just(AttemptStart(model.name, model.model))
+        # The subscription follows in this context.
+        PRESSURE.set(RunPressure(context))
+        started = AttemptStart(model.name, model.model)
         request = scope.request or Request(context.journal.state.conversation)
         response = through(context.operators, model.stream(request), context.scheduler)
-        events = response.pipe(context.timeline, start_early(context, scope))
-        return reactivex.concat(started, events)
+        # Applied by hand: what `pipe` adds costs more than the operators do.
+        return begin_with(started, start_early(context, scope)(context.timeline(response)))
 
     def delay(error: Exception, attempts: int) -> float | None:
         return None if began_early(scope) else context.retry.delay(error, attempts)

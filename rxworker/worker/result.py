@@ -46,13 +46,13 @@ class Finished(RunResult[T_co], Generic[T_co], frozen=True):
 
 
 class Paused(RunResult[T_co], Generic[T_co], frozen=True):
-    """A hook paused the run; ``worker.resume()`` goes on.
+    """A hook paused the run, or `Run.pause` did; ``worker.resume()`` goes on.
 
     Attributes:
         pending: The tool calls that wait, with their exact arguments.
-        paused_at: The ``id`` of the call that was asked about; ``None`` when the turn's end was.
-        hook: The hook's name.
-        reason: What the hook gave as its reason.
+        paused_at: The ``id`` of the call that was asked about; ``None`` when the turn's end was, and for `Run.pause`.
+        hook: The hook's name; ``pause`` for `Run.pause`.
+        reason: What was given as the reason.
         refused: Results of calls that hooks have skipped.
         tool_calls: How many tools the run has started.
         continuations: How often hooks have sent an answer back.

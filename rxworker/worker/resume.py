@@ -57,13 +57,14 @@ def resumed(
             case None:
                 pending.append(call)
     refused = (*paused.refused, *decided)
+    # Without calls and with something new to say, the next thing is a request.
+    asks = not paused.pending and (bool(added) or _has_results(paused))
     scope = TurnScope(
-        # Without calls and with something new to say, the next thing is a request.
-        is_resumed=bool(paused.pending) or not added,
+        is_resumed=not asks,
         resumed=tuple(pending),
         approved=frozenset(approved),
         refused=refused,
-        finishes=not paused.pending and not added,
+        finishes=not paused.pending and not asks,
         key=paused.key,
     )
     resume = RunResume(
@@ -74,11 +75,18 @@ def resumed(
         turns=paused.turns,
         tool_calls=paused.tool_calls,
         continuations=paused.continuations,
+        resumes=paused.run,
     )
     first: list[Event] = [resume, *(ToolStop(result) for result in decided)]
     if added:
         first.append(MessageAdd(tuple(added), "resume"))
     return first, scope
+
+
+def _has_results(paused: Paused[Any]) -> bool:
+    """Whether it was paused between two turns: tools have run, and the model has not heard of it."""
+    last = paused.conversation.last
+    return last is not None and bool(last.tool_results)
 
 
 def _check_kinds(paused: object, decisions: object, added: Sequence[object]) -> None:

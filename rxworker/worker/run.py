@@ -16,28 +16,34 @@ from rxworker.errors import (
     RunCancelledError,
 )
 from rxworker.events import Event, LimitReached, Record, RunAbort
+from rxworker.hub import Audience, Delivery, Watch
 from rxworker.messages import Json
-from rxworker.operators import events, partial_values
+from rxworker.operators import partial_values
+from rxworker.operators.stage import Stage, connect
 from rxworker.timeline import RunState
+from rxworker.worker.arguments import expect
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.guard import report
 from rxworker.worker.input import Input, to_messages
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.outcome import result_of
 from rxworker.worker.result import RunResult, T_co
+from rxworker.worker.stage import Voice
 from rxworker.worker.turn import turn
+from rxworker.worker.unobserved import when_unobserved
 from rxworker.worker.wind_up import cause_of, wind_up
 
 CLOSING = RunCancelledError("its event loop is closing")
 logger = logging.getLogger("rxworker.worker")
 
 
-class Run(Observable[Record], Generic[T_co]):
+class Run(Stage[Record], Generic[T_co]):
     """One run of a worker. It begins by itself and goes on whether anybody watches or not.
 
     - ``await run`` gives the `RunResult`, or raises what ended the run.
     - ``run.subscribe(...)`` and ``run.pipe(...)``: it is the observable of its records. ``run.events`` is that of the bare events.
     - ``async for record in run`` reads the records at the reader's own pace.
+    - ``run.watch(...)`` does either with a delivery of one's choice, from any place in the run, and from any thread.
 
     Whoever comes late sees everything from the start. Leaving detaches; only ``cancel`` ends the run. Made by ``Worker.run``.
 
@@ -65,6 +71,7 @@ class Run(Observable[Record], Generic[T_co]):
         self._winding = False
         self._awaited = False
         self._result: asyncio.Future[RunResult[T_co]] = self._loop.create_future()
+        self._waiting: list[asyncio.Future[RunResult[T_co]]] = []
         self.id = self._journal.run
         for event in first:
             self._journal.emit(event)
@@ -76,8 +83,8 @@ class Run(Observable[Record], Generic[T_co]):
 
     @property
     def events(self) -> Observable[Event]:
-        """The observable of the bare events."""
-        return self.pipe(events())
+        """The observable of the bare events: what ``run.pipe(events())`` is, and cheaper."""
+        return self._journal.hub.events
 
     @property
     def partial_output(self) -> Observable[Json]:
@@ -88,6 +95,76 @@ class Run(Observable[Record], Generic[T_co]):
     def state(self) -> RunState:
         """What the records so far come to."""
         return self._journal.state
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last record."""
+        return self._journal.hub.last_seq
+
+    @property
+    def watchers(self) -> Audience:
+        """Who watches and how far behind they are: ``run.watchers.now``, or as an observable."""
+        return Audience(self._journal.hub, lambda: self._context.scheduler)
+
+    def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:
+        """A way of watching: pushed to, or read at one's own pace, on this event loop or in another thread.
+
+        Args:
+            delivery: How it is given the records: `Coalesce` by default, or `Reliable`, `Latest`, `DropOldest`.
+            after: The number of the last record that it need not be given.
+            name: For people; by default it is numbered.
+        """
+        return self._journal.hub.watch(delivery, after=after, name=name)
+
+    def snapshot(
+        self, delivery: Delivery | None = None, *, name: str = ""
+    ) -> tuple[RunState, Watch]:
+        """For whoever comes late: what the records so far come to, and a way of watching what follows.
+
+        Args:
+            delivery: As for ``watch``.
+            name: As for ``watch``.
+        """
+        state = self.state
+        return state, self.watch(delivery, after=state.seq, name=name)
+
+    def cancel_when_unobserved(self, grace: float = 30.0) -> abc.DisposableBase:
+        """Cancel the run when nobody has watched it for a while. By default a run goes on alone.
+
+        Awaiting it is not watching. Must be called in the run's event loop.
+
+        Args:
+            grace: Seconds without a watcher, from now or from when the last one leaves.
+
+        Returns:
+            Disposing it lets the run go on alone.
+
+        Raises:
+            ConfigurationError: The grace is no time.
+        """
+
+        def leave() -> None:
+            self.cancel(reason=f"nobody has watched it for {grace:g} seconds")
+
+        return when_unobserved(self._journal.hub, grace, self._context.scheduler, leave)
+
+    def pause(self, *, reason: str = "paused by the caller") -> None:
+        """Pause at the next moment at which nothing is cut off: before tools run, after they have, or where the run would finish.
+
+        The result is `Paused`, and ``worker.resume`` goes on. A run that finishes or fails before has finished or failed.
+
+        Args:
+            reason: For people.
+
+        Raises:
+            LocalProtocolError: The run has ended, or this was called outside its event loop.
+            ConfigurationError: The reason is no text.
+        """
+        self._check_at_home("pause")
+        expect("reason", reason, str, "run.pause(reason='lunch')")
+        if self.done or self._winding:
+            raise LocalProtocolError("this run has ended: there is nothing to pause")
+        self._context.pausing.ask(reason)
 
     @property
     def done(self) -> bool:
@@ -140,7 +217,7 @@ class Run(Observable[Record], Generic[T_co]):
             LocalProtocolError: It was called outside the run's event loop, for example in another thread.
             ConfigurationError: ``when`` is neither.
         """
-        self._check_at_home()
+        self._check_at_home("cancel")
         if when not in ("now", "after_turn"):
             message = f"cancel({when!r}): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)"
             raise ConfigurationError(message)
@@ -153,13 +230,13 @@ class Run(Observable[Record], Generic[T_co]):
             self._stop_now(when)
         return asyncio.ensure_future(self._wait())
 
-    def _check_at_home(self) -> None:
+    def _check_at_home(self, call: str) -> None:
         try:
             is_at_home = asyncio.get_running_loop() is self._loop
         except RuntimeError:
             is_at_home = False
         if not is_at_home:
-            message = "cancel() belongs into the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.cancel)"
+            message = f"{call}() belongs into the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.{call})"
             raise LocalProtocolError(message)
 
     def _stop_now(self, when: Literal["now", "after_turn"]) -> None:
@@ -184,7 +261,12 @@ class Run(Observable[Record], Generic[T_co]):
             message = "this run's event loop has closed before the run ended: start a new run"
             raise LocalProtocolError(message)
         self._awaited = True
-        return asyncio.shield(self._result).__await__()
+        if self.done:
+            return self._result.__await__()
+        # A future for each who waits, since to be cancelled cancels what one waits for.
+        waiting: asyncio.Future[RunResult[T_co]] = self._loop.create_future()
+        self._waiting = [*(other for other in self._waiting if not other.done()), waiting]
+        return waiting.__await__()
 
     def __aiter__(self) -> AsyncIterator[Record]:
         """The records from the start, at the reader's own pace; raises what ended the run."""
@@ -193,7 +275,7 @@ class Run(Observable[Record], Generic[T_co]):
     def _subscribe_core(
         self, observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        return self._journal.hub.subscribe(observer, scheduler=scheduler)
+        return connect(self._journal.hub, observer, scheduler)
 
     async def _drive(self) -> None:
         self._begun = True
@@ -218,22 +300,9 @@ class Run(Observable[Record], Generic[T_co]):
                 timer.cancel()
 
     async def _turns(self) -> None:
-        over: asyncio.Future[None] = self._loop.create_future()
-
-        def completed() -> None:
-            if not over.done():
-                over.set_result(None)
-
-        def failed(error: Exception) -> None:
-            if not over.done():
-                over.set_exception(error)
-
-        turns = repeat_turns(self._turn, self._goes_on, self._context.scheduler)
-        subscription = turns.subscribe(self._journal.emit, failed, completed)
-        try:
-            await over
-        finally:
-            subscription.dispose()
+        journal, scheduler = self._journal, self._context.scheduler
+        turns = repeat_turns(self._turn, self._goes_on, scheduler)
+        await Voice(journal.emit, journal.emit_many).follow(turns, scheduler)
         if self.state.status == "running":
             raise RunCancelledError(self._reason or "")
 
@@ -265,7 +334,7 @@ class Run(Observable[Record], Generic[T_co]):
             try:
                 self._let_go(None)
             finally:
-                self._journal.hub.end(error)
+                self._end(error)
             if not (self._awaited or self._journal.hub.watched or self._reason):
                 logger.warning("run %s ended and nobody watched it: %s", self.id, error)
 
@@ -277,20 +346,30 @@ class Run(Observable[Record], Generic[T_co]):
             self._result.set_exception(error)
             self._result.exception()
             self._journal.emit(RunAbort(cause_of(error), str(error)))
-            self._journal.hub.end(error)
+            self._end(error)
             self._let_go(None)
 
     def _finish(self) -> None:
         result: RunResult[T_co] = result_of(self.state, self.id, self._context.output)
         self._let_go(result)
         self._result.set_result(result)
-        self._journal.hub.end()
+        self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        """End the records, and then wake who waits: the followers are shown the last record before anybody goes on."""
+        self._journal.hub.end(error)
+        for waiting in self._waiting:
+            if waiting.done():
+                continue
+            if error is None:
+                waiting.set_result(self._result.result())
+            else:
+                waiting.set_exception(error)
 
     def _let_go(self, result: RunResult[T_co] | None) -> None:
         """Give everything back that belongs to others: the budget, whoever sent a message, the worker."""
         report(self._context)
-        message = "the run ended before the message could be put into its conversation"
-        self._context.inbox.close(LocalProtocolError(message))
+        self._context.inbox.close()
         self._ended(self.state, result)
 
 

@@ -1,61 +1,120 @@
-"""A stage of a turn that waits for things: a coroutine as a cold observable of the events it emits."""
+"""Work that waits for things: a coroutine as a cold observable of the events it emits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from reactivex import Observable, abc
-from reactivex.disposable import Disposable
 
 from rxworker.errors import RunCancelledError
+from rxworker.operators import Stage
+from rxworker.operators.disposables import Slot
+from rxworker.operators.stage import Many, Sink, connect, many
 
 A = TypeVar("A")
 
 
+class Voice(Generic[A]):
+    """What work speaks through.
+
+    Args:
+        emit: Hears one thing.
+        emit_many: Hears several that have come together.
+
+    Attributes:
+        emit: Says one thing.
+    """
+
+    def __init__(self, emit: Callable[[A], None], emit_many: Many[A]) -> None:
+        self.emit = emit
+        self._emit_many = emit_many
+        self._following = Slot()
+        self._over: asyncio.Future[None]
+
+    async def follow(
+        self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
+    ) -> None:
+        """Say what a stream says, until it has ended. Raises the error that it ends with."""
+        over = self._over = asyncio.get_running_loop().create_future()
+        sink = Sink(self.emit, self._failed, self._completed, self._emit_many)
+        self._following.put(connect(source, sink, scheduler))
+        try:
+            await over
+        finally:
+            self._following.put(None)
+
+    def _completed(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def _failed(self, error: Exception) -> None:
+        if not self._over.done():
+            self._over.set_exception(error)
+
+    def leave(self) -> None:
+        """Nobody listens any more: let go of the stream that is followed."""
+        self._following.dispose()
+
+
 def stage(
-    work: Callable[[Callable[[A], None]], Awaitable[None]], tasks: set[asyncio.Task[None]]
+    work: Callable[[Voice[A]], Awaitable[None]], tasks: set[asyncio.Task[None]]
 ) -> Observable[A]:
     """The events that ``work`` emits; completes when it returns, fails when it raises. Disposing cancels it.
 
     Args:
-        work: Takes a function that emits an event.
+        work: Takes what it is to speak through.
         tasks: Holds the task while it runs, so that whoever disposed the stage can wait until it has let go.
     """
 
     def subscribe(
         observer: abc.ObserverBase[A], _scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        disposed = False
+        return _Working(work, observer, tasks)
 
-        async def follow() -> None:
-            try:
-                await work(observer.on_next)
-            except asyncio.CancelledError as error:
-                # Not ours: something that a hook or a tool waited for was cancelled. The run must hear of it.
-                if not disposed:
-                    observer.on_error(_cancelled(error))
-                raise
-            except Exception as error:
-                observer.on_error(error)
-            else:
-                observer.on_completed()
+    return Stage(subscribe)
 
-        task = asyncio.get_running_loop().create_task(follow())
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
 
-        def cancel() -> None:
-            nonlocal disposed
-            disposed = True
-            # A stage that completes disposes itself, and must not be cut off while its successor starts.
-            if task is not asyncio.current_task():
-                task.cancel()
+class _Working(abc.DisposableBase, Generic[A]):
+    """A subscription to work: its task."""
 
-        return Disposable(cancel)
+    __slots__ = ("_is_disposed", "_observer", "_task", "_tasks", "_voice")
 
-    return Observable(subscribe)
+    def __init__(
+        self,
+        work: Callable[[Voice[A]], Awaitable[None]],
+        observer: abc.ObserverBase[A],
+        tasks: set[asyncio.Task[None]],
+    ) -> None:
+        self._observer = observer
+        self._voice = Voice(observer.on_next, many(observer))
+        self._is_disposed = False
+        self._task = asyncio.get_running_loop().create_task(self._go(work))
+        self._tasks = tasks
+        tasks.add(self._task)
+
+    async def _go(self, work: Callable[[Voice[A]], Awaitable[None]]) -> None:
+        try:
+            await work(self._voice)
+        except asyncio.CancelledError as error:
+            # Not ours: something that a hook or a tool waited for was cancelled. The run must hear of it.
+            if not self._is_disposed:
+                self._observer.on_error(_cancelled(error))
+            raise
+        except Exception as error:
+            self._observer.on_error(error)
+        else:
+            self._observer.on_completed()
+        finally:
+            self._tasks.discard(self._task)
+
+    def dispose(self) -> None:
+        is_again, self._is_disposed = self._is_disposed, True
+        # Work that completes disposes itself, and must not be cut off while its successor starts.
+        if not is_again and self._task is not asyncio.current_task():
+            self._voice.leave()
+            self._task.cancel()
 
 
 def _cancelled(cause: asyncio.CancelledError) -> RunCancelledError:
@@ -64,4 +123,4 @@ def _cancelled(cause: asyncio.CancelledError) -> RunCancelledError:
     return error
 
 
-__all__ = ["stage"]
+__all__ = ["Voice", "stage"]

@@ -1,10 +1,9 @@
-"""One turn: a cold observable of its stages, one after the other."""
+"""One turn: a cold observable of what its stages emit, one stage after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
 
-import reactivex
 from reactivex import Observable
 
 from rxworker.events import Event
@@ -13,10 +12,7 @@ from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.decide import decide
 from rxworker.worker.prepare import prepare
 from rxworker.worker.respond import respond
-from rxworker.worker.stage import stage
-
-Emit = Callable[[Event], None]
-Work = Callable[[RunContext, TurnScope, Emit], Awaitable[None]]
+from rxworker.worker.stage import Voice, stage
 
 
 def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
@@ -28,18 +24,26 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
     decide                       g|
     [ turn ]
     --a--b--c--d--e--f--g|
+
+    All stages are one coroutine: a stage that has nothing to wait for costs a call.
     """
 
-    def staged(work: Work) -> Observable[Event]:
-        async def begin(emit: Emit) -> None:
-            await work(context, scope, emit)
+    async def stages(voice: Voice[Event]) -> None:
+        if not scope.is_resumed:
+            await prepare(context, scope, voice.emit)
+            await voice.follow(respond(context, scope))
+            await _hear_out(context)
+        await call_tools(context, scope, voice.emit)
+        await decide(context, scope, voice.emit)
 
-        return stage(begin, context.tasks)
+    return stage(stages, context.tasks)
 
-    rest = (staged(call_tools), staged(decide))
-    if scope.is_resumed:
-        return reactivex.concat(*rest)
-    return reactivex.concat(staged(prepare), respond(context, scope), *rest)
+
+async def _hear_out(context: RunContext) -> None:
+    """Let who reads the response at its own pace say something to it: it is told in the next turn of the loop, and reads in the one after."""
+    for _ in range(2):
+        if context.journal.hub.deferred.is_needed:
+            await asyncio.sleep(0)
 
 
 __all__ = ["turn"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, overload
 
 from msgspec.structs import replace
-from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import LocalProtocolError, WorkerBusyError
 from rxworker.events import Event, Record, RunAbort, RunStart
@@ -19,6 +18,7 @@ from rxworker.providers import Options, Provider
 from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector, step_run
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
 from rxworker.transport import Model, Retry
+from rxworker.transport.clock import loop_clock
 from rxworker.worker.approval import Decision
 from rxworker.worker.arguments import (
     as_model,
@@ -41,6 +41,12 @@ from rxworker.worker.run import Run
 T = TypeVar("T")
 Claim: TypeAlias = Callable[[str], bool]
 
+# Values that never change: one of each does for all workers.
+HERE = Path()
+USUAL = Limits()
+SETTINGS = Options()
+RETRY = Retry()
+SILENCE = Conversation()
 LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
 
 
@@ -103,16 +109,16 @@ class Worker:
             error_formatter = tools.error_formatter
         self.tools = Toolbox(several, error_formatter=error_formatter)
         self.hooks = Hooks(expect_several("hooks", hooks, "hooks=[permit]"))
-        self.options = expect("options", options or Options(), Options, "options=Options(...)")
-        self.limits = expect("limits", limits or Limits(), Limits, "limits=Limits(max_turns=3)")
+        self.options = expect("options", options or SETTINGS, Options, "options=Options(...)")
+        self.limits = expect("limits", limits or USUAL, Limits, "limits=Limits(max_turns=3)")
         self.operators = expect_operators(operators)
         self.parallel = expect_parallel(parallel)
         self.budget = expect(
             "budget", budget, (Budget, type(None)), "budget=Budget(max_tokens=1000)"
         )
-        self.retry = expect("retry", retry or Retry(), Retry, "retry=Retry(retries=0)")
-        self.workspace = Path(workspace)
-        said = conversation or Conversation()
+        self.retry = expect("retry", retry or RETRY, Retry, "retry=Retry(retries=0)")
+        self.workspace = HERE if workspace == "." else Path(workspace)
+        said = conversation or SILENCE
         said = expect("conversation", said, Conversation, "conversation=Conversation((message,))")
         if system is not None:
             said = Conversation(said.messages, expect("system", system, str, "system='Be brief.'"))
@@ -154,7 +160,7 @@ class Worker:
         if self._paused is not None:
             self._resumed.add(self._paused.run)
         conversation = repair(self.conversation).add(*added)
-        return self._begin([RunStart(conversation)], TurnScope())
+        return self._begin((RunStart(conversation),), TurnScope())
 
     @overload
     def run_sync(self, input: Input) -> RunResult[None]: ...
@@ -267,8 +273,8 @@ class Worker:
             retry=self.retry,
             workspace=self.workspace,
             outer=outer,
-            scheduler=AsyncIOScheduler(asyncio.get_running_loop()),
-            journal=Journal(f"run-{uuid.uuid4().hex[:12]}"),
+            scheduler=loop_clock(),
+            journal=Journal(f"run-{os.urandom(6).hex()}"),
         )
         self._paused = None
         self.texts.clear()

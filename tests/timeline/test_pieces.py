@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,3 +51,22 @@ def test_two_hundred_thousand_pieces_are_shown_compared_joined_and_freed() -> No
     assert joined(chain) == "x" * 200_000
     del chain
     gc.collect()  # a chain so long is freed without overflowing the stack
+
+
+@given(st.text(max_size=20), st.lists(st.integers(0, 20), max_size=6))
+def test_how_a_text_was_cut_says_nothing(text: str, cuts: list[int]) -> None:
+    """Deltas may have been merged on their way, and the state is the same."""
+    chain: Pieces[str] = Pieces()
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    for begin, end in itertools.pairwise(places):
+        chain = chain.add(text[begin:end])
+    whole = Pieces[str]().add(text)
+    assert chain == whole
+    assert hash(chain) == hash(whole)
+    assert chain != whole.add("x")
+
+
+def test_other_pieces_are_compared_one_by_one() -> None:
+    assert Pieces[int]().add(1).add(2) != Pieces[int]().add(12)
+    assert Pieces[int]().add(1) == Pieces[int]().add(1)
+    assert Pieces[object]().add("a").add(1) != Pieces[object]().add("a1")

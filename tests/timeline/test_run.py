@@ -329,3 +329,12 @@ def test_an_aborted_run_can_always_be_sent(events: list[Event]) -> None:
 def test_a_snapshot_and_the_tail_are_the_whole(events: list[Event], cut: int) -> None:
     story = records([RunStart(HELLO), *events])
     assert fold_run(story[cut:], fold_run(story[:cut])) == fold_run(story)
+
+
+@given(st.lists(middle, max_size=25))
+def test_all_at_once_is_the_same_as_one_record_at_a_time(events: list[Event]) -> None:
+    story = records([RunStart(HELLO), *events])
+    state = RunState()
+    for record in story:
+        state = step_run(state, record)
+    assert fold_run(story) == state

@@ -268,6 +268,35 @@ def test_a_handler_can_be_removed() -> None:
     assert seen == [TextDelta(0, "a")]
 
 
+def test_a_handler_that_is_removed_while_an_event_is_handled_has_this_event() -> None:
+    timeline, usages, texts = Timeline(), Counting(), Counting()
+
+    def remove(_: object) -> None:
+        for registration in registrations:
+            registration.dispose()
+
+    timeline.on_usage(remove)
+    timeline.on_text_block(remove)
+    registrations = [timeline.on_usage(usages), timeline.on_text_block(texts)]
+    play(timeline, Usage(1), Usage(2))
+    assert usages.scopes == [[Usage(1)]]
+    registrations = [timeline.on_text_block(texts)]
+    play(timeline, TextDelta(0, "a"), TextDelta(0, "b"))
+    assert texts.scopes == [[TextDelta(0, "a")]]
+
+
+def test_a_handler_that_comes_while_an_event_is_handled_has_what_waits() -> None:
+    timeline, seen = Timeline(), list[object]()
+
+    def begin(_: TextBlockEvent) -> None:
+        timeline.dispatch(Usage(1))
+        timeline.on_usage(seen.append)
+
+    timeline.on_text_block(begin)
+    play(timeline, TextDelta(0, "a"))
+    assert seen == [Usage(1)]
+
+
 def test_aborting_closes_what_is_open_and_drops_the_scopes() -> None:
     timeline, handler = Timeline(), Counting()
     timeline.on_text_block(handler)

@@ -312,6 +312,29 @@ async def test_the_context_knows_the_call() -> None:
     assert variables == {"seen": True}
 
 
+async def test_the_context_of_a_call_has_all_that_a_context_has() -> None:
+    attributes: list[set[str]] = []
+
+    @tool
+    async def look(context: ToolContext) -> None:
+        attributes.append(set(vars(context)))
+
+    await run_call(Toolbox([look]), call("look"))
+    assert attributes[0] >= set(vars(ToolContext()))
+
+
+async def test_calls_that_wait_are_waited_for_one_after_the_other() -> None:
+    @tool
+    async def nap(turns: int) -> int:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return turns
+
+    calls = [call("nap", str(n), turns=n) for n in (3, 0, 5, 1)]
+    finished = await run_calls(Toolbox([nap]), calls)
+    assert [f.result.text for f in finished] == ["3", "0", "5", "1"]
+
+
 async def test_a_cancellation_passes_and_the_tool_cleans_up() -> None:
     started, cleaned = asyncio.Event(), asyncio.Event()
 
@@ -523,3 +546,54 @@ async def test_big_integers_survive() -> None:
     arguments: JsonObject = msgspec.json.decode(b'{"number": 123456789012345678901234567890}')
     result = await run_call(Toolbox([double]), ToolCall("1", "double", arguments))
     assert result.text == "246913578024691357802469135780"
+
+
+async def test_calls_that_run_side_by_side_have_a_task_each_and_no_more() -> None:
+    loop, made = asyncio.get_running_loop(), list[str]()
+
+    def factory(loop: asyncio.AbstractEventLoop, work: Any, **given: Any) -> asyncio.Task[Any]:
+        made.append(work.__qualname__)
+        return asyncio.Task(work, loop=loop, **given)
+
+    loop.set_task_factory(factory)
+    try:
+        await run_calls(Toolbox([echo]), [call("echo", str(n), text="hi") for n in range(4)])
+    finally:
+        loop.set_task_factory(None)
+    assert len(made) == 4
+
+
+async def test_a_tool_that_cancels_its_own_task_has_failed_and_the_others_go_on() -> None:
+    @tool
+    async def give_up() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    calls = [call("give_up"), call("echo", "2", text="hi")]
+    first, second = await run_calls(Toolbox([give_up, echo]), calls)
+    assert first.result == ToolResult(
+        "1", "The tool cancelled itself.", is_error=True, name="give_up"
+    )
+    assert second.result.text == "hi"
+
+
+async def test_a_call_that_fails_as_it_is_cancelled_is_not_made_again() -> None:
+    started, begun = list[int](), asyncio.Event()
+
+    @tool(retries=3, effect="idempotent")
+    async def stumble() -> None:
+        started.append(len(started))
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise ValueError("in the middle of it") from None
+
+    running = asyncio.create_task(run_calls(Toolbox([stumble]), [call("stumble")]))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert started == [0]

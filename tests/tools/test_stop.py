@@ -8,13 +8,14 @@ from collections.abc import AsyncGenerator
 
 import pytest
 import pytest_asyncio
+import reactivex
 
 from rxworker import Worker
 from rxworker.errors import RunCancelledError
 from rxworker.events import Record, ToolStart
 from rxworker.messages import ToolCall
 from rxworker.testing import ScriptedModel, call, lint
-from rxworker.tools import Toolbox, run_call, tool
+from rxworker.tools import Toolbox, ToolContext, run_call, run_calls, run_tools, tool
 
 
 class Stubborn:
@@ -25,7 +26,7 @@ class Stubborn:
         self.started = asyncio.Event()
         self.ended = asyncio.Event()
 
-    async def _hold(self) -> str:
+    async def hold_on(self) -> str:
         self.started.set()
         while not self.go.is_set():
             try:
@@ -37,11 +38,11 @@ class Stubborn:
 
     @tool
     async def hold(self) -> str:
-        return await self._hold()
+        return await self.hold_on()
 
     @tool(timeout=0.01)
     async def hold_a_moment(self) -> str:
-        return await self._hold()
+        return await self.hold_on()
 
 
 @pytest_asyncio.fixture
@@ -83,3 +84,45 @@ async def test_a_cancelled_run_ends_without_it(
     (result,) = worker.conversation.messages[-1].tool_results
     assert "Whether it had an effect is not known" in result.text
     assert (await worker.run("and now?")).text == "again"
+
+
+async def test_what_is_left_behind_is_heard_no_more(stubborn: Stubborn) -> None:
+    heard: list[object] = []
+    contexts: list[ToolContext] = []
+
+    @tool
+    async def hold(context: ToolContext) -> str:
+        contexts.append(context)
+        text = await stubborn.hold_on()
+        context.progress("still here")
+        return text
+
+    running = asyncio.create_task(
+        run_calls(Toolbox([hold]), [ToolCall("1", "hold", {})], emit=heard.append)
+    )
+    await stubborn.started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert contexts[0].cancelled
+    stubborn.go.set()
+    await stubborn.ended.wait()
+    await asyncio.sleep(0)
+    assert [type(event) for event in heard] == [ToolStart]
+
+
+async def test_an_operator_that_is_disposed_hears_no_more_of_it(stubborn: Stubborn) -> None:
+    contexts: list[ToolContext] = []
+
+    @tool
+    async def hold(context: ToolContext) -> str:
+        contexts.append(context)
+        return await stubborn.hold_on()
+
+    calls = reactivex.concat(reactivex.just(ToolCall("1", "hold", {})), reactivex.never())
+    running = calls.pipe(run_tools(Toolbox([hold]))).subscribe()
+    await stubborn.started.wait()
+    calling = [task for task in asyncio.all_tasks() if "run_at" in repr(task.get_coro())]
+    running.dispose()
+    await asyncio.wait(calling)
+    assert contexts[0].cancelled

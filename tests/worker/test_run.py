@@ -342,3 +342,24 @@ async def test_a_run_whose_driver_is_cancelled_from_outside_ends_as_cancelled() 
     run._driver.cancel()
     with pytest.raises(RunCancelledError):
         await run
+
+
+async def test_who_waits_for_a_run_and_is_cancelled_cancels_nobody_else() -> None:
+    run = Worker(ScriptedModel(["Hello."])).run("hi")
+
+    async def wait() -> str:
+        return (await run).text
+
+    first, second = asyncio.ensure_future(wait()), asyncio.ensure_future(wait())
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == (await run).text == "Hello."
+    assert first.cancelled()
+
+
+async def test_a_follower_is_shown_the_last_record_before_who_waits_goes_on() -> None:
+    run = Worker(ScriptedModel(["Hello."])).run("hi")
+    seen: list[Record] = []
+    run.watch().subscribe(seen.append)
+    await run
+    assert isinstance(seen[-1].event, RunStop)
