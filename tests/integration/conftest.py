@@ -1,9 +1,18 @@
-"""What the tests of the whole share: an environment without keys, and the five protocols."""
+"""What the tests of the whole share: an environment without keys, the five protocols, and the official clients of others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,3 +93,77 @@ def recordings() -> Path:
     if not RECORDINGS.exists():
         pytest.skip(f"no recordings: {RECORDINGS} is absent")
     return RECORDINGS
+
+
+CLIENTS = Path(__file__).parent / "ui_clients"
+PATIENCE = 60.0
+
+
+class Clients:
+    """The official clients, in one process of node for all tests: see ``ui_clients/clients.mjs``."""
+
+    def __init__(self, node: str) -> None:
+        command = [node, "clients.mjs"]
+        self._process = subprocess.Popen(
+            command, cwd=CLIENTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, Future[dict[str, Any]]] = {}
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    async def ask(self, job: str, **given: Any) -> dict[str, Any]:
+        """What comes of a job."""
+        number = next(self._numbers)
+        answer = self._waiting[number] = Future[dict[str, Any]]()
+        assert self._process.stdin is not None
+        line = json.dumps({**given, "number": number, "do": job})
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
+        async with asyncio.timeout(PATIENCE):
+            told = await asyncio.wrap_future(answer)
+        assert "failed" not in told, told["failed"]
+        return told
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        self._process.stdout.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            self._waiting.pop(told["number"]).set_result(told)
+        for answer in self._waiting.values():
+            answer.set_exception(EOFError("the clients have ended"))
+
+
+def _missing(what: str) -> None:
+    """Skip, or fail where everything has to be there."""
+    if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def clients() -> Generator[Clients, None, None]:
+    """The official clients of AG-UI and of the UI Message Stream."""
+    node = shutil.which("node")
+    if node is None:
+        _missing("the clients need node, which is not installed")
+    if not (CLIENTS / "node_modules" / "ai").exists():
+        _missing(
+            "the clients are not installed: npm install --no-package-lock --prefix tests/integration/ui_clients"
+        )
+    started = Clients(str(node))
+    yield started
+    started.close()

@@ -1,0 +1,247 @@
+"""From the input of an AG-UI client to messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.errors import LocalProtocolError
+from rxworker.messages import (
+    Content,
+    Conversation,
+    Document,
+    Image,
+    Json,
+    JsonObject,
+    Message,
+    Text,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.protocols.ag_ui.answer import reply_of
+from rxworker.protocols.common.history import Gathering
+from rxworker.protocols.common.interrupts import Reply
+from rxworker.protocols.common.media import media
+from rxworker.providers.arguments import parse_arguments
+
+
+class AgUiContext(Struct, frozen=True):
+    """Something that the client knows, for the model to know too."""
+
+    description: str = ""
+    value: str = ""
+
+
+class AgUiInput(Struct, frozen=True):
+    """What a client asks for.
+
+    Attributes:
+        thread_id: Its name for the conversation.
+        run_id: Its name for the run.
+        messages: What the user said last, behind the last answer; may be empty.
+        conversation: Everything said, as the client has it. Reasoning is left out: a client cannot vouch for it.
+        replies: Its answers to a paused run.
+        tools: What it could run itself.
+        context: What it knows.
+        state: Its state, any JSON.
+        forwarded: What it hands on besides, any JSON.
+        protocol: The version of AG-UI that it speaks; ``None`` before 1.0.
+        parent_run_id: The run that it branches off.
+    """
+
+    thread_id: str
+    run_id: str
+    messages: tuple[Message, ...] = ()
+    conversation: Conversation = Conversation()
+    replies: tuple[Reply, ...] = ()
+    tools: tuple[ToolMeta, ...] = ()
+    context: tuple[AgUiContext, ...] = ()
+    state: Json = None
+    forwarded: Json = None
+    protocol: str | None = None
+    parent_run_id: str | None = None
+
+
+class _Tool(Struct, frozen=True):
+    name: str
+    description: str = ""
+    parameters: JsonObject | None = None
+
+
+class _Function(Struct, frozen=True):
+    name: str
+    arguments: str = ""
+
+
+class _Call(Struct, frozen=True):
+    id: str
+    function: _Function
+
+
+class _Source(Struct, frozen=True, rename="camel"):
+    type: str
+    value: str = ""
+    mime_type: str | None = None
+
+
+class _Part(Struct, frozen=True, rename="camel"):
+    type: str
+    text: str = ""
+    source: _Source | None = None
+    mime_type: str | None = None
+    data: str | None = None
+    url: str | None = None
+    filename: str | None = None
+
+
+class _Message(Struct, frozen=True, rename="camel"):
+    role: str
+    id: str | None = None
+    # An activity's content is an object, which is for people alone.
+    content: Any = None
+    tool_calls: tuple[_Call, ...] | None = None
+    tool_call_id: str | None = None
+    error: str | None = None
+
+
+class _Resume(Struct, frozen=True, rename="camel"):
+    interrupt_id: str
+    status: str
+    payload: Any = None
+
+
+class _Input(Struct, frozen=True, rename="camel"):
+    thread_id: str
+    run_id: str
+    messages: tuple[_Message, ...] = ()
+    tools: tuple[_Tool, ...] | None = None
+    context: tuple[AgUiContext, ...] | None = None
+    state: Any = None
+    forwarded_props: Any = None
+    resume: tuple[_Resume, ...] | None = None
+    protocol_version: str | None = None
+    parent_run_id: str | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Input)
+_PARTS = tuple[_Part, ...]
+
+
+def read_run_input(data: bytes) -> AgUiInput:
+    """What a client's ``RunAgentInput`` asks for.
+
+    Raises:
+        LocalProtocolError: It is none, or holds what cannot be read.
+
+    >>> given = read_run_input(b'{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}')
+    >>> given.messages[0].text
+    'hi'
+    """
+    try:
+        read = _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LocalProtocolError(f"this is no RunAgentInput of AG-UI: {error}") from error
+    gathering = Gathering()
+    names: dict[str, str] = {}
+    for message in read.messages:
+        _gather(message, gathering, names)
+    said = gathering.said
+    return AgUiInput(
+        read.thread_id,
+        read.run_id,
+        said.latest,
+        said.conversation,
+        tuple(
+            reply_of(entry.interrupt_id, entry.status, entry.payload) for entry in read.resume or ()
+        ),
+        tuple(ToolMeta(t.name, t.description, t.parameters or {}) for t in read.tools or ()),
+        read.context or (),
+        read.state,
+        read.forwarded_props,
+        read.protocol_version,
+        read.parent_run_id,
+    )
+
+
+def _gather(message: _Message, gathering: Gathering, names: dict[str, str]) -> None:
+    match message.role:
+        case "user":
+            gathering.say("user", _content(message.content))
+        case "assistant":
+            content = _content(message.content)
+            for call in message.tool_calls or ():
+                names[call.id] = call.function.name
+                arguments = parse_arguments(call.function.arguments)
+                content.append(ToolCall(call.id, call.function.name, arguments))
+            gathering.say("assistant", content)
+        case "system" | "developer":
+            gathering.say("system", _content(message.content))
+        case "tool":
+            gathering.answer(_result(message, names))
+        case "reasoning" | "activity":
+            return
+        case role:
+            roles = "user, assistant, system, developer, tool, reasoning or activity"
+            raise LocalProtocolError(f"a message has the role {role!r}: it must be {roles}")
+
+
+def _result(message: _Message, names: dict[str, str]) -> ToolResult:
+    if message.tool_call_id is None:
+        raise LocalProtocolError("a message of a tool has no toolCallId: say which call it answers")
+    content = _content(message.content)
+    said = tuple(block for block in content if isinstance(block, Text | Image | Document))
+    is_text = all(isinstance(block, Text) for block in said)
+    text = "".join(block.text for block in said if isinstance(block, Text))
+    return ToolResult(
+        message.tool_call_id,
+        text if is_text else said,
+        is_error=message.error is not None,
+        name=names.get(message.tool_call_id, ""),
+    )
+
+
+def _content(content: object) -> list[Content]:
+    if content is None or content == "":
+        return []
+    if isinstance(content, str):
+        return [Text(content)]
+    try:
+        parts = msgspec.convert(content, _PARTS)
+    except msgspec.ValidationError as error:
+        raise LocalProtocolError(
+            f"the content of a message is neither a text nor a list of parts: {error}"
+        ) from error
+    return [_block(part) for part in parts]
+
+
+def _block(part: _Part) -> Content:
+    if part.type == "text":
+        return Text(part.text)
+    if part.type == "binary":  # clients before 1.0
+        return media(
+            part.mime_type or "", data=part.data or "", url=part.url or "", title=part.filename
+        )
+    source = part.source
+    if source is None:
+        raise LocalProtocolError(f"a part of type {part.type!r} has no source, and is no text")
+    if source.type not in ("data", "url"):
+        raise LocalProtocolError(
+            f"a file whose source is {source.type!r} cannot be read: send its bytes or its address"
+        )
+    media_type = source.mime_type or _MEDIA_TYPES.get(part.type, "")
+    if source.type == "data":
+        return media(media_type, data=source.value)
+    return media(media_type, url=source.value)
+
+
+_MEDIA_TYPES = {
+    "image": "image/png",
+    "document": "application/pdf",
+    "audio": "audio/mpeg",
+    "video": "video/mp4",
+}
+
+__all__ = ["AgUiContext", "AgUiInput", "read_run_input"]

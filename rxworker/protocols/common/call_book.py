@@ -1,0 +1,177 @@
+"""The calls of one scope that were shown and have no result yet. Every method returns the changes that follow.
+
+A conversation with a call that has no result is refused by every provider, and a user interface shows such a call as one
+that is still running. So each call that was shown is answered, at the latest when its turn is over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from rxworker.events import BlockType
+from rxworker.messages import ToolCall, ToolResult
+from rxworker.protocols.common.changes import (
+    BlockClose,
+    BlockGrow,
+    BlockOpen,
+    CallResult,
+    Change,
+    Scope,
+    Shown,
+)
+from rxworker.protocols.common.lines import to_json
+
+
+class OpenCall(Struct, frozen=True):
+    """A call that has no result.
+
+    Attributes:
+        native: Its id.
+        shown: Its id as it is shown.
+        name: The tool's name.
+        is_provided: Whether the provider runs the tool.
+    """
+
+    native: str
+    shown: str
+    name: str
+    is_provided: bool = False
+
+
+class CallBook:
+    """The calls of one scope.
+
+    A provider may use an id twice, and a run inside the run has ids of its own. Clients need ids that differ, so the second
+    call of an id is shown with ``~2`` behind it, and one of a run inside with its scope before it.
+
+    Args:
+        scope: Whose calls.
+        used: How often each id was used before.
+        elsewhere: Calls that were shown by an earlier run.
+    """
+
+    def __init__(
+        self, scope: Scope, used: Counter[str], elsewhere: Mapping[str, ToolCall] | None = None
+    ) -> None:
+        self._scope = scope
+        self._used = used
+        self._elsewhere = elsewhere or {}
+        self._waiting: dict[str, deque[OpenCall]] = {}
+        self._answered: set[str] = set()
+
+    def shown_id(self, native: str) -> str:
+        """How the latest call of this id is shown."""
+        name = f"{self._scope.id}/{native}" if self._scope.id else native
+        number = self._used[native]
+        return name if number <= 1 else f"{name}~{number}"
+
+    def find(self, native: str) -> OpenCall | None:
+        """The first call of this id that has no result."""
+        waiting = self._waiting.get(native)
+        return waiting[0] if waiting else None
+
+    def has_answered(self, native: str) -> bool:
+        """Whether a call of this id has had its result in this turn."""
+        return native in self._answered
+
+    def show(
+        self,
+        native: str,
+        name: str,
+        response: str,
+        *,
+        is_provided: bool = False,
+        is_free_text: bool = False,
+    ) -> Shown:
+        """A new call, as it is to be shown; from now on it waits for its result."""
+        self._used[native] += 1
+        shown = self.shown_id(native)
+        self._wait(OpenCall(native, shown, name, is_provided))
+        kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
+        return Shown(self._scope, shown, response, kind, name, is_free_text)
+
+    def announce(self, call: ToolCall, response: str) -> Iterator[Change]:
+        """Show a call whose block was not seen, in one go."""
+        text = call.input if isinstance(call.input, str) else to_json(call.input).decode()
+        is_free_text = isinstance(call.input, str)
+        shown = self.show(call.id, call.name, response, is_free_text=is_free_text)
+        yield BlockOpen(shown)
+        if text:
+            yield BlockGrow(shown, text)
+        yield BlockClose(shown)
+
+    def expect(self, call: ToolCall) -> OpenCall:
+        """A call that was shown before waits for its result."""
+        waiting = OpenCall(call.id, self.shown_id(call.id), call.name)
+        self._wait(waiting)
+        return waiting
+
+    def take(self, native: str) -> OpenCall | None:
+        """The call no longer waits for its result."""
+        waiting = self._waiting.get(native)
+        if not waiting:
+            return None
+        call = waiting.popleft()
+        if not waiting:
+            del self._waiting[native]
+        return call
+
+    def note_answered(self, native: str) -> None:
+        """A call that was shown by an earlier run has its result."""
+        self._answered.add(native)
+
+    def answer(
+        self,
+        result: ToolResult,
+        seconds: float = 0.0,
+        *,
+        is_denied: bool = False,
+        again: bool = False,
+    ) -> Iterator[Change]:
+        """A call has its result. A second one of the same call is no news, unless ``again`` says so."""
+        native = result.tool_use_id
+        call = self.take(native)
+        if call is None and native in self._answered and not again:
+            return
+        self._answered.add(native)
+        yield CallResult(
+            self._scope,
+            self.shown_id(native) if call is None else call.shown,
+            result,
+            seconds,
+            is_denied,
+            call=self._elsewhere.get(native) if call is None else None,
+            is_provided=call is not None and call.is_provided,
+        )
+
+    def give_up(self, shown: str, text: str) -> Iterator[Change]:
+        """One call will have no result."""
+        for native, waiting in list(self._waiting.items()):
+            for call in [one for one in waiting if one.shown == shown]:
+                waiting.remove(call)
+                yield self._made_up(call, text)
+            if not waiting:
+                del self._waiting[native]
+
+    def give_up_all(self, text: str) -> Iterator[Change]:
+        """None of the calls will have a result."""
+        for native in list(self._waiting):
+            while (call := self.take(native)) is not None:
+                yield self._made_up(call, text)
+        self._answered.clear()
+
+    def _wait(self, call: OpenCall) -> None:
+        self._waiting.setdefault(call.native, deque()).append(call)
+        self._answered.discard(call.native)
+
+    def _made_up(self, call: OpenCall, text: str) -> CallResult:
+        result = ToolResult(call.native, text, is_error=True, name=call.name)
+        return CallResult(
+            self._scope, call.shown, result, is_made_up=True, is_provided=call.is_provided
+        )
+
+
+__all__ = ["CallBook", "OpenCall"]

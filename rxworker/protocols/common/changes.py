@@ -1,0 +1,302 @@
+"""What a user interface is told of a run, in the order in which it can be told.
+
+A protocol for user interfaces is strict: what grows must have been opened, what was opened is closed, a result belongs to a
+call that was shown. Records are not: a watcher may come in the middle, miss deltas, or leave early. A `Tracker` makes changes
+of records, and its changes always keep these rules; an encoder then is a table from changes to events of its protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from rxworker.events import BlockType, CitationDelta, Record, SignatureDelta
+from rxworker.messages import Conversation, Json, JsonObject, StopReason, ToolCall, ToolResult
+
+
+class Scope(Struct, frozen=True):
+    """Whose changes they are: those of the run itself, or of a run inside it.
+
+    Attributes:
+        id: Empty for the run itself.
+        path: The tool calls that lead to it.
+        name: The tool that began it.
+        call_id: The call that began it, as it is shown.
+        parent: The id of the scope around it.
+    """
+
+    id: str = ""
+    path: tuple[str, ...] = ()
+    name: str = ""
+    call_id: str = ""
+    parent: str = ""
+
+
+class Shown(Struct, frozen=True):
+    """A block as it is shown.
+
+    Attributes:
+        scope: Whose it is.
+        id: Its name, the same for every watcher. A tool call's is the id of the call.
+        response: The name of the response that it is part of.
+        block_type: What it holds.
+        tool: The tool's name, for a call.
+        is_free_text: Whether the call's arguments are a text as it is.
+    """
+
+    scope: Scope
+    id: str
+    response: str
+    block_type: BlockType
+    tool: str = ""
+    is_free_text: bool = False
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is a tool call, of ours or of the provider's."""
+        return self.block_type in (BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE)
+
+
+class PendingCall(Struct, frozen=True):
+    """A call that waits.
+
+    Attributes:
+        id: The call's id, as it is shown.
+        call: The call.
+        asks: Whether somebody is asked about it.
+    """
+
+    id: str
+    call: ToolCall
+    asks: bool = False
+
+
+class Begin(Struct, frozen=True):
+    """The first change.
+
+    Attributes:
+        run: The run's id.
+        conversation: What was said before; ``None`` for a watcher that comes in the middle.
+        pending: The calls that a resumed run goes on with.
+    """
+
+    run: str
+    conversation: Conversation | None = None
+    pending: tuple[PendingCall, ...] = ()
+
+
+class ScopeOpen(Struct, frozen=True):
+    """A run inside the run begins."""
+
+    scope: Scope
+
+
+class ScopeClose(Struct, frozen=True):
+    """A run inside the run has ended; ``error`` says why, where it did not finish."""
+
+    scope: Scope
+    error: str | None = None
+    cause: str = ""
+
+
+class StepOpen(Struct, frozen=True):
+    """A turn begins."""
+
+    scope: Scope
+    turn: int
+
+
+class StepClose(Struct, frozen=True):
+    """The turn that was open is over."""
+
+    scope: Scope
+    turn: int
+
+
+class BlockOpen(Struct, frozen=True):
+    """A block begins."""
+
+    block: Shown
+
+
+class BlockGrow(Struct, frozen=True):
+    """An open block has more text; never an empty one."""
+
+    block: Shown
+    text: str
+
+
+class BlockExtra(Struct, frozen=True):
+    """An open block has a signature or a citation."""
+
+    block: Shown
+    event: SignatureDelta | CitationDelta
+
+
+class BlockClose(Struct, frozen=True):
+    """An open block ends. ``aborted`` says why it is not whole."""
+
+    block: Shown
+    aborted: str | None = None
+
+
+class BlockWhole(Struct, frozen=True):
+    """A block that comes in one piece, such as a picture.
+
+    Attributes:
+        block: Which.
+        kind: What the provider calls it.
+        echo: What the provider sent.
+    """
+
+    block: Shown
+    kind: str = ""
+    echo: JsonObject | None = None
+
+
+class CallStart(Struct, frozen=True):
+    """A call that was shown is run, with these arguments."""
+
+    scope: Scope
+    id: str
+    call: ToolCall
+
+
+class CallProgress(Struct, frozen=True):
+    """A tool tells how far it is."""
+
+    scope: Scope
+    id: str
+    progress: Json
+
+
+class CallResult(Struct, frozen=True):
+    """What a call came to; once for each call.
+
+    Attributes:
+        scope: Whose call it is.
+        id: The call's id, as it is shown.
+        result: What the model reads.
+        seconds: How long it ran.
+        is_denied: Whether somebody has refused it.
+        is_made_up: Whether there was no result, and this one only says so.
+        call: The call, where it was shown elsewhere.
+        is_provided: Whether the provider ran the tool.
+    """
+
+    scope: Scope
+    id: str
+    result: ToolResult
+    seconds: float = 0.0
+    is_denied: bool = False
+    is_made_up: bool = False
+    call: ToolCall | None = None
+    is_provided: bool = False
+
+
+class TakeBack(Struct, frozen=True):
+    """What the response has said is void; all of it is closed.
+
+    Attributes:
+        scope: Whose response.
+        reason: For people.
+        blocks: The ids of its blocks.
+        calls: The ids of its calls.
+    """
+
+    scope: Scope
+    reason: str
+    blocks: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+
+
+class Note(Struct, frozen=True):
+    """Something to know, outside of any block."""
+
+    scope: Scope
+    record: Record
+
+
+class Pause(Struct, frozen=True):
+    """The run waits; the last change.
+
+    Attributes:
+        run: The run's id.
+        hook: Who asked for it.
+        reason: For people.
+        pending: The calls that wait.
+    """
+
+    run: str
+    hook: str
+    reason: str
+    pending: tuple[PendingCall, ...] = ()
+
+
+class Finish(Struct, frozen=True):
+    """The run has finished; the last change."""
+
+    stop_reason: StopReason | None = None
+
+
+class Abort(Struct, frozen=True):
+    """The run ended without a result; the last change."""
+
+    cause: Literal["cancel", "error", "abort", "limit"]
+    reason: str
+
+
+class Cut(Struct, frozen=True):
+    """The records stop here, and the run may go on; the last change."""
+
+    reason: str
+
+
+Change: TypeAlias = (
+    Begin
+    | ScopeOpen
+    | ScopeClose
+    | StepOpen
+    | StepClose
+    | BlockOpen
+    | BlockGrow
+    | BlockExtra
+    | BlockClose
+    | BlockWhole
+    | CallStart
+    | CallProgress
+    | CallResult
+    | TakeBack
+    | Note
+    | Pause
+    | Finish
+    | Abort
+    | Cut
+)
+
+__all__ = [
+    "Abort",
+    "Begin",
+    "BlockClose",
+    "BlockExtra",
+    "BlockGrow",
+    "BlockOpen",
+    "BlockWhole",
+    "CallProgress",
+    "CallResult",
+    "CallStart",
+    "Change",
+    "Cut",
+    "Finish",
+    "Note",
+    "Pause",
+    "PendingCall",
+    "Scope",
+    "ScopeClose",
+    "ScopeOpen",
+    "Shown",
+    "StepClose",
+    "StepOpen",
+    "TakeBack",
+]

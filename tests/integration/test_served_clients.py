@@ -1,0 +1,534 @@
+"""The official clients of AG-UI and of useChat carry on conversations with the web server itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from reactivex import operators as ops
+
+from rxworker import Worker, tool
+from rxworker.events import Record, TextDelta
+from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
+from rxworker.transport import Retry
+from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web.entry import RunEntry
+
+if TYPE_CHECKING:
+    from conftest import Clients
+
+OLDER, NEWER = "@ag-ui/client-older", "@ag-ui/client"
+TOKEN = "a-very-secret-token-0123456789"
+Told = dict[str, Any]
+both = pytest.mark.parametrize("client", [NEWER, OLDER])
+names = map("client-{}".format, count())
+
+
+class Desk:
+    """A server whose worker calls tools that wait for the test.
+
+    Attributes:
+        gate: Lets the tool ``wait`` return.
+        waiting: Set while it waits.
+        removed: What the tool ``remove`` was called with.
+        workers: The workers that were made.
+    """
+
+    def __init__(self, *replies: Reply | str, token: str | None = None) -> None:
+        self.gate = asyncio.Event()
+        self.waiting = asyncio.Event()
+        self.removed: list[str] = []
+        self.workers: list[Worker] = []
+        self._replies = replies
+        self.server = WebServer(self._make, port=0, settings=Settings(token=token, max_runs=2))
+
+    def _make(self) -> Worker:
+        @tool
+        async def wait() -> str:
+            """Wait for the test."""
+            self.waiting.set()
+            await self.gate.wait()
+            return "waited"
+
+        @tool(requires_approval=True)
+        async def remove(path: str) -> str:
+            """Remove a file."""
+            self.removed.append(path)
+            return f"{path} is gone"
+
+        model = ScriptedModel(list(self._replies))
+        self.workers.append(Worker(model, tools=[wait, remove], retry=Retry(retries=0)))
+        return self.workers[-1]
+
+    def url(self, path: str) -> str:
+        return self.server.url + path
+
+    @property
+    def runs(self) -> list[RunEntry]:
+        """The runs, the newest first."""
+        return list(self.server.state.runs)
+
+    def heard(self) -> list[str]:
+        """What the worker of the first conversation has said and heard."""
+        return [message.text for message in self.workers[0].conversation.messages if message.text]
+
+
+@asynccontextmanager
+async def desk_of(*replies: Reply | str, token: str | None = None) -> AsyncGenerator[Desk, None]:
+    desk = Desk(*replies, token=token)
+    async with desk.server:
+        yield desk
+
+
+class Client:
+    """A client that is known by its name in the process of the clients."""
+
+    def __init__(self, clients: Clients, kind: str) -> None:
+        self._clients = clients
+        self._kind = kind
+        self.name = next(names)
+
+    async def make(self, address: str, **given: Any) -> Client:
+        await self._clients.ask(self._kind, name=self.name, address=address, **given)
+        return self
+
+    async def run(self, **given: Any) -> Told:
+        return await self._clients.ask("agent_run", name=self.name, **given)
+
+    async def leave(self) -> None:
+        await self._clients.ask("agent_leave", name=self.name)
+
+    async def do(self, what: str, given: Any = None) -> Told:
+        more = {} if given is None else {"given": given}
+        return await self._clients.ask("chat_do", name=self.name, what=what, **more)
+
+    async def until(self, text: str | None = None) -> Told:
+        """What the chat shows when it shows this text, or has nothing under way."""
+        more = {} if text is None else {"text": text}
+        return await self._clients.ask("chat_until", name=self.name, **more)
+
+
+async def agent(clients: Clients, client: str, address: str, **given: Any) -> Client:
+    return await Client(clients, "agent").make(address, client=client, **given)
+
+
+async def chat(clients: Clients, address: str, **given: Any) -> Client:
+    return await Client(clients, "chat").make(address, **given)
+
+
+def said(told: Told, role: str = "assistant") -> list[str]:
+    """The texts that a client of AG-UI shows."""
+    return [m["content"] for m in told["messages"] if m["role"] == role and m.get("content")]
+
+
+def shown(told: Told) -> list[str]:
+    """The texts that a chat shows, of each message."""
+    return ["".join(p.get("text", "") for p in m["parts"]) for m in told["messages"]]
+
+
+def call_of(told: Told) -> Told:
+    """The call that a chat shows last."""
+    parts = [part for message in told["messages"] for part in message["parts"]]
+    return [part for part in parts if part["type"].startswith("tool-")][-1]
+
+
+async def first_text(entry: RunEntry) -> None:
+    """Until the model has said something."""
+
+    def is_text(record: Record) -> bool:
+        return isinstance(record.event, TextDelta)
+
+    await entry.run.pipe(ops.filter(is_text), ops.first())
+
+
+async def while_it_waits(desk: Desk, act: Callable[[], Awaitable[object]]) -> None:
+    await desk.waiting.wait()
+    await act()
+
+
+# AG-UI
+
+
+@both
+async def test_an_agent_carries_on_a_conversation_of_two_turns_with_a_tool(
+    clients: Clients, client: str
+) -> None:
+    async with desk_of(think("hm") + say("I wait. ") + call("wait"), "Done.", "Bye.") as desk:
+        desk.gate.set()
+        one = await agent(clients, client, desk.url("ag-ui"), threadId="t-1")
+        first = await one.run(runId="r-1", say="go")
+        assert (first["refused"], first["error"]) == (None, None)
+        assert said(first) == ["I wait. ", "Done."]
+        assert said(first, "tool") == ["waited"]
+        second = await one.run(runId="r-2", say="bye")
+        assert (second["refused"], second["error"]) == (None, None)
+        assert said(second) == ["I wait. ", "Done.", "Bye."]
+        assert said(second, "user") == ["go", "bye"]
+        assert len({message["id"] for message in second["messages"]}) == len(second["messages"])
+        # Nothing that the client sent back was taken for new.
+        assert desk.heard() == ["go", "I wait. ", "Done.", "bye", "Bye."]
+        assert [run.conversation.id for run in desk.runs] == ["t-1", "t-1"]
+
+
+@both
+async def test_an_agent_approves_a_call_with_other_arguments(clients: Clients, client: str) -> None:
+    async with desk_of(say("May I?") + call("remove", path="a"), "Gone.", "Bye.") as desk:
+        one = await agent(clients, client, desk.url("ag-ui"))
+        asked = await one.run(runId="r-1", say="remove a")
+        assert [(i["reason"], i["toolCallId"]) for i in asked["interrupts"]] == [
+            ("tool_call", "call_1_1")
+        ]
+        answer = {"approved": True, "editedArgs": {"path": "b"}}
+        told = await one.run(runId="r-2", answer=answer)
+        assert (told["refused"], told["error"], told["interrupts"]) == (None, None, [])
+        assert desk.removed == ["b"]
+        assert said(told) == ["May I?", "Gone."]
+        assert said(told, "tool") == ["b is gone"]
+        assert said(await one.run(runId="r-3", say="bye")) == ["May I?", "Gone.", "Bye."]
+        assert desk.heard() == ["remove a", "May I?", "Gone.", "bye", "Bye."]
+
+
+@both
+async def test_what_was_asked_in_one_conversation_is_not_answered_from_another(
+    clients: Clients, client: str
+) -> None:
+    async with desk_of(call("remove", path="a"), "Gone.") as desk:
+        one = await agent(clients, client, desk.url("ag-ui"), threadId="mine")
+        asked = await one.run(runId="r-1", say="remove a")
+        other = await agent(
+            clients, client, desk.url("ag-ui"), threadId="theirs", pending=asked["interrupts"]
+        )
+        told = await other.run(runId="r-2", answer={"approved": True})
+        assert told["refused"] is not None
+        assert desk.removed == []
+        assert (await one.run(runId="r-2", answer={"approved": True}))["refused"] is None
+        assert desk.removed == ["a"]
+
+
+@both
+async def test_an_agent_hears_that_its_run_was_cancelled(clients: Clients, client: str) -> None:
+    async with desk_of(say("I wait. ") + call("wait")) as desk:
+        one = await agent(clients, client, desk.url("ag-ui"))
+
+        async def cancel() -> None:
+            await desk.runs[0].run.cancel(reason="bored")
+
+        told, _ = await asyncio.gather(one.run(say="go"), while_it_waits(desk, cancel))
+        last = told["events"][-1]
+        if client == NEWER:
+            assert last["outcome"] == {"type": "cancelled"}
+        else:
+            assert (last["type"], last["code"]) == ("RUN_ERROR", "cancel")
+        assert said(told) == ["I wait. "]
+
+
+@both
+async def test_an_agent_hears_that_its_run_has_failed_and_goes_on(
+    clients: Clients, client: str
+) -> None:
+    async with desk_of(say("half a sen") + fail("the machine is broken"), "Better.") as desk:
+        one = await agent(clients, client, desk.url("ag-ui"))
+        told = await one.run(say="go")
+        assert "broken" in told["error"]["message"]
+        told = await one.run(runId="r-2", say="again")
+        assert (told["refused"], told["error"]) == (None, None)
+        assert said(told)[-1] == "Better."
+
+
+@both
+async def test_an_agent_that_comes_late_sees_all_of_a_run_and_its_end(
+    clients: Clients, client: str
+) -> None:
+    async with desk_of("Hi.", say("I wait. ") + call("wait"), "Done.") as desk:
+        first = desk.server.state.runs.start("hello")
+        await first.run
+        entry = desk.server.state.runs.start("go", conversation=first.conversation.id)
+        await desk.waiting.wait()
+        query = "?protocol=1.0" if client == NEWER else ""
+        address = desk.url(f"api/runs/{entry.id}/ag-ui{query}")
+        one = await agent(clients, client, address, watch=True)
+
+        async def let_go() -> None:
+            await first_text(entry)
+            desk.gate.set()
+
+        told, _ = await asyncio.gather(one.run(), while_it_waits(desk, let_go))
+        assert (told["refused"], told["error"]) == (None, None)
+        assert said(told) == ["Hi.", "I wait. ", "Done."]
+        assert said(told, "user") == ["hello", "go"]
+        # Whoever comes when all is over sees the same.
+        again = await (await agent(clients, client, address, watch=True)).run()
+        assert again["messages"] == told["messages"]
+        assert len(desk.runs) == 2
+
+
+@both
+async def test_an_agent_that_leaves_does_not_end_its_run(clients: Clients, client: str) -> None:
+    async with desk_of(say("I wait. ") + call("wait"), "Done.") as desk:
+        one = await agent(clients, client, desk.url("ag-ui"))
+        _, told = await asyncio.gather(while_it_waits(desk, one.leave), one.run(say="go"))
+        assert said(told) == ["I wait. "]
+        [entry] = desk.runs
+        assert not entry.run.done
+        desk.gate.set()
+        assert (await entry.run).text == "Done."
+
+
+@both
+async def test_an_agent_is_told_what_was_wrong_with_its_request(
+    clients: Clients, client: str
+) -> None:
+    async with desk_of("Hi.", token=TOKEN) as desk:
+        one = await agent(clients, client, desk.url("ag-ui"))
+        told = await one.run(say="hi")
+        assert "401" in told["refused"]
+        assert TOKEN not in str(told)
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        one = await agent(clients, client, desk.url("ag-ui"), headers=headers)
+        told = await one.run()
+        assert "400" in told["refused"]
+        assert "send a message" in told["refused"]
+        assert said(await one.run(say="hi")) == ["Hi."]
+
+
+# useChat
+
+
+async def test_a_chat_carries_on_a_conversation_of_two_turns_with_a_tool(clients: Clients) -> None:
+    async with desk_of(think("hm") + say("I wait. ") + call("wait"), "Done.", "Bye.") as desk:
+        desk.gate.set()
+        one = await chat(clients, desk.url("api/chat"))
+        await one.do("sendMessage", {"text": "go"})
+        told = await one.do("sendMessage", {"text": "bye"})
+        assert (told["status"], told["error"]) == ("ready", None)
+        assert shown(told) == ["go", "hmI wait. Done.", "bye", "Bye."]
+        tools = [p for p in told["messages"][1]["parts"] if p["type"] == "tool-wait"]
+        assert [(p["state"], p["output"]) for p in tools] == [("output-available", "waited")]
+        assert desk.heard() == ["go", "I wait. ", "Done.", "bye", "Bye."]
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_chat_goes_on_by_itself_when_its_call_was_decided(
+    clients: Clients, approved: bool
+) -> None:
+    first = say("May I? ") + call("remove", path="a")
+    async with desk_of(first, "So be it.", "Bye.") as desk:
+        one = await chat(clients, desk.url("api/chat"), auto=True)
+        told = await one.do("sendMessage", {"text": "remove a"})
+        asked = call_of(told)
+        assert asked["state"] == "approval-requested"
+        answer = {"id": asked["approval"]["id"], "approved": approved, "reason": "as you like"}
+        await one.do("addToolApprovalResponse", answer)
+        told = await one.until()
+        assert (told["status"], told["error"]) == ("ready", None)
+        assert shown(told) == ["remove a", "May I? So be it."]
+        state = "output-available" if approved else "output-denied"
+        parts = [p for p in told["messages"][-1]["parts"] if p["type"] == "tool-remove"]
+        assert [p["state"] for p in parts] == [state]
+        assert desk.removed == (["a"] if approved else [])
+        assert shown(await one.do("sendMessage", {"text": "bye"}))[2:] == ["bye", "Bye."]
+        assert desk.heard() == ["remove a", "May I? ", "So be it.", "bye", "Bye."]
+
+
+async def test_a_chat_has_an_answer_given_again(clients: Clients) -> None:
+    async with desk_of("one", "two", "three", "four") as desk:
+        one = await chat(clients, desk.url("api/chat"))
+        await one.do("sendMessage", {"text": "a"})
+        told = await one.do("sendMessage", {"text": "b"})
+        assert shown(await one.do("regenerate")) == ["a", "one", "b", "three"]
+        assert desk.heard() == ["a", "one", "b", "three"]
+        again = {"messageId": told["messages"][1]["id"]}
+        assert shown(await one.do("regenerate", again)) == ["a", "four"]
+        assert desk.heard() == ["a", "four"]
+
+
+class Line:
+    """A line to a server that can be cut."""
+
+    def __init__(self, target: str) -> None:
+        self._target = int(target.rstrip("/").rpartition(":")[2])
+        self._ends: list[asyncio.StreamWriter] = []
+        self._carrying: list[asyncio.Task[None]] = []
+        self.url = ""
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._carrying.append(task)
+        there, back = await asyncio.open_connection("127.0.0.1", self._target)
+        self._ends += [writer, back]
+        await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+        for end in (writer, back):
+            end.close()
+            with suppress(ConnectionError):
+                await end.wait_closed()
+
+    def cut(self) -> None:
+        for end in self._ends:
+            end.transport.abort()
+        self._ends.clear()
+
+    async def close(self) -> None:
+        self.cut()
+        await asyncio.gather(*self._carrying)
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass
+
+
+@asynccontextmanager
+async def line_to(url: str) -> AsyncGenerator[Line, None]:
+    line = Line(url)
+    server = await asyncio.start_server(line.carry, "127.0.0.1", 0)
+    line.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with server:
+        yield line
+        await line.close()
+
+
+async def test_a_chat_that_is_cut_comes_back_and_nothing_is_lost_or_doubled(
+    clients: Clients,
+) -> None:
+    async with (
+        desk_of(think("hm") + say("I wait. ") + call("wait"), "Done.") as desk,
+        line_to(desk.server.url) as line,
+    ):
+        one = await chat(clients, f"{line.url}api/chat")
+
+        async def cut() -> None:
+            await one.until("I wait.")
+            line.cut()
+
+        told, _ = await asyncio.gather(
+            one.do("sendMessage", {"text": "go"}), while_it_waits(desk, cut)
+        )
+        assert told["status"] == "error"
+        assert shown(told) == ["go", "hmI wait. "]
+        [entry] = desk.runs
+        assert not entry.run.done
+
+        async def let_go() -> None:
+            await until_watched(entry)
+            desk.gate.set()
+
+        told, _ = await asyncio.gather(one.do("resumeStream"), let_go())
+        assert (told["status"], told["error"]) == ("ready", None)
+        assert shown(told) == ["go", "hmI wait. Done."]
+        kinds = [part["type"] for part in told["messages"][1]["parts"]]
+        assert kinds.count("tool-wait") == 1
+        assert len(desk.runs) == 1
+        # Nothing is on any more: what is shown stays.
+        assert (await one.do("resumeStream"))["messages"] == told["messages"]
+
+
+async def test_a_chat_that_is_cut_behind_an_approval_keeps_what_was_said_before_it(
+    clients: Clients,
+) -> None:
+    first = say("May I? ") + call("remove", path="a")
+    async with (
+        desk_of(first, say("I wait. ") + call("wait"), "Done.") as desk,
+        line_to(desk.server.url) as line,
+    ):
+        one = await chat(clients, f"{line.url}api/chat", auto=True)
+        told = await one.do("sendMessage", {"text": "remove a"})
+        asked = call_of(told)
+
+        async def cut() -> None:
+            await one.until("I wait.")
+            line.cut()
+
+        answer = {"id": asked["approval"]["id"], "approved": True}
+        await one.do("addToolApprovalResponse", answer)
+        await while_it_waits(desk, cut)
+        told = await one.until()
+        assert told["status"] == "error"
+        assert shown(told) == ["remove a", "May I? I wait. "]
+
+        async def let_go() -> None:
+            await until_watched(desk.runs[0])
+            desk.gate.set()
+
+        told, _ = await asyncio.gather(one.do("resumeStream"), let_go())
+        assert (told["status"], told["error"]) == ("ready", None)
+        assert shown(told) == ["remove a", "May I? I wait. Done."]
+        tools = [p for p in told["messages"][1]["parts"] if p["type"].startswith("tool-")]
+        assert [(p["type"], p["state"]) for p in tools] == [
+            ("tool-remove", "output-available"),
+            ("tool-wait", "output-available"),
+        ]
+        assert desk.removed == ["a"]
+
+
+async def test_a_chat_of_another_page_joins_in_the_middle(clients: Clients) -> None:
+    async with desk_of(say("I wait. ") + call("wait"), "Done.") as desk:
+        one = await chat(clients, desk.url("api/chat"))
+        user = {"id": "user-1", "role": "user", "parts": [{"type": "text", "text": "go"}]}
+        two = await chat(clients, desk.url("api/chat"), messages=[user])
+
+        async def let_go() -> None:
+            await until_watched(desk.runs[0], 2)
+            desk.gate.set()
+
+        async def join() -> Told:
+            await desk.waiting.wait()
+            return await two.do("resumeStream")
+
+        told, joined, _ = await asyncio.gather(
+            one.do("sendMessage", {"text": "go"}), join(), while_it_waits(desk, let_go)
+        )
+        assert shown(joined) == shown(told) == ["go", "I wait. Done."]
+
+
+async def test_a_chat_that_is_stopped_or_closed_does_not_end_its_run(clients: Clients) -> None:
+    async with desk_of(say("I wait. ") + call("wait"), "Done.") as desk:
+        one = await chat(clients, desk.url("api/chat"))
+
+        async def stop() -> None:
+            await one.do("stop")
+
+        await asyncio.gather(one.do("sendMessage", {"text": "go"}), while_it_waits(desk, stop))
+        [entry] = desk.runs
+        await until_watched(entry, 0)
+        assert not entry.run.done
+        desk.gate.set()
+        assert (await entry.run).text == "Done."
+
+
+async def test_a_chat_is_told_what_was_wrong_with_its_request(clients: Clients) -> None:
+    async with desk_of(call("wait"), token=TOKEN) as desk:
+        address = desk.url("api/chat")
+        told = await (await chat(clients, address)).do("sendMessage", {"text": "hi"})
+        assert told["error"]["status"] == 401
+        assert "Bearer" in told["error"]["message"]
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        one = await chat(clients, address, headers=headers)
+        two = await chat(clients, address, headers=headers)
+
+        async def disturb() -> None:
+            told = await two.do("sendMessage", {"text": "hi"})
+            assert told["error"]["status"] == 409
+            assert "is on" in told["error"]["message"]
+            desk.gate.set()
+
+        await asyncio.gather(one.do("sendMessage", {"text": "hi"}), while_it_waits(desk, disturb))
+        told = await two.do("resumeStream")  # nothing is on
+        assert (told["status"], told["error"], shown(told)) == ("ready", None, ["hi"])
+
+
+async def until_watched(entry: RunEntry, number: int = 1) -> None:
+    """Until so many watch a run."""
+
+    def are(watchers: tuple[object, ...]) -> bool:
+        return len(watchers) == number
+
+    await entry.run.watchers.pipe(ops.filter(are), ops.first())
