@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from rxworker.cli.clean import clean, one_line
 from rxworker.messages import Usage
 from rxworker.providers import CalledTool, Provider, Summary
+from rxworker.ui.clean import clean, one_line
 
 COLUMN = 11
 

@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from rxworker.cli.background import Background
 from rxworker.cli.chat_show import show_record
-from rxworker.cli.describe import describe_usage
 from rxworker.cli.failure import explain
 from rxworker.cli.interrupt import on_interrupt
 from rxworker.cli.page import Page
 from rxworker.errors import RunCancelledError
 from rxworker.events import Record
+from rxworker.ui.describe import describe_usage
 from rxworker.worker import Run, Worker
 
 

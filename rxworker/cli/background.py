@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
+from rxworker.cli.event_loop import run
+
 B = TypeVar("B")
 
 PATIENCE = 1.0
@@ -58,7 +60,7 @@ class Background:
         return asyncio.run_coroutine_threadsafe(work(), self._loop).result()
 
     def _run(self) -> None:
-        asyncio.run(self._wait())
+        run(self._wait())
 
     async def _wait(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

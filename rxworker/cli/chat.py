@@ -17,13 +17,15 @@ from rxworker.cli.failure import (
     CommandError,
     explain,
 )
-from rxworker.cli.output import is_terminal
+from rxworker.cli.output import is_terminal, write_error
 from rxworker.cli.page import PlainPage, TerminalPage
 from rxworker.cli.prompt import ask_line
 from rxworker.cli.provider import find_provider
 from rxworker.cli.tool_import import import_tools
 from rxworker.errors import ConfigurationError
+from rxworker.hooks.ready import terminal_hooks
 from rxworker.providers import Options
+from rxworker.ui.terminal.run import has_textual, run_app
 from rxworker.worker import Worker
 
 
@@ -36,6 +38,8 @@ def chat(
     system: str | None = None,
     max_tokens: int | None = None,
     tools: Sequence[str] = (),
+    plain: bool = False,
+    hooks: bool = True,
 ) -> int:
     """Read messages and show answers until there are no more.
 
@@ -47,9 +51,12 @@ def chat(
         system: What the model is told about its task.
         max_tokens: The most tokens of an answer.
         tools: What the model may call, as ``module:function``.
+        plain: Whether to go on line by line where the screen could be filled.
+        hooks: Whether the ready hooks are asked, see `terminal_hooks`.
 
     Returns:
-        0; 1 when an answer failed and nobody is there to go on; 130 after Ctrl-C.
+        0; 1 when an answer failed and nobody is there to go on; 130 after Ctrl-C; in full screen also 143 after SIGTERM, and
+        129 when the terminal was closed.
 
     Raises:
         CommandError: An option is wrong.
@@ -60,8 +67,19 @@ def chat(
     except ConfigurationError as error:
         raise CommandError(explain(error), MISUSED) from error
     options = Options(max_tokens=max_tokens)
-    worker = Worker(asked, tools=toolbox, system=system, options=options)
-    return converse(worker, is_person=is_terminal(sys.stdin) and is_terminal(sys.stdout))
+    worker = Worker(
+        asked,
+        tools=toolbox,
+        system=system,
+        options=options,
+        hooks=terminal_hooks() if hooks else (),
+    )
+    is_person = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    if is_person and not plain and is_terminal(sys.stderr):
+        if has_textual():
+            return run_app(worker, wording=explain)
+        write_error("To fill the screen: pip install 'rxworker[tui]'. Line by line: --plain.")
+    return converse(worker, is_person=is_person)
 
 
 def converse(worker: Worker, *, is_person: bool) -> int:

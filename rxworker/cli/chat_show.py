@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from rxworker.cli.clean import one_line
-from rxworker.cli.describe import describe_call, describe_json, describe_result
 from rxworker.cli.page import Page
 from rxworker.events import (
     AttemptRetract,
@@ -12,12 +10,15 @@ from rxworker.events import (
     HookVerdict,
     Record,
     RefusalDelta,
+    RunPause,
     TextDelta,
     ThinkingDelta,
     ToolProgress,
     ToolStart,
     ToolStop,
 )
+from rxworker.ui.clean import one_line
+from rxworker.ui.describe import describe_call, describe_json, describe_result
 
 
 def show_record(page: Page, record: Record) -> None:
@@ -35,6 +36,10 @@ def show_record(page: Page, record: Record) -> None:
             page.note(f".. {describe_json(progress)}")
         case ToolStop(result=result, seconds=seconds):
             page.note(f"<- {describe_result(result)} ({seconds:.1f} s)")
+        case RunPause(hook=hook, reason=reason, pending=pending):
+            for call in pending:
+                page.note(f"-- {describe_call(call)} waits")
+            page.note(f"{one_line(hook)}: {one_line(reason)} (without --plain you can decide)")
         case AttemptRetract(reason=reason):
             page.note(f"taken back, asking again: {one_line(reason)}")
         case HookMessage(hook=hook, content=content):

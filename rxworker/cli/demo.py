@@ -10,6 +10,7 @@ from rich.console import Console
 from rxworker.cli.demo_plain import PlainAccount
 from rxworker.cli.demo_screen import fits, show
 from rxworker.cli.demo_script import MODEL, QUESTION, SYSTEM, answers, make_forecast
+from rxworker.cli.event_loop import run
 from rxworker.cli.interrupt import on_interrupt
 from rxworker.cli.output import is_terminal, write_line
 from rxworker.cli.tally import summary_line
@@ -40,7 +41,7 @@ def demo(*, fast: bool = False) -> int:
         RxWorkerError: The run failed.
     """
     try:
-        return asyncio.run(_demo(fast))
+        return run(_demo(fast))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rxworker.cli.clean import one_line
-from rxworker.cli.describe import describe_call, describe_result
 from rxworker.cli.transcript import Transcript, step_transcript
 from rxworker.events import BlockStop, BlockType, Record, ToolStart, ToolStop, TurnStart
+from rxworker.ui.clean import one_line
+from rxworker.ui.describe import describe_call, describe_result
 
 
 class PlainAccount:

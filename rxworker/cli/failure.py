@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from rxworker.cli.clean import one_line
 from rxworker.errors import RxWorkerError
+from rxworker.ui.clean import one_line
 
 FAILED = 1
 MISUSED = 2

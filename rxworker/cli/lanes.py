@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-from rxworker.cli.describe import describe_json, describe_result
 from rxworker.cli.lane import Activity, Lane
 from rxworker.events import (
     AttemptRetract,
@@ -23,6 +22,7 @@ from rxworker.events import (
     ToolStop,
     ToolUseMetadata,
 )
+from rxworker.ui.describe import describe_json, describe_result
 
 MOST_LANES = 200
 ACTIVITIES: dict[BlockType, Activity] = {

@@ -57,6 +57,10 @@ def _run(argv: Sequence[str] | None) -> int:
         flush()
         return done.code if isinstance(done.code, int) else 0
     match args.command:
+        case "demo" if args.web:
+            from rxworker.cli.demo_web import demo_web
+
+            return demo_web(port=args.port, open_page=not args.no_open, fast=args.fast)
         case "demo":
             need_rich("rxworker demo")
             from rxworker.cli.demo import demo
@@ -74,6 +78,25 @@ def _run(argv: Sequence[str] | None) -> int:
                 system=args.system,
                 max_tokens=args.max_tokens,
                 tools=args.tool,
+                plain=args.plain,
+                hooks=not args.no_hooks,
+            )
+        case "serve":
+            from rxworker.cli.serve import serve
+
+            return serve(
+                args.provider,
+                args.model,
+                host=args.host,
+                port=args.port,
+                token_env=args.token_env,
+                base_url=args.base_url,
+                api_key_env=args.api_key_env,
+                system=args.system,
+                max_tokens=args.max_tokens,
+                tools=args.tool,
+                allowed_hosts=args.allow_host,
+                demo=args.demo,
             )
         case "decode":
             from rxworker.cli.decode import decode

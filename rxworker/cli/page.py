@@ -7,8 +7,8 @@ from typing import Literal, Protocol, TypeAlias
 
 from rich.console import Console
 
-from rxworker.cli.clean import clean
 from rxworker.cli.output import write_error
+from rxworker.ui.clean import clean
 
 Voice: TypeAlias = Literal["text", "thinking"]
 

@@ -17,8 +17,19 @@ examples:
   rxworker chat --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
   echo "Why is the sky blue?" | rxworker chat --provider anthropic --model claude-sonnet-4-5
 
+In a terminal it fills the screen, where textual is installed; F1 shows the keys there.
 Ctrl-C cancels an answer and keeps the conversation; at the prompt, or a second time, it leaves. Ctrl-D leaves.
+The ready hooks tell the model the time and what git says to changed files, refuse commands that destroy, and show
+changed files and notices to you.
 Of a pipe, each line is a message: answers go to standard output, tools and errors to standard error.
+"""
+SERVE = """
+examples:
+  rxworker serve --demo
+  rxworker serve --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
+  TOKEN=... rxworker serve --host 0.0.0.0 --token-env TOKEN --provider anthropic --model claude-sonnet-4-5
+
+Only this machine can reach it, unless --host says otherwise; then it needs a token. Ctrl-C ends it, and cancels its runs.
 """
 DECODE = """
 examples:
@@ -42,6 +53,7 @@ def make_parser() -> Parser:
     commands = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
     _add_demo(commands)
     _add_chat(commands)
+    _add_serve(commands)
     _add_decode(commands)
     return parser
 
@@ -50,6 +62,11 @@ def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     about = "one run in several views at once; needs no key and no network"
     demo = commands.add_parser("demo", help=about, description=f"Show {about}.")
     demo.add_argument("--fast", action="store_true", help="without pauses")
+    demo.add_argument("--web", action="store_true", help="on a page in the browser")
+    demo.add_argument(
+        "--port", type=_port, default=8080, help="with --web: on which port; 0 for any that is free"
+    )
+    demo.add_argument("--no-open", action="store_true", help="with --web: leave the browser alone")
 
 
 def _add_chat(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -61,9 +78,39 @@ def _add_chat(commands: argparse._SubParsersAction[Parser]) -> None:
         epilog=CHAT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = chat.add_argument
-    add("--provider", required=True, help=f"whose protocol: {provider_names()}")
-    add("--model", required=True, help="the model's name")
+    _add_worker(chat, required=True)
+    chat.add_argument("--plain", action="store_true", help="line by line, and not in full screen")
+    chat.add_argument("--no-hooks", action="store_true", help="without the ready hooks, see below")
+
+
+def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "runs in the browser: begin, watch and steer them"
+    serve = commands.add_parser(
+        "serve",
+        help=about,
+        description="Serve a page, and an API, on which runs are begun, watched and steered.",
+        epilog=SERVE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = serve.add_argument
+    add("--host", default="127.0.0.1", help="where to listen; by default 127.0.0.1")
+    add("--port", type=_port, default=8080, help="on which port; by default 8080, 0 for any")
+    add("--token-env", metavar="NAME", help="the environment variable that holds the token")
+    add(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a name by which the server may be called, such as that of a proxy; may be given several times",
+    )
+    add("--demo", action="store_true", help="a scripted model in place of a provider")
+    _add_worker(serve, required=False)
+
+
+def _add_worker(parser: Parser, *, required: bool) -> None:
+    add = parser.add_argument
+    add("--provider", required=required, help=f"whose protocol: {provider_names()}")
+    add("--model", required=required, help="the model's name")
     add("--base-url", metavar="URL", help="where the service is, for a server of your own")
     add("--api-key-env", metavar="NAME", help="the environment variable that holds the key")
     add("--system", metavar="TEXT", help="what the model is told about its task")
@@ -94,6 +141,12 @@ def _add_decode(commands: argparse._SubParsersAction[Parser]) -> None:
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
     return int(text)
 
 

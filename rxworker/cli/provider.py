@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 
-from rxworker.cli.clean import one_line
 from rxworker.cli.failure import MISUSED, CommandError
 from rxworker.providers import (
     PROVIDERS,
@@ -14,6 +13,7 @@ from rxworker.providers import (
     OpenAIChat,
     OpenAIResponses,
 )
+from rxworker.ui.clean import one_line
 
 
 def provider_names() -> str:

@@ -8,8 +8,8 @@ from operator import add
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.cli.describe import plural
 from rxworker.events import AttemptStart, Record, ToolStart, ToolStop, TurnStart, Usage
+from rxworker.ui.describe import plural
 
 
 class Tally(Struct, frozen=True):

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from rxworker.cli.clean import clean
 from rxworker.cli.page import STYLES
 from rxworker.cli.transcript import Transcript
+from rxworker.ui.clean import clean
 
 
 def draw_text(

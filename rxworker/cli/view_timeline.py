@@ -9,9 +9,9 @@ from rich.cells import set_cell_size
 from rich.panel import Panel
 from rich.text import Text
 
-from rxworker.cli.clean import one_line
 from rxworker.cli.lane import Activity, Lane
 from rxworker.cli.lanes import Lanes
+from rxworker.ui.clean import one_line
 
 STYLES: dict[Activity, str] = {
     "thinking": "blue",

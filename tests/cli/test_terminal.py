@@ -112,7 +112,7 @@ def terminal(tmp_path: Path) -> Iterator[Open]:
 
 def chat(terminal: Open, server: ReplayServer, *options: str) -> Terminal:
     asked = ["--provider", "anthropic", "--model", "m", "--base-url", server.base_url]
-    opened = terminal("chat", *asked, *options)
+    opened = terminal("chat", "--plain", *asked, *options)
     opened.wait_for("> ")
     return opened
 

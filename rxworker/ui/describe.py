@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from rxworker.cli.clean import one_line
-from rxworker.messages import Json, ToolCall, ToolResult, Usage
+from rxworker.messages import Json, JsonObject, ToolCall, ToolResult, Usage
+from rxworker.ui.clean import one_line
 
 MOST = 100
 
@@ -16,10 +16,19 @@ def describe_call(call: ToolCall, most: int = MOST) -> str:
     >>> describe_call(ToolCall("1", "forecast", {"city": "Kyoto", "days": 2}))
     'forecast(city="Kyoto", days=2)'
     """
-    if isinstance(call.input, str):
-        return one_line(f"{call.name}({call.input})", most)
-    given = ", ".join(f"{name}={_json(value)}" for name, value in call.input.items())
-    return one_line(f"{call.name}({given})", most)
+    return one_line(f"{call.name}({describe_arguments(call.input)})", most)
+
+
+def describe_arguments(arguments: JsonObject | str, most: int | None = None) -> str:
+    """Arguments as one would write them in a call.
+
+    >>> describe_arguments({"city": "Kyoto", "days": 2})
+    'city="Kyoto", days=2'
+    """
+    if isinstance(arguments, str):
+        return one_line(arguments, most)
+    given = ", ".join(f"{name}={_json(value)}" for name, value in arguments.items())
+    return one_line(given, most)
 
 
 def describe_result(result: ToolResult, most: int = MOST) -> str:
@@ -68,4 +77,11 @@ def _json(value: Json) -> str:
     return msgspec.json.encode(value).decode("utf-8", "replace")
 
 
-__all__ = ["describe_call", "describe_json", "describe_result", "describe_usage", "plural"]
+__all__ = [
+    "describe_arguments",
+    "describe_call",
+    "describe_json",
+    "describe_result",
+    "describe_usage",
+    "plural",
+]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 # Control characters become their pictures, such as ␛; line ends and tabs stay. A carriage return would
-# let a line be written over, so it goes.
+# let a line be written over, so it goes. Half a character cannot be written at all, and characters that turn the
+# direction of writing around would show something other than what is there.
 _PICTURES: dict[int, int | None] = {
     **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
     0x0D: None,
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
+    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
 }
 
 

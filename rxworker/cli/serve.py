@@ -1,0 +1,196 @@
+"""``rxworker serve``: runs in the browser, and for programs that watch them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+from rxworker.cli import event_loop
+from rxworker.cli.failure import MISUSED, CommandError, explain
+from rxworker.cli.interrupt import on_interrupt
+from rxworker.cli.output import write_line
+from rxworker.cli.provider import find_provider
+from rxworker.cli.serve_demo import demo_worker
+from rxworker.cli.tool_import import import_tools
+from rxworker.errors import ConfigurationError
+from rxworker.providers import Options
+from rxworker.ui.web import MakeWorker, Settings, WebServer, Workers
+from rxworker.ui.web.origin import is_loopback
+from rxworker.worker import Worker
+
+
+def serve(
+    provider: str | None = None,
+    model: str | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    token_env: str | None = None,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    system: str | None = None,
+    max_tokens: int | None = None,
+    tools: Sequence[str] = (),
+    allowed_hosts: Sequence[str] = (),
+    demo: bool = False,
+) -> int:
+    """Serve until Ctrl-C.
+
+    Args:
+        provider: Whose protocol is spoken.
+        model: Who is asked.
+        host: Where to listen.
+        port: On which port; 0 for any that is free.
+        token_env: The environment variable that holds the token.
+        base_url: Where the service is.
+        api_key_env: The environment variable that holds the key.
+        system: What the model is told about its task.
+        max_tokens: The most tokens of an answer.
+        tools: What the model may call, as ``module:function``.
+        allowed_hosts: By which names the server may be called, besides this machine's own.
+        demo: Whether a model of the demonstration's answers, in place of a provider.
+
+    Returns:
+        0 when it was asked to end.
+
+    Raises:
+        CommandError: An option is wrong, or the port is in use.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    token = _variable("--token-env", token_env)
+    if token is None and not is_loopback(host):
+        message = (
+            f"--host {host}: other machines can reach that, and whoever reaches the server can run its tools. Put a long "
+            "secret into an environment variable and name it with --token-env, or leave --host out"
+        )
+        raise CommandError(message, MISUSED)
+    if demo:
+        make: MakeWorker = demo_worker
+    elif provider is None or model is None:
+        raise CommandError("serve needs --provider and --model, or --demo", MISUSED)
+    else:
+        make = _maker(provider, model, base_url, api_key_env, system, max_tokens, tools)
+    try:
+        settings = Settings(token=token, allowed_hosts=tuple(allowed_hosts))
+    except ConfigurationError as error:
+        raise CommandError(explain(error), MISUSED) from error
+
+    def tell(server: WebServer) -> None:
+        write_line(f"rxworker serves {server.url}")
+        if token_env is not None:
+            write_line(f"Open {server.url}?token= with the token of {token_env} behind it, once.")
+        write_line("Ctrl-C ends it.")
+
+    return run_server(make, host=host, port=port, settings=settings, ready=tell)
+
+
+def run_server(
+    workers: Workers,
+    *,
+    host: str,
+    port: int,
+    settings: Settings,
+    ready: Callable[[WebServer], object],
+) -> int:
+    """Serve until Ctrl-C or the system ends it, and end in order.
+
+    Args:
+        workers: Who answers.
+        host: Where to listen.
+        port: On which port.
+        settings: How the server behaves.
+        ready: Hears that the server listens.
+
+    Returns:
+        0 when the system asked it to end.
+
+    Raises:
+        CommandError: The address cannot be had.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    stopped = False
+
+    async def run() -> None:
+        nonlocal stopped
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        asked = False
+
+        def end() -> None:
+            # Once: what is being cleaned up then is left to end.
+            nonlocal asked
+            if not asked:
+                asked = True
+                loop.call_soon_threadsafe(task.cancel)
+
+        def terminate() -> None:
+            nonlocal stopped
+            stopped = True
+            end()
+
+        with on_interrupt(end), _on_terminate(loop, terminate):
+            async with WebServer(workers, host=host, port=port, settings=settings) as server:
+                ready(server)
+                await asyncio.Event().wait()
+
+    try:
+        event_loop.run(run())
+    except asyncio.CancelledError:
+        if not stopped:
+            raise KeyboardInterrupt from None
+    except ConfigurationError as error:
+        raise CommandError(explain(error)) from error
+    return 0
+
+
+@contextmanager
+def _on_terminate(
+    loop: asyncio.AbstractEventLoop, act: Callable[[], None]
+) -> Generator[None, None, None]:
+    try:
+        loop.add_signal_handler(signal.SIGTERM, act)
+    except (NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+def _maker(
+    provider: str,
+    model: str,
+    base_url: str | None,
+    api_key_env: str | None,
+    system: str | None,
+    max_tokens: int | None,
+    tools: Sequence[str],
+) -> MakeWorker:
+    toolbox = import_tools(tools)
+    key = _variable("--api-key-env", api_key_env)
+    try:
+        asked = find_provider(provider)(model, base_url=base_url, api_key=key)
+    except ConfigurationError as error:
+        raise CommandError(explain(error), MISUSED) from error
+    options = Options(max_tokens=max_tokens)
+
+    def make() -> Worker:
+        return Worker(asked, tools=toolbox, system=system, options=options)
+
+    return make
+
+
+def _variable(option: str, name: str | None) -> str | None:
+    if name is None:
+        return None
+    value = os.environ.get(name)
+    if not value:
+        raise CommandError(f"{option}: the variable {name!r} is not set", MISUSED)
+    return value
+
+
+__all__ = ["run_server", "serve"]

@@ -1,0 +1,1 @@
+"""User interfaces: the web server and its page, the terminal app."""

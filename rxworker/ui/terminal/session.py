@@ -1,0 +1,185 @@
+"""A conversation with a worker as a person carries it on: one run after the other, and what becomes of each.
+
+It knows nothing of widgets. What happens comes out as lanes; what the person does comes in as calls of its methods.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Literal, TypeAlias
+
+from rxworker.errors import RunCancelledError, RxWorkerError
+from rxworker.hub import Coalesce
+from rxworker.messages import Message, ToolCall
+from rxworker.ui.clean import clean, one_line
+from rxworker.ui.terminal.advice import advise
+from rxworker.ui.terminal.lane import Lane
+from rxworker.ui.terminal.lanes import Lanes
+from rxworker.ui.terminal.sent import Sent
+from rxworker.ui.terminal.totals import Totals, totals_of
+from rxworker.worker import Decision, Paused, Run, Worker
+
+Standing: TypeAlias = Literal["ready", "answering", "pausing", "cancelling", "paused"]
+Wording: TypeAlias = Callable[[BaseException], str]
+
+
+class Session:
+    """Carries on a conversation.
+
+    Args:
+        worker: Who answers.
+        wording: Makes the line that says what went wrong; by default the error's own.
+
+    Attributes:
+        worker: Who answers.
+        active: The run that is on.
+        paused: What waits to be resumed.
+        sent: What is sent into the run.
+        finished: Whether the last run came to its proper end.
+        asked_to_pause: Whether it was the person who asked for the pause.
+    """
+
+    def __init__(self, worker: Worker, wording: Wording | None = None) -> None:
+        self.worker = worker
+        self.active: Run[Any] | None = None
+        self.paused: Paused[Any] | None = None
+        self.sent = Sent()
+        self.finished = True
+        self.asked_to_pause = False
+        self._lanes = Lanes()
+        self._wording = wording or _plain
+        self._cancelling = False
+        self._before = Totals()
+        self._held = Totals()
+
+    @property
+    def standing(self) -> Standing:
+        """Where the conversation stands."""
+        if self.active is not None:
+            if self._cancelling:
+                return "cancelling"
+            return "pausing" if self.asked_to_pause else "answering"
+        return "ready" if self.paused is None else "paused"
+
+    @property
+    def waiting_call(self) -> ToolCall | None:
+        """The call that somebody has to decide about."""
+        paused = self.paused
+        if paused is None or paused.paused_at is None:
+            return None
+        return next((call for call in paused.pending if call.id == paused.paused_at), None)
+
+    @property
+    def asks(self) -> bool:
+        """Whether somebody is to be asked about a call, since a hook has paused the run at it."""
+        return self.waiting_call is not None and not self.asked_to_pause
+
+    @property
+    def totals(self) -> Totals:
+        """What all its runs have taken."""
+        return self._before + (self._held if self.active is None else totals_of(self.active))
+
+    def begin(self, text: str) -> None:
+        """Say something: a new run begins.
+
+        Raises:
+            RxWorkerError: It cannot.
+        """
+        self._started(self.worker.run(text))
+        self._before, self._held = self._before + self._held, Totals()
+
+    def resume(
+        self, decision: Decision | None = None, text: str = "", *, is_call: bool = False
+    ) -> None:
+        """Go on with the run that was paused.
+
+        Args:
+            decision: About the call that waits.
+            text: What to say besides.
+            is_call: Whether the decision is about the call that waits.
+
+        Raises:
+            RxWorkerError: It cannot.
+        """
+        call = self.waiting_call if is_call else None
+        decisions = {call.id: decision} if call is not None and decision is not None else {}
+        add = [Message.user(text)] if text else []
+        # A resumed run counts on from what was before.
+        self._started(self.worker.resume(decisions=decisions, add=add))
+        self._held = Totals()
+
+    def send(self, text: str) -> None:
+        """Say something while the run is on.
+
+        Raises:
+            RxWorkerError: It cannot be said.
+        """
+        if self.active is None:
+            self.begin(text)
+            return
+        self.sent.send(self.active, text, is_ending=self._cancelling)
+
+    def pause(self) -> None:
+        """Ask the run to pause at the next safe moment."""
+        if self.active is not None and self.standing == "answering":
+            self.asked_to_pause = True
+            self.active.pause(reason="you asked for it")
+
+    def cancel(self) -> asyncio.Future[None] | None:
+        """End the run. Done when it has ended."""
+        if self.active is None:
+            return None
+        self._cancelling = True
+        return self.active.cancel(reason="by you")
+
+    async def follow(self) -> AsyncIterator[list[Lane]]:
+        """The lanes that are new or have changed, until the run has ended."""
+        followed = self.active
+        if followed is None:
+            return
+        try:
+            async for batch in followed.watch(Coalesce(), name="terminal").batches():
+                yield self._lanes.feed(batch)
+        except Exception:
+            # Iterating raises what ended the run; that is asked for below.
+            if not followed.done:
+                raise
+        lane = await self._end(followed)
+        if lane is not None:
+            yield [lane]
+
+    def complain(self, error: BaseException) -> Lane:
+        """What went wrong, as a lane."""
+        title, text = advise(error, clean(one_line(self._wording(error))))
+        return Lane("error", clean(title), stage="done", pieces=[clean(text)])
+
+    async def _end(self, ended: Run[Any]) -> Lane | None:
+        self._held, lane = totals_of(ended), None
+        self.active, self.paused, self.finished = None, None, False
+        try:
+            result = await ended
+        except RunCancelledError:
+            pass
+        except Exception as error:
+            lane = self.complain(error)
+        else:
+            self.paused = result if isinstance(result, Paused) else None
+            self.finished = self.paused is None
+        if self.paused is None:
+            self.asked_to_pause = False
+        self._cancelling = False
+        return lane
+
+    def _started(self, begun: Run[Any]) -> None:
+        self.active, self.paused = begun, None
+        self.asked_to_pause = self._cancelling = False
+
+
+def _plain(error: BaseException) -> str:
+    if isinstance(error, RxWorkerError):
+        return str(error)
+    return f"{type(error).__qualname__}: {error}" if str(error) else type(error).__qualname__
+
+
+__all__ = ["Session", "Standing", "Wording"]

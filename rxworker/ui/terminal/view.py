@@ -1,0 +1,176 @@
+"""The widget of a lane. It draws line by line, so that a text that grows costs what is added and what is in view."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.geometry import Size
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widget import Widget
+
+from rxworker.ui.terminal.lane import Lane, Stage
+from rxworker.ui.terminal.rows import head_row, mark
+from rxworker.ui.terminal.section import Section, TextSection, total_height
+
+STAGES: tuple[Stage, ...] = (
+    "open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted",
+)  # fmt: skip
+DEEPEST = 4
+"""Runs deeper inside than this stand no further to the right."""
+
+
+class LaneView(Widget):
+    """Shows a lane: a heading, and sections below it. What is long is folded; Enter or a click unfolds it.
+
+    Args:
+        lane: What is shown.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"lane--{name}" for name in ("title", "body", "dim", "more", "good", "bad", "busy")
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,space", "fold", "Fold", tooltip="Show all of it, or less"),
+    ]
+
+    def __init__(self, lane: Lane) -> None:
+        inner = f" -inner -depth{min(lane.depth, DEEPEST)}" if lane.depth else ""
+        super().__init__(classes=f"lane -{lane.kind}{inner}")
+        self.lane = lane
+        self.unfolded = False
+        self.drawn = 0
+        self._rows = 0
+        self._taken = 0
+        self._width = 0
+        self._stage: Stage | None = None
+
+    # What the kinds of lanes differ in.
+
+    def heading(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]] | None:
+        """What stands at the left and at the right of the first row, each part with its style; ``None``: there is none."""
+        return None
+
+    def sections(self) -> Sequence[Section]:
+        """What stands below it."""
+        return ()
+
+    def take(self, pieces: list[str]) -> None:
+        """New pieces of the lane's text."""
+
+    def change(self) -> None:
+        """The lane has changed otherwise."""
+
+    def can_fold(self) -> bool:
+        """Whether there is more to show, or less."""
+        return any(isinstance(s, TextSection) and s.hidden for s in self.sections())
+
+    # What all do alike.
+
+    def show_news(self) -> None:
+        """Show what is new in the lane."""
+        pieces = self.lane.pieces
+        if self._taken < len(pieces):
+            self.take(pieces[self._taken :])
+            self._taken = len(pieces)
+        self.change()
+        if self.lane.stage != self._stage:
+            self._stage = self.lane.stage
+            for stage in STAGES:
+                self.set_class(stage == self._stage, f"-{stage}")
+        self._settle()
+
+    def action_fold(self) -> None:
+        """Show all of it, or less."""
+        if self.can_fold():
+            self.unfolded = not self.unfolded
+            self._settle()
+
+    def on_mount(self) -> None:
+        """Show what there is."""
+        self.show_news()
+
+    def on_click(self, event: Click) -> None:
+        """Fold or unfold, unless something was marked with the mouse."""
+        if event.chain == 1 and not self.screen.get_selected_text():
+            self.action_fold()
+
+    def _settle(self) -> None:
+        if self._width:
+            self._lay_out(self._width)
+        self.can_focus = self.can_fold()
+        rows = self._count()
+        self.refresh(layout=rows != self._rows)
+        self._rows = rows
+
+    def _lay_out(self, width: int) -> None:
+        for section in self.sections():
+            section.resize(width)
+
+    def _count(self) -> int:
+        head = self.heading() is not None
+        return head + total_height(self.sections(), unfolded=self.unfolded)
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002
+        """All there is."""
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
+        """The rows at this width."""
+        if width != self._width:
+            self._width = width
+            self._lay_out(width)
+        self._rows = self._count()
+        return self._rows
+
+    def render_line(self, y: int) -> Strip:
+        """One row."""
+        self.drawn += 1
+        width, base = self.size.width, self.rich_style
+        segments = self._row(y)
+        strip = Strip(segments).adjust_cell_length(width, base)
+        selection = self.text_selection
+        if selection is not None and (span := selection.get_span(y)) is not None:
+            strip = mark(strip, span, self.screen.get_component_rich_style("screen--selection"))
+        return strip.apply_offsets(0, y)
+
+    def _row(self, y: int) -> list[Segment]:
+        place, head = y, self.heading()
+        if head is not None:
+            if place == 0:
+                return head_row(*head, self.size.width, self._paint)
+            place -= 1
+        for section in self.sections():
+            height = section.height(unfolded=self.unfolded)
+            if place < height:
+                return section.row(place, self._paint, unfolded=self.unfolded)
+            place -= height
+        return []
+
+    def _paint(self, name: str) -> Style:
+        return self.get_component_rich_style(f"lane--{name}")
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The text that was marked with the mouse."""
+        rows = (
+            "".join(segment.text for segment in self._row(y)).rstrip() for y in range(self._rows)
+        )
+        return selection.extract("\n".join(rows)), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
+        """Another part is marked."""
+        self.refresh()
+
+    @staticmethod
+    def now() -> float:
+        """The time, as records tell it."""
+        return time.time()
+
+
+__all__ = ["LaneView"]

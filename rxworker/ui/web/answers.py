@@ -1,0 +1,121 @@
+"""What requests are answered with, and how their bodies are read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from rxworker.protocols import encode_json
+
+A = TypeVar("A")
+
+LIMITS = web.AppKey("rxworker_limits", tuple[int, float])
+"""The most bytes of a body, and the seconds that it may take."""
+
+
+class ApiError(Exception):
+    """A request cannot be granted.
+
+    Attributes:
+        status: The HTTP status.
+        code: What went wrong, in a word.
+        message: What to do, for people.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+class _Error(Struct):
+    code: str
+    message: str
+
+
+class _ErrorBody(Struct):
+    error: _Error
+
+
+def json_answer(value: object, status: int = 200) -> web.Response:
+    """The value as JSON."""
+    return bytes_answer(encode_json(value), status)
+
+
+def bytes_answer(data: bytes, status: int = 200) -> web.Response:
+    """What is JSON already."""
+    return web.Response(body=data, status=status, content_type="application/json", charset="utf-8")
+
+
+def error_answer(status: int, code: str, message: str) -> web.Response:
+    """An error as JSON."""
+    return json_answer(_ErrorBody(_Error(code, message)), status)
+
+
+async def read_body(request: web.Request) -> bytes:
+    """The body, if it is not too large and does not take too long.
+
+    Raises:
+        ApiError: It is, or it does.
+    """
+    if "Content-Encoding" in request.headers:
+        # A little of it may become a lot.
+        raise ApiError(415, "encoded", "send the body as it is, without Content-Encoding")
+    most, seconds = request.config_dict[LIMITS]
+    too_large = ApiError(413, "too_large", f"the body may have {most} bytes")
+    if (request.content_length or 0) > most:
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for piece in request.content.iter_any():
+                body += piece
+                if len(body) > most:
+                    raise too_large
+    except TimeoutError:
+        raise ApiError(408, "too_slow", f"the body has to arrive within {seconds:g} s") from None
+    except web.RequestPayloadError:
+        raise ApiError(400, "bad_request", "the body is cut off, or not framed as HTTP") from None
+    return bytes(body)
+
+
+async def read_json_bytes(request: web.Request) -> bytes:
+    """The body, if it says that it is JSON. A foreign page cannot send such a body without being asked for leave first.
+
+    Raises:
+        ApiError: It is something else, is too large, or takes too long.
+    """
+    body = await read_body(request)
+    if body and request.content_type != "application/json":
+        raise ApiError(415, "no_json", "send JSON, with Content-Type: application/json")
+    return body
+
+
+async def read_json(request: web.Request, kind: type[A]) -> A:
+    """The body as a value of this type; no body is ``{}``.
+
+    Raises:
+        ApiError: It is something else.
+    """
+    body = await read_json_bytes(request)
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise ApiError(400, "bad_request", f"the body is not what it should be: {error}") from None
+
+
+__all__ = [
+    "LIMITS",
+    "ApiError",
+    "bytes_answer",
+    "error_answer",
+    "json_answer",
+    "read_body",
+    "read_json",
+    "read_json_bytes",
+]

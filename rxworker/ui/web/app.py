@@ -1,0 +1,114 @@
+"""The web server as one aiohttp application, to be run by itself or mounted in another."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from rxworker.ui.web import api
+from rxworker.ui.web.agents import get_ag_ui, get_chat, post_ag_ui, post_chat
+from rxworker.ui.web.answers import LIMITS, ApiError
+from rxworker.ui.web.events import get_events
+from rxworker.ui.web.guard import add_headers, make_guard
+from rxworker.ui.web.keys import STATE, ServerState
+from rxworker.ui.web.page import INDEX
+from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
+from rxworker.ui.web.workers import Workers
+
+
+def make_app(workers: Workers, *, settings: Settings | None = None) -> web.Application:
+    """The web server: the page, the API, and the streams of runs.
+
+    It runs by itself (see `serve`), or within another application: ``app.add_subapp("/desk/", make_app(...))``. When it is cleaned up, its
+    runs are cancelled and their watchers told.
+
+    Args:
+        workers: A function that makes a worker, or several by name. Each conversation gets a worker of its own.
+        settings: How it behaves.
+
+    Raises:
+        ConfigurationError: There is no worker.
+
+    Example:
+        >>> from rxworker import Worker
+        >>> from rxworker.testing import ScriptedModel
+        >>> app = make_app(lambda: Worker(ScriptedModel(["Hello!"])))
+        >>> sorted(route.method for route in app.router.routes() if route.name == "page")
+        ['GET', 'HEAD']
+    """
+    settings = settings or Settings()
+    state = ServerState(workers, settings)
+    app = web.Application(middlewares=[make_guard(settings)])
+    app[STATE] = state
+    app[LIMITS] = settings.max_body, settings.body_seconds
+    app.add_routes(
+        [
+            web.get("/", get_page, name="page"),
+            web.get("/static/{path:.+}", get_static, name="static"),
+            web.get("/api/info", api.get_info),
+            web.get("/api/runs", api.get_runs),
+            web.post("/api/runs", api.post_run),
+            web.get("/api/runs/{id}", api.get_run),
+            web.post("/api/runs/{id}/send", api.post_send),
+            web.post("/api/runs/{id}/pause", api.post_pause),
+            web.post("/api/runs/{id}/cancel", api.post_cancel),
+            web.post("/api/runs/{id}/resume", api.post_resume),
+            web.get("/api/runs/{id}/events", get_events, allow_head=False),
+            web.get("/api/runs/{id}/ag-ui", get_ag_ui, allow_head=False),
+            web.post("/ag-ui", post_ag_ui),
+            web.post("/api/chat", post_chat),
+            web.get("/api/chat/{id}/stream", get_chat, allow_head=False),
+            web.get("/api/ws", get_socket, allow_head=False),
+        ]
+    )
+    app.on_response_prepare.append(add_headers)
+    app.on_shutdown.append(_shut_down)
+    return app
+
+
+FAREWELL = 2.0
+"""Seconds that a client has to answer when its WebSocket is closed."""
+
+
+async def get_page(request: web.Request) -> web.Response:
+    """The page."""
+    return request.config_dict[STATE].page.answer(request, INDEX)
+
+
+async def get_static(request: web.Request) -> web.Response:
+    """A file of the page."""
+    path = request.match_info["path"]
+    if path == INDEX:  # it has an address of its own, which may need the token
+        raise web.HTTPNotFound
+    return request.config_dict[STATE].page.answer(request, path)
+
+
+async def get_socket(request: web.Request) -> web.StreamResponse:
+    """Several runs on one connection."""
+    state = request.config_dict[STATE]
+    settings = state.settings
+    socket = web.WebSocketResponse(
+        heartbeat=settings.heartbeat, max_msg_size=MAX_MESSAGE, compress=False, timeout=FAREWELL
+    )
+    if not socket.can_prepare(request):
+        raise ApiError(400, "no_websocket", "this address takes a WebSocket")
+    with state.places.take():
+        await socket.prepare(request)
+        connection = Connection(
+            request,
+            socket,
+            state.runs,
+            state.places,
+            instance=state.instance,
+            stall=settings.stall_seconds,
+            who=f"page {request.remote or ''}".strip(),
+        )
+        await state.sockets.serve(connection)
+    return socket
+
+
+async def _shut_down(app: web.Application) -> None:
+    await app[STATE].close()
+
+
+__all__ = ["make_app"]

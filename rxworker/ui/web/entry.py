@@ -1,0 +1,220 @@
+"""A run as the server keeps it, and its conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rxworker.events import Record
+from rxworker.messages import Conversation, Message, Prices
+from rxworker.protocols import (
+    EncodedRecords,
+    RunSummary,
+    WatcherSummary,
+    encode_json,
+    encode_record,
+    pause_of,
+    reason_of,
+)
+from rxworker.ui.web.answers import ApiError
+from rxworker.ui.web.hide import json_hider
+from rxworker.worker import Paused, Run, Worker
+
+TITLE = 120
+"""The most characters of a run's title."""
+
+LIST_WATCHER = "list of runs"
+"""What the list of runs is called among a run's watchers. It is not shown."""
+
+MOST_UNHEARD = 32
+"""The most messages that may wait until a run can hear them."""
+
+
+class ConversationEntry:
+    """A conversation, and the worker that carries it on.
+
+    Attributes:
+        id: Its name.
+        name: The name of what made the worker.
+        worker: Who carries it on.
+        made: What the worker was made with.
+        runs: The ids of its runs that are kept, in order.
+        current: Its last run.
+    """
+
+    __slots__ = ("_before", "current", "id", "made", "name", "runs", "worker")
+
+    def __init__(self, id: str, name: str, worker: Worker) -> None:  # noqa: A002 - what it is
+        self.id = id
+        self.name = name
+        self.worker = worker
+        self.made = worker.conversation
+        self.runs: list[str] = []
+        self.current: RunEntry | None = None
+        self._before: tuple[Conversation, tuple[Message, ...]] | None = None
+
+    def run(self, messages: tuple[Message, ...]) -> Run[Any]:
+        """Begin the next run."""
+        before = self.worker.conversation
+        run = self.worker.run(messages)
+        self._before = before, messages
+        return run
+
+    def before(self, messages: tuple[Message, ...]) -> Conversation | None:
+        """What was said before these messages, if they were the last input; ``None`` otherwise."""
+        if self._before is None or self._before[1] != messages:
+            return None
+        return self._before[0]
+
+
+class RunEntry:
+    """A run, and what the server knows of it.
+
+    Attributes:
+        run: The run.
+        conversation: Whose it is.
+        title: The beginning of its input.
+        started: When it began.
+        ended: When it ended.
+        paused: What it came to, where it was paused.
+        resumes: The run that it goes on with.
+        resumed_as: The run that goes on with it.
+        message_id: The id of the message that it is shown as, where a client of the UI Message Stream goes on with one.
+        hide: Takes secrets of the environment out of what is sent.
+        encode: Encodes its records, once for all clients.
+        watching: How many clients watch.
+    """
+
+    __slots__ = (
+        "_known",
+        "_prices",
+        "_unheard",
+        "conversation",
+        "encode",
+        "ended",
+        "hide",
+        "message_id",
+        "paused",
+        "resumed_as",
+        "resumes",
+        "run",
+        "started",
+        "title",
+        "watching",
+    )
+
+    def __init__(
+        self,
+        run: Run[Any],
+        conversation: ConversationEntry,
+        title: str,
+        prices: Mapping[str, Prices],
+        resumes: str | None = None,
+    ) -> None:
+        self.run = run
+        self.conversation = conversation
+        self.title = title[:TITLE]
+        self.started = time.time()
+        self.ended: float | None = None
+        self.paused: Paused[Any] | None = None
+        self.resumes = resumes
+        self.resumed_as: str | None = None
+        self.message_id: str | None = None
+        hide = self.hide = json_hider()
+
+        def encode(record: Record, /) -> bytes:
+            return hide(encode_record(record))
+
+        self.encode = EncodedRecords(encode=encode)
+        self.watching = 0
+        self._prices = prices
+        self._unheard = 0
+        self._known: bytes | None = None
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.run.id
+
+    def send(self, text: str) -> None:
+        """Say something into the run.
+
+        Raises:
+            ApiError: What was said before waits still.
+            LocalProtocolError: The run has ended.
+        """
+        if self._unheard >= MOST_UNHEARD:
+            message = f"{self._unheard} messages wait to be heard: wait until the model answers"
+            raise ApiError(429, "too_many_messages", message)
+
+        def heard(_future: asyncio.Future[None]) -> None:
+            self._unheard -= 1
+
+        self.run.send(text).add_done_callback(heard)
+        self._unheard += 1
+
+    def summary(self) -> RunSummary:
+        """The run in a few words."""
+        run, state = self.run, self.run.state
+        usage = state.usage
+        prices = self._prices.get(self.conversation.worker.model.model)
+        return RunSummary(
+            id=run.id,
+            conversation=self.conversation.id,
+            worker=self.conversation.name,
+            status="running" if not run.done or state.status == "new" else state.status,
+            title=self.title,
+            started=self.started,
+            ended=self.ended,
+            seq=state.seq,
+            turns=state.turns,
+            tool_calls=state.all_tool_calls,
+            usage=usage,
+            cost=None if prices is None else prices.cost(usage),
+            reason=reason_of(state),
+            cause=state.cause,
+            pause=pause_of(state),
+            resumes=self.resumes,
+            resumed_as=self.resumed_as,
+            watchers=watchers_of(run),
+        )
+
+    def encoded(self) -> bytes:
+        """The summary as JSON. That of a run that has ended is encoded once, for nothing changes but who watches."""
+        if self._known is not None:
+            return self._known
+        data = self.hide(encode_json(self.summary()))
+        if self.ended is not None and not self.watching:
+            self._known = data
+        return data
+
+    def settle(self) -> None:
+        """Hold no more than is needed for a run that has ended and that nobody watches."""
+        if self.ended is not None and not self.watching:
+            self.encode.clear()
+
+    def changed(self) -> None:
+        """The summary is another now."""
+        self._known = None
+
+
+def watchers_of(run: Run[Any]) -> tuple[WatcherSummary, ...]:
+    """Who watches a run."""
+    return tuple(
+        WatcherSummary(
+            name=w.name,
+            delivery=w.delivery,
+            seq=w.seq,
+            lag=w.lag,
+            delivered=w.delivered,
+            merged=w.merged,
+            dropped=w.dropped,
+        )
+        for w in run.watchers.now
+        if w.name != LIST_WATCHER
+    )
+
+
+__all__ = ["LIST_WATCHER", "MOST_UNHEARD", "TITLE", "ConversationEntry", "RunEntry"]

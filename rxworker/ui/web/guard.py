@@ -1,0 +1,195 @@
+"""What every request passes, and what every answer carries.
+
+The guard stands around all of the application. A request that calls the server by a foreign name, comes from a foreign page, or brings
+no token where one is needed, goes no further. What goes wrong further in is told in one form; what nobody has foreseen is written to
+the server's log under a number, and the client learns only the number.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from rxworker.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
+from rxworker.ui.web.answers import ApiError, error_answer
+from rxworker.ui.web.hide import told
+from rxworker.ui.web.origin import Hosts, is_own_origin
+from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.token import Token
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Server": "rxworker",
+}
+
+_HTTP_ERRORS = {
+    404: ("not_found", "there is nothing at this address"),
+    405: ("wrong_method", "this address takes another method"),
+}
+
+UNLOCK = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Token needed</title>
+<h1>Token needed</h1>
+<p>Open this page once with its token: put <code>?token=</code> and the token behind the address.</p>
+<p>You just have? <a href="./">Go on</a>.</p>
+</html>
+"""
+
+logger = logging.getLogger("rxworker.ui.web")
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:  # noqa: ARG001 - a signal's signature
+    """Give an answer what every answer carries."""
+    headers = response.headers
+    for name, value in HEADERS.items():
+        headers[name] = value
+    headers.setdefault("Cache-Control", "no-store")
+
+
+class Guard:
+    """Looks at every request.
+
+    Args:
+        settings: Who may speak to the server.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._hosts = Hosts(settings.allowed_hosts)
+        self._origins = settings.allowed_origins
+        self._token = None if settings.token is None else Token(settings.token)
+
+    def check_source(self, request: web.BaseRequest) -> None:
+        """See that the request calls us by a name of ours, and comes from no foreign page.
+
+        Raises:
+            ApiError: It does not.
+        """
+        hosts = request.headers.getall("Host", [])
+        # A request to a proxy has a whole address, whose host counts as much.
+        if len(hosts) != 1 or not all(map(self._hosts.allow, (hosts[0], request.host))):
+            message = "the server does not go by this name: add it to allowed_hosts if it should"
+            raise ApiError(403, "foreign_host", message)
+        for origin in request.headers.getall("Origin", []):
+            if not is_own_origin(origin, hosts[0], self._origins):
+                message = "a page of another origin may send no requests here: see allowed_origins"
+                raise ApiError(403, "foreign_origin", message)
+        if "Origin" not in request.headers and _is_foreign(request):
+            raise ApiError(403, "foreign_origin", "another site's page may send no requests here")
+
+    def check_token(self, request: web.BaseRequest) -> None:
+        """See that the request brings the token, where one is needed.
+
+        Raises:
+            ApiError: It does not.
+        """
+        token = self._token
+        if token is None:
+            return
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and token.fits(given.strip()):
+            return
+        if token.fits_cookie(request.cookies.get(token.cookie, "")):
+            return
+        message = "this needs the token: send Authorization: Bearer ..., or open the page with ?token=... once"
+        raise ApiError(401, "token_needed", message)
+
+    def exchange(self, request: web.Request) -> web.Response | None:
+        """For a page's address with the right token in it: a cookie, and the address without the token."""
+        given = request.query.get("token")
+        if given is None:
+            return None
+        response = web.Response(status=303, headers={"Location": "./"})
+        if self._token is None:
+            return response
+        if not self._token.fits(given):
+            raise ApiError(401, "token_needed", "this is not the token")
+        response.set_cookie(
+            self._token.cookie,
+            self._token.cookie_value,
+            path=request.path,
+            httponly=True,
+            samesite="Strict",
+            secure=request.secure,
+        )
+        return response
+
+
+def _is_foreign(request: web.BaseRequest) -> bool:
+    """Whether a browser says that another page sends it. A link on such a page may open ours, and no more than that.
+
+    What listens on another port of this machine is the same site, which is why no more is believed than the same origin.
+    """
+    headers = request.headers
+    if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+        return False
+    is_link = headers.get("Sec-Fetch-Mode") == "navigate"
+    return not (is_link and headers.get("Sec-Fetch-Dest", "document") == "document")
+
+
+def make_guard(settings: Settings) -> Middleware:
+    """The middleware around all handlers."""
+    guard = Guard(settings)
+
+    @web.middleware
+    async def watch_over(request: web.Request, handler: Handler) -> web.StreamResponse:
+        name = request.match_info.route.name
+        try:
+            guard.check_source(request)
+            if name == "page":
+                exchanged = guard.exchange(request)
+                if exchanged is not None:
+                    return exchanged
+            if name != "static":
+                guard.check_token(request)
+            return await handler(request)
+        except ApiError as error:
+            if error.status == 401 and name == "page":
+                response = web.Response(text=UNLOCK, status=401, content_type="text/html")
+            else:
+                response = error_answer(error.status, error.code, error.message)
+            if error.status == 401:
+                response.headers["WWW-Authenticate"] = "Bearer"
+            if error.status in (401, 403):
+                response.force_close()  # who may not come in keeps no place
+            return response
+        except web.HTTPException as error:
+            code, text = _HTTP_ERRORS.get(error.status, ("http", error.reason))
+            response = error_answer(error.status, code, text)
+            if "Allow" in error.headers:
+                response.headers["Allow"] = error.headers["Allow"]
+            return response
+        except RemoteProtocolError as error:
+            return error_answer(400, "bad_request", str(error))
+        except (ConnectionError, TimeoutError):
+            raise  # of the client's connection: nobody hears an answer
+        except ConfigurationError as error:
+            return _unforeseen(request, error)
+        except LocalProtocolError as error:
+            return error_answer(409, "conflict", str(error))
+        except Exception as error:
+            return _unforeseen(request, error)
+
+    return watch_over
+
+
+def _unforeseen(request: web.Request, error: Exception) -> web.Response:
+    number = secrets.token_hex(4)
+    # The path alone, as it was sent: a query may hold a token, and so may the headers.
+    path = request.rel_url.raw_path
+    logger.error("error %s: %s %s failed\n%s", number, request.method, path, told(error))
+    return error_answer(500, "error", f"the server failed; its log says more under {number}")
+
+
+__all__ = ["CONTENT_SECURITY_POLICY", "HEADERS", "Guard", "add_headers", "make_guard"]

@@ -1,0 +1,163 @@
+"""The web server by itself: an address of its own, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from types import TracebackType
+
+from aiohttp import web
+from msgspec.structs import replace
+
+from rxworker.errors import ConfigurationError
+from rxworker.ui.web.app import make_app
+from rxworker.ui.web.connections import HEAD_SECONDS, Connections, note_request
+from rxworker.ui.web.keys import STATE, ServerState
+from rxworker.ui.web.origin import is_loopback
+from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.workers import Workers
+
+BACKLOG = 128
+"""How many connections may wait to be accepted."""
+
+CLOSING_SECONDS = 3.0
+"""How long requests may take to end when the server stops."""
+
+
+class WebServer:
+    """The web server while it runs: ``async with WebServer(...) as server``.
+
+    Args:
+        workers: As for `make_app`.
+        host: Where it listens. Another address than this machine's own needs a token.
+        port: On which port; 0 for any that is free.
+        settings: How it behaves.
+
+    Attributes:
+        url: Where the page is.
+
+    Raises:
+        ConfigurationError: Other machines could reach it, and it has no token; or the address cannot be had.
+
+    Example:
+        >>> from rxworker import Worker
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def main() -> None:
+        ...     async with WebServer(lambda: Worker(ScriptedModel(["Hello!"])), port=0) as server:
+        ...         print(server.url)
+        >>> asyncio.run(main()) # doctest: +ELLIPSIS
+        http://127.0.0.1:.../
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 8080,
+        settings: Settings | None = None,
+    ) -> None:
+        settings = settings or Settings()
+        if settings.token is None and not is_loopback(host):
+            message = (
+                f"{host} can be reached from other machines, and whoever reaches the server can run its tools: give it a "
+                "token with Settings(token=...), or listen on 127.0.0.1"
+            )
+            raise ConfigurationError(message)
+        self._host = host
+        self._port = port
+        self._app = make_app(
+            workers, settings=replace(settings, allowed_hosts=_hosts(settings, host))
+        )
+        self._app.middlewares.insert(0, note_request)
+        self._settings = settings
+        self._listening: asyncio.Server | None = None
+        self._runner: web.AppRunner | None = None
+        self.url = ""
+
+    @property
+    def state(self) -> ServerState:
+        """What the server holds, for the program that it is part of: its runs, for example."""
+        return self._app[STATE]
+
+    async def __aenter__(self) -> WebServer:
+        # A handler whose client goes away ends.
+        runner = web.AppRunner(
+            self._app, handler_cancellation=True, shutdown_timeout=CLOSING_SECONDS
+        )
+        await runner.setup()
+        try:
+            assert runner.server is not None
+            most = self._settings.max_connections
+            connections = Connections(runner.server, most, HEAD_SECONDS)
+            listening = await asyncio.get_running_loop().create_server(
+                connections, self._host, self._port, backlog=BACKLOG
+            )
+        except OSError as error:
+            await runner.cleanup()
+            raise ConfigurationError(_why(error, self._host, self._port)) from error
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._listening, self._runner = listening, runner
+        port: int = listening.sockets[0].getsockname()[1]
+        shown = f"[{self._host}]" if ":" in self._host else self._host
+        self.url = f"http://{shown}:{port}/"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._listening is not None and self._runner is not None:
+            self._listening.close()
+            await self._runner.cleanup()
+
+
+async def serve(
+    workers: Workers,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+    settings: Settings | None = None,
+    ready: Callable[[str], object] | None = None,
+) -> None:
+    """Serve until cancelled. Then the runs are cancelled, and their watchers told.
+
+    Args:
+        workers: A function that makes a worker, or several by name.
+        host: Where to listen. Another address than this machine's own needs a token.
+        port: On which port; 0 for any that is free.
+        settings: How the server behaves.
+        ready: Hears the page's address when the server listens.
+
+    Raises:
+        ConfigurationError: Other machines could reach it, and it has no token; or the address cannot be had.
+    """
+    async with WebServer(workers, host=host, port=port, settings=settings) as server:
+        if ready is not None:
+            ready(server.url)
+        await asyncio.Event().wait()
+
+
+def _hosts(settings: Settings, host: str) -> tuple[str, ...]:
+    """By which names a server that listens there may be called."""
+    if host in ("", "0.0.0.0", "::"):
+        # A foreign name that resolves to this machine is a name; an address can only be meant.
+        return (*settings.allowed_hosts, "0.0.0.0/0", "::/0", socket.gethostname())
+    return (*settings.allowed_hosts, host)
+
+
+def _why(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use: stop what listens there, or choose another port"
+    if error.errno == errno.EACCES:
+        return f"port {port} needs rights that this program does not have: choose one above 1023"
+    return f"cannot listen on {host} port {port}: {error.strerror or error}"
+
+
+__all__ = ["WebServer", "serve"]

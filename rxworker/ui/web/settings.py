@@ -1,0 +1,99 @@
+"""How the web server behaves: what it is called, who may speak to it, and how much it takes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import Prices
+from rxworker.ui.web.origin import Hosts
+
+SHORTEST_TOKEN = 8
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
+COUNTS = (
+    "max_body",
+    "max_runs",
+    "max_kept",
+    "max_connections",
+    "max_watchers",
+    "max_watchers_per_run",
+)
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """How the web server behaves. The defaults are for one person at this machine.
+
+    Attributes:
+        title: What the page is called.
+        token: What every request but those for static files must bring; ``None``: nothing, for this machine alone.
+        allowed_hosts: By which names the server may be called, besides ``localhost``, ``127.0.0.1`` and ``[::1]``: names, networks of
+            addresses such as ``192.168.0.0/16``, or ``*`` for any name.
+        allowed_origins: The pages that may send requests, besides the server's own; for example ``https://desk.example.com``.
+        max_body: The most bytes of a request's body.
+        max_runs: How many runs may be on at once.
+        max_kept: How many runs that have ended are kept; the oldest is forgotten first.
+        max_connections: How many connections there may be at once, of `serve` and `WebServer`; one too many is closed. Fewer than the
+            files that the program may open.
+        max_watchers: How many clients may watch, over all runs.
+        max_watchers_per_run: How many may watch one run.
+        body_seconds: How long a request's body may take to arrive.
+        heartbeat: Seconds of silence after which a client is told that the connection lives.
+        stall_seconds: Seconds after which a client that takes nothing is let go; it may come back to where it was.
+        grace: Seconds after which a run is cancelled when nobody watches it; ``None``: never.
+        prices: What tokens cost, by the model's name, for the cost of the runs.
+
+    Raises:
+        ConfigurationError: One of them makes no sense.
+
+    >>> Settings(token="a long secret")
+    Settings(title='rxworker', token=...)
+    """
+
+    title: str = "rxworker"
+    token: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    max_body: int = 1024 * 1024
+    max_runs: int = 16
+    max_kept: int = 100
+    max_connections: int = 900
+    max_watchers: int = 1024
+    max_watchers_per_run: int = 512
+    body_seconds: float = 30.0
+    heartbeat: float = 15.0
+    stall_seconds: float = 60.0
+    grace: float | None = None
+    prices: Mapping[str, Prices] = field(default_factory=dict[str, Prices])
+
+    def __post_init__(self) -> None:
+        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+            raise ConfigurationError(
+                f"the token is too short to keep anybody out: give it {SHORTEST_TOKEN} characters or more, for example "
+                "those of `python -c 'import secrets; print(secrets.token_urlsafe())'`"
+            )
+        if isinstance(self.allowed_hosts, str) or isinstance(self.allowed_origins, str):
+            raise ConfigurationError("allowed_hosts and allowed_origins are tuples of texts")
+        Hosts(self.allowed_hosts)
+        for origin in self.allowed_origins:
+            if not _ORIGIN.fullmatch(origin):
+                message = (
+                    f"allowed_origins: {origin!r} is no origin, such as https://desk.example.com"
+                )
+                raise ConfigurationError(message)
+        for name in COUNTS:
+            if getattr(self, name) < 1:
+                raise ConfigurationError(f"{name}={getattr(self, name)!r} is no number above 0")
+        for name in ("body_seconds", "heartbeat", "stall_seconds"):
+            if not getattr(self, name) > 0:
+                raise ConfigurationError(f"{name}={getattr(self, name)!r}: give seconds above 0")
+
+    def __repr__(self) -> str:
+        # The token belongs into no log, and neither does a hint of it.
+        token = "None" if self.token is None else "..."
+        return f"Settings(title={self.title!r}, token={token})"
+
+
+__all__ = ["SHORTEST_TOKEN", "Settings"]

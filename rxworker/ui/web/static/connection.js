@@ -1,0 +1,123 @@
+// One WebSocket for everything that is watched. It comes back by itself, and goes on behind what was seen.
+//
+// Theory of operation. `watched` maps a run to a function that tells the number of the last record seen of it. Whenever a connection
+// opens, each of them is asked for again from there, and so is the list of runs: a lost connection costs nothing but time. Waits
+// between attempts double, with jitter, so that a server that comes back is not met by all pages at once. Another `instance` in the
+// greeting is another server process: what it does not know it calls gone.
+
+const FIRST = 300, LONGEST = 8_000, STABLE = 5_000;
+
+export class Connection {
+  // handlers: hello(instance, isNew), runs(list), records(run, list), end(run, message), gone(run), error(message), state(word)
+  constructor(handlers, { makeSocket = defaultSocket, name = "page" } = {}) {
+    this.handlers = handlers;
+    this.makeSocket = makeSocket;
+    this.name = name;
+    this.watched = new Map();
+    this.instance = null;
+    this.tries = 0;
+    this.socket = null;
+    this.timer = null;
+    this.ready = false;
+  }
+
+  open() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    const socket = this.makeSocket();
+    this.socket = socket;
+    socket.onmessage = (event) => socket === this.socket && this.take(JSON.parse(event.data));
+    socket.onclose = () => socket === this.socket && this.lost();
+  }
+
+  // Try at once: the network is back, or somebody looks at the page again.
+  hurry() {
+    if (this.timer !== null) this.open();
+  }
+
+  // The network is gone; the browser may notice on the socket only much later.
+  drop() {
+    const socket = this.socket;
+    if (socket === null) return;
+    this.lost();
+    socket.close();
+  }
+
+  lost() {
+    this.socket = null;
+    this.ready = false;
+    clearTimeout(this.stable);
+    clearTimeout(this.timer);
+    const most = Math.min(LONGEST, FIRST * 2 ** this.tries);
+    this.tries += 1;
+    this.timer = setTimeout(() => this.open(), most / 2 + (Math.random() * most) / 2);
+    this.handlers.state("lost");
+  }
+
+  watch(run, cursor) {
+    this.watched.set(run, cursor);
+    if (this.ready) this.ask(run);
+  }
+
+  unwatch(run) {
+    if (this.watched.delete(run) && this.ready) this.send({ type: "unwatch", run });
+  }
+
+  again(run) {
+    const cursor = this.watched.get(run);
+    this.unwatch(run);
+    if (cursor) this.watch(run, cursor);
+  }
+
+  ask(run) {
+    this.send({ type: "watch", run, after: this.watched.get(run)(), delivery: "coalesce", name: this.name });
+  }
+
+  send(message) {
+    this.socket?.send(JSON.stringify(message));
+  }
+
+  take(message) {
+    switch (message.type) {
+      case "hello":
+        this.greeted(message.instance);
+        break;
+      case "runs":
+        this.handlers.runs(message.runs);
+        break;
+      case "records":
+        if (this.watched.has(message.run)) this.handlers.records(message.run, message.records);
+        break;
+      case "end":
+        this.watched.delete(message.run);
+        this.handlers.end(message.run, message);
+        break;
+      case "gone":
+        this.watched.delete(message.run);
+        this.handlers.gone(message.run);
+        break;
+      case "error":
+        this.handlers.error(message);
+        break;
+      default: // a newer server may say more
+    }
+  }
+
+  greeted(instance) {
+    const isNew = this.instance !== null && this.instance !== instance;
+    this.instance = instance;
+    this.ready = true;
+    // Only a connection that holds makes the next wait short again.
+    this.stable = setTimeout(() => (this.tries = 0), STABLE);
+    this.handlers.state("open");
+    this.handlers.hello(instance, isNew);
+    this.send({ type: "list" });
+    for (const run of this.watched.keys()) this.ask(run);
+  }
+}
+
+function defaultSocket() {
+  const url = new URL("api/ws", document.baseURI);
+  url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+  return new WebSocket(url);
+}

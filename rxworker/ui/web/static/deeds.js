@@ -1,0 +1,99 @@
+// What people do: look at a run, begin one, steer it, decide.
+
+import * as api from "./api.js";
+import { say } from "./announce.js";
+import { banner, clearBanner, menu, view } from "./shell.js";
+
+const OVER = ["finished", "aborted"];
+
+export class Deeds {
+  // `page`: { store, selection, picture, views }
+  constructor(page) {
+    this.page = page;
+  }
+
+  // The address of the page says which run is looked at: the browser's history works, and the address can be passed on.
+  select(id) {
+    if (location.hash.slice(1) === (id ?? "")) return;
+    location.hash = id ?? "";
+  }
+
+  opened() {
+    const { store, selection, picture } = this.page;
+    const id = decoded(location.hash.slice(1)) || null;
+    if (id === selection.id) return;
+    store.apply();
+    selection.open(id);
+    clearBanner();
+    picture.open();
+    menu(false);
+  }
+
+  async attempt(action) {
+    const { store, picture, views } = this.page;
+    try {
+      const summary = await action();
+      if (summary) store.summaries.set(summary.id, summary);
+      picture.schedule();
+      return summary ?? {};
+    } catch (problem) {
+      views.composer.tell(problem.message, "bad");
+      say(problem.message);
+      return null;
+    }
+  }
+
+  pause() {
+    return this.attempt(() => api.pause(this.page.selection.id));
+  }
+
+  cancel(when) {
+    return this.attempt(() => api.cancel(this.page.selection.id, when));
+  }
+
+  async decide(id, decisions) {
+    const summary = await this.attempt(() => api.resume(id, decisions));
+    if (summary?.id) this.select(summary.id);
+    return summary !== null;
+  }
+
+  // What goes wrong, in words for people.
+  async submit(text, worker) {
+    const { store, selection } = this.page, { id, status, summary } = selection;
+    try {
+      if (status === "running") await api.send(id, text);
+      else {
+        const conversation = OVER.includes(status) ? summary?.conversation : null;
+        const begun = await api.start(text, conversation ? null : worker, conversation);
+        store.summaries.set(begun.id, begun);
+        this.select(begun.id);
+      }
+      return "";
+    } catch (problem) {
+      return problem.message;
+    }
+  }
+
+  reveal(run, thing) {
+    const twin = this.page.selection.course.twin(run, thing);
+    view("conversation");
+    if (twin) this.page.views.conversation.reveal(twin);
+  }
+
+  // A connection that does not come back may be one that the server refuses.
+  async probe() {
+    try {
+      await api.info();
+    } catch (problem) {
+      if (problem.status === 401) banner("The server wants its token now: open this page once with ?token= and the token behind its address.", "lost");
+    }
+  }
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // no run is called so, and the server will say it
+  }
+}

@@ -1,0 +1,55 @@
+// Numbers, durations and values as people read them. Pure.
+
+const WHOLE = new Intl.NumberFormat("en");
+const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+
+export const count = (n) => (n >= 100_000 ? SHORT.format(n) : WHOLE.format(n));
+export const short = (n) => (n >= 10_000 ? SHORT.format(n) : WHOLE.format(n));
+export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+
+export function seconds(s) {
+  if (s < 0) return "0 s";
+  if (s < 10) return `${s.toFixed(1)} s`;
+  if (s < 60) return `${Math.round(s)} s`;
+  const minutes = Math.floor(s / 60);
+  if (minutes < 60) return `${minutes} min ${Math.floor(s % 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+export function ago(then, now) {
+  const s = now - then;
+  if (s < 45) return "just now";
+  if (s < 3600) return `${Math.max(1, Math.round(s / 60))} min ago`;
+  if (s < 86_400) return `${Math.round(s / 3600)} h ago`;
+  return new Date(then * 1000).toLocaleDateString();
+}
+
+export function money(cost) {
+  return cost === 0 ? "0" : cost < 0.01 ? cost.toFixed(5) : cost < 1 ? cost.toFixed(3) : cost.toFixed(2);
+}
+
+export function pretty(value) {
+  if (value === undefined || value === null) return "";
+  return typeof value === "string" ? value : revealed(JSON.stringify(value, null, 2));
+}
+
+// What cannot be seen, or turns the order of what can, as JSON writes it: whoever approves must see what is approved.
+const UNSEEN = /[\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\udb40[\udc00-\udc7f]/g;
+
+function revealed(text) {
+  return text.replace(UNSEEN, (found) => found.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
+}
+
+// Arguments in one line: what a lane and a closed card have room for.
+export function brief(value, most = 80) {
+  if (value === undefined || value === null) return "";
+  let text;
+  if (typeof value === "string") text = value;
+  else text = Object.entries(value).map(([name, v]) => `${name}: ${(typeof v === "string" ? v : JSON.stringify(v)).slice(0, most + 2)}`).join(", ");
+  return revealed(clip(text, most));
+}
+
+export function clip(text, most) {
+  const line = text.slice(0, most + 1).replace(/\s+/g, " ").trim();
+  return line.length > most || text.length > most + 1 ? `${line.slice(0, most).trimEnd()}…` : line;
+}

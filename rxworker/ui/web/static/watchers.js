@@ -1,0 +1,65 @@
+// Who watches a run, and how far behind each of them is. Some still catch up when it has ended.
+
+import { byId, el, setText, show } from "./dom.js";
+import { count, plural } from "./format.js";
+
+const HOW = { coalesce: "merges", reliable: "gets everything", latest: "only the latest", drop_oldest: "leaves out" };
+
+function kindOf(delivery) {
+  return String(delivery).toLowerCase().replace(/([a-z])([A-Z])/g, "$1_$2").replace("dropoldest", "drop_oldest");
+}
+
+class WatcherView {
+  constructor() {
+    this.name = el("span", { class: "watcher-name" });
+    this.how = el("span", { class: "watcher-how" });
+    this.lag = el("span", { class: "watcher-lag" });
+    this.meter = el("span", { class: "meter", "aria-hidden": "true" }, el("span"));
+    this.detail = el("span", { class: "watcher-detail" });
+    this.node = el("li", {}, this.name, this.how, this.lag, this.meter, this.detail);
+  }
+
+  update(watcher, last, own) {
+    const kind = kindOf(watcher.delivery);
+    setText(this.name, watcher.name === own ? `${watcher.name} (this page)` : watcher.name);
+    setText(this.how, HOW[kind] ?? kind.replace("_", " "));
+    setText(this.lag, watcher.lag === 0 ? "up to date" : `${count(watcher.lag)} behind`);
+    this.node.dataset.lag = watcher.lag === 0 ? "none" : watcher.lag > 50 ? "much" : "some";
+    this.meter.style.setProperty("--seen", last ? Math.max(0, Math.min(1, watcher.seq / last)).toFixed(3) : 1);
+    const parts = [`${count(watcher.delivered)} delivered`];
+    if (watcher.merged) parts.push(`${count(watcher.merged)} merged`);
+    if (watcher.dropped) parts.push(`${count(watcher.dropped)} left out`);
+    setText(this.detail, parts.join(" · "));
+  }
+}
+
+export class WatchersView {
+  constructor(own) {
+    this.list = byId("watchers");
+    this.own = own;
+    this.views = new Map();
+  }
+
+  draw(summary) {
+    const watchers = summary?.watchers ?? [];
+    const names = new Set();
+    for (const [place, watcher] of watchers.entries()) {
+      const key = `${watcher.name} ${place}`;
+      names.add(key);
+      let view = this.views.get(key);
+      if (!view) {
+        view = new WatcherView();
+        this.views.set(key, view);
+        this.list.append(view.node);
+      }
+      view.update(watcher, summary.seq, this.own);
+    }
+    for (const [key, view] of this.views) {
+      if (names.has(key)) continue;
+      view.node.remove();
+      this.views.delete(key);
+    }
+    show(byId("no-watchers"), watchers.length === 0);
+    setText(byId("watchers-note"), watchers.length ? `${plural(watchers.length, "watcher")}${summary.status !== "running" && watchers.some((one) => one.lag > 0) ? ", catching up" : ""}` : "");
+  }
+}

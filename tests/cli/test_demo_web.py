@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+import webbrowser
+
+import msgspec
+import pytest
+
+from rxworker.cli.demo_web import WATCHERS, WatchedWorker, begin
+from rxworker.cli.demo_web_script import answer, make_model, make_tools
+from rxworker.messages import Conversation, Message
+from rxworker.providers import Request
+from rxworker.ui.web import WebServer
+from rxworker.worker import Approve, Deny, Paused, RunResult, Worker
+
+
+async def play(decision: Approve | Deny) -> RunResult[None]:
+    worker = Worker(make_model(fast=True), tools=make_tools(fast=True))
+    paused = await worker.run("Where to?")
+    assert isinstance(paused, Paused)
+    assert [call.name for call in paused.pending] == ["book_room"]
+    return await worker.resume(decisions={paused.pending[0].id: decision})
+
+
+async def test_the_script_books_when_somebody_agrees() -> None:
+    assert "Your room is booked" in (await play(Approve())).text
+
+
+async def test_the_script_does_not_book_when_somebody_refuses() -> None:
+    assert "I book nothing" in (await play(Deny("too dear"))).text
+
+
+def test_every_question_plays_the_script_again() -> None:
+    said = Conversation((Message.user("A"), Message.assistant("B"), Message.user("C")))
+    assert [call.name for call in answer(Request(said)).tool_calls] == ["forecast", "forecast"]
+
+
+async def test_three_watchers_of_different_speeds_are_at_each_run() -> None:
+    run = WatchedWorker(fast=True).run("Where to?")
+    await run
+    names = {name for name, _, _ in WATCHERS}
+    assert {watcher.name for watcher in run.watchers.now} == names
+    assert len({delivery for _, delivery, _ in WATCHERS}) == 3
+
+
+async def ready(monkeypatch: pytest.MonkeyPatch, *, opens: bool) -> tuple[list[str], list[str]]:
+    """What is opened, and what runs there are, when the demo's server has begun."""
+    opened: list[str] = []
+    done = threading.Event()
+
+    def open_page(url: str) -> bool:
+        opened.append(url)
+        done.set()
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", open_page)
+    async with WebServer(lambda: WatchedWorker(fast=True), port=0) as server:
+        begin(server, open_page=opens)
+        if opens:
+            await asyncio.to_thread(done.wait, 5)
+        runs = [entry.id for entry in server.state.runs]
+        return [url.removeprefix(server.url) for url in opened], runs
+
+
+async def test_the_page_is_opened_on_a_run_that_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, runs = await ready(monkeypatch, opens=True)
+    assert len(runs) == 1
+    assert opened == [f"#{runs[0]}"]
+
+
+async def test_the_browser_is_left_alone_when_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await ready(monkeypatch, opens=False) == ([], [])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
+def test_the_demo_serves_the_page_and_ends_cleanly_with_ctrl_c() -> None:
+    command = [sys.executable, "-X", "dev", "-m", "rxworker.cli", "demo", "--web", "--port", "0", "--no-open"]  # fmt: skip
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "NO_PROXY": "127.0.0.1"},
+        encoding="utf-8",
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+", process.stdout.readline())
+        assert found is not None
+        with urllib.request.urlopen(f"{found[0]}api/info", timeout=10) as info:
+            assert msgspec.json.decode(info.read())["title"] == "rxworker demo"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.communicate()
+    assert (process.returncode, errors.strip()) == (130, "")

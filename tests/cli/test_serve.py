@@ -1,0 +1,175 @@
+"""``rxworker serve`` as a person meets it: processes, signals, and a browser's requests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rxworker.cli import main
+from rxworker.cli.serve_demo import demo_worker
+from rxworker.testing import ReplayServer
+from rxworker.worker import Finished, Paused
+
+if sys.platform == "win32":
+    pytest.skip("signals are others there", allow_module_level=True)
+
+TOKEN = "a-very-secret-token-0123456789"
+COMMAND = [sys.executable, "-m", "rxworker.cli", "serve"]
+MODEL = ["--provider", "anthropic", "--model", "m"]
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("THE_TOKEN", TOKEN)
+
+
+@contextmanager
+def serving(
+    *options: str, port: str = "0"
+) -> Generator[tuple[subprocess.Popen[str], str], None, None]:
+    """The command, and the address that it prints."""
+    # A runner in the background may ignore Ctrl-C, which its children would inherit.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    with subprocess.Popen(
+        [*COMMAND, *options, "--port", port],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONUTF8": "1"},
+    ) as process:
+        try:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            assert first.startswith("rxworker serves http://127.0.0.1:"), first
+            yield process, first.split()[-1]
+        finally:
+            process.kill()
+
+
+def ask(url: str, body: object = None, **headers: str) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json", **headers}
+    request = urllib.request.Request(url, data, headers)
+    with urllib.request.urlopen(request, timeout=20) as response:
+        return json.loads(response.read())
+
+
+def test_ctrl_c_ends_it_and_another_can_begin_at_once_on_the_same_port() -> None:
+    with serving("--demo") as (process, url):
+        run = ask(f"{url}api/runs", {"input": "Where to?"})
+        assert run["status"] == "running"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (130, "\n")
+    port = url.rstrip("/").rpartition(":")[2]
+    with serving("--demo", port=port) as (process, again):
+        assert again == url
+        assert ask(f"{url}api/runs")["runs"] == []
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+        assert (process.returncode, err) == (0, "")
+
+
+def test_a_port_that_is_taken_is_one_line() -> None:
+    with serving("--demo") as (_, url):
+        port = url.rstrip("/").rpartition(":")[2]
+        done = subprocess.run(
+            [*COMMAND, "--demo", "--port", port], capture_output=True, text=True, timeout=20
+        )
+        assert done.returncode == 1
+        assert f"port {port} of 127.0.0.1 is in use" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_provider_answers_with_tools(tmp_path: Path) -> None:
+    with (
+        ReplayServer(["Hello!"]) as service,
+        serving(*MODEL, "--base-url", service.base_url, "--api-key-env", "THE_TOKEN") as (_, url),
+    ):
+        [worker] = ask(f"{url}api/info")["workers"]
+        assert (worker["provider"], worker["model"]) == ("anthropic", "m")
+        run = ask(f"{url}api/runs", {"input": "hi"})["id"]
+        with urllib.request.urlopen(f"{url}api/runs/{run}/events", timeout=20) as response:
+            assert "Hello!" in response.read().decode()
+
+
+def test_the_token_is_needed_and_not_printed() -> None:
+    with serving("--demo", "--token-env", "THE_TOKEN") as (process, url):
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "THE_TOKEN" in line
+        assert TOKEN not in line
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask(f"{url}api/runs")
+        assert refused.value.code == 401
+        refused.value.close()
+        assert ask(f"{url}api/runs", Authorization=f"Bearer {TOKEN}")["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ([], "--provider and --model, or --demo"),
+        (["--provider", "anthropic"], "--provider and --model, or --demo"),
+        (["--demo", "--host", "0.0.0.0"], "--token-env"),
+        (["--demo", "--host", "example.com"], "--token-env"),
+        (["--demo", "--token-env", "NOT_THERE"], "'NOT_THERE' is not set"),
+        (["--demo", "--port", "70000"], "from 0 to 65535"),
+        (["--demo", "--port", "x"], "from 0 to 65535"),
+        (["--demo", "--allow-host", "10.0.0.1/8"], "allowed_hosts"),
+        (["--provider", "owl", "--model", "m"], "unknown provider"),
+        ([*MODEL, "--tool", "nothing"], "module:function"),
+        # what only the terminal has
+        ([*MODEL, "--plain"], "--plain"),
+        ([*MODEL, "--no-hooks"], "--no-hooks"),
+    ],
+)
+def test_a_misuse_is_one_line_that_says_what_to_do(
+    options: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *options]) == 2
+    error = capsys.readouterr().err
+    assert hint in error
+    assert error.count("\n") == 1
+
+
+def test_a_token_that_is_too_short_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("THE_TOKEN", "short")
+    assert main(["serve", "--demo", "--token-env", "THE_TOKEN"]) == 2
+    error = capsys.readouterr().err
+    assert "too short" in error
+    assert "'short'" not in error
+
+
+def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--help"]) == 0
+    assert "--token-env" in capsys.readouterr().out
+
+
+async def test_the_demo_forecasts_and_asks_before_it_books(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rxworker.cli.serve_demo.PACE", 0.0)
+    worker = demo_worker()
+    paused = await worker.run("Please book it.")
+    assert isinstance(paused, Paused)
+    assert paused.reason == "Booking costs money. May I?"
+    finished = await worker.resume()
+    assert isinstance(finished, Finished)
+    assert "booked" in finished.text

@@ -1,0 +1,357 @@
+"""A browser, a server to look at, and a model whose every word is let through by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from rxworker.events import Event, Record, ResponseEvent, TextDelta
+from rxworker.messages import Text
+from rxworker.providers import Request
+from rxworker.testing import Reply, reply_events
+from rxworker.timeline import fold_run
+from rxworker.tools import Tool
+from rxworker.transport import Model
+from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web.workers import MakeWorker
+from rxworker.worker import Run, Worker
+from rxworker.worker.context import TurnScope
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, WebSocket
+
+WAIT = 10_000
+"""Milliseconds that something on the page may take."""
+
+Site: TypeAlias = Callable[[str, web.Application], AbstractAsyncContextManager[str]]
+SETTINGS = Settings(title="Desk")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+class GatedModel:
+    """A model that says a piece of text only when the test lets it.
+
+    Args:
+        replies: Its answers, or a function of the request.
+        free: Whether it says everything at once.
+    """
+
+    name = "gated"
+    model = "gated-1"
+
+    def __init__(
+        self, replies: Sequence[Reply] | Callable[[Request], Reply], *, free: bool = False
+    ) -> None:
+        self._replies = replies
+        self._count = 0
+        self._free = free
+        self._allowed = asyncio.Semaphore(0)
+
+    def let(self, pieces: int) -> None:
+        """Let it say so many more pieces."""
+        for _ in range(pieces):
+            self._allowed.release()
+
+    def let_all(self) -> None:
+        """Let it say everything from now on."""
+        self._free = True
+        self.let(1)
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:
+        """The next answer."""
+
+        def subscribe(
+            observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            replies, self._count = self._replies, self._count + 1
+            reply = replies(request) if callable(replies) else replies[self._count - 1]
+            events = reply_events(reply, self._count, self.model)
+            task = asyncio.get_running_loop().create_task(self._tell(events, observer))
+
+            def leave() -> None:
+                task.cancel()
+
+            return Disposable(leave)
+
+        return Observable(subscribe)
+
+    async def _tell(
+        self, events: Iterable[ResponseEvent], observer: abc.ObserverBase[ResponseEvent]
+    ) -> None:
+        for event in events:
+            if isinstance(event, TextDelta) and not self._free:
+                await self._allowed.acquire()
+            observer.on_next(event)
+        observer.on_completed()
+
+
+class Desk:
+    """A server with its runs, and the pages that look at it.
+
+    Attributes:
+        runs: The runs that were begun, in order.
+        url: Where the page is.
+        problems: What the browser complained of.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self.contexts: list[BrowserContext] = []
+        self.runs: list[Run[Any]] = []
+        self.problems: list[str] = []
+        self.received: dict[Page, list[Record]] = {}
+        self.url = ""
+
+    @property
+    def port(self) -> int:
+        """Where the server listens."""
+        port = urlsplit(self.url).port
+        assert port is not None
+        return port
+
+    @asynccontextmanager
+    async def serve(
+        self,
+        model: Model,
+        tools: Sequence[Tool] = (),
+        *,
+        port: int = 0,
+        closes: bool = True,
+        settings: Settings = SETTINGS,
+        **options: Any,
+    ) -> AsyncGenerator[WebServer, None]:
+        """Serve a worker with this model."""
+        make = self.maker(model, tools, **options)
+        async with WebServer(make, port=port, settings=settings) as server:
+            self.url = server.url
+            yield server
+            # A browser that connects again to nothing complains of it.
+            if closes:
+                await self.close()
+
+    def maker(self, model: Model, tools: Sequence[Tool] = (), **options: Any) -> MakeWorker:
+        """A function that makes workers with this model, whose runs are written down."""
+        runs = self.runs
+
+        class Recorded(Worker):
+            def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run[Any]:
+                run = super()._begin(first, scope)
+                runs.append(run)
+                return run
+
+        def make() -> Worker:
+            return Recorded(model, tools=tools, **options)
+
+        return make
+
+    async def close(self) -> None:
+        """Close all windows."""
+        for context in self.contexts:
+            await context.close()
+        self.contexts.clear()
+
+    async def open(
+        self, path: str = "", *, url: str = "", width: int = 1280, **options: Any
+    ) -> Page:
+        """Open the page in a window of its own."""
+        context = await self._browser.new_context(
+            viewport={"width": width, "height": 800}, reduced_motion="reduce", **options
+        )
+        self.contexts.append(context)
+        context.set_default_timeout(WAIT)
+        page = await context.new_page()
+        self.attend(page)
+        await page.goto((url or self.url) + path)
+        await page.wait_for_selector("#link[data-state=open]")
+        return page
+
+    async def ask(self, page: Page, text: str = "Go") -> None:
+        """Begin a run from the page, or say something into one."""
+        await page.locator("#composer-input").fill(text)
+        await page.locator("#composer-send").click()
+
+    async def press(self, page: Page, name: str) -> None:
+        """Press the button of that name."""
+        await page.get_by_role("button", name=name, exact=True).click()
+
+    async def status(self, page: Page, word: str) -> None:
+        """Wait until the run stands so."""
+        await page.wait_for_selector(f"#run-status:text-is('{word}')")
+
+    async def answers(self, page: Page, *texts: str) -> None:
+        """Wait until the answers are these."""
+        from playwright.async_api import expect
+
+        blocks = page.locator("#conversation > .block.text:not(.retracted) .text")
+        await expect(blocks).to_have_text(list(texts))
+
+    def attend(self, page: Page) -> None:
+        """Write down what a page complains of, and the records that it gets."""
+        self.received[page] = []
+
+        def on_console(message: ConsoleMessage) -> None:
+            if message.type in ("error", "warning"):
+                self.problems.append(message.text)
+
+        def on_error(error: Exception) -> None:
+            self.problems.append(str(error))
+
+        def on_socket(socket: WebSocket) -> None:
+            socket.on("framereceived", lambda data: self._take(page, data))
+
+        page.on("console", on_console)
+        page.on("pageerror", on_error)
+        page.on("websocket", on_socket)
+
+    def _take(self, page: Page, data: str | bytes) -> None:
+        message = msgspec.json.decode(data)
+        if message["type"] == "records":
+            self.received[page] += msgspec.convert(message["records"], list[Record])
+
+    def records_of(self, page: Page, run: Run[Any]) -> list[Record]:
+        """What a page got of a run."""
+        return [record for record in self.received[page] if record.run == run.id]
+
+    def check(self, page: Page, run: Run[Any], *, after: int = 0) -> None:
+        """The page got every record once, and they come to the run."""
+        records = self.records_of(page, run)
+        for record in records:
+            assert record.first == after + 1
+            after = record.seq
+        assert after == run.last_seq
+        if records and records[0].first == 1:
+            assert fold_run(records).conversation == run.state.conversation
+
+    async def same(self, page: Page, run: Run[Any]) -> None:
+        """The page shows what the run has come to, and got every record once."""
+        await page.wait_for_selector(f"#conversation[data-seq='{run.last_seq}']")
+        self.check(page, run)
+        answers = page.locator("#conversation > .block.text:not(.retracted) .text")
+        assert await answers.all_text_contents() == said(run)
+
+
+class Proxy:
+    """A wire between the browser and the server that can be cut.
+
+    Attributes:
+        url: Where the page is found through it.
+        accepted: How many connections came.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.accepted = 0
+        self.url = ""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Proxy, None]:
+        """Carry bytes until it is left."""
+        server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        try:
+            yield self
+        finally:
+            server.close()
+            self.cut()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Break every connection."""
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._desk.port)
+        self._writers |= {writer, far_writer}
+        await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+        self._writers -= {writer, far_writer}
+        self._tasks.discard(task)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:
+        pass  # it was cut
+    finally:
+        writer.close()
+
+
+def said(run: Run[Any]) -> list[str]:
+    """The answers of a run's conversation."""
+    messages = [m for m in run.state.conversation.messages if m.role == "assistant"]
+    return [block.text for m in messages for block in m.content if isinstance(block, Text)]
+
+
+@pytest.fixture
+def gated() -> type[GatedModel]:
+    """A model whose every word is let through by the test."""
+    return GatedModel
+
+
+@asynccontextmanager
+async def serve_below(prefix: str, app: web.Application) -> AsyncGenerator[str, None]:
+    """Serve an application as a part of another one."""
+    outer = web.Application()
+    outer.add_subapp(prefix, app)
+    runner = web.AppRunner(outer, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+def make_site() -> Site:
+    """Serves an application as a part of another one."""
+    return serve_below
+
+
+@pytest.fixture
+def make_proxy() -> type[Proxy]:
+    """A wire that can be cut."""
+    return Proxy
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncGenerator[Browser, None]:
+    """Debian's chromium, through Playwright: one for all tests, each of which has windows of its own."""
+    playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed")
+    async with playwright.async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def desk(browser: Browser) -> AsyncGenerator[Desk, None]:
+    """A server to look at; afterwards, the browser must have had nothing to complain of."""
+    desk = Desk(browser)
+    yield desk
+    await desk.close()
+    assert desk.problems == []

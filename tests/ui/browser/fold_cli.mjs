@@ -1,0 +1,49 @@
+// Folds runs as the page does. Takes `{"static": folder, "runs": [[record…]…], "prices": prices}`, and tells what each has come to; with
+// `"course": true`, what they come to as one: each run went on from the one before.
+
+import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+
+const { static: folder, runs, prices, course } = JSON.parse(readFileSync(0, "utf8"));
+const page = (name) => import(pathToFileURL(`${folder}/${name}`).href);
+const { fold } = await page("fold.js");
+const { costOf, usageOf } = await page("usage.js");
+const { Course } = await page("course.js");
+const { costData, rateData, tokenData, usageRows } = await page("chart_data.js");
+const { textOf } = await page("items.js");
+
+function told(item) {
+  switch (item.kind) {
+    case "block": return { kind: item.type, role: item.role, text: textOf(item), retracted: item.retracted, phase: item.phase };
+    case "call": return { kind: "call", id: item.id, name: item.name, input: item.input ?? null, result: item.result, isError: item.isError, retracted: item.retracted, state: item.state };
+    case "message": return { kind: "message", role: item.role, text: item.text };
+    default: return { kind: "note", title: item.title, text: item.text };
+  }
+}
+
+function account(records) {
+  const run = fold("run", records);
+  return {
+    seq: run.seq, status: run.status, turns: run.turns, attempts: run.attempts, toolCalls: run.toolCalls, innerToolCalls: run.innerToolCalls,
+    reason: run.reason, cause: run.cause, model: run.model, missing: run.missing, pending: (run.pause?.pending ?? []).map((call) => call.id),
+    usage: usageOf(run), cost: prices ? costOf(prices, usageOf(run)) : null, items: run.root.items.map(told), lanes: run.lanes.length, notes: run.notes.map((note) => note.title),
+    inner: [...run.scopes.values()].map((scope) => ({ path: scope.path, items: scope.items.map(told) })),
+    written: run.series.bins.reduce((sum, size) => sum + size, 0), bins: run.series.bins.length, points: run.series.tokens.length,
+    open: run.lanes.filter((lane) => lane.phase === "open" || lane.state === "running").length,
+  };
+}
+
+function together() {
+  const all = new Course(runs.map((records, n) => fold(`run ${n}`, records)));
+  all.inherit();
+  const elapsed = all.elapsed(0), rows = usageRows(all, elapsed);
+  return {
+    elapsed, breaks: all.breaks().map(({ at, seconds, reason }) => ({ at, seconds, reason })),
+    tokens: tokenData(rows), cost: costData(rows, prices), rate: rateData(all, elapsed),
+    twins: all.earlier.map((run) => run.lanes.map((lane) => told(all.twin(run, lane)))),
+    seconds: all.run.root.items.filter((item) => item.kind === "call").map((call) => call.seconds),
+    inner: all.run.root.items.filter((item) => item.inner).map((call) => call.inner.items.length),
+  };
+}
+
+console.log(JSON.stringify(course ? together() : runs.map(account)));

@@ -1,0 +1,332 @@
+"""The page in a real browser: runs are steered, with the mouse, the keyboard, and on a phone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker import tool
+from rxworker.testing import call, say
+from rxworker.timeline import fold_run
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Page
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
+deleted: list[str] = []
+
+
+@tool(requires_approval=True)
+async def delete(path: str) -> str:
+    """Delete a file."""
+    deleted.append(path)
+    return f"{path} is gone"
+
+
+@tool
+async def look() -> str:
+    """Look."""
+    return "nothing"
+
+
+@pytest.fixture(autouse=True)
+def nothing_deleted() -> None:
+    deleted.clear()
+
+
+async def test_a_call_is_approved_with_other_arguments(desk: Desk, gated: type[GatedModel]) -> None:
+    replies = [say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open()
+        await desk.ask(page)
+        field = page.locator("#approval-input")
+        await expect(field).to_have_value('{\n  "path": "a.txt"\n}')
+        await field.fill('{"path": ')
+        await desk.press(page, "Approve with changes")
+        await expect(page.locator("#approval-error")).to_contain_text("no valid JSON")
+        await expect(field).to_be_focused()
+        await field.fill("[1]")
+        await desk.press(page, "Approve with changes")
+        await expect(page.locator("#approval-error")).to_contain_text("object")
+        assert deleted == []
+        await field.fill('{"path": "b.txt"}')
+        await desk.press(page, "Approve with changes")
+        await desk.status(page, "finished")
+        assert deleted == ["b.txt"]
+        await expect(page.locator("#approval")).to_be_hidden()
+        await expect(page.locator(".call .outcome")).to_have_text("b.txt is gone")
+        await expect(page.locator(".call .call-brief")).to_have_text("changed: path: b.txt")
+        await desk.same(page, desk.runs[1])
+        # A run that was resumed is one line with the one that went on.
+        await expect(page.locator("#run-list li")).to_have_count(1)
+
+
+async def test_a_call_is_approved_as_it_is(desk: Desk, gated: type[GatedModel]) -> None:
+    replies = [call("delete", path="a.txt"), say("Gone.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+        assert deleted == ["a.txt"]
+
+
+async def test_a_call_is_denied_with_a_reason(desk: Desk, gated: type[GatedModel]) -> None:
+    replies = [call("delete", path="a.txt"), say("Then not.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open()
+        await desk.ask(page)
+        await page.get_by_label("Reason for the model").fill("it is needed")
+        await desk.press(page, "Deny")
+        await desk.status(page, "finished")
+        assert deleted == []
+        await expect(page.locator(".call .outcome")).to_have_text("it is needed")
+        await expect(page.locator("#composer-input")).to_be_enabled()
+
+
+async def test_what_one_tab_decides_the_others_follow(desk: Desk, gated: type[GatedModel]) -> None:
+    replies = [call("delete", path="a.txt"), say("Gone.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        first = await desk.open()
+        await desk.ask(first)
+        await expect(first.locator("#approval")).to_be_visible()
+        other = await desk.open(f"#{desk.runs[0].id}")
+        await expect(other.locator("#approval")).to_be_visible()
+        await desk.press(first, "Approve")
+        for page in (first, other):
+            await desk.status(page, "finished")
+            await desk.same(page, desk.runs[1])
+        assert deleted == ["a.txt"]
+
+
+async def test_a_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(2)
+        await expect(page.locator(".block.text .text")).to_have_text(LONG[:8])
+        await desk.press(page, "Cancel")
+        await desk.press(page, "Keep running")
+        await desk.status(page, "running")
+        await desk.press(page, "Cancel")
+        await desk.press(page, "Cancel now")
+        await desk.status(page, "aborted")
+        await expect(page.locator("#conversation .note")).to_contain_text("cancelled from the page")
+        await expect(page.locator(".block.text")).to_have_attribute("data-phase", "aborted")
+        await desk.same(page, desk.runs[0])
+
+
+async def test_a_run_is_paused_and_resumed(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG) + call("look"), say("Nothing.")])
+    async with desk.serve(model, [look]):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await expect(page.locator(".block.text .text")).to_have_text(LONG[:4])
+        await desk.press(page, "Pause")
+        model.let_all()
+        await desk.status(page, "paused")
+        await page.locator("#approval .primary").click()
+        await desk.status(page, "finished")
+        await expect(page.locator(".block.text .text")).to_have_text([LONG, "Nothing."])
+        await desk.same(page, desk.runs[1])
+
+
+async def test_everything_is_done_with_the_keyboard(desk: Desk, gated: type[GatedModel]) -> None:
+    replies = [say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open()
+        keys = page.keyboard
+        await keys.press("Tab")
+        await expect(page.locator(".skip")).to_be_focused()
+        await keys.press("Enter")
+        await expect(page.locator("#composer-input")).to_be_focused()
+        await keys.type("Go")
+        await keys.press("Enter")
+        await expect(page.locator("#approval")).to_be_visible()
+        await tab_to(page, "#approval-input")
+        await tab_to(page, "#approval .primary")
+        await keys.press("Enter")
+        await desk.status(page, "finished")
+        assert deleted == ["a.txt"]
+        await tab_to(page, "#theme")
+        await keys.press("Space")
+        await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        await tab_to(page, "#run-list a")
+        await tab_to(page, ".call summary")
+        await keys.press("Enter")
+        await expect(page.locator(".call .result")).to_be_visible()
+        await tab_to(page, "#lanes .lane-label")
+
+
+async def tab_to(page: Page, selector: str) -> None:
+    """Go on with Tab until something of this kind has the focus, which must be visible."""
+    for _ in range(60):
+        await page.keyboard.press("Tab")
+        if await page.evaluate("(s) => document.activeElement?.matches(s)", selector):
+            outline = "getComputedStyle(document.activeElement).outlineStyle"
+            assert await page.evaluate(outline) != "none"
+            return
+    raise AssertionError(f"{selector} cannot be reached with the keyboard")
+
+
+async def test_a_narrow_page_needs_no_sideways_scrolling_and_has_room_for_fingers(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    replies = [say(LONG) + call("delete", path="a" * 200), say("Gone.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open(width=360)
+        await desk.ask(page, "A question that is rather long for a page that is rather narrow")
+        await expect(page.locator("#approval")).to_be_visible()
+        await fits(page)
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+        views = {
+            "Timeline": "#lanes",
+            "Numbers": "#watchers-title",
+            "Conversation": "#conversation",
+        }
+        for view in views:
+            await desk.press(page, view)
+            for name, part in views.items():
+                await expect(page.locator(part)).to_be_visible(visible=name == view)
+            await fits(page)
+        await desk.press(page, "Runs")
+        await expect(page.locator("#run-list a")).to_be_visible()
+        await fits(page)
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#run-list a")).to_be_hidden()
+
+
+async def fits(page: Page) -> None:
+    """Nothing is wider than the page, and what is pressed is large enough."""
+    wide = "document.documentElement.scrollWidth <= innerWidth && document.body.scrollWidth <= innerWidth"
+    assert await page.evaluate(wide)
+    small: list[str] = await page.evaluate(
+        """() => [...document.querySelectorAll("button, select, textarea, input, summary, .runs a")]
+             .filter((n) => n.checkVisibility({ visibilityProperty: true }) && n.getBoundingClientRect().height < 40)
+             .filter((n) => !n.closest(".message.system"))
+             .map((n) => n.outerHTML.slice(0, 80))"""
+    )
+    assert small == []
+
+
+async def test_the_theme_follows_the_system_until_somebody_chooses(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("Hello")])):
+        page = await desk.open(color_scheme="dark")
+        await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+        await desk.press(page, "Use light colours")
+        await page.reload()
+        await expect(page.locator("html")).to_have_attribute("data-theme", "light")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_what_is_read_stands_out_from_what_is_behind_it(
+    desk: Desk, gated: type[GatedModel], theme: str
+) -> None:
+    replies = [say("May I?") + call("delete", path="a.txt"), say("Gone.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open(color_scheme=theme)
+        await desk.ask(page)
+        await expect(page.locator("#approval")).to_be_visible()
+        await faint(page)
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+        await faint(page)
+
+
+async def faint(page: Page) -> None:
+    """No text that is seen has less contrast than 4.5 to 1; what cannot be used may."""
+    found: list[str] = await page.evaluate(
+        """() => {
+          const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+          const rgb = (layers) => {
+            canvas.clearRect(0, 0, 1, 1);
+            for (const colour of layers) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
+            return [...canvas.getImageData(0, 0, 1, 1).data];
+          };
+          const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+            .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+          const out = [];
+          const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+          while (walker.nextNode()) {
+            const node = walker.currentNode.parentElement;
+            if (!walker.currentNode.data.trim() || !node.checkVisibility({ visibilityProperty: true })) continue;
+            if (node.closest(":disabled, .hidden, .skip, option")) continue;
+            const layers = [];
+            for (let n = node; n; n = n.parentElement) layers.unshift(getComputedStyle(n).backgroundColor);
+            const back = light(rgb(["white", ...layers]));
+            const front = light(rgb(["white", ...layers, getComputedStyle(node).color]));
+            const ratio = (Math.max(back, front) + 0.05) / (Math.min(back, front) + 0.05);
+            if (ratio < 4.5) out.push(`${ratio.toFixed(2)} ${node.className} ${walker.currentNode.data.slice(0, 30)}`);
+          }
+          return out;
+        }"""
+    )
+    assert found == []
+
+
+async def test_a_screen_reader_hears_sentences_and_what_becomes_of_the_run(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        heard = page.locator("#announcer")
+        model.let(4)
+        await expect(page.locator(".block.text .text")).to_have_text(LONG[:16])
+        await expect(heard).to_contain_text("One. Two.")
+        assert re.search(r"[a-z]$", (await heard.inner_text()).strip()) is None
+        model.let_all()
+        await expect(heard).to_contain_text("Ten.")
+        await expect(heard).to_contain_text("The run is finished")
+        for name in ("banner", "navigation", "main"):
+            await expect(page.get_by_role(name).first).to_be_visible()  # pyright: ignore[reportArgumentType]
+
+
+async def test_nothing_is_asked_of_other_servers(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated([say("Hello")], free=True)):
+        page = await desk.open()
+        asked: list[str] = []
+        note: Callable[[object], None] = lambda request: asked.append(request.url)  # type: ignore[attr-defined]  # noqa: E731
+        page.on("request", note)
+        await page.reload()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        assert asked
+        assert [url for url in asked if not url.startswith(desk.url)] == []
+
+
+async def test_what_the_server_refuses_is_told(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG), say("More")])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await expect(page.locator(".block.text .text")).to_have_text(LONG[:4])
+        await page.route("**/send", lambda route: route.abort())
+        await desk.ask(page, "Hello?")
+        await expect(page.locator("#composer-note")).to_contain_text("cannot be reached")
+        await expect(page.locator("#composer-input")).to_have_value("Hello?")
+        model.let_all()
+        await desk.status(page, "finished")
+        await asyncio.wait_for(desk.runs[0], 5)
+        records = desk.records_of(page, desk.runs[0])
+        assert fold_run(records).status == "finished"
+    desk.problems.clear()  # the browser tells of the request that was cut

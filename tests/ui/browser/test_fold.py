@@ -1,0 +1,372 @@
+"""The page folds records as the library does: one in JavaScript, one in Python, over the same records."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+import rxworker.ui.web
+from rxworker import Worker, tool
+from rxworker.events import Record, TextDelta
+from rxworker.hub import Coalesce, Delivery, DropOldest, Reliable
+from rxworker.messages import Message, Prices, Text, ToolCall, ToolResult, Usage
+from rxworker.protocols import encode_record
+from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
+from rxworker.timeline import RunState, fold_run
+from rxworker.tools import ToolContext
+from rxworker.worker import Approve, Deny, Paused, Run, worker_tool
+
+STATIC = Path(rxworker.ui.web.__file__).parent / "static"
+NODE = shutil.which("node")
+PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_creation=3.75)
+USAGE_FIELDS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_creation_tokens",
+    "reasoning_tokens",
+)
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
+
+Records = list[Record]
+
+
+def page_folds(*runs: Sequence[Record]) -> list[dict[str, Any]]:
+    """What the page makes of these runs."""
+    return page_tells(runs)
+
+
+def page_tells(runs: Sequence[Sequence[Record]], **more: object) -> Any:
+    """What the page makes of these runs: of each, or of all as one."""
+    assert NODE is not None
+    asked = {
+        "static": str(STATIC),
+        "runs": [[msgspec.Raw(encode_record(record)) for record in records] for records in runs],
+        "prices": PRICES,
+        **more,
+    }
+    done = subprocess.run(
+        [NODE, str(Path(__file__).parent / "fold_cli.mjs")],
+        input=msgspec.json.encode(asked),
+        capture_output=True,
+        timeout=50,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return msgspec.json.decode(done.stdout)
+
+
+@tool
+async def look(where: str, context: ToolContext) -> str:
+    """Look somewhere."""
+    context.progress("opens its eyes")
+    context.progress({"at": where})
+    return f"nothing {where}"
+
+
+@tool
+async def broken() -> str:
+    """Fail."""
+    raise OSError("the disk is gone")
+
+
+@tool(requires_approval=True)
+async def delete(path: str) -> str:
+    """Delete a file."""
+    return f"{path} is gone"
+
+
+async def watched(run: Run[Any], delivery: Delivery | None = None) -> Records:
+    """All records of a run, however it ends."""
+    records: Records = []
+    try:
+        async for record in run.watch(delivery or Reliable()):
+            records.append(record)
+    except Exception:
+        pass
+    return records
+
+
+async def plain() -> Run[Any]:
+    model = ScriptedModel(
+        [think("Hm.") + say("Let me look.") + call("look", where="here"), "Nothing."]
+    )
+    return Worker(model, tools=[look], system="Be brief.").run("Is there anything?")
+
+
+async def two_at_once() -> Run[Any]:
+    first = call("look", where="here") + call("broken") + call("unknown", a=1)
+    return Worker(ScriptedModel([first, "Well."]), tools=[look, broken]).run("Go")
+
+
+async def retracted() -> Run[Any]:
+    half = think("I try") + say("This goes wr") + fail("Overloaded", "overloaded", retryable=True)
+    return Worker(ScriptedModel([half, say("This goes well.")])).run("Go")
+
+
+async def failed() -> Run[Any]:
+    return Worker(ScriptedModel([say("Half a sen") + fail("No", "auth")])).run("Go")
+
+
+async def limited() -> Run[Any]:
+    from rxworker.worker import Limits
+
+    model = ScriptedModel(lambda _: call("look", where="again"))
+    return Worker(model, tools=[look], limits=Limits(max_turns=2)).run("Go")
+
+
+async def nested() -> Run[Any]:
+    def make() -> Worker:
+        replies = [think("A pond") + call("look", where="pond"), say("An old pond.")]
+        return Worker(ScriptedModel(replies), tools=[look])
+
+    write = worker_tool(make, name="write_verse", description="Have a verse written.")
+    both = call("write_verse", task="A pond.") + call("write_verse", task="A frog.")
+    return Worker(ScriptedModel([both, "Here."]), tools=[write]).run("Verses, please.")
+
+
+async def paused() -> Run[Any]:
+    first = say("May I?") + call("look", where="there") + call("delete", path="a.txt")
+    return Worker(ScriptedModel([first]), tools=[look, delete]).run("Tidy up")
+
+
+async def _resumed(decision: Approve | Deny) -> Run[Any]:
+    worker = Worker(ScriptedModel([call("delete", path="a.txt"), "Done."]), tools=[delete])
+    result = await worker.run("Tidy up")
+    assert isinstance(result, Paused)
+    return worker.resume(decisions={result.pending[0].id: decision})
+
+
+async def approved() -> Run[Any]:
+    return await _resumed(Approve({"path": "b.txt"}))
+
+
+async def denied() -> Run[Any]:
+    return await _resumed(Deny("not that one"))
+
+
+async def cancelled() -> Run[Any]:
+    reached = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait for ever."""
+        reached.set()
+        await asyncio.Event().wait()
+        return ""
+
+    model = ScriptedModel([say("I wait.") + call("wait")])
+    run = Worker(model, tools=[wait]).run("Go")
+    await reached.wait()
+    await run.cancel(reason="enough")
+    return run
+
+
+async def second() -> Run[Any]:
+    worker = Worker(ScriptedModel([call("look", where="here"), "No.", "Still no."]), tools=[look])
+    await worker.run("Anything?")
+    return worker.run("And now?")
+
+
+async def spoken_into() -> Run[Any]:
+    run = Worker(ScriptedModel([call("look", where="here"), "Aha."]), tools=[look]).run("Go")
+    run.send("Hurry up")
+    return run
+
+
+async def odd_text() -> Run[Any]:
+    text = "<img src=x onerror=alert(1)>\n\u2028 \U0001f600 \x00 e\u0301 </script>"
+    return Worker(ScriptedModel([say(text, chunk=1)])).run("<b>Go</b>")
+
+
+RUNS: list[Callable[[], Awaitable[Run[Any]]]] = [
+    plain, two_at_once, retracted, failed, limited, nested, paused, approved, denied, cancelled, second, spoken_into, odd_text,
+]  # fmt: skip
+
+
+def texts_of(messages: Sequence[Message], role: str) -> list[str]:
+    """The texts that somebody of this role says, in order."""
+    blocks = [b for m in messages if m.role == role for b in m.content if isinstance(b, Text)]
+    return [block.text for block in blocks]
+
+
+def calls_of(messages: Sequence[Message]) -> list[tuple[str, str]]:
+    """The calls, in order."""
+    return [(b.id, b.name) for m in messages for b in m.content if isinstance(b, ToolCall)]
+
+
+def results_of(messages: Sequence[Message]) -> dict[str, str]:
+    """What the calls came to."""
+    results = [b for m in messages for b in m.content if isinstance(b, ToolResult)]
+    return {result.tool_use_id: result.text for result in results}
+
+
+def check(page: dict[str, Any], state: RunState) -> None:
+    """The page has come to the same as the library."""
+    assert page["seq"] == state.seq
+    assert (page["status"], page["turns"], page["attempts"]) == (
+        state.status,
+        state.turns,
+        state.attempts,
+    )
+    assert (page["toolCalls"], page["innerToolCalls"]) == (
+        state.tool_calls,
+        state.inner.tool_calls,
+    )
+    assert page["pending"] == [call.id for call in (state.pause.pending if state.pause else ())]
+    assert {name: page["usage"][name] for name in USAGE_FIELDS} == usage_fields(state.usage)
+    messages = state.conversation.messages
+    items = [item for item in page["items"] if not item.get("retracted")]
+    said = [item["text"] for item in items if item["kind"] == "message" and item["role"] == "user"]
+    assert said == texts_of(messages, "user")
+    answers = [i["text"] for i in items if i["kind"] == "text" and i["text"]]
+    assert answers == texts_of(messages, "assistant")
+    calls = [item for item in items if item["kind"] == "call"]
+    assert [(item["id"], item["name"]) for item in calls] == calls_of(messages)
+    results = results_of(messages)
+    for item in calls:
+        if item["result"] is not None:
+            assert item["result"] == results[item["id"]]
+
+
+def usage_fields(usage: Usage) -> dict[str, int | None]:
+    """The numbers of a usage."""
+    return {name: getattr(usage, name) for name in USAGE_FIELDS}
+
+
+@pytest.mark.parametrize("make", RUNS, ids=lambda make: make.__name__)
+async def test_the_page_comes_to_the_same_as_the_library(
+    make: Callable[[], Awaitable[Run[Any]]],
+) -> None:
+    run = await make()
+    every = await watched(run)
+    merged = await watched(run, Coalesce())
+    first, second = page_folds(every, merged)
+    check(first, run.state)
+    check(second, run.state)
+    assert first["items"] == second["items"]
+    assert first["inner"] == second["inner"]
+
+
+@pytest.mark.parametrize("prices", [PRICES, Prices(input=3.0, output=15.0)])
+async def test_the_page_comes_to_the_same_cost_as_the_library(prices: Prices) -> None:
+    used = Usage(
+        input_tokens=900, output_tokens=70, cache_read_tokens=300, cache_creation_tokens=200
+    )
+    model = ScriptedModel([call("look", where="here"), say("No.") + Reply(usage=used)])
+    run = Worker(model, tools=[look]).run("Go")
+    every = await watched(run)
+    (page,) = page_tells([every], prices=prices)
+    assert page["cost"] == pytest.approx(prices.cost(run.state.usage))
+    assert page["cost"] > 0.001
+
+
+async def test_a_resumed_run_and_the_one_before_it_lie_on_one_axis() -> None:
+    first = [say("May I?") + call("look", where="there"), call("delete", path="a.txt"), "Done."]
+    worker = Worker(ScriptedModel(first), tools=[look, delete])
+    before = worker.run("Tidy up")
+    paused = await before
+    assert isinstance(paused, Paused)
+    after = worker.resume(decisions={paused.pending[0].id: Approve()})
+    await after
+    records = [await watched(before), await watched(after)]
+    shifted = [replace(record, time=record.time + 60.0) for record in records[1]]
+    told = page_tells([records[0], shifted], course=True)
+    took = [part[-1].time - part[0].time for part in (records[0], shifted)]
+    # The pause is told, and takes no room.
+    (pause,) = told["breaks"]
+    assert pause["at"] == pytest.approx(took[0], abs=1e-4)
+    assert pause["seconds"] == pytest.approx(shifted[0].time - records[0][-1].time, abs=1e-4)
+    assert "requires approval" in pause["reason"]
+    assert told["elapsed"] == pytest.approx(sum(took), abs=1e-4)
+    for series in ("tokens", "cost", "rate"):
+        times = told[series][0]
+        assert times == sorted(times)
+        assert times[-1] <= told["elapsed"] + 1e-6
+    assert told["tokens"][1] == sorted(told["tokens"][1])
+    assert told["cost"][1][-1] == pytest.approx(PRICES.cost(after.state.usage))
+    # What was before the pause has its place in the conversation behind it, and is known as well as before.
+    twins = [twin.get("text") or twin["name"] for twin in told["twins"][0]]
+    assert twins == ["May I?", "look", "delete"]
+    assert told["seconds"][0] is not None
+
+
+async def test_any_part_of_the_records_comes_to_the_same_as_in_the_library() -> None:
+    run = await plain()
+    every = await watched(run)
+    parts = [every[:n] for n in range(1, len(every) + 1)]
+    for page, part in zip(page_folds(*parts), parts, strict=True):
+        state = fold_run(part)
+        usage = {name: page["usage"][name] for name in USAGE_FIELDS}
+        assert usage == usage_fields(state.usage)
+        assert (page["seq"], page["status"], page["turns"]) == (
+            state.seq,
+            state.status,
+            state.turns,
+        )
+
+
+async def test_records_that_were_seen_already_change_nothing() -> None:
+    every = await watched(await plain())
+    once, doubled = page_folds(every, [*every[:9], *every[4:]])
+    assert once == doubled
+
+
+async def test_a_retracted_attempt_is_marked_and_said_again() -> None:
+    (page,) = page_folds(await watched(await retracted()))
+    texts = [(item["text"], item["retracted"]) for item in page["items"] if item["kind"] == "text"]
+    assert texts == [("This goes wr", True), ("This goes well.", False)]
+    # What went wrong and what it led to are told as one.
+    assert page["notes"] == ["Taken back"]
+
+
+async def test_nothing_stays_open_when_a_run_has_ended() -> None:
+    runs = [await watched(await make()) for make in (failed, cancelled, limited, retracted)]
+    assert [page["open"] for page in page_folds(*runs)] == [0, 0, 0, 0]
+
+
+async def test_runs_inside_a_run_stand_below_the_call_that_began_them() -> None:
+    (page,) = page_folds(await watched(await nested()))
+    outer = [item["id"] for item in page["items"] if item["kind"] == "call"]
+    assert [scope["path"] for scope in page["inner"]] == [[call_id] for call_id in outer]
+    for scope in page["inner"]:
+        kinds = [item["kind"] for item in scope["items"]]
+        assert kinds == ["message", "thinking", "call", "text"]
+
+
+async def test_a_gap_is_told_and_counted() -> None:
+    run = Worker(ScriptedModel([say("word " * 200)])).run("Go")
+    await run
+    records: Records = []
+    async for record in run.watch(DropOldest(limit=20)):
+        records.append(record)
+    (page,) = page_folds(records)
+    assert page["seq"] == run.last_seq
+    assert page["missing"] == 0
+
+
+async def test_a_long_run_keeps_its_numbers_bounded() -> None:
+    def delta(n: int) -> Record:
+        return Record(n, "run", 1, 1, 1000.0 + n / 10, TextDelta(0, "abcd"))
+
+    (page,) = page_folds([delta(n) for n in range(1, 20_001)])
+    assert page["written"] == pytest.approx(80_000)
+    assert page["bins"] <= 600
+
+
+def test_the_fold_tells_apart_what_differs() -> None:
+    reply: Reply = say("Hello")
+    assert reply.text == "Hello"
+    records = [Record(1, "r", 1, 1, 0.0, TextDelta(0, "Hel"))]
+    longer = [*records, Record(2, "r", 1, 1, 0.0, TextDelta(0, "lo"))]
+    one, two = page_folds(records, longer)
+    assert one["items"] != two["items"]

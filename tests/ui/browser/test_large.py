@@ -1,0 +1,126 @@
+"""What is large, long or written in another direction: the page stays fluid, and within its bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker import tool
+from rxworker.testing import call, say
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Page
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ARABIC = "مرحبا بالعالم، هذا نص."
+WATCH = """() => {
+  window.slow = [];
+  new PerformanceObserver((list) => list.getEntries().forEach((e) => window.slow.push(e.duration))).observe({ type: "longtask" });
+}"""
+
+
+@tool
+async def fetch(size: int) -> str:
+    """Fetch much."""
+    return "0123456789abcde\n" * (size // 16)
+
+
+@tool
+async def write(text: str) -> str:
+    """Write."""
+    return f"{len(text)} written"
+
+
+async def fluid(page: Page, most: int = 1_500) -> None:
+    """Nothing has held the page up for long. The machine may be busy, so the bound is wide."""
+    assert await page.evaluate("Math.max(0, ...window.slow)") < most
+
+
+async def test_a_result_of_a_megabyte_is_laid_out_when_somebody_wants_to_see_it(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    replies = [call("fetch", size=1_000_000), say("Done.")]
+    async with desk.serve(gated(replies, free=True), [fetch]):
+        page = await desk.open()
+        await page.evaluate(WATCH)
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        assert await page.locator(".result").evaluate("(n) => n.textContent.length") == 0
+        await page.locator(".call summary").click()
+        await expect(page.locator(".result .chunk").first).to_be_attached()
+        length = await page.locator(".result").evaluate("(n) => n.textContent.length")
+        assert length == 1_000_000
+        await expect(page.locator(".call .outcome")).to_be_hidden()
+        await fluid(page)
+        await desk.same(page, desk.runs[0])
+
+
+async def test_arguments_that_come_in_many_pieces_are_shown_whole(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    text = "word " * 16_000
+    replies = [call("write", text=text), say("Done.")]
+    async with desk.serve(gated(replies, free=True), [write]):
+        page = await desk.open()
+        await page.evaluate(WATCH)
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        shown = await page.locator(".arguments").text_content()
+        assert shown == f'{{\n  "text": "{text}"\n}}'
+        await expect(page.locator(".call .outcome")).to_have_text("80000 written")
+        await fluid(page)
+
+
+async def test_a_hundred_lanes_and_more_stay_bounded(desk: Desk, gated: type[GatedModel]) -> None:
+    reply = call("write", text="0")
+    for n in range(1, 180):
+        reply += call("write", text=f"{n}")
+    model = gated([reply, say("More.") + call("write", text="last"), say("Done.")])
+    async with desk.serve(model, [write]):
+        page = await desk.open()
+        await page.evaluate(WATCH)
+        await desk.ask(page)
+        await expect(page.locator(".call[data-state=done]")).to_have_count(180)
+        await expect(page.locator("#lanes .lane")).to_have_count(150)
+        model.let_all()
+        await desk.status(page, "finished")
+        await expect(page.locator("#lanes .lane")).to_have_count(150)
+        await expect(page.locator("#timeline-note")).to_contain_text("the last 150 of 183")
+        await expect(page.locator("#lanes .lane-name").last).to_have_text("answer")
+        bottom = "(n) => n.scrollHeight - n.scrollTop - n.clientHeight < 48"
+        assert await page.locator("#lanes").evaluate(bottom)
+        await fluid(page)
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+async def test_long_words_and_other_directions_stay_within_their_bounds(
+    desk: Desk, gated: type[GatedModel], width: int
+) -> None:
+    said = f"{ARABIC}\n\n{'Donaudampfschifffahrt' * 40}\n\n\U0001f469\u200d\U0001f467 \U0001f1ef\U0001f1f5"
+    replies = [call("write", text="w" * 400), say(said)]
+    async with desk.serve(gated(replies, free=True), [write]):
+        page = await desk.open(width=width)
+        await desk.ask(page, "Q" * 300)
+        await desk.status(page, "finished")
+        await desk.answers(page, said)
+        wide: list[str] = await page.evaluate(
+            """() => [document.documentElement, ...document.querySelectorAll("main, .conversation, .side, .runs, .call, .block, .message, .lanes")]
+                 .filter((n) => n.scrollWidth > n.clientWidth + 1 && n.clientWidth > 0).map((n) => n.className || n.tagName)"""
+        )
+        assert wide == []
+        # The first line begins at the right, where its words do.
+        first = await page.locator(".block.text .text").evaluate(
+            """(node) => {
+              const range = document.createRange(), text = node.querySelector(".chunk").firstChild;
+              range.setStart(text, 0); range.setEnd(text, 1);
+              return node.getBoundingClientRect().right - range.getBoundingClientRect().right;
+            }"""
+        )
+        assert first < 4

@@ -1,0 +1,282 @@
+"""The page in a real browser: runs appear as they happen, whatever becomes of the connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker import tool
+from rxworker.testing import ScriptedModel, call, fail, say, think
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel, Proxy
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
+ATTACK = (
+    "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script> & done"
+)
+
+
+async def test_text_appears_while_it_is_written(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([think("Hm.") + say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(2)
+        await desk.answers(page, LONG[:8])
+        await desk.status(page, "running")
+        model.let_all()
+        await desk.answers(page, LONG)
+        await desk.status(page, "finished")
+        await desk.same(page, desk.runs[0])
+        await expect(page.locator("#lanes .lane")).to_have_count(2)
+        await expect(page).to_have_title("Go · Desk")
+
+
+async def test_a_page_that_is_loaded_again_in_the_middle_shows_all_of_it(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([think("Hm.") + say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(3)
+        await desk.answers(page, LONG[:12])
+        desk.received[page].clear()
+        await page.reload()
+        await desk.answers(page, LONG[:12])
+        model.let_all()
+        await desk.answers(page, LONG)
+        await desk.same(page, desk.runs[0])
+
+
+async def test_three_tabs_show_the_same(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        first = await desk.open()
+        await desk.ask(first)
+        model.let(2)
+        await desk.answers(first, LONG[:8])
+        address = f"#{desk.runs[0].id}"
+        pages = [first, await desk.open(address), await desk.open(address)]
+        for page in pages:
+            await desk.answers(page, LONG[:8])
+        await expect(first.locator("#watchers li")).to_have_count(3)
+        model.let_all()
+        for page in pages:
+            await desk.answers(page, LONG)
+            await desk.same(page, desk.runs[0])
+
+
+async def test_a_connection_that_is_cut_again_and_again_loses_and_doubles_nothing(
+    desk: Desk, gated: type[GatedModel], make_proxy: type[Proxy]
+) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model), make_proxy(desk).open() as proxy:
+        page = await desk.open(url=proxy.url)
+        await desk.ask(page)
+        for cut in range(1, 5):
+            model.let(2)
+            await desk.answers(page, LONG[: 8 * cut])
+            proxy.cut()
+            await expect(page.locator("#banner")).to_contain_text("connection was lost")
+            if (
+                cut > 1
+            ):  # the waits between attempts grow: the browser says that the network is back
+                await page.evaluate("dispatchEvent(new Event('online'))")
+            await expect(page.locator("#link")).to_have_text("Connected")
+            await expect(page.locator("#banner")).to_be_hidden()
+        model.let_all()
+        await desk.answers(page, LONG)
+        await desk.same(page, desk.runs[0])
+        await desk.close()
+    desk.problems.clear()  # the browser tells of each lost connection
+
+
+async def test_after_a_restart_of_the_server_the_page_says_what_is_gone_and_works_on(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    first, second = gated([say(LONG)]), gated([say("New words.")], free=True)
+    async with desk.serve(first, closes=False):
+        page = await desk.open()
+        await desk.ask(page)
+        first.let(2)
+        await desk.answers(page, LONG[:8])
+        port = desk.port
+    async with desk.serve(second, port=port):
+        await expect(page.locator("#banner")).to_contain_text("Gone: “Go”")
+        await desk.status(page, "gone")
+        await desk.answers(page, LONG[:8])
+        await expect(page.locator("#run-title")).to_have_text("Go")
+        await expect(page.locator("#run-list li")).to_have_count(0)
+        await desk.ask(page, "Again")
+        await desk.answers(page, "New words.")
+        await desk.same(page, desk.runs[1])
+    desk.problems.clear()  # the browser tells of the lost connection
+
+
+async def test_what_is_said_by_anybody_stays_text(desk: Desk, gated: type[GatedModel]) -> None:
+    @tool
+    async def look(where: str) -> str:
+        """Look."""
+        return f"{ATTACK} {where}"
+
+    replies = [think(ATTACK) + say(ATTACK) + call("look", where=ATTACK), say("Done")]
+    async with desk.serve(gated(replies, free=True), [look]):
+        page = await desk.open()
+        await desk.ask(page, ATTACK)
+        await desk.status(page, "finished")
+        await desk.answers(page, ATTACK, "Done")
+        await expect(page.locator("#conversation img, #conversation script")).to_have_count(0)
+        await page.locator(".call summary").click()
+        await expect(page.locator(".call .result")).to_have_text(f"{ATTACK} {ATTACK}")
+        assert "owned" not in (await page.title()).replace(ATTACK, "")
+
+
+async def test_what_was_taken_back_is_struck_through(desk: Desk, gated: type[GatedModel]) -> None:
+    half = say("This goes wr") + fail("Overloaded", "overloaded", retryable=True)
+    async with desk.serve(ScriptedModel([half, say("This goes well.")])):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await desk.answers(page, "This goes well.")
+        gone = page.locator(".block.retracted")
+        await expect(gone.locator(".text")).to_have_text("This goes wr")
+        await expect(gone.locator(".speaker")).to_have_text("Answer, taken back")
+        await expect(gone.locator(".text")).to_have_css("text-decoration-line", "line-through")
+        await expect(page.locator("#notes")).to_contain_text("Overloaded")
+
+
+async def test_a_long_answer_keeps_the_page_fluid(desk: Desk, gated: type[GatedModel]) -> None:
+    text = ("Lorem ipsum dolor sit amet, consectetur adipiscing elit. " * 3 + "\n\n") * 12_000
+    reply = say(text, chunk=200)
+    model = gated([reply], free=True)
+    async with desk.serve(model):
+        page = await desk.open()
+        await page.evaluate(
+            """() => {
+              window.slow = [];
+              new PerformanceObserver((list) => list.getEntries().forEach((e) => window.slow.push(e.duration)))
+                .observe({ type: "longtask" });
+            }"""
+        )
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await desk.same(page, desk.runs[0])
+        # It has followed to the end, although the browser only guesses how high what is far away is.
+        talk = await page.locator("#conversation").element_handle()
+        at_end = "(n) => n.scrollHeight - n.scrollTop - n.clientHeight < 48"
+        await page.wait_for_function(at_end, arg=talk, timeout=5_000)
+        await expect(page.locator("#latest")).to_be_hidden()
+        longest: float = await page.evaluate("Math.max(0, ...window.slow)")
+        assert longest < 2_000
+
+
+async def test_a_message_goes_into_a_running_run(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG), say("So be it.")])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        await expect(page.locator("#composer-label")).to_have_text("Into the running run")
+        await desk.ask(page, "Be quick")
+        await expect(page.locator("#composer-input")).to_have_value("")
+        model.let_all()
+        await desk.status(page, "finished")
+        await desk.answers(page, LONG, "So be it.")
+        await expect(page.locator(".message.user .text")).to_have_text(["Go", "Be quick"])
+        await desk.same(page, desk.runs[0])
+
+
+async def test_a_conversation_goes_on_with_the_next_run(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("First."), say("Second.")], free=True)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.answers(page, "First.")
+        await desk.status(page, "finished")
+        await desk.ask(page, "More")
+        await desk.answers(page, "First.", "Second.")
+        await expect(page.locator("#run-list li")).to_have_count(2)
+        await page.locator("#run-list li").nth(1).locator("a").click()
+        await desk.answers(page, "First.")
+        await page.go_back()
+        await desk.answers(page, "First.", "Second.")
+
+
+async def test_a_run_that_nobody_knows_is_said_to_be_gone(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("Hello")], free=True)):
+        page = await desk.open("#run-of-yesterday")
+        await expect(page.locator("#welcome-title")).to_have_text("This run is gone")
+        for hidden in ("#run-head", "#side", "#banner"):
+            await expect(page.locator(hidden)).to_be_hidden()
+        await desk.ask(page)
+        await desk.answers(page, "Hello")
+        await expect(page.locator("#welcome")).to_be_hidden()
+
+
+async def test_watchers_are_shown_with_how_far_behind_they_are(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        batches = desk.runs[0].watch(name="sleeper").batches()
+        await anext(batches)
+        model.let(9)
+        await desk.answers(page, LONG[:40])
+        line = page.locator("#watchers li", has_text="sleeper")
+        await expect(line.locator(".watcher-lag")).to_have_text("9 behind")
+        await batches.aclose()
+        await expect(line).to_have_count(0)
+        model.let_all()
+        await desk.status(page, "finished")
+
+
+async def test_a_watcher_that_still_catches_up_when_the_run_has_ended_is_followed(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        batches = desk.runs[0].watch(name="sleeper").batches()
+        await anext(batches)
+        model.let_all()
+        await desk.status(page, "finished")
+        lag = page.locator("#watchers li", has_text="sleeper").locator(".watcher-lag")
+        await expect(lag).to_contain_text("behind")
+        await expect(page.locator("#watchers-note")).to_contain_text("catching up")
+        async for _ in batches:
+            pass
+        # Whoever has seen all of it has left.
+        await expect(lag).to_have_count(0)
+        await expect(page.locator("#no-watchers")).to_be_visible()
+
+
+async def test_the_charts_and_the_numbers_come_with_the_usage(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("Hello")], free=True)):
+        page = await desk.open()
+        await desk.ask(page)
+        await expect(page.locator("#tokens-caption")).to_have_text("10 read · 5 written")
+        await expect(page.locator(".chart:visible canvas")).to_have_count(2)
+        await expect(page.locator("#run-facts")).to_contain_text("15 tokens")
+        await expect(page.locator("#cost-figure")).to_be_hidden()

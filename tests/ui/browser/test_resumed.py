@@ -1,0 +1,113 @@
+"""A run that was paused and resumed: two runs of the server, one on the page."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker import tool
+from rxworker.messages import Prices
+from rxworker.testing import call, say, think
+from rxworker.ui.web import Settings
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Page
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PRICED = Settings(title="Desk", prices={"gated-1": Prices(input=3.0, output=15.0)})
+
+
+@tool(requires_approval=True)
+async def delete(path: str) -> str:
+    """Delete a file."""
+    return f"{path} is gone"
+
+
+async def lanes(page: Page, *names: str) -> None:
+    """Wait until the lanes are these."""
+    await expect(page.locator("#lanes .lane-name")).to_have_text(list(names))
+
+
+async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    replies = [think("Hm.") + say("May I?") + call("delete", path="a.txt"), say("It is gone.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open()
+        await desk.ask(page)
+        await lanes(page, "thinking", "answer", "delete")
+        await expect(page.locator("#lanes .lane-text").last).to_contain_text("waiting for you")
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+        # A tab that is opened later shows the same.
+        for one in (page, await desk.open(f"#{desk.runs[1].id}")):
+            await lanes(one, "thinking", "answer", "delete", "answer")
+            await expect(one.locator("#lanes .lane-break")).to_contain_text("delete requires")
+            # The call was written before the pause, and ran after it: one lane tells both.
+            bars = one.locator("#lanes .lane", has_text="delete").locator(".bar")
+            assert await bars.evaluate_all("(all) => all.map((bar) => bar.hidden)") == [
+                False,
+                False,
+            ]
+            written, ran = await bars.evaluate_all(
+                "(all) => all.map((bar) => Number(bar.style.getPropertyValue('--from')))"
+            )
+            assert written < ran
+            thinking = one.locator("#conversation .block.thinking .speaker")
+            await expect(thinking).to_have_text(re.compile(r"Thinking · \d\.\d s"))
+            await expect(one.locator("#notes")).to_contain_text("Paused")
+
+
+async def test_a_lane_from_before_the_pause_leads_to_its_place_in_the_conversation(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    replies = [say("First.") + call("delete", path="a.txt"), say("Last.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+        await lanes(page, "answer", "delete", "answer")
+        for place, text in ((0, "First."), (1, "delete"), (2, "Last.")):
+            await page.locator("#lanes .lane-label").nth(place).click()
+            await expect(page.locator(".item.found")).to_contain_text(text)
+
+
+async def test_what_it_cost_is_drawn_over_the_pause(desk: Desk, gated: type[GatedModel]) -> None:
+    replies = [call("delete", path="a.txt"), call("delete", path="b.txt"), say("Gone.")]
+    async with desk.serve(gated(replies, free=True), [delete], settings=PRICED) as server:
+        page = await desk.open()
+        await desk.ask(page)
+        for n in (1, 2):
+            await expect(page.locator(".call[data-state=paused]")).to_have_count(1)
+            await desk.press(page, "Approve")
+            await expect(page.locator("#lanes .lane-break")).to_have_count(n)
+        await desk.status(page, "finished")
+        await expect(page.locator("#cost-figure canvas")).to_be_visible()
+        cost = next(iter(server.state.runs)).summary().cost
+        assert cost is not None
+        await expect(page.locator("#cost-caption")).to_have_text(f"{cost:.5f}")
+        await expect(page.locator("#run-facts")).to_contain_text(f"cost {cost:.5f}")
+
+
+async def test_an_earlier_part_that_is_not_kept_any_more_is_told(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    replies = [call("delete", path="a.txt"), say("Gone.")]
+    settings = Settings(title="Desk", max_kept=1)
+    async with desk.serve(gated(replies, free=True), [delete], settings=settings):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+        other = await desk.open(f"#{desk.runs[1].id}")
+        await lanes(other, "delete", "answer")
+        await expect(other.locator("#timeline-note")).to_contain_text("not kept any more")

@@ -1,0 +1,197 @@
+"""The page in every state: what went wrong, what hooks say, who was sent away, what needs a token."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker import Worker, tool
+from rxworker.events import Record
+from rxworker.hooks import ToolCallContext, before_tool_call
+from rxworker.testing import ScriptedModel, call, fail, say, think
+from rxworker.ui.web import Settings, make_app
+from rxworker.worker import Limits, worker_tool
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel, Site
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
+TOKEN = "a-very-secret-token"
+
+
+@tool
+async def look(where: str = "here") -> str:
+    """Look."""
+    return f"nothing {where}"
+
+
+@before_tool_call(name="chatty")
+def chatty(context: ToolCallContext) -> None:
+    context.send_message("I have seen it.")
+    context.send_system("Half of the budget is used.")
+    context.send_debug("state", {"depth": 3})
+
+
+def stumble(_record: Record) -> None:
+    """Watch, and fall."""
+    raise RuntimeError("stumbled")
+
+
+async def test_what_a_provider_refuses_is_told_once(desk: Desk, gated: type[GatedModel]) -> None:
+    model = ScriptedModel([say("Half a sen") + fail("The key is not valid", "auth")])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "aborted")
+        note = page.locator("#conversation .note")
+        await expect(note).to_have_count(1)
+        await expect(note).to_contain_text("Ended early")
+        await expect(note).to_contain_text("The key is not valid")
+        await expect(page.locator("#notes li")).to_have_count(1)
+        await expect(page.locator(".block.text .reason")).to_have_text("Cut off here")
+
+
+async def test_a_limit_is_told_once_with_what_to_do(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated(lambda _: call("look", where="again"), free=True)
+    async with desk.serve(model, [look], limits=Limits(max_turns=2)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "aborted")
+        note = page.locator("#conversation .note")
+        await expect(note).to_have_count(1)
+        await expect(note).to_contain_text("Stopped by a limit")
+        await expect(note).to_contain_text("raise the limit")
+
+
+async def test_what_hooks_say_is_shown_by_its_level(desk: Desk, gated: type[GatedModel]) -> None:
+    replies = [call("look"), say("Nothing.")]
+    async with desk.serve(gated(replies, free=True), [look], hooks=[chatty]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        told = ["chattyI have seen it.", "chattyHalf of the budget is used."]
+        await expect(page.locator("#conversation .note.info")).to_have_text(told)
+        await expect(page.locator("#notes li")).to_have_count(3)
+        await expect(page.locator("#notes .quiet .note-data")).to_have_text('{\n  "depth": 3\n}')
+
+
+async def test_a_watcher_that_was_detached_is_told(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        raises = desk.runs[0].watch(name="clumsy").subscribe(stumble)
+        model.let_all()
+        await desk.status(page, "finished")
+        await expect(page.locator("#notes li.warn")).to_contain_text("clumsy: ")
+        raises.dispose()
+
+
+async def test_runs_three_deep_stand_within_one_another(desk: Desk) -> None:
+    def inner() -> Worker:
+        return Worker(ScriptedModel([call("look"), say("Deepest.")]), tools=[look])
+
+    def middle() -> Worker:
+        made = worker_tool(inner, name="inner", description="Goes deeper.")
+        return Worker(ScriptedModel([call("inner", task="down"), say("Middle.")]), tools=[made])
+
+    outer = worker_tool(middle, name="middle", description="Goes deep.")
+    async with desk.serve(ScriptedModel([call("middle", task="go"), say("Up.")]), [outer]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        deepest = page.locator(".call .inner .call .inner .block.text .text")
+        await expect(deepest).to_have_text("Deepest.")
+        depths = "(all) => all.map((lane) => lane.style.getPropertyValue('--depth'))"
+        found = await page.locator("#lanes .lane").evaluate_all(depths)
+        assert found == ["0", "1", "2", "2", "1", "0"]
+        # A lane deep inside leads to its place.
+        await page.locator("#lanes .lane-label").nth(3).click()
+        await expect(page.locator(".item.found")).to_contain_text("Deepest.")
+        await desk.same(page, desk.runs[0])
+
+
+async def test_two_tabs_look_at_different_runs(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say("First. Words."), say("Second. Words.")])
+    async with desk.serve(model):
+        first, second = await desk.open(), await desk.open()
+        await desk.ask(first, "One")
+        await desk.status(first, "running")
+        await desk.ask(second, "Two")
+        await desk.status(second, "running")
+        model.let_all()
+        model.let(2)
+        await desk.answers(first, "First. Words.")
+        await desk.answers(second, "Second. Words.")
+        for page, run in ((first, desk.runs[0]), (second, desk.runs[1])):
+            await desk.same(page, run)
+            await expect(page.locator("#run-list li")).to_have_count(2)
+        assert desk.records_of(first, desk.runs[1]) == []
+
+
+async def test_the_page_works_with_a_token_below_another_address(
+    desk: Desk, gated: type[GatedModel], make_site: Site
+) -> None:
+    model = gated([think("Hm.") + say("Hello."), say("Again.")], free=True)
+    app = make_app(desk.maker(model), settings=Settings(title="Desk", token=TOKEN))
+    async with make_site("/desk/", app) as url:
+        page = await desk.open(url=f"{url}desk/?token={TOKEN}")
+        assert TOKEN not in page.url
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await desk.answers(page, "Hello.")
+        await page.reload()
+        await desk.answers(page, "Hello.")
+        await expect(page.locator("#run-list li")).to_have_count(1)
+        await desk.close()
+
+
+async def test_a_server_that_wants_another_token_is_not_taken_for_a_lost_connection(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say("Hello.")], free=True)
+    settings = Settings(title="Desk", token=TOKEN)
+    async with desk.serve(model, settings=settings, closes=False):
+        page = await desk.open(f"?token={TOKEN}")
+        port = desk.port
+    async with desk.serve(model, settings=Settings(token=TOKEN[::-1]), port=port):
+        await expect(page.locator("#banner")).to_contain_text("wants its token")
+    desk.problems.clear()  # the browser tells of what was refused
+
+
+async def test_a_long_list_of_runs_is_shown_in_parts(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated(lambda _: say("Hello."), free=True)
+    settings = Settings(title="Desk", max_kept=200, max_runs=200)
+    async with desk.serve(model, settings=settings) as server:
+        for n in range(120):
+            server.state.runs.start(f"Question {n}")
+        await asyncio.gather(*desk.runs)
+        page = await desk.open()
+        await expect(page.locator("#run-list li")).to_have_count(50)
+        await desk.press(page, "Show older runs (70)")
+        await expect(page.locator("#run-list li")).to_have_count(100)
+        await expect(page.locator("#run-list li a").nth(50)).to_be_focused()
+        # The run that is looked at is always among them.
+        other = await desk.open(f"#{desk.runs[0].id}")
+        await expect(other.locator("#run-list [aria-current]")).to_contain_text("Question 0")
+
+
+async def test_an_old_run_is_not_read_aloud(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated([say("Hello.")], free=True)):
+        page = await desk.open()
+        await desk.ask(page)
+        await expect(page.locator("#announcer")).to_contain_text("Hello.")
+        later = await desk.open()
+        await later.locator("#run-list a").click()
+        await desk.answers(later, "Hello.")
+        await expect(later.locator("#announcer")).to_have_text("")

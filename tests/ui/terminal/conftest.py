@@ -1,0 +1,255 @@
+"""The terminal app without a terminal and a person who types into it; and as a process in a terminal of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from textual.pilot import Pilot
+
+from rxworker import Worker
+from rxworker.ui.terminal.app import TerminalApp
+from rxworker.ui.terminal.composer import Composer
+from rxworker.ui.terminal.transcript import Transcript
+from rxworker.ui.terminal.view import LaneView
+
+PATIENCE = 20.0
+STILL = 1.5
+"""Seconds without work after which a process stands still; one whose app is alive draws its clock."""
+
+
+class Person:
+    """Types, waits, and looks at the screen."""
+
+    def __init__(self, app: TerminalApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    async def say(self, text: str) -> None:
+        """Type something and send it."""
+        self.app.query_one(Composer).text = text
+        await self.pilot.press("enter")
+
+    async def ask(self, text: str) -> None:
+        """Say something, and wait until the run has ended."""
+        await self.say(text)
+        await self.rest()
+
+    async def rest(self) -> None:
+        """Wait until no run is on, and all is shown."""
+        await asyncio.wait_for(self.app.conversation.rested.wait(), PATIENCE)
+        await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, and let them have their effect."""
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Let the app go on until something is so."""
+        async with asyncio.timeout(PATIENCE):
+            while not is_so():
+                await self.pilot.pause(0.01)
+
+    async def sees(self, text: str) -> None:
+        """Wait until this is on the screen."""
+        await self.until(lambda: text in self.screen)
+
+    @property
+    def screen(self) -> str:
+        """What is on the screen, as text."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+    @property
+    def lanes(self) -> list[LaneView]:
+        """The parts of the conversation."""
+        return self.app.query_one(Transcript).views
+
+    @property
+    def typed(self) -> str:
+        """What stands in the input."""
+        return self.app.query_one(Composer).text
+
+
+Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Person]]
+
+
+@pytest.fixture
+def open_app() -> Open:
+    """Opens the app on a worker."""
+
+    @asynccontextmanager
+    async def opened(
+        worker: Worker, size: tuple[int, int] = (80, 24)
+    ) -> AsyncGenerator[Person, None]:
+        app = TerminalApp(worker)
+        async with app.run_test(size=size) as pilot:
+            yield Person(app, pilot)
+
+    return opened
+
+
+SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+FULL, BACK = "\x1b[?1049h", "\x1b[?1049l"
+SHOW_CURSOR = "\x1b[?25h"
+CONTROLLED = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, "-m", "rxworker.cli", *sys.argv[1:]])
+"""
+"""Makes the terminal the one that controls the process, as it is in a window: its end is a signal then."""
+
+
+class Terminal:
+    """A process in a terminal: what is typed, what is shown.
+
+    Args:
+        arguments: Of the command.
+        folder: Where it works.
+        controls: Whether the terminal controls the process.
+    """
+
+    def __init__(self, arguments: list[str], folder: Path, *, controls: bool = False) -> None:
+        import termios
+
+        self._ours, self._theirs = os.openpty()
+        termios.tcsetwinsize(self._theirs, (30, 100))
+        self.before = termios.tcgetattr(self._theirs)
+        command = ["-c", CONTROLLED] if controls else ["-m", "rxworker.cli"]
+        with _heard(signal.SIGINT, signal.SIGHUP):
+            self.process = subprocess.Popen(
+                [sys.executable, *command, *arguments],
+                stdin=self._theirs,
+                stdout=self._theirs,
+                stderr=self._theirs,
+                start_new_session=True,
+                cwd=folder,
+                env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1"},
+            )
+        self.raw = ""
+        self._data = b""
+        self._seen = 0
+
+    def wait_for(self, text: str) -> None:
+        """Wait until this is shown, after what was waited for before."""
+        until = time.monotonic() + PATIENCE
+        while (at := self.shown.find(text, self._seen)) < 0:
+            assert time.monotonic() < until, f"{text!r} did not come: {self.shown!r}"
+            assert self._read(), f"it ended before {text!r}: {self.shown!r}"
+        self._seen = at + len(text)
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self._ours, text.encode())
+
+    def end(self) -> int:
+        """Wait until it has ended; the exit code."""
+        until = time.monotonic() + PATIENCE
+        while self.process.poll() is None:
+            assert time.monotonic() < until, f"it did not end: {self.shown!r}"
+            self._read()
+        while self._read(0.0):
+            pass
+        return self.process.returncode
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        """Read what is shown until something is so."""
+        until = time.monotonic() + PATIENCE
+        while not is_so():
+            assert time.monotonic() < until
+            self._read()
+
+    def until_still(self) -> None:
+        """Read nothing until the process does nothing any more."""
+        until, before, since = time.monotonic() + PATIENCE, -1, time.monotonic()
+        while time.monotonic() < since + STILL:
+            assert time.monotonic() < until, "it never stood still"
+            if (spent := self._spent()) != before:
+                before, since = spent, time.monotonic()
+            select.select([], [], [], 0.1)
+
+    def end_unread(self, seconds: float) -> int:
+        """Wait until it has ended, without reading what it shows; the exit code."""
+        return self.process.wait(seconds)
+
+    def hang_up(self) -> None:
+        """Close the terminal, as one closes its window."""
+        os.close(self._theirs)
+        os.close(self._ours)
+        self._ours = self._theirs = -1
+
+    @property
+    def shown(self) -> str:
+        """What was written, without the sequences that move and colour."""
+        return SEQUENCE.sub("", self.raw)
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether the terminal is as it was: its modes, its screen, its cursor."""
+        import termios
+
+        same = termios.tcgetattr(self._theirs)[:4] == self.before[:4]
+        left = self.raw.rfind(BACK) > self.raw.rfind(FULL)
+        return same and left and self.raw.rfind(SHOW_CURSOR) > self.raw.rfind("\x1b[?25l")
+
+    def close(self) -> None:
+        """Leave nothing behind: neither the process, nor what it may have started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE)
+        if self._ours >= 0:
+            self.hang_up()
+
+    def _spent(self) -> int:
+        """The processor's time that it has taken."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    def _read(self, seconds: float = 0.1) -> bool:
+        ready, _, _ = select.select([self._ours], [], [], seconds)
+        if not ready:
+            return self.process.poll() is None
+        self._data += os.read(self._ours, 65536)
+        self.raw = self._data.decode("utf-8", "replace")
+        return True
+
+
+@contextmanager
+def _heard(*numbers: int) -> Generator[None, None, None]:
+    """A process that is started meanwhile does not ignore these signals, as it would under ``nohup`` or in the background."""
+    ignored = [number for number in numbers if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.fixture
+def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Terminal]]:
+    """Opens ``rxworker chat`` in a terminal, with the address of a server and options."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    opened: list[Terminal] = []
+
+    def open_chat(address: str, *options: str, controls: bool = False) -> Terminal:
+        asked = ["chat", "--provider", "anthropic", "--model", "m", "--base-url", address]
+        opened.append(Terminal([*asked, *options], tmp_path, controls=controls))
+        return opened[-1]
+
+    yield open_chat
+    for each in opened:
+        each.close()

@@ -1,0 +1,290 @@
+"""What the app shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+import pytest
+
+from rxworker import Limits, Worker, tool, worker_tool
+from rxworker.events import CitationDelta, Opaque, Record, TextDelta
+from rxworker.hooks.ready import terminal_hooks
+from rxworker.messages import Prices
+from rxworker.testing import Call, Reply, ScriptedModel, call, fail, say, stall, think
+from rxworker.tools import ToolContext
+from rxworker.ui.terminal.lanes import Lanes
+from rxworker.ui.terminal.transcript import Transcript
+
+Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
+
+
+@tool
+async def look(where: str, context: ToolContext) -> str:
+    """Look somewhere."""
+    context.progress(f"looks {where}")
+    return "\n".join(f"line {number} of {where}" for number in range(30))
+
+
+@tool
+async def wait_for_ever(context: ToolContext) -> str:
+    """Wait."""
+    context.progress("two of four")
+    await asyncio.Event().wait()
+    return "never"
+
+
+async def test_what_is_said_and_answered_is_shown(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel(["Hello there!"]))) as person:
+        await person.sees("Say something to begin.")
+        await person.ask("Hi")
+        assert [(v.lane.kind, v.lane.text) for v in person.lanes] == [
+            ("user", "Hi"),
+            ("text", "Hello there!"),
+        ]
+        assert "Hello there!" in person.screen
+        assert "10 tokens in, 5 out" in person.screen
+        assert person.typed == ""
+
+
+async def test_text_is_shown_while_it_streams(open_app: Open) -> None:
+    model = ScriptedModel([say("Once upon a time") + stall()])
+    async with open_app(Worker(model)) as person:
+        await person.say("Tell me.")
+        await person.sees("Once upon a time")
+        assert "answering" in person.screen
+        await person.sees("1 watcher")
+
+
+async def test_a_tool_call_has_a_lane_with_arguments_and_a_folded_result(open_app: Open) -> None:
+    model = ScriptedModel([call("look", where="here"), "Nothing."])
+    async with open_app(Worker(model, tools=[look])) as person:
+        await person.ask("Look.")
+        assert 'look where="here"' in person.screen
+        assert "line 7 of here" in person.screen
+        assert "line 8 of here" not in person.screen
+        assert "22 more lines" in person.screen
+
+
+async def test_a_folded_result_unfolds_with_a_key_and_with_a_click(open_app: Open) -> None:
+    model = ScriptedModel([call("look", where="here"), "Nothing."])
+    async with open_app(Worker(model, tools=[look]), size=(80, 60)) as person:
+        await person.ask("Look.")
+        await person.press("ctrl+o")
+        assert "line 29 of here" in person.screen
+        await person.press("ctrl+o")
+        assert "line 29 of here" not in person.screen
+        await person.pilot.click("LaneView.-call")
+        await person.sees("line 29 of here")
+
+
+async def test_arguments_are_shown_while_they_are_written(open_app: Open) -> None:
+    half = Reply(tool_calls=(Call("look", '{"where": "under the ta'),)) + stall()
+    async with open_app(Worker(ScriptedModel([half]), tools=[look])) as person:
+        await person.say("Look.")
+        await person.sees('{"where": "under')
+        assert "writes arguments" in person.screen
+
+
+async def test_progress_is_shown_while_a_tool_runs(open_app: Open) -> None:
+    model = ScriptedModel([call("wait_for_ever"), "Done."])
+    async with open_app(Worker(model, tools=[wait_for_ever])) as person:
+        await person.say("Wait.")
+        await person.sees("two of four")
+        assert "● 0." in person.screen
+
+
+async def test_thoughts_fold_away_when_they_are_over(open_app: Open) -> None:
+    model = ScriptedModel([think("A secret thought.") + say("Yes.")])
+    async with open_app(Worker(model)) as person:
+        await person.ask("Think.")
+        assert "▸ Thought" in person.screen
+        assert "A secret thought." not in person.screen
+        await person.press("ctrl+o")
+        assert "A secret thought." in person.screen
+
+
+async def test_an_attempt_that_is_taken_back_is_marked(open_app: Open) -> None:
+    model = ScriptedModel([say("Half a sen") + fail("busy", "overloaded"), "All of it."])
+    async with open_app(Worker(model)) as person:
+        await person.ask("Say it.")
+        assert [view.lane.stage for view in person.lanes if view.lane.kind == "text"] == [
+            "retracted",
+            "done",
+        ]
+        assert "↶ taken back" in person.screen
+        assert "busy" in person.screen
+
+
+async def test_an_error_says_what_to_do_and_the_app_goes_on(open_app: Open) -> None:
+    model = ScriptedModel([fail("no such key", "authentication"), "Now it works."])
+    async with open_app(Worker(model)) as person:
+        await person.ask("Hi")
+        for text in ("The key was refused", "no such key", "Check the key"):
+            assert text in person.screen
+        await person.ask("And now?")
+        assert "Now it works." in person.screen
+        assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == [
+            "Hi",
+            "And now?",
+        ]
+
+
+async def test_the_hooks_of_the_terminal_are_heard(open_app: Open) -> None:
+    @tool
+    async def run_shell(command: str) -> str:
+        """Run."""
+        return command
+
+    model = ScriptedModel([call("run_shell", command="rm -rf /"), "word " * 500])
+    worker = Worker(model, tools=[run_shell], hooks=terminal_hooks())
+    async with open_app(worker) as person:
+        await person.ask("Clean up.")
+        notes = [(view.lane.title, view.lane.text) for view in person.lanes]
+        assert any("Skip" in text for title, text in notes if title == "dangerous_command_guard")
+        assert any("long answer" in text for title, text in notes if title == "long_answer_notice")
+        refused = next(view.lane for view in person.lanes if view.lane.kind == "call")
+        assert refused.stage == "refused"
+
+
+async def test_what_others_say_moves_no_cursor(open_app: Open) -> None:
+    @tool
+    async def evil() -> str:
+        """Evil."""
+        return "\x1b]0;owned\x07 \x9b31m \ud83d [bold]b[/bold]"
+
+    model = ScriptedModel([say("\x1b[2J\u202eabc\r", chunk=2) + call("evil"), "# \x1b[1mDone"])
+    async with open_app(Worker(model, tools=[evil])) as person:
+        await person.ask("Be evil. \x1b[31m")
+        assert "␛]0;owned␇" in person.screen
+        assert "[bold]b[/bold]" in person.screen
+        assert not any(ord(c) < 32 and c != "\n" for c in person.screen)
+        assert not any(0x7F <= ord(c) < 0xA0 for c in person.screen)
+        assert "\u202e" not in person.screen
+        person.screen.encode()
+
+
+async def test_markdown_is_drawn_when_it_is_whole_and_nothing_of_it_is_hidden(
+    open_app: Open,
+) -> None:
+    text = "It is **so**, see [there](http://example.org/x).\n\n<script>alert(1)</script>\n"
+    async with open_app(Worker(ScriptedModel([text]))) as person:
+        await person.ask("Hi")
+        assert "It is so, see there (http://example.org/x)." in person.screen
+        assert "<script>alert(1)</script>" in person.screen
+
+
+async def test_the_cost_is_shown_where_the_prices_are_known(open_app: Open) -> None:
+    limits = Limits(prices=Prices(input=1_000.0, output=2_000.0))
+    async with open_app(Worker(ScriptedModel(["Hi."]), limits=limits)) as person:
+        await person.ask("Hi")
+        assert "10 tokens in, 5 out · cost 0.0200" in person.screen
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12), (20, 8)])
+async def test_it_is_usable_at_many_sizes(open_app: Open, size: tuple[int, int]) -> None:
+    async with open_app(Worker(ScriptedModel(["Hello."])), size=size) as person:
+        await person.ask("Hi")
+        assert "Hello." in person.screen
+        assert "^c" in person.screen
+        assert all(len(line) <= size[0] for line in person.screen.splitlines())
+
+
+async def test_lines_are_broken_anew_when_the_terminal_changes(open_app: Open) -> None:
+    text = " ".join(f"word{number}" for number in range(40))
+    async with open_app(Worker(ScriptedModel([text]))) as person:
+        await person.ask("Hi")
+        before = person.lanes[-1].size
+        await person.pilot.resize_terminal(40, 30)
+        await person.until(lambda: person.lanes[-1].size.height > before.height)
+        for number in range(40):
+            assert f"word{number}" in person.screen
+
+
+async def test_many_deltas_cost_few_pictures(open_app: Open) -> None:
+    """What is drawn follows the frames, and not the deltas."""
+    model = ScriptedModel([say("word " * 16_000, chunk=4)])
+    async with open_app(Worker(model)) as person:
+        await person.ask("A lot.")
+        view = person.lanes[-1]
+        assert len(view.lane.text) == 80_000
+        assert len(view.lane.pieces) < 1_000
+        assert view.drawn < 2_000
+
+
+async def test_of_very_many_parts_the_first_leave_the_screen(
+    open_app: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rxworker.ui.terminal.transcript.MOST_LANES", 6)
+    async with open_app(Worker(ScriptedModel(["Yes."] * 5))) as person:
+        for number in range(5):
+            await person.ask(f"Question {number}")
+        assert len(person.lanes) == 6
+        assert person.lanes[0].lane.text == "Question 2"
+
+
+async def test_the_details_tell_who_watches(open_app: Open) -> None:
+    model = ScriptedModel([say("Once") + stall()])
+    async with open_app(Worker(model, tools=[look])) as person:
+        await person.say("Tell me.")
+        await person.sees("Once")
+        await person.press("ctrl+g")
+        await person.sees("terminal")
+        assert "coalesce" in person.screen
+        await person.press("escape")
+        assert "coalesce" not in person.screen
+
+
+async def test_light_and_dark(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel(["It is **so**."]))) as person:
+        await person.ask("Hi")
+        assert person.app.current_theme.dark
+        await person.press("ctrl+t")
+        assert not person.app.current_theme.dark
+        assert "It is so." in person.screen
+
+
+async def test_the_keys_can_be_looked_up(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel([]))) as person:
+        await person.press("f1")
+        await person.sees("begin a new line")
+        await person.press("escape")
+        await person.sees("Say something to begin.")
+
+
+async def test_sources_stand_below_the_text_and_what_is_not_known_is_counted(
+    open_app: Open,
+) -> None:
+    async with open_app(Worker(ScriptedModel([]))) as person:
+        lanes, transcript = Lanes(), person.app.query_one(Transcript)
+        cited = [CitationDelta(0, {"url": f"https://a.org/{number}"}) for number in range(6)]
+        events = [TextDelta(0, "So it is."), *cited, Opaque("logprobs"), Opaque("logprobs")]
+        records = [Record(n, "r", 1, 1, 0.0, event) for n, event in enumerate(events, 1)]
+        await transcript.show(lanes.feed(records))
+        await person.sees("[4] https://a.org/3")
+        assert "2 more lines" in person.screen
+        await person.sees("not known here: logprobs")
+        assert "2 times" in person.screen
+
+
+async def test_runs_inside_runs_stand_further_to_the_right(open_app: Open) -> None:
+    deep = worker_tool(Worker(ScriptedModel(["Two metres."])), name="look_up", description="Look.")
+    model = ScriptedModel([call("look_up", task="How deep?"), "Shallow, it says."])
+    middle = worker_tool(Worker(model, tools=[deep]), name="research", description="Find out.")
+    model = ScriptedModel([call("research", task="Ponds?"), "All is found."])
+    async with open_app(Worker(model, tools=[middle])) as person:
+        await person.ask("Write.")
+        places = [(view.lane.depth, view.region.x) for view in person.lanes]
+        assert [depth for depth, _ in places] == [0, 0, 1, 2, 1, 0]
+        lefts = dict(places)
+        assert lefts[0] < lefts[1] < lefts[2]
+
+
+async def test_keys_that_mean_nothing_are_not_offered(open_app: Open) -> None:
+    model = ScriptedModel([call("look", where="here"), "Nothing."])
+    async with open_app(Worker(model, tools=[look])) as person:
+        assert "Unfold" not in person.screen
+        await person.ask("Look.")
+        await person.sees("Unfold")

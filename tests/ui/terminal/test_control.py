@@ -1,0 +1,382 @@
+"""What a person can do to a run: send, cancel, pause, go on, approve, deny."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+import pytest
+from textual.widgets import Input, TextArea
+
+from rxworker import Paused, Worker, before_tool_call, on_turn_end, tool
+from rxworker.hooks import Pause, ToolCallContext, TurnEndContext
+from rxworker.messages import ToolMeta
+from rxworker.testing import Call, Reply, ScriptedModel, call, say, stall
+from rxworker.tools import ToolContext
+from rxworker.ui.terminal.approval import ApprovalScreen
+
+Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
+
+
+@before_tool_call(matcher="delete")
+def ask_somebody(context: ToolCallContext) -> Pause:
+    """Ask."""
+    return Pause(f"Delete {context.input['path']}?")
+
+
+class Deleting:
+    """A worker that asks before it deletes."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.deleted: list[str] = []
+
+        @tool
+        async def delete(path: str) -> str:
+            """Delete a file."""
+            self.deleted.append(path)
+            return f"{path} is gone"
+
+        self.model = ScriptedModel(answers)
+        self.worker = Worker(self.model, tools=[delete], hooks=[ask_somebody])
+
+
+async def test_a_call_that_waits_is_asked_about_and_run_as_it_was_shown(open_app: Open) -> None:
+    it = Deleting(call("delete", path="a.txt"), "Done.")
+    async with open_app(it.worker) as person:
+        await person.ask("Clean up.")
+        await person.sees("delete waits for you")
+        assert "Delete a.txt?" in person.screen
+        assert it.deleted == []
+        await person.press("ctrl+s")
+        await person.sees("Done.")
+        assert it.deleted == ["a.txt"]
+
+
+async def test_a_call_is_run_with_the_arguments_that_the_person_wrote(open_app: Open) -> None:
+    it = Deleting(call("delete", path="a.txt"), "Done.")
+    async with open_app(it.worker) as person:
+        await person.ask("Clean up.")
+        await person.sees("delete waits for you")
+        await person.press("x", "y", "enter")  # in the middle of typing: nothing changes
+        editor = person.app.screen.query_one("#arguments", TextArea)
+        assert editor.text == '{\n  "path": "a.txt"\n}'
+        await person.press("ctrl+e")
+        editor.text = '{"path": "b.txt"'
+        await person.press("ctrl+s")
+        await person.sees("this is no JSON")
+        editor.text = '{"path": "b.txt"}'
+        await person.press("ctrl+s")
+        await person.sees("Done.")
+        assert it.deleted == ["b.txt"]
+        assert 'delete path="b.txt"' in person.screen
+
+
+async def test_a_call_is_denied_with_a_reason_that_the_model_reads(open_app: Open) -> None:
+    it = Deleting(call("delete", path="a.txt"), "Then not.")
+    async with open_app(it.worker) as person:
+        await person.ask("Clean up.")
+        await person.sees("delete waits for you")
+        person.app.screen.query_one("#why", Input).value = "I need it"
+        await person.press("ctrl+d")
+        await person.sees("Then not.")
+        assert it.deleted == []
+        assert "⊘ not run" in person.screen
+        results = it.worker.conversation.messages[2].tool_results
+        assert [(result.is_error, result.text) for result in results] == [(True, "I need it")]
+
+
+async def test_a_decision_can_wait_and_what_is_typed_meanwhile_approves_nothing(
+    open_app: Open,
+) -> None:
+    it = Deleting(call("delete", path="a.txt"), "Done.")
+    async with open_app(it.worker) as person:
+        await person.ask("Clean up.")
+        await person.sees("delete waits for you")
+        await person.press("escape")
+        await person.say("Hm, wait.")
+        await person.sees("delete waits for you")
+        assert it.deleted == []
+        assert person.typed == "Hm, wait."
+        await person.press("escape", "ctrl+r")
+        await person.press("ctrl+s")
+        await person.sees("Done.")
+        assert it.deleted == ["a.txt"]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+async def test_all_that_is_decided_about_can_be_seen(open_app: Open, size: tuple[int, int]) -> None:
+    it = Deleting(call("delete", path="a.txt") + call("delete", path="b.txt"), "Done.")
+    async with open_app(it.worker, size=size) as person:
+        await person.ask("Clean up.")
+        await person.sees("delete waits for you, and 1 more")
+        for text in (
+            "Delete a.txt?",
+            '"path": "a.txt"',
+            "Run ^s",
+            "Edit ^e",
+            "Deny ^d",
+            "Later esc",
+        ):
+            assert text in person.screen
+
+
+async def test_several_calls_are_asked_about_one_after_the_other(open_app: Open) -> None:
+    it = Deleting(call("delete", path="a") + call("delete", path="b"), "Done.")
+    async with open_app(it.worker) as person:
+        await person.ask("Clean up.")
+        await person.sees("delete waits for you, and 1 more")
+        await person.press("ctrl+s")
+        await person.sees("Delete b?")
+        await person.press("ctrl+d")
+        await person.sees("Done.")
+        assert it.deleted == ["a"]
+
+
+async def test_nobody_is_asked_in_the_middle_of_typing(open_app: Open) -> None:
+    typing = asyncio.Event()
+
+    @before_tool_call
+    async def ask_later(context: ToolCallContext) -> Pause:
+        context.send_message("thinks about it")
+        await typing.wait()
+        return Pause("Really?")
+
+    it = Deleting(call("delete", path="a.txt"), "Done.")
+    it.worker.hooks.clear()
+    it.worker.hooks.add(ask_later)
+    async with open_app(it.worker) as person:
+        await person.say("Clean up.")
+        await person.sees("thinks about it")
+        await person.press("h", "m")
+        typing.set()
+        await person.rest()
+        assert not isinstance(person.app.screen, ApprovalScreen)
+        assert person.typed == "hm"
+        await person.press("ctrl+r")
+        assert isinstance(person.app.screen, ApprovalScreen)
+
+
+async def test_ctrl_c_cancels_the_answer_and_the_conversation_is_kept(open_app: Open) -> None:
+    model = ScriptedModel([say("Once upon a time") + stall(), "Still here."])
+    worker = Worker(model)
+    async with open_app(worker) as person:
+        await person.say("Tell me.")
+        await person.sees("Once upon a time")
+        await person.press("ctrl+c")
+        await person.rest()
+        assert "cancelled" in person.screen
+        assert [message.text for message in worker.conversation.messages] == [
+            "Tell me.",
+            "Once upon a time",
+        ]
+        await person.ask("And now?")
+        assert "Still here." in person.screen
+
+
+async def test_ctrl_c_twice_leaves(open_app: Open) -> None:
+    released = asyncio.Event()
+
+    @tool
+    async def stubborn(context: ToolContext) -> str:
+        """Wait, also when that is cancelled."""
+        context.progress("waits")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await released.wait()
+        return ""
+
+    worker = Worker(ScriptedModel([call("stubborn")]), tools=[stubborn])
+    async with open_app(worker) as person:
+        await person.say("Wait.")
+        await person.sees("waits")
+        await person.pilot.press("ctrl+c", "ctrl+c")
+        await person.until(lambda: not person.app.is_running)
+    assert person.app.return_code == 130
+    released.set()
+
+
+@pytest.mark.parametrize(("key", "code"), [("ctrl+c", 130), ("ctrl+d", 0), ("ctrl+q", 0)])
+async def test_at_rest_it_is_left_with_a_key(open_app: Open, key: str, code: int) -> None:
+    async with open_app(Worker(ScriptedModel([]))) as person:
+        await person.pilot.press(key)
+        await person.until(lambda: not person.app.is_running)
+    assert person.app.return_code == code
+
+
+async def test_leaving_cancels_the_run_first(open_app: Open) -> None:
+    worker = Worker(ScriptedModel([say("Once") + stall()]))
+    async with open_app(worker) as person:
+        await person.say("Tell me.")
+        await person.sees("Once")
+        await person.pilot.press("ctrl+q")
+        await person.until(lambda: not person.app.is_running)
+    assert worker.conversation.messages[-1].text == "Once"
+
+
+async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -> None:
+    @tool
+    async def wait(context: ToolContext) -> str:
+        """Wait until somebody has said something."""
+        context.progress("waits")
+        await said.wait()
+        return "waited"
+
+    said = asyncio.Event()
+    worker = Worker(ScriptedModel([call("wait"), "I heard you."]), tools=[wait])
+    async with open_app(worker) as person:
+        await person.say("Wait.")
+        await person.sees("waits")
+        await person.say("Faster!")
+        await person.sees("will be told: Faster!")
+        said.set()
+        await person.rest()
+        assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == [
+            "Wait.",
+            "Faster!",
+        ]
+        assert "will be told" not in person.screen
+        assert "Faster!" in [message.text for message in worker.conversation.messages]
+
+
+async def test_what_could_not_be_told_comes_back(open_app: Open) -> None:
+    worker = Worker(ScriptedModel([say("Once") + stall()]))
+    async with open_app(worker) as person:
+        await person.say("Tell me.")
+        await person.sees("Once")
+        await person.say("Are you there?")
+        await person.press("ctrl+c")
+        await person.rest()
+        assert person.typed == "Are you there?"
+
+
+async def test_what_is_said_just_as_a_run_ends_begins_the_next(open_app: Open) -> None:
+    worker = Worker(ScriptedModel(["One.", "Two."]))
+    async with open_app(worker) as person:
+        session = person.app.session
+        person.app.conversation.begin("first")
+        await session.active
+        session.send("second")  # it has ended, and the screen does not know yet
+        await person.sees("Two.")
+        await person.rest()
+        assert [message.text for message in worker.conversation.messages] == [
+            "first",
+            "One.",
+            "second",
+            "Two.",
+        ]
+
+
+async def test_what_is_typed_while_a_part_has_the_focus_goes_into_the_input(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel(["Yes."]))) as person:
+        person.app.screen.set_focus(None)
+        await person.press("h", "i")
+        assert person.typed == "hi"
+
+
+async def test_a_run_pauses_and_goes_on(open_app: Open) -> None:
+    @tool
+    async def step(context: ToolContext) -> str:
+        """Take a step."""
+        context.progress("steps")
+        await go.wait()
+        return "stepped"
+
+    go = asyncio.Event()
+    worker = Worker(ScriptedModel([call("step"), "Arrived."]), tools=[step])
+    async with open_app(worker) as person:
+        await person.say("Go.")
+        await person.sees("steps")
+        await person.press("ctrl+p")
+        await person.sees("pausing")
+        go.set()
+        await person.rest()
+        assert "paused" in person.screen
+        assert "Waits for you" in person.screen
+        assert "Arrived." not in person.screen
+        await person.press("ctrl+r")
+        await person.sees("Arrived.")
+        assert "Waited for you" in person.screen
+
+
+async def test_what_is_said_to_a_paused_turn_goes_on_with_it(open_app: Open) -> None:
+    @on_turn_end
+    def check(context: TurnEndContext) -> Pause | None:
+        return Pause("Is it good?") if context.text == "Draft." else None
+
+    worker = Worker(ScriptedModel(["Draft.", "Better."]), hooks=[check])
+    async with open_app(worker) as person:
+        await person.ask("Write.")
+        await person.sees("Is it good?")
+        assert isinstance(person.app.session.paused, Paused)
+        await person.ask("No, write it better.")
+        assert "Better." in person.screen
+        texts = [message.text for message in worker.conversation.messages]
+        assert texts == ["Write.", "Draft.", "No, write it better.", "Better."]
+        assert "20 tokens in, 10 out" in person.screen
+
+
+async def test_a_message_may_have_several_lines(open_app: Open) -> None:
+    worker = Worker(ScriptedModel(["Yes."]))
+    async with open_app(worker) as person:
+        await person.press("a", "ctrl+j", "b", "enter")
+        await person.rest()
+        assert worker.conversation.messages[0].text == "a\nb"
+
+
+async def test_what_was_sent_before_comes_back_with_the_arrow(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel(["Yes.", "No."]))) as person:
+        await person.ask("first")
+        await person.ask("second")
+        await person.press("up", "up")
+        assert person.typed == "first"
+        await person.press("down")
+        assert person.typed == "second"
+        await person.press("down")
+        assert person.typed == ""
+
+
+async def test_text_that_was_marked_is_copied_and_the_app_goes_on(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel(["Copy these words."]))) as person:
+        await person.ask("Say something.")
+        answer = person.lanes[-1]
+        left, top = answer.content_region.offset
+        await person.pilot.mouse_down(offset=(left + 5, top))
+        await person.pilot.hover(offset=(left + 9, top))
+        await person.pilot.mouse_up(offset=(left + 9, top))
+        assert person.app.screen.get_selected_text() == "these"
+        await person.press("ctrl+c")
+        assert person.app.clipboard == "these"
+        assert person.app.is_running
+        assert not person.app.screen.get_selected_text()
+
+
+async def test_free_text_arguments_can_be_changed(open_app: Open) -> None:
+    ran: list[str] = []
+
+    class Shell:
+        """A tool that takes a text as it is."""
+
+        meta = ToolMeta("shell", "Run a command.", {"type": "object"})
+
+        async def execute(self, arguments: str | bytes, context: ToolContext) -> str:
+            ran.append(str(arguments))
+            return "done"
+
+    @before_tool_call
+    def ask(context: ToolCallContext) -> Pause:
+        return Pause("Run it?")
+
+    model = ScriptedModel([Reply(tool_calls=(Call("shell", "rm -r a"),)), "Done."])
+    async with open_app(Worker(model, tools=[Shell()], hooks=[ask])) as person:
+        await person.ask("Clean up.")
+        await person.sees("shell waits for you")
+        editor = person.app.screen.query_one("#arguments", TextArea)
+        assert editor.text == "rm -r a"
+        await person.press("ctrl+e")
+        editor.text = "rm -r b"
+        await person.press("ctrl+s")
+        await person.sees("Done.")
+        assert ran == ["rm -r b"]

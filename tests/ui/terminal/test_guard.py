@@ -1,0 +1,122 @@
+"""The app in a terminal that goes away, or that nobody reads: it ends, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from rxworker.testing import Answer, ReplayServer, call, say
+from rxworker.ui.terminal.guard import HUNG_UP, Guard
+
+if sys.platform == "win32":
+    pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
+
+Open: TypeAlias = Callable[..., Any]
+
+SOON = 8.0
+"""Seconds that it may take on a machine that does many other things."""
+
+
+@pytest.mark.parametrize("controls", [False, True], ids=["unsignalled", "signalled"])
+def test_it_ends_when_its_terminal_is_closed(chat: Open, controls: bool) -> None:
+    with ReplayServer([]) as server:
+        opened = chat(server.base_url, controls=controls)
+        opened.wait_for("Say something to begin.")
+        opened.hang_up()
+        assert opened.end_unread(SOON) == HUNG_UP
+
+
+@pytest.mark.parametrize("controls", [False, True], ids=["unsignalled", "signalled"])
+def test_a_run_that_is_on_is_cancelled_when_the_terminal_is_closed(
+    chat: Open, controls: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "waiting.py").write_text(
+        "import asyncio, pathlib\n"
+        "async def wait() -> str:\n"
+        "    try:\n"
+        "        await asyncio.Event().wait()\n"
+        "    finally:\n"
+        "        pathlib.Path('cancelled').touch()\n"
+        "    return 'never'\n"
+    )
+    with ReplayServer([call("wait")]) as server:
+        opened = chat(server.base_url, "--tool", "waiting:wait", controls=controls)
+        opened.wait_for("Say something to begin.")
+        opened.type("Wait.\r")
+        opened.wait_for("● 0.")
+        opened.hang_up()
+        assert opened.end_unread(SOON) == HUNG_UP
+    assert (tmp_path / "cancelled").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at what a process does")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_it_ends_with_a_signal_where_nobody_reads_what_it_shows(
+    chat: Open, number: signal.Signals
+) -> None:
+    """The terminal is full, so is the queue before it, and the event loop stands still."""
+    endless = Answer.from_reply(say("word " * 100_000), pace=0.0005)
+    with ReplayServer([endless]) as server:
+        opened = chat(server.base_url)
+        opened.wait_for("Say something to begin.")
+        opened.type("A lot\r")
+        opened.wait_for("word word")
+        opened.until_still()
+        opened.process.send_signal(number)
+        assert opened.end_unread(SOON) == 128 + number
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_it_ends_with_a_signal_where_a_tool_holds_the_event_loop(
+    chat: Open, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    """The first Ctrl-C asks the loop to cancel the run; that it has not heard it shows with the second."""
+    (tmp_path / "holding.py").write_text(
+        "import pathlib, time\n"
+        "async def hold() -> str:\n"
+        "    pathlib.Path('held').touch()\n"
+        "    time.sleep(600)\n"
+        "    return 'never'\n"
+    )
+    with ReplayServer([call("hold")]) as server:
+        opened = chat(server.base_url, "--tool", "holding:hold")
+        opened.wait_for("Say something to begin.")
+        opened.type("Hold.\r")
+        opened.until((tmp_path / "held").exists)
+
+        def has_ended() -> bool:
+            opened.process.send_signal(number)
+            return opened.process.poll() is not None
+
+        opened.until(has_ended)
+        assert opened.end() == code
+    assert opened.is_restored
+
+
+def test_a_guard_tells_of_the_end_of_its_terminal() -> None:
+    ours, theirs = os.openpty()
+    told = threading.Event()
+    with Guard(told.set, _never, terminal=theirs):
+        os.close(ours)
+        assert told.wait(SOON)
+    os.close(theirs)
+
+
+def test_a_guard_that_is_left_in_time_ends_nothing() -> None:
+    ours, theirs = os.openpty()
+    with Guard(_never, _never, terminal=theirs) as guard:
+        guard.expect_end(143)
+        guard.expect_end(143)
+    os.close(ours)
+    os.close(theirs)
+
+
+def _never() -> None:
+    raise AssertionError

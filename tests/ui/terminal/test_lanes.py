@@ -1,0 +1,282 @@
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    CitationDelta,
+    Event,
+    Gap,
+    HookMessage,
+    HookVerdict,
+    InputJsonDelta,
+    InputValueDelta,
+    MessageAdd,
+    Opaque,
+    OpaqueMetadata,
+    Record,
+    ResponseStatus,
+    RunAbort,
+    RunPause,
+    RunResume,
+    RunStart,
+    RunStop,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+    ToolProgress,
+    ToolResultMetadata,
+    ToolStart,
+    ToolStop,
+    ToolUseMetadata,
+    WatcherDetach,
+)
+from rxworker.messages import (
+    Conversation,
+    Document,
+    Image,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from rxworker.ui.terminal.lane import CallLane, Lane
+from rxworker.ui.terminal.lanes import Lanes
+
+CALL = ToolCall("c1", "look", {"at": "a"})
+STARTED = Status(ResponseStatus.STARTED)
+
+
+class Fold:
+    """Lanes in the order in which they appear."""
+
+    def __init__(self) -> None:
+        self.lanes: list[Lane] = []
+        self._fold = Lanes()
+        self._seq = 0
+
+    def feed(self, *events: Event, path: tuple[str, ...] = ()) -> list[Lane]:
+        records: list[Record] = []
+        for event in events:
+            self._seq += 1
+            records.append(Record(self._seq, "r", 1, 1, 100.0 + self._seq, event, path))
+        changed = self._fold.feed(records)
+        self.lanes += [lane for lane in changed if lane not in self.lanes]
+        return changed
+
+    def told(self) -> list[tuple[str, str, str]]:
+        return [(lane.kind, lane.stage, lane.text or lane.title) for lane in self.lanes]
+
+
+def called() -> list[Event]:
+    block = BlockType.TOOL_USE
+    start = BlockStart(0, block, ToolUseMetadata("c1", "look"))
+    return [start, InputJsonDelta(0, '{"at":'), InputJsonDelta(0, '"a"}'), BlockStop(0, block)]
+
+
+def test_a_block_is_a_lane_and_only_what_changed_is_returned() -> None:
+    fold = Fold()
+    fold.feed(BlockStart(0, BlockType.THINKING), ThinkingDelta(0, "Hm."))
+    fold.feed(BlockStop(0, BlockType.THINKING))
+    changed = fold.feed(BlockStart(1, BlockType.TEXT), TextDelta(1, "Hel"), TextDelta(1, "lo"))
+    assert [lane.kind for lane in changed] == ["text"]
+    assert fold.told() == [("thinking", "done", "Hm."), ("text", "open", "Hello")]
+
+
+def test_a_delta_without_a_start_opens_its_block() -> None:
+    fold = Fold()
+    fold.feed(ThinkingDelta(3, "Hm."), TextDelta(4, "Hello"))
+    assert [kind for kind, _, _ in fold.told()] == ["thinking", "text"]
+
+
+def test_a_call_goes_from_its_arguments_to_its_result_in_one_lane() -> None:
+    fold = Fold()
+    stages: list[str] = []
+    for events in (called(), [ToolStart(CALL)], [ToolProgress("c1", "half")]):
+        fold.feed(*events)
+        stages.append(fold.lanes[0].stage)
+    fold.feed(ToolStop(ToolResult("c1", "rain", name="look"), 0.5))
+    (lane,) = fold.lanes
+    assert isinstance(lane, CallLane)
+    assert stages == ["waiting", "running", "running"]
+    assert (lane.title, lane.text, lane.arguments) == ("look", '{"at":"a"}', 'at="a"')
+    assert (lane.stage, lane.progress, lane.told) == ("done", "half", 1)
+    assert (lane.result, lane.took) == ("rain", 0.5)
+
+
+def test_arguments_that_come_by_their_path_are_shown_too() -> None:
+    fold = Fold()
+    start = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "look"))
+    fold.feed(start, InputValueDelta(0, "$.at", "un"), InputValueDelta(0, "$.at", "der", True))
+    assert fold.lanes[0].text == "$.at under"
+
+
+def test_a_failed_call_and_one_that_never_ran_differ() -> None:
+    fold = Fold()
+    fold.feed(*called(), ToolStart(CALL), ToolStop(ToolResult("c1", "oh", True, "look")))
+    fold.feed(*called(), ToolStop(ToolResult("c1", "no", True, "look")))
+    assert [lane.stage for lane in fold.lanes] == ["failed", "refused"]
+
+
+def test_an_attempt_that_is_taken_back_is_marked_with_all_that_is_inside_it() -> None:
+    fold = Fold()
+    fold.feed(AttemptStart(), STARTED, *called(), ToolStart(CALL))
+    fold.feed(TextDelta(0, "inner"), path=("c1",))
+    fold.feed(AttemptRetract("overloaded", 3.0), AttemptStart(), TextDelta(0, "Again"))
+    assert fold.told() == [
+        ("call", "retracted", '{"at":"a"}'),
+        ("text", "retracted", "inner"),
+        ("note", "done", "overloaded; asking again in 3 s"),
+        ("text", "open", "Again"),
+    ]
+    assert fold.lanes[1].depth == 1
+
+
+def test_a_response_that_starts_for_a_second_time_takes_back_the_first() -> None:
+    fold = Fold()
+    fold.feed(AttemptStart(), STARTED, TextDelta(0, "Half"), STARTED, TextDelta(0, "Whole"))
+    assert fold.told() == [("text", "retracted", "Half"), ("text", "open", "Whole")]
+
+
+def test_what_is_open_when_the_run_ends_is_stopped() -> None:
+    fold = Fold()
+    fold.feed(AttemptStart(), TextDelta(0, "Half"), TextDelta(1, "cut"))
+    fold.feed(BlockAbort(1, BlockType.TEXT), RunAbort("cancel", "the run was cancelled: by you"))
+    assert fold.told() == [
+        ("text", "stopped", "Half"),
+        ("text", "stopped", "cut"),
+        ("note", "done", "by you"),
+    ]
+
+
+def test_a_call_of_a_paused_run_goes_on_in_its_lane() -> None:
+    fold = Fold()
+    conversation = Conversation((Message.user("Hi"),))
+    fold.feed(RunStart(conversation), AttemptStart(), *called())
+    fold.feed(RunPause("ask", (CALL,), "c1", "Really?"))
+    assert fold.told()[1:] == [
+        ("call", "waiting", '{"at":"a"}'),
+        ("pause", "waiting", "ask: Really?"),
+    ]
+    fold.feed(RunResume(conversation, (CALL,)), ToolStart(CALL))
+    fold.feed(ToolStop(ToolResult("c1", "rain", name="look")), RunStop())
+    assert [stage for _, stage, _ in fold.told()] == ["done", "done", "done"]
+
+
+def test_a_new_run_after_a_pause_leaves_nothing_waiting() -> None:
+    fold = Fold()
+    fold.feed(AttemptStart(), *called(), RunPause("ask", (CALL,), "c1"))
+    fold.feed(RunStart(Conversation((Message.user("Never mind"),))))
+    assert fold.told() == [
+        ("call", "refused", '{"at":"a"}'),
+        ("pause", "done", "ask"),
+        ("user", "done", "Never mind"),
+    ]
+
+
+def test_of_a_run_that_begins_only_the_last_message_is_new() -> None:
+    fold = Fold()
+    fold.feed(RunStart(Conversation((Message.user("failed before"), Message.user("Hi")))))
+    assert fold.told() == [("user", "done", "Hi")]
+
+
+def test_what_hooks_tell_and_decide_and_people_send_is_noted() -> None:
+    fold = Fold()
+    fold.feed(
+        HookMessage("clock", "debug", "late", {"at": 5}),
+        HookVerdict("guard", "before_tool_call", "Skip", "too dangerous", "c1"),
+        HookVerdict("ask", "before_tool_call", "Pause"),
+        MessageAdd((Message.user("git says"),), "git_status"),
+        MessageAdd((Message.user("Faster!"),), "send"),
+        MessageAdd((Message.user("result"),), "tools"),
+        WatcherDetach("page", "OSError: gone"),
+        Gap(3, 9),
+    )
+    assert [(lane.kind, lane.title, lane.text) for lane in fold.lanes] == [
+        ("note", "clock", 'late {"at":5}'),
+        ("note", "guard", "Skip at before_tool_call: too dangerous"),
+        ("note", "git_status tells the model", "git says"),
+        ("user", "", "Faster!"),
+        ("note", "watcher", "page failed and was detached: OSError: gone"),
+        ("note", "gap", "records 3 to 9 were too many for this view"),
+    ]
+
+
+def test_everything_in_a_lane_is_clean() -> None:
+    fold = Fold()
+    start = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("c1", "lo\x1bok"))
+    fold.feed(start, InputJsonDelta(0, "\x1b["), BlockStop(0, BlockType.TOOL_USE))
+    fold.feed(ToolStop(ToolResult("c1", "\x1b[2J\ud83d", name="look")), TextDelta(1, "\x9b"))
+    fold.feed(HookMessage("h\x07", "message", "\x1b]0;x\x07"))
+    for lane in fold.lanes:
+        told = lane.title + lane.text
+        if isinstance(lane, CallLane):
+            told += lane.arguments + (lane.result or "")
+        assert not any(
+            ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in told
+        )
+
+
+def test_nothing_is_remembered_of_what_is_over() -> None:
+    lanes, fold = Lanes(), Fold()
+    fold._fold = lanes
+    for _ in range(50):
+        fold.feed(AttemptStart(), STARTED, *called(), ToolStart(CALL))
+        fold.feed(
+            ToolStop(ToolResult("c1", "rain")), TextDelta(1, "x"), BlockStop(1, BlockType.TEXT)
+        )
+    fold.feed(RunStop())
+    assert not lanes._blocks._lanes
+    assert not lanes._calls.waiting
+    assert not lanes._attempts.inside(())
+    assert not lanes._unknown
+
+
+def test_the_sources_of_a_text_are_kept_with_it() -> None:
+    fold = Fold()
+    web = {"type": "url_citation", "url": "https://a.org", "title": "A"}
+    fold.feed(TextDelta(0, "So it is."), CitationDelta(0, dict(web)), CitationDelta(0, dict(web)))
+    fold.feed(CitationDelta(0, {"type": "char_location", "cited_text": "Frogs\x1b hop."}))
+    assert fold.lanes[0].sources == ["A, https://a.org", '"Frogs␛ hop."']
+
+
+def test_sources_of_a_text_without_an_end_are_limited() -> None:
+    fold = Fold()
+    fold.feed(*(CitationDelta(0, {"url": f"https://a.org/{number}"}) for number in range(200)))
+    assert len(fold.lanes[0].sources) == 50
+
+
+def test_what_is_not_known_is_told_once_and_counted() -> None:
+    fold = Fold()
+    fold.feed(*(Opaque("logprobs", {"at": number}) for number in range(20)), Opaque("other"))
+    told = [(lane.kind, lane.title, lane.text, lane.times) for lane in fold.lanes]
+    assert told == [
+        ("note", "not known here: logprobs", '{"at":0}', 20),
+        ("note", "not known here: other", "", 1),
+    ]
+
+
+def test_blocks_that_are_no_text_are_told_of() -> None:
+    fold = Fold()
+    fold.feed(
+        BlockStart(0, BlockType.IMAGE),
+        BlockStart(1, BlockType.OPAQUE, OpaqueMetadata("hologram")),
+        BlockStart(2, BlockType.SERVER_TOOL_RESULT, ToolResultMetadata("s1", "web_search_result")),
+    )
+    assert [(lane.kind, lane.title, lane.text) for lane in fold.lanes] == [
+        ("note", "a picture", ""),
+        ("note", "something that is not known here", "hologram"),
+        ("note", "a result of the provider's", "web_search_result"),
+    ]
+
+
+def test_pictures_and_documents_are_told_of_where_people_and_tools_send_them() -> None:
+    fold = Fold()
+    picture = Image("image/png", data="AAAA")
+    fold.feed(RunStart(Conversation((Message.user("Look:", picture, Document(title="R")),))))
+    fold.feed(*called(), ToolStart(CALL), ToolStop(ToolResult("c1", (Text("Here:"), picture))))
+    said, called_lane = fold.lanes
+    assert said.text == "Look:\n[picture, image/png, 3 B]\n[document R, application/pdf]"
+    assert isinstance(called_lane, CallLane)
+    assert called_lane.result == "Here:\n[picture, image/png, 3 B]"

@@ -1,0 +1,111 @@
+"""Writing to a terminal that is slow, deaf, or gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rxworker.ui.terminal.output import Output
+from rxworker.ui.terminal.signals import on_signals
+
+if sys.platform == "win32":
+    pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
+
+SOON = 10.0
+MUCH = "word " * 200_000
+
+
+class Pair:
+    """Both ends of a terminal."""
+
+    def __init__(self) -> None:
+        self.ours, self.theirs = os.openpty()
+        self.output = Output(self.theirs)
+
+    def write_much(self) -> threading.Thread:
+        """Begin to write more than a terminal holds."""
+        writing = threading.Thread(target=self.output.write, args=(MUCH,), daemon=True)
+        writing.start()
+        os.read(self.ours, 1)
+        return writing
+
+    def close(self) -> None:
+        self.output.close()
+        for fd in {self.ours, self.theirs} - {-1}:
+            os.close(fd)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.close()
+
+
+def test_what_is_written_arrives(pair: Pair) -> None:
+    pair.output.write("Grüße")
+    pair.output.flush()
+    assert os.read(pair.ours, 100).decode() == "Grüße"
+    assert os.get_blocking(pair.theirs), "the end that others share is left as it is"
+    assert not pair.output.is_gone
+
+
+def test_a_slow_reader_gets_all_of_it(pair: Pair) -> None:
+    writing = pair.write_much()
+    read = 1
+    while read < len(MUCH):
+        read += len(os.read(pair.ours, 65536))
+    writing.join(SOON)
+    assert not writing.is_alive()
+    assert not pair.output.is_gone
+
+
+@pytest.mark.parametrize("call", ["hurry", "give_up"])
+def test_who_waits_for_a_deaf_terminal_can_be_called_off(pair: Pair, call: str) -> None:
+    writing = pair.write_much()
+    getattr(pair.output, call)()
+    writing.join(SOON)
+    assert not writing.is_alive()
+    assert pair.output.is_gone
+
+
+def test_who_waits_for_a_terminal_is_told_of_its_end(pair: Pair) -> None:
+    writing = pair.write_much()
+    os.close(pair.ours)
+    pair.ours = -1
+    writing.join(SOON)
+    assert not writing.is_alive()
+    assert pair.output.is_gone
+    assert pair.output.write("nobody") == 6
+
+
+def test_signals_that_are_ignored_stay_so() -> None:
+    heard: list[int] = []
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with on_signals(heard.append):
+            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGTERM)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert heard == [signal.SIGTERM]
+
+
+def test_other_threads_hear_no_signals() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    seen: list[object] = []
+
+    def look() -> None:
+        with on_signals(seen.append):
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    looking.join(SOON)
+    assert seen == [before]

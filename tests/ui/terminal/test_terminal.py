@@ -1,0 +1,103 @@
+"""The app as a person meets it: a real process in a real terminal."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from rxworker.testing import Answer, ReplayServer, call, say
+
+if sys.platform == "win32":
+    pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
+
+FULL = "\x1b[?1049h"
+
+Open: TypeAlias = Callable[..., Any]
+
+
+def test_it_fills_the_screen_answers_cancels_and_leaves_the_terminal_as_it_was(chat: Open) -> None:
+    long = Answer.from_reply(say("word " * 2000), pace=0.02)
+    with ReplayServer(["Hello there!", long]) as server:
+        opened = chat(server.base_url)
+        opened.wait_for("Say something to begin.")
+        opened.wait_for("time_stamp")
+        opened.type("Hi\r")
+        opened.wait_for("Hello there!")
+        opened.wait_for("10 tokens in, 5 out")
+        opened.type("A lot\r")
+        opened.wait_for("word word")
+        opened.type("\x03")
+        opened.wait_for("cancelled")
+        opened.type("\x03")
+        assert opened.end() == 130
+        sent = str(server.requests[0].body)
+    assert re.search(r"\[\d\d:\d\d:\d\d\] ", sent)
+    assert FULL in opened.raw
+    assert opened.is_restored
+    assert "Traceback" not in opened.shown
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_the_terminal_as_it_was(
+    chat: Open, number: signal.Signals, code: int
+) -> None:
+    with ReplayServer([]) as server:
+        opened = chat(server.base_url)
+        opened.wait_for("Say something to begin.")
+        opened.process.send_signal(number)
+        assert opened.end() == code
+    assert opened.is_restored
+
+
+def test_nobody_listening_is_an_error_and_not_the_end(chat: Open) -> None:
+    opened = chat("http://127.0.0.1:9")
+    opened.wait_for("Say something to begin.")
+    opened.type("Hi\r")
+    opened.wait_for("No connection")
+    opened.type("\x11")
+    assert opened.end() == 0
+    assert opened.is_restored
+
+
+def test_a_run_that_cannot_be_cancelled_can_be_left(chat: Open, tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(
+        "import asyncio\n"
+        "async def wait() -> str:\n"
+        "    try:\n"
+        "        await asyncio.Event().wait()\n"
+        "    except asyncio.CancelledError:\n"
+        "        await asyncio.Event().wait()\n"
+        "    return 'never'\n"
+    )
+    with ReplayServer([call("wait")]) as server:
+        opened = chat(server.base_url, "--tool", "stubborn:wait")
+        opened.wait_for("Say something to begin.")
+        opened.type("Wait.\r")
+        opened.wait_for("● 0.")
+        opened.type("\x03")
+        opened.wait_for("cancelling")
+        opened.type("\x03")
+        assert opened.end() == 130
+    assert opened.is_restored
+    assert "Traceback" not in opened.shown
+
+
+def test_without_textual_there_is_a_hint_and_lines(chat: Open, tmp_path: Path) -> None:
+    (tmp_path / "textual.py").write_text("raise ImportError('not here')\n")
+    with ReplayServer(["Hello there!"]) as server:
+        opened = chat(server.base_url, "--no-hooks")
+        opened.wait_for("pip install 'rxworker[tui]'")
+        opened.wait_for("> ")
+        opened.type("Hi\n")
+        opened.wait_for("Hello there!")
+        opened.wait_for("> ")
+        opened.type("\x04")
+        assert opened.end() == 0
+        assert not re.search(r"\[\d\d:\d\d:\d\d\] ", str(server.requests[0].body))
+    assert FULL not in opened.raw

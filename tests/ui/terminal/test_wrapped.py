@@ -1,0 +1,61 @@
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from rxworker.ui.terminal.wrapped import NARROWEST, WrappedText
+
+TEXT = st.text(alphabet="ab \n\t京é", max_size=80)
+
+
+@given(TEXT, st.lists(st.integers(0, 80)), st.integers(NARROWEST, 20))
+def test_text_that_comes_in_pieces_has_the_same_lines(
+    text: str, cuts: list[int], width: int
+) -> None:
+    whole, grown = WrappedText(width), WrappedText(width)
+    whole.append(text)
+    places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    for start, end in pairwise(places):
+        grown.append(text[start:end])
+    assert grown.lines == whole.lines
+    assert grown.text == text
+
+
+@given(TEXT, st.integers(NARROWEST, 20))
+def test_no_line_is_too_wide_and_no_word_is_lost(text: str, width: int) -> None:
+    wrapped = WrappedText(width)
+    wrapped.append(text)
+    assert all(cell_len(line.rstrip(" ")) <= width for line in wrapped.lines)
+    shown = "".join(wrapped.lines).replace(" ", "")
+    assert shown == text.replace(" ", "").replace("\n", "").replace("\t", "")
+
+
+@given(TEXT, st.integers(NARROWEST, 20), st.integers(NARROWEST, 20))
+def test_another_width_gives_the_lines_of_that_width(text: str, before: int, after: int) -> None:
+    resized, made = WrappedText(before), WrappedText(after)
+    resized.append(text)
+    resized.resize(after)
+    made.append(text)
+    assert resized.lines == made.lines
+
+
+def test_adding_to_a_long_line_does_not_break_it_anew() -> None:
+    wrapped = WrappedText(10)
+    wrapped.append("word " * 20)
+    kept = wrapped.lines[:-1]
+    wrapped.append("more")
+    assert wrapped.lines[: len(kept)] == kept
+
+
+def test_paragraphs_and_empty_lines_stay() -> None:
+    wrapped = WrappedText(10)
+    wrapped.append("a\n\nb\n")
+    assert wrapped.lines == ["a", "", "b", ""]
+
+
+def test_a_text_can_begin_anew() -> None:
+    wrapped = WrappedText(10)
+    wrapped.append("one")
+    wrapped.replace("two")
+    assert (wrapped.lines, wrapped.text) == (["two"], "two")

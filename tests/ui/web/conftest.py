@@ -1,0 +1,148 @@
+"""What the tests of the web server share: a server with a scripted model, and a client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, TypeAlias
+
+import aiohttp
+import pytest
+
+from rxworker import Worker
+from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.providers import Request
+from rxworker.testing import Reply, ScriptedModel
+from rxworker.tools import tool
+from rxworker.ui.web import Settings, WebServer
+
+Body: TypeAlias = dict[str, Any]
+TOKEN = "a-very-secret-token-0123456789"
+
+
+@before_tool_call(name="permit", matcher="delete")
+def permit(context: ToolCallContext) -> Pause:
+    return Pause("Deleting cannot be undone.")
+
+
+class Desk:
+    """A server, a client of it, and what the client says and hears.
+
+    Attributes:
+        server: The server.
+        http: The client.
+        release: Lets the tool ``wait`` return.
+        deleted: What the tool ``delete`` was called with.
+        workers: The workers that were made.
+    """
+
+    def __init__(self, replies: Any, settings: Settings, delay: float, token: str | None) -> None:
+        self.release = asyncio.Event()
+        self.waiting = asyncio.Event()
+        self.deleted: list[str] = []
+        self.workers: list[Worker] = []
+        self._replies = replies
+        self._delay = delay
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self.http = aiohttp.ClientSession(headers=headers, trust_env=False)
+        self.server = WebServer(self.make_worker, port=0, settings=settings)
+
+    def make_worker(self) -> Worker:
+        @tool
+        async def wait(n: int = 0) -> str:
+            """Wait for the test.
+
+            Args:
+                n: What tells one call from another.
+            """
+            self.waiting.set()
+            await self.release.wait()
+            return f"waited {n}"
+
+        @tool
+        async def delete(path: str) -> str:
+            """Delete a file."""
+            self.deleted.append(path)
+            return f"deleted {path}"
+
+        model = ScriptedModel(self._replies, delay=self._delay, model="scripted-1")
+        worker = Worker(model, tools=[wait, delete], hooks=[permit])
+        self.workers.append(worker)
+        return worker
+
+    def url(self, path: str) -> str:
+        return self.server.url + path
+
+    async def get(self, path: str, **options: Any) -> tuple[int, Any]:
+        async with self.http.get(self.url(path), **options) as response:
+            data = await response.read()
+            return response.status, json.loads(data) if data[:1] in (b"{", b"[") else data.decode()
+
+    async def post(self, path: str, body: object = None, **options: Any) -> tuple[int, Any]:
+        if body is not None:
+            options["json"] = body
+        async with self.http.post(self.url(path), **options) as response:
+            return response.status, json.loads(await response.read() or b"null")
+
+    async def begin(self, text: str = "hi", **more: str) -> Body:
+        """Begin a run."""
+        status, run = await self.post("api/runs", {"input": text, **more})
+        assert status == 201, run
+        return run
+
+    async def ended(self, run: str) -> Body:
+        """The run, when it has ended."""
+        async with self.http.get(self.url(f"api/runs/{run}/events")) as response:
+            await response.read()
+        return (await self.get(f"api/runs/{run}"))[1]
+
+    async def frames(self, path: str, **options: Any) -> list[dict[str, str]]:
+        """The frames of a stream of server-sent events, to its end."""
+        async with self.http.get(self.url(path), **options) as response:
+            assert response.status == 200, await response.text()
+            return read_frames(await response.text())
+
+    def socket(self) -> Any:
+        """A WebSocket."""
+        return self.http.ws_connect(self.url("api/ws"))
+
+
+def read_frames(text: str) -> list[dict[str, str]]:
+    """The fields of each frame; a comment's is called ``""``."""
+    frames: list[dict[str, str]] = []
+    for frame in text.split("\n\n"):
+        if frame:
+            fields = (line.partition(":") for line in frame.split("\n"))
+            frames.append({name: value.removeprefix(" ") for name, _, value in fields})
+    return frames
+
+
+OpenDesk: TypeAlias = Callable[..., Awaitable[Desk]]
+
+
+@pytest.fixture
+async def open_desk() -> AsyncGenerator[OpenDesk, None]:
+    """Opens a server and a client; both are closed after the test."""
+    async with AsyncExitStack() as stack:
+
+        async def open_one(
+            *replies: Reply | str,
+            settings: Settings | None = None,
+            delay: float = 0.0,
+            always: Reply | str | None = None,
+            script: Callable[[Request], Reply] | None = None,
+            token: str | None = None,
+        ) -> Desk:
+            def same(_: Request) -> Reply | str:
+                assert always is not None
+                return always
+
+            answers = script or (list(replies) if always is None else same)
+            desk = Desk(answers, settings or Settings(), delay, token)
+            await stack.enter_async_context(desk.http)
+            await stack.enter_async_context(desk.server)
+            return desk
+
+        yield open_one

@@ -1,0 +1,199 @@
+"""The clients of other protocols: what they post, and what they come back to."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rxworker.testing import call, say, stall
+from rxworker.ui.web import Settings
+from rxworker.ui.web.agents import RUN_HEADER
+
+if TYPE_CHECKING:
+    from conftest import Desk, OpenDesk
+
+Body = dict[str, Any]
+
+
+def said(text: str, name: str = "1", role: str = "user") -> Body:
+    """A message as ``useChat`` sends it."""
+    return {"id": name, "role": role, "parts": [{"type": "text", "text": text}]}
+
+
+def ag_ui(*texts: str, thread: str = "t-1", run: str = "r-1", **more: Any) -> Body:
+    """What an AG-UI client posts: user and assistant take turns."""
+    roles = ("user", "assistant")
+    messages = [
+        {"id": str(n), "role": roles[n % 2], "content": text} for n, text in enumerate(texts)
+    ]
+    return {
+        "threadId": thread,
+        "runId": run,
+        "messages": messages,
+        "tools": [],
+        "context": [],
+        "state": {},
+        "forwardedProps": {},
+        **more,
+    }
+
+
+async def stream(desk: Desk, method: str, path: str, body: Body | None = None) -> list[Any]:
+    """The events of an answer; each but the last of a UI Message Stream is JSON."""
+    async with desk.http.request(method, desk.url(path), json=body) as response:
+        text = await response.text()
+        assert response.status == 200, text
+        assert response.content_type == "text/event-stream"
+    lines = [line[6:] for line in text.split("\n\n") if line.startswith("data: ")]
+    return [json.loads(line) if line != "[DONE]" else line for line in lines]
+
+
+def types(events: list[Any]) -> list[str]:
+    return [event if isinstance(event, str) else event["type"] for event in events]
+
+
+def text_of(events: list[Any]) -> str:
+    return "".join(e["delta"] for e in events if e["type"] == "TEXT_MESSAGE_CONTENT")
+
+
+async def test_an_ag_ui_client_begins_a_run_and_watches_it(open_desk: OpenDesk) -> None:
+    desk = await open_desk("Hello!", "And again.")
+    events = await stream(desk, "POST", "ag-ui", ag_ui("hi"))
+    assert types(events)[0] == "RUN_STARTED"
+    assert (events[0]["threadId"], events[0]["runId"]) == ("t-1", "r-1")
+    assert types(events)[-1] == "RUN_FINISHED"
+    assert text_of(events) == "Hello!"
+    again = await stream(desk, "POST", "ag-ui", ag_ui("hi", "Hello!", "again", run="r-2"))
+    assert text_of(again) == "And again."
+    assert len(desk.workers) == 1
+    heard = [m.text for m in desk.workers[0].conversation.messages]
+    assert heard == ["hi", "Hello!", "again", "And again."]
+    [run, _] = (await desk.get("api/runs"))[1]["runs"]
+    assert (run["conversation"], run["title"]) == ("t-1", "again")
+
+
+async def test_a_conversation_that_is_not_known_begins_with_what_the_client_says(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk("Paris.")
+    await stream(desk, "POST", "ag-ui", ag_ui("My name is Ada.", "Hi Ada.", "Who am I?"))
+    heard = [m.text for m in desk.workers[0].conversation.messages]
+    assert heard == ["My name is Ada.", "Hi Ada.", "Who am I?", "Paris."]
+
+
+async def test_a_run_is_watched_in_ag_ui_by_whoever_comes_later(open_desk: OpenDesk) -> None:
+    desk = await open_desk("Hello!")
+    run = await desk.begin("hi")
+    await desk.ended(run["id"])
+    events = await stream(desk, "GET", f"api/runs/{run['id']}/ag-ui")
+    assert types(events)[0] == "RUN_STARTED"
+    assert "MESSAGES_SNAPSHOT" in types(events)
+    assert text_of(events) == "Hello!"
+    assert (await desk.get("api/runs/run-0/ag-ui"))[0] == 404
+
+
+async def test_an_ag_ui_client_approves_a_call_with_other_arguments(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("delete", path="a"), "Done.")
+    events = await stream(desk, "POST", "ag-ui", ag_ui("delete", protocolVersion="1.0"))
+    [interrupt] = events[-1]["outcome"]["interrupts"]
+    answer = {
+        "interruptId": interrupt["id"],
+        "status": "resolved",
+        "payload": {"approved": True, "editedArgs": {"path": "b"}},
+    }
+    body = ag_ui("delete", run="r-2", protocolVersion="1.0", resume=[answer])
+    body["messages"] = []
+    events = await stream(desk, "POST", "ag-ui", body)
+    assert text_of(events) == "Done."
+    assert desk.deleted == ["b"]
+    status, told = await desk.post("ag-ui", body)
+    assert (status, "error" in told) == (409, True)
+
+
+async def test_a_chat_begins_goes_on_and_is_done(open_desk: OpenDesk) -> None:
+    desk = await open_desk("Hello!", "Bye!")
+    body = {"id": "c-1", "messages": [said("hi")], "trigger": "submit-message"}
+    async with desk.http.post(desk.url("api/chat"), json=body) as response:
+        assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
+        run = response.headers[RUN_HEADER]
+        assert (await response.text()).endswith("data: [DONE]\n\n")
+    assert (await desk.get(f"api/runs/{run}"))[1]["conversation"] == "c-1"
+    messages = [said("hi"), said("Hello!", "2", "assistant"), said("bye", "3")]
+    parts = await stream(desk, "POST", "api/chat", {"id": "c-1", "messages": messages})
+    assert types(parts)[0] == "start"
+    assert types(parts)[-2:] == ["finish", "[DONE]"]
+    heard = [m.text for m in desk.workers[0].conversation.messages]
+    assert heard == ["hi", "Hello!", "bye", "Bye!"]
+
+
+async def test_a_chat_is_come_back_to_while_it_is_on(open_desk: OpenDesk) -> None:
+    desk = await open_desk(say("Let me see.") + call("wait"), "Done.")
+    assert await desk.get("api/chat/c-1/stream") == (204, "")
+    body = {"id": "c-1", "messages": [said("hi")]}
+    response = await desk.http.post(desk.url("api/chat"), json=body)
+    await desk.waiting.wait()
+    response.close()
+    again = await desk.http.get(desk.url("api/chat/c-1/stream"))
+    desk.release.set()
+    text = await again.text()
+    assert '"type":"start"' in text
+    assert "Let me " in text
+    assert text.endswith("data: [DONE]\n\n")
+    assert await desk.get("api/chat/c-1/stream") == (204, "")
+
+
+async def test_an_answer_is_given_again_from_where_it_was_asked_for(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one", "two", "three")
+    await stream(desk, "POST", "api/chat", {"id": "c", "messages": [said("a")]})
+    messages = [said("a"), said("one", "2", "assistant"), said("b", "3")]
+    await stream(desk, "POST", "api/chat", {"id": "c", "messages": messages})
+    body = {"id": "c", "messages": messages, "trigger": "regenerate-message", "messageId": "4"}
+    await stream(desk, "POST", "api/chat", body)
+    heard = [m.text for m in desk.workers[0].conversation.messages]
+    assert heard == ["a", "one", "b", "three"]
+
+
+async def test_a_message_that_was_edited_takes_the_place_of_what_came_after(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk("one", "two", "three")
+    await stream(desk, "POST", "api/chat", {"id": "c", "messages": [said("a")]})
+    messages = [said("a"), said("one", "2", "assistant"), said("b", "3")]
+    await stream(desk, "POST", "api/chat", {"id": "c", "messages": messages})
+    edited = [said("A")]
+    await stream(desk, "POST", "api/chat", {"id": "c", "messages": edited, "messageId": "1"})
+    assert [m.text for m in desk.workers[0].conversation.messages] == ["A", "three"]
+
+
+@pytest.mark.parametrize("path", ["ag-ui", "api/chat"])
+async def test_what_cannot_be_read_or_says_nothing_is_refused(
+    open_desk: OpenDesk, path: str
+) -> None:
+    desk = await open_desk("one")
+    nothing: list[Body] = [
+        {},
+        ag_ui(),
+        {"id": "c", "messages": []},
+        {"id": "", "messages": [said("a")]},
+        {"id": "c" * 1000, "messages": [said("a")]},
+        ag_ui("a", thread="t" * 1000),
+    ]
+    for body in nothing:
+        assert (await desk.post(path, body))[0] == 400, body
+    text = {"Content-Type": "text/plain"}
+    assert (await desk.post(path, data=b"{}", headers=text))[0] == 415
+    evil = {"Origin": "http://evil.com"}
+    assert (await desk.post(path, ag_ui("a"), headers=evil))[0] == 403
+
+
+async def test_a_busy_conversation_and_a_full_server_say_so(open_desk: OpenDesk) -> None:
+    desk = await open_desk(always=say("...") + stall(), settings=Settings(max_runs=2))
+    body = {"id": "c", "messages": [said("a")]}
+    first = await desk.http.post(desk.url("api/chat"), json=body)
+    assert (await desk.post("api/chat", body))[0] == 409
+    other = await desk.http.post(desk.url("ag-ui"), json=ag_ui("a"))
+    assert (await desk.post("ag-ui", ag_ui("a", thread="t-2")))[0] == 429
+    first.close()
+    other.close()

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from rxworker.messages import Prices, Usage
+from rxworker.providers import Request
+from rxworker.testing import Reply, call, fail, say, stall
+from rxworker.ui.web import Settings
+
+if TYPE_CHECKING:
+    from conftest import OpenDesk
+
+
+async def test_the_server_tells_what_it_is(open_desk: OpenDesk) -> None:
+    desk = await open_desk(settings=Settings(title="<b>Desk</b>"))
+    status, info = await desk.get("api/info")
+    assert status == 200
+    assert info["title"] == "<b>Desk</b>"
+    assert info["version"]
+    [worker] = info["workers"]
+    assert (worker["name"], worker["provider"], worker["model"]) == (
+        "worker",
+        "scripted",
+        "scripted-1",
+    )
+    assert worker["tools"][1] == {"name": "delete", "description": "Delete a file."}
+    other = await open_desk()
+    assert (await other.get("api/info"))[1]["instance"] != info["instance"]
+
+
+async def test_the_worker_that_was_made_to_tell_about_it_serves_the_first_conversation(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk("one", "two")
+    await desk.get("api/info")
+    await desk.get("api/info")
+    await desk.begin()
+    assert len(desk.workers) == 1
+
+
+async def test_a_run_is_begun_listed_and_ends(open_desk: OpenDesk) -> None:
+    desk = await open_desk("Hello!")
+    run = await desk.begin("What is <script>this</script>?" + "x" * 200)
+    assert run["title"] == ("What is <script>this</script>?" + "x" * 200)[:120]
+    assert run["worker"] == "worker"
+    ended = await desk.ended(run["id"])
+    assert (ended["status"], ended["turns"], ended["pause"], ended["cost"]) == (
+        "finished",
+        1,
+        None,
+        None,
+    )
+    assert ended["ended"] >= ended["started"]
+    assert ended["usage"]["input_tokens"] == 10
+    assert set(ended) == {
+        *("id", "conversation", "worker", "status", "title", "started", "ended", "seq", "turns"),
+        *("tool_calls", "usage", "cost", "reason", "cause", "pause", "resumes", "resumed_as"),
+        "watchers",
+    }
+    status, listed = await desk.get("api/runs")
+    assert status == 200
+    assert [one["id"] for one in listed["runs"]] == [run["id"]]
+    assert listed["instance"]
+
+
+async def test_a_conversation_goes_on_and_others_begin_anew(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one", "two", "three")
+    first = await desk.begin("a")
+    await desk.ended(first["id"])
+    second = await desk.begin("b", conversation=first["conversation"])
+    await desk.ended(second["id"])
+    assert second["conversation"] == first["conversation"]
+    assert [m.text for m in desk.workers[0].conversation.messages] == ["a", "one", "b", "two"]
+    other = await desk.begin("c")
+    assert other["conversation"] != first["conversation"]
+    listed = (await desk.get("api/runs"))[1]["runs"]
+    assert [one["title"] for one in listed] == ["c", "b", "a"]
+
+
+async def test_a_busy_conversation_begins_no_second_run(open_desk: OpenDesk) -> None:
+    desk = await open_desk(say("...") + stall())
+    run = await desk.begin()
+    status, told = await desk.post("api/runs", {"input": "b", "conversation": run["conversation"]})
+    assert (status, told["error"]["code"]) == (409, "busy")
+    assert run["id"] in told["error"]["message"]
+
+
+async def test_more_runs_than_allowed_are_refused_until_one_has_ended(open_desk: OpenDesk) -> None:
+    desk = await open_desk(always=say("...") + stall(), settings=Settings(max_runs=2))
+    runs = [await desk.begin(), await desk.begin()]
+    status, told = await desk.post("api/runs", {"input": "b"})
+    assert (status, told["error"]["code"]) == (429, "too_many_runs")
+    await desk.post(f"api/runs/{runs[0]['id']}/cancel")
+    await desk.begin()
+
+
+async def test_what_is_not_there_is_404_with_a_word_of_help(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one")
+    for path in ("api/runs/run-0", "api/runs/run-0/events", "api/nothing", "nothing"):
+        status, told = await desk.get(path)
+        assert (status, set(told["error"])) == (404, {"code", "message"}), path
+    for action in ("send", "pause", "cancel", "resume"):
+        status, _ = await desk.post(f"api/runs/run-0/{action}", {"message": "x"})
+        assert status == 404
+    assert (await desk.post("api/runs", {"input": "a", "worker": "no"}))[0] == 404
+    assert (await desk.post("api/runs", {"input": "a", "conversation": "no"}))[0] == 404
+    assert (await desk.post("api/info"))[0] == 405
+
+
+async def test_a_body_that_is_not_what_it_should_be_is_refused(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one")
+    bad: list[object] = [{}, {"input": 3}, {"input": "  "}, [], "x", {"input": ["\ud800"]}]
+    for body in bad:
+        status, told = await desk.post("api/runs", body)
+        assert (status, "code" in told["error"]) == (400, True), body
+    headers = {"Content-Type": "text/plain"}
+    status, _ = await desk.post("api/runs", data=b'{"input":"a"}', headers=headers)
+    assert status == 415
+    headers = {"Content-Type": "application/json"}
+    assert (await desk.post("api/runs", data=b'{"input":', headers=headers))[0] == 400
+    assert (await desk.post("api/runs", data=b"[" * 100_000, headers=headers))[0] == 400
+    assert (await desk.get("api/runs"))[1]["runs"] == []
+
+
+async def test_a_message_is_sent_into_a_run(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("wait"), "Done.")
+    run = await desk.begin()
+    await desk.waiting.wait()
+    status, _ = await desk.post(f"api/runs/{run['id']}/send", {"message": "And hurry."})
+    assert status == 200
+    desk.release.set()
+    await desk.ended(run["id"])
+    assert "And hurry." in [m.text for m in desk.workers[0].conversation.messages]
+    status, told = await desk.post(f"api/runs/{run['id']}/send", {"message": "too late"})
+    assert (status, told["error"]["code"]) == (409, "conflict")
+
+
+async def test_a_run_is_paused_by_request_and_resumed(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("wait"), "Done.")
+    run = await desk.begin()
+    await desk.waiting.wait()
+    status, _ = await desk.post(f"api/runs/{run['id']}/pause", {"reason": "lunch"})
+    assert status == 200
+    desk.release.set()
+    paused = await desk.ended(run["id"])
+    assert (paused["status"], paused["reason"], paused["pause"]["reason"]) == (
+        "paused",
+        "lunch",
+        "lunch",
+    )
+    status, resumed = await desk.post(f"api/runs/{run['id']}/resume")
+    assert (status, resumed["resumes"], resumed["title"]) == (201, run["id"], run["title"])
+    assert resumed["id"] != run["id"]
+    assert (await desk.ended(resumed["id"]))["status"] == "finished"
+    before = (await desk.get(f"api/runs/{run['id']}"))[1]
+    assert before["resumed_as"] == resumed["id"]
+
+
+async def test_a_call_that_waits_is_shown_and_approved_with_other_arguments(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk(call("delete", path="a.txt"), "Done.")
+    run = await desk.begin()
+    paused = await desk.ended(run["id"])
+    pause = paused["pause"]
+    assert (pause["hook"], pause["reason"]) == ("permit", "Deleting cannot be undone.")
+    [pending] = pause["pending"]
+    assert (pending["name"], pending["input"]) == ("delete", {"path": "a.txt"})
+    assert pause["paused_at"] == pending["id"]
+    decisions = {pending["id"]: {"type": "approve", "input": {"path": "b.txt"}}}
+    _, resumed = await desk.post(f"api/runs/{run['id']}/resume", {"decisions": decisions})
+    assert (await desk.ended(resumed["id"]))["status"] == "finished"
+    assert desk.deleted == ["b.txt"]
+
+
+async def test_a_call_that_waits_is_denied_or_answered(open_desk: OpenDesk) -> None:
+    desk = await open_desk(
+        call("delete", path="a.txt"), "Kept.", call("delete", path="b.txt"), "Kept too."
+    )
+    first = await desk.begin()
+    pending = (await desk.ended(first["id"]))["pause"]["pending"]
+    decisions = {pending[0]["id"]: {"type": "deny", "reason": "Not that one."}}
+    _, denied = await desk.post(f"api/runs/{first['id']}/resume", {"decisions": decisions})
+    await desk.ended(denied["id"])
+    second = await desk.begin("b", conversation=first["conversation"])
+    pending = (await desk.ended(second["id"]))["pause"]["pending"]
+    decisions = {pending[0]["id"]: {"type": "answer", "content": "It is gone already."}}
+    _, answered = await desk.post(f"api/runs/{second['id']}/resume", {"decisions": decisions})
+    await desk.ended(answered["id"])
+    told = [r.content for m in desk.workers[0].conversation.messages for r in m.tool_results]
+    assert told == ["Not that one.", "It is gone already."]
+    assert desk.deleted == []
+
+
+async def test_a_paused_run_is_resumed_once_and_only_as_it_was_asked(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("delete", path="a.txt"), "Done.")
+    run = await desk.begin()
+    await desk.ended(run["id"])
+    path = f"api/runs/{run['id']}/resume"
+    status, told = await desk.post(path, {"decisions": {"call_9": {"type": "approve"}}})
+    assert (status, "call_9" in told["error"]["message"]) == (409, True)
+    assert (await desk.post(path, {"decisions": {"call_9": {"type": "maybe"}}}))[0] == 400
+    statuses = [(await desk.post(path))[0] for _ in range(3)]
+    assert sorted(statuses) == [201, 409, 409]
+    await desk.ended((await desk.get("api/runs"))[1]["runs"][0]["id"])
+    assert desk.deleted == ["a.txt"]
+
+
+async def test_a_run_is_cancelled_now(open_desk: OpenDesk) -> None:
+    desk = await open_desk(say("...") + stall())
+    run = await desk.begin()
+    status, told = await desk.post(f"api/runs/{run['id']}/cancel", {"reason": "enough"})
+    assert (status, told["status"], told["cause"]) == (200, "aborted", "cancel")
+    assert "enough" in told["reason"]
+    status, told = await desk.post(f"api/runs/{run['id']}/resume")
+    assert (status, told["error"]["code"]) == (409, "not_paused")
+
+
+async def test_a_run_is_cancelled_after_its_turn(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("wait"), "Never said.")
+    run = await desk.begin()
+    await desk.waiting.wait()
+    status, told = await desk.post(f"api/runs/{run['id']}/cancel", {"when": "after_turn"})
+    assert (status, told["status"]) == (200, "running")
+    desk.release.set()
+    ended = await desk.ended(run["id"])
+    assert (ended["status"], ended["tool_calls"]) == ("aborted", 1)
+
+
+async def test_a_run_costs_what_its_prices_say(open_desk: OpenDesk) -> None:
+    usage = Usage(input_tokens=1_000_000, output_tokens=100_000)
+    prices = {"scripted-1": Prices(input=3.0, output=15.0)}
+    desk = await open_desk(say("dear", usage=usage), settings=Settings(prices=prices))
+    run = await desk.begin()
+    assert (await desk.ended(run["id"]))["cost"] == 4.5
+
+
+async def test_the_oldest_runs_are_forgotten_and_with_the_last_its_conversation(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk(always="ok", settings=Settings(max_kept=2))
+    runs = [await desk.begin(str(n)) for n in range(4)]
+    for run in runs[2:]:
+        await desk.ended(run["id"])
+    listed = (await desk.get("api/runs"))[1]["runs"]
+    assert [one["title"] for one in listed] == ["3", "2"]
+    status, _ = await desk.post("api/runs", {"input": "a", "conversation": runs[0]["conversation"]})
+    assert status == 404
+
+
+async def test_a_run_that_waits_for_somebody_outlives_finished_ones(open_desk: OpenDesk) -> None:
+    replies = iter([call("delete", path="a"), say("ok"), say("ok")])
+
+    def answer(_: Request) -> Reply:
+        return next(replies)
+
+    desk = await open_desk(script=answer, settings=Settings(max_kept=1))
+    paused = await desk.begin("paused")
+    await desk.ended(paused["id"])
+    for n in range(2):
+        run = await desk.begin(str(n))
+        await asyncio.wait_for(desk.ended(run["id"]), 10)
+    assert [one["title"] for one in (await desk.get("api/runs"))[1]["runs"]] == ["paused"]
+
+
+async def test_a_run_that_nobody_watches_ends_where_that_is_asked_for(open_desk: OpenDesk) -> None:
+    desk = await open_desk(say("...") + stall(), settings=Settings(grace=0.01))
+    async with desk.socket() as socket:
+        await socket.send_json({"type": "list"})
+        await desk.begin()
+        while True:
+            message = await socket.receive_json()
+            if message["type"] == "runs" and message["runs"]:
+                run = message["runs"][0]
+                if run["status"] == "aborted":
+                    break
+    assert "nobody has watched" in run["reason"]
+
+
+async def test_a_run_that_fails_says_why(open_desk: OpenDesk) -> None:
+    desk = await open_desk(say("half") + fail("too much \ud83d", "invalid_request"))
+    run = await desk.begin()
+    ended = await desk.ended(run["id"])
+    assert (ended["status"], ended["cause"]) == ("aborted", "error")
+    assert "too much \ufffd" in ended["reason"]

@@ -1,0 +1,417 @@
+"""What keeps others out, attacked."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from rxworker.testing import say, stall
+from rxworker.ui.web import Settings, make_app
+from rxworker.ui.web.guard import HEADERS
+from rxworker.ui.web.origin import Hosts, is_own_origin
+
+if TYPE_CHECKING:
+    from conftest import OpenDesk
+
+TOKEN = "a-very-secret-token-0123456789"
+LOCKED = Settings(token=TOKEN)
+PATHS = ["", "api/info", "api/runs", "api/runs/x", "api/runs/x/events", "api/ws", "nothing"]
+
+EVIL_HOSTS = [
+    "evil.com",
+    "127.0.0.1.evil.com",
+    "localhost.evil.com",
+    "evil.com:8080",
+    "127.0.0.1@evil.com",
+    "127.0.0.1 evil.com",
+    "127.0.0.2",
+    "0.0.0.0",
+    "192.168.0.1",
+    "2130706433",
+    "[::2]",
+    "localhost:80:80",
+    "",
+]
+
+
+@pytest.mark.parametrize("host", EVIL_HOSTS)
+async def test_a_foreign_name_for_this_machine_is_refused(open_desk: OpenDesk, host: str) -> None:
+    desk = await open_desk()
+    for path in [*PATHS, "static/main.js"]:
+        status, told = await desk.get(path, headers={"Host": host})
+        # Some are no names at all, which aiohttp itself refuses.
+        assert status in (400, 403), path
+        if status == 403:
+            assert told["error"]["code"] == "foreign_host"
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:99", "127.0.0.1", "[::1]:99"])
+async def test_this_machines_own_names_are_fine(open_desk: OpenDesk, host: str) -> None:
+    desk = await open_desk()
+    assert (await desk.get("api/runs", headers={"Host": host}))[0] == 200
+
+
+async def test_two_names_at_once_are_refused(open_desk: OpenDesk) -> None:
+    desk = await open_desk()
+    answer = await raw(
+        desk.server.url, b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\nHost: evil.com\r\n"
+    )
+    assert answer.split(b" ")[1] in (b"400", b"403")
+    answer = await raw(desk.server.url, b"GET /api/runs HTTP/1.0\r\n")
+    assert answer.split(b" ")[1] == b"403"
+
+
+def test_allowed_names_and_networks() -> None:
+    hosts = Hosts(["Desk.example.com", "10.0.0.0/8", "fd00::/8"])
+    assert all(map(hosts.allow, ["desk.example.com:443", "10.1.2.3", "[fd00::1]:8", "localhost"]))
+    assert not any(map(hosts.allow, ["example.com", "11.0.0.1", "[fe80::1]", "x.desk.example.com"]))
+    assert Hosts(["*"]).allow("any.example.com")
+    assert not Hosts(["*"]).allow("a b")
+
+
+EVIL_ORIGINS = [
+    "null",
+    "http://evil.com",
+    "https://127.0.0.1.evil.com",
+    "http://127.0.0.1",
+    "http://127.0.0.1:1",
+    "http://localhost",
+    "file://",
+    "chrome-extension://abc",
+    "",
+]
+
+
+@pytest.mark.parametrize("origin", EVIL_ORIGINS)
+async def test_a_foreign_page_can_neither_begin_a_run_nor_listen(
+    open_desk: OpenDesk, origin: str
+) -> None:
+    desk = await open_desk("one")
+    headers = {"Origin": origin}
+    status, told = await desk.post("api/runs", {"input": "a"}, headers=headers)
+    assert (status, told["error"]["code"]) == (403, "foreign_origin")
+    assert (await desk.get("api/runs", headers=headers))[0] == 403
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await desk.http.ws_connect(desk.url("api/ws"), headers=headers)
+    assert refused.value.status == 403
+    assert (await desk.get("api/runs"))[1]["runs"] == []
+
+
+async def test_a_page_of_the_servers_own_may_do_both(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one")
+    headers = {"Origin": desk.server.url.rstrip("/")}
+    assert (await desk.post("api/runs", {"input": "a"}, headers=headers))[0] == 201
+    async with desk.http.ws_connect(desk.url("api/ws"), headers=headers) as socket:
+        assert (await socket.receive_json())["type"] == "hello"
+
+
+async def test_a_page_that_was_allowed_may_send_but_no_answer_lets_it_read(
+    open_desk: OpenDesk,
+) -> None:
+    page = "https://desk.example.com"
+    desk = await open_desk("one", settings=Settings(allowed_origins=(page,)))
+    async with desk.http.get(desk.url("api/runs"), headers={"Origin": page}) as response:
+        assert response.status == 200
+        assert not [n for n in response.headers if n.lower().startswith("access-control")]
+    assert not is_own_origin(page, "desk.example.com.evil.com")
+
+
+async def test_a_form_of_a_foreign_page_begins_nothing(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one")
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+        headers = {"Content-Type": kind}
+        status, _ = await desk.post("api/runs", data=b'{"input":"a"}', headers=headers)
+        assert status == 415
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    assert (await desk.post("api/runs", {"input": "a"}, headers=headers))[0] == 403
+    assert (await desk.get("api/runs"))[1]["runs"] == []
+
+
+@pytest.mark.parametrize("path", ["", "api/runs", "api/ws", "nothing", "static/main.js"])
+async def test_nobody_is_told_that_other_origins_may_read(open_desk: OpenDesk, path: str) -> None:
+    desk = await open_desk()
+    asked = {"Origin": "http://evil.com", "Access-Control-Request-Method": "POST"}
+    async with desk.http.options(desk.url(path), headers=asked) as response:
+        assert response.status in (403, 405)
+        assert not [n for n in response.headers if n.lower().startswith("access-control")]
+
+
+# The token
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Basic {TOKEN}",
+        TOKEN,
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+    ],
+)
+async def test_without_the_token_there_is_nothing(
+    open_desk: OpenDesk, path: str, given: str | None
+) -> None:
+    desk = await open_desk(settings=LOCKED)
+    headers = {} if given is None else {"Authorization": given}
+    async with desk.http.get(desk.url(path), headers=headers) as response:
+        assert response.status == 401
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+        assert TOKEN not in await response.text()
+
+
+async def test_without_the_token_no_run_begins(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one", settings=LOCKED)
+    assert (await desk.post("api/runs", {"input": "a"}))[0] == 401
+    assert (await desk.post(f"api/runs?token={TOKEN}", {"input": "a"}))[0] == 401
+    assert desk.workers == []
+
+
+async def test_static_files_need_no_token(open_desk: OpenDesk) -> None:
+    desk = await open_desk(settings=LOCKED)
+    assert (await desk.get("static/main.js"))[0] == 200
+
+
+async def test_with_the_token_everything_is_there(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one", settings=LOCKED, token=TOKEN)
+    for path in ("", "api/info", "api/runs"):
+        assert (await desk.get(path))[0] == 200
+    await desk.begin()
+    async with desk.socket() as socket:
+        assert (await socket.receive_json())["type"] == "hello"
+
+
+async def test_the_token_in_the_address_becomes_a_cookie_and_leaves_the_address(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk("one", settings=LOCKED)
+    address = desk.url(f"?token={TOKEN}")
+    async with desk.http.get(address, allow_redirects=False) as response:
+        assert (response.status, response.headers["Location"]) == (303, "./")
+        [cookie] = response.headers.getall("Set-Cookie")
+        assert "HttpOnly" in cookie
+        assert "SameSite=Strict" in cookie
+        assert "Path=/" in cookie
+        assert TOKEN not in cookie
+        assert TOKEN not in await response.text()
+    # A client keeps no cookies for an address without a name unless told so.
+    name, _, value = cookie.partition(";")[0].partition("=")
+    headers = {"Cookie": f"{name}={value}"}
+    assert (await desk.get("", headers=headers))[0] == 200
+    assert (await desk.post("api/runs", {"input": "a"}, headers=headers))[0] == 201
+    async with desk.http.ws_connect(desk.url("api/ws"), headers=headers) as socket:
+        assert (await socket.receive_json())["type"] == "hello"
+    for wrong in (f"{name}=", f"{name}={value}0", f"{name}={TOKEN}", f"other={value}"):
+        assert (await desk.get("api/runs", headers={"Cookie": wrong}))[0] == 401
+
+
+async def test_a_wrong_token_in_the_address_gets_no_cookie(open_desk: OpenDesk) -> None:
+    desk = await open_desk(settings=LOCKED)
+    for wrong in ("", "x", TOKEN[:-1], TOKEN + "x", "%00", "%ff"):
+        async with desk.http.get(desk.url(f"?token={wrong}"), allow_redirects=False) as response:
+            assert response.status == 401
+            assert "Set-Cookie" not in response.headers
+
+
+async def test_a_cookie_of_another_server_opens_nothing(open_desk: OpenDesk) -> None:
+    one = await open_desk(settings=LOCKED)
+    two = await open_desk(settings=Settings(token="another-secret-token"))
+    async with one.http.get(one.url(f"?token={TOKEN}"), allow_redirects=False) as response:
+        name, _, value = response.headers["Set-Cookie"].partition(";")[0].partition("=")
+    assert (await one.get("api/runs", headers={"Cookie": f"{name}={value}"}))[0] == 200
+    assert (await two.get("api/runs", headers={"Cookie": f"{name}={value}"}))[0] == 401
+
+
+async def test_tokens_are_compared_in_constant_time(
+    open_desk: OpenDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[Any, Any]] = []
+    honest = hmac.compare_digest
+
+    def compare(a: Any, b: Any) -> bool:
+        compared.append((a, b))
+        return honest(a, b)
+
+    monkeypatch.setattr("rxworker.ui.web.token.hmac.compare_digest", compare)
+    desk = await open_desk(settings=LOCKED)
+    await desk.get("api/runs", headers={"Authorization": "Bearer wrong"})
+    assert (b"wrong", TOKEN.encode()) in compared
+    compared.clear()
+    await desk.get("?token=wrong")
+    assert (b"wrong", TOKEN.encode()) in compared
+
+
+# What every answer carries
+
+
+async def test_every_answer_carries_the_headers(open_desk: OpenDesk) -> None:
+    desk = await open_desk(say("...") + stall())
+    run = (await desk.begin())["id"]
+    for path in [*PATHS, "static/main.js", "static/no", f"api/runs/{run}/events", "?token=x"]:
+        async with desk.http.get(desk.url(path), allow_redirects=False) as response:
+            assert {n: response.headers.get(n) for n in HEADERS} == HEADERS, path
+    async with desk.http.get(desk.url(""), headers={"Host": "evil.com"}) as response:
+        assert {n: response.headers.get(n) for n in HEADERS} == HEADERS
+    async with desk.socket() as socket:
+        headers = socket._response.headers
+        assert {n: headers.get(n) for n in HEADERS} == HEADERS
+
+
+def test_the_policy_allows_nothing_but_the_servers_own() -> None:
+    policy = dict(p.strip().split(" ", 1) for p in HEADERS["Content-Security-Policy"].split(";"))
+    assert policy == {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "img-src": "'self' data:",
+        "connect-src": "'self'",
+        "font-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+
+
+async def test_what_a_model_or_a_user_says_is_never_html(open_desk: OpenDesk) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    desk = await open_desk(evil, settings=Settings(title=evil))
+    run = await desk.begin(evil)
+    for path in ("api/info", "api/runs", f"api/runs/{run['id']}/events", f"api/{evil}"):
+        async with desk.http.get(desk.url(path)) as response:
+            assert response.content_type in ("application/json", "text/event-stream")
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+    async with desk.http.get(desk.url("")) as response:
+        assert evil not in await response.text()
+
+
+# Too much
+
+
+async def test_a_body_that_is_too_large_is_refused_before_it_is_read(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one", settings=Settings(max_body=1000))
+    status, told = await desk.post("api/runs", {"input": "x" * 2000})
+    assert (status, told["error"]["code"]) == (413, "too_large")
+
+    async def endless() -> Any:
+        while True:
+            yield b"x" * 500
+
+    headers = {"Content-Type": "application/json"}
+    try:
+        async with desk.http.post(
+            desk.url("api/runs"), data=endless(), headers=headers
+        ) as response:
+            assert response.status == 413
+    except aiohttp.ClientConnectionError:
+        pass  # the server closed while we were still sending
+    assert (await desk.get("api/runs"))[1]["runs"] == []
+
+
+async def test_a_client_that_dawdles_holds_nobody_up_and_is_sent_away(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one", settings=Settings(body_seconds=0.05))
+    host, _, port = desk.server.url.removeprefix("http://").rstrip("/").partition(":")
+    slow = [await asyncio.open_connection(host, int(port)) for _ in range(20)]
+    for _, writer in slow[:10]:
+        writer.write(b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Len")
+    for _, writer in slow[10:]:
+        head = b"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        writer.write(head + b'Content-Length: 100\r\n\r\n{"in')
+    await desk.begin()
+    for reader, _ in slow[10:]:
+        assert b" 408 " in await reader.readline()
+    for _, writer in slow:
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "static/../app.py",
+        "static/..%2fapp.py",
+        "static/%2e%2e/app.py",
+        "static/%2e%2e%2fapp.py",
+        "static/..%5capp.py",
+        "static//etc/passwd",
+        "static/%2fetc%2fpasswd",
+        "static/main.js%00.html",
+        "static/main.js/",
+        "static/__init__.py",
+        "static/",
+        "static",
+        "static/index.html",
+    ],
+)
+async def test_no_path_leads_out_of_the_page(open_desk: OpenDesk, path: str) -> None:
+    desk = await open_desk()
+    head = f"GET /{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n".encode()
+    answer = await raw(desk.server.url, head)
+    assert answer.split(b" ")[1] in (b"400", b"404")
+    assert b"import" not in answer
+    assert b"root:" not in answer
+
+
+# Secrets
+
+
+async def test_what_nobody_foresaw_is_told_as_a_number_and_logged_without_secrets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def broken() -> Any:
+        raise RuntimeError("the vault is at /srv/vault")
+
+    runner = web.AppRunner(make_app(broken, settings=LOCKED))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as http:
+            with caplog.at_level(logging.ERROR):
+                async with http.get(f"{url}/api/info?token={TOKEN}") as response:
+                    assert response.status == 500
+                    told = await response.json()
+    finally:
+        await runner.cleanup()
+    message = told["error"]["message"]
+    number = message.split()[-1]
+    assert "vault" not in message
+    assert number in caplog.text
+    assert "/srv/vault" in caplog.text, "whoever runs the server sees what went wrong"
+    assert TOKEN not in caplog.text
+
+
+async def test_the_token_is_in_no_answer_no_log_and_no_text_of_an_object(
+    open_desk: OpenDesk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    desk = await open_desk("one", settings=LOCKED, token=TOKEN)
+    run = await desk.begin()
+    await desk.ended(run["id"])
+    told: list[str] = []
+    for path in (f"?token={TOKEN}", "", "api/info", "api/runs", f"api/runs/{run['id']}/events"):
+        async with desk.http.get(desk.url(path)) as response:
+            told += [await response.text(), str(response.headers)]
+    told += [repr(LOCKED), str(LOCKED), repr(make_app(desk.make_worker, settings=LOCKED))]
+    assert TOKEN not in "".join(told)
+    server_logs = [r.getMessage() for r in caplog.records if r.name.startswith(("aiohttp", "rxw"))]
+    assert TOKEN not in "".join(server_logs)
+
+
+async def raw(url: str, head: bytes) -> bytes:
+    """The beginning of the answer to a request that no client would send."""
+    host, _, port = url.removeprefix("http://").rstrip("/").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(head + b"Connection: close\r\n\r\n")
+    answer = await reader.read(4096)
+    writer.close()
+    return answer
