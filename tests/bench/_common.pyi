@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-MODELS: Mapping[str, str]
+MODELS: dict[str, str]
 TOOLS: Mapping[str, Callable[..., Awaitable[str]]]
 
 class Peer:

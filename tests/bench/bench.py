@@ -1,7 +1,11 @@
 """What a delta and a tool loop cost in rxworker, against the floor: aiohttp, a split and msgspec, written by hand.
 
-    python tests/bench/bench.py            a minute, or two where others use the machine too
-    python tests/bench/bench.py --quick    seconds, and rough
+    python tests/bench/bench.py                  every target, and whether it is met: some minutes
+    python tests/bench/bench.py --quick          one protocol, one round, short streams: seconds, and rough
+    python tests/bench/bench.py --peers          other clients and frameworks, too, where they are installed
+    python tests/bench/bench.py --compare A B    two commits; without the second, a commit and this checkout
+    python tests/bench/bench.py --profile CELL   where a delta spends its time
+    python tests/bench/bench.py --guard          half a minute; 1 where a ratio is half again over its limit
 
 The floor and rxworker run in turn, each in a fresh process, against the replay server of the shared harness. A ratio is the
 median over the rounds, so that the machine drops out; where others use it too, look at the ratios only.
@@ -12,24 +16,26 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
-from cells import APIS, CELLS, UVLOOP, Cell, Row, summed_up
-from harness import PERF, Result, measure, serving
+from cells import ALL, CELLS, UVLOOP, summed_up
+from compare import checked_out, compare, difference_table
+from guard import hold_all
+from harness import PERF, Bench, serving
+from imports import import_costs
+from peers import measure_peers, peers_of
+from profiling import profile, profile_lines
+from rounds import ROUNDS, chosen, measure_rounds
+from tables import cell_table, growth_lines, peer_table, target_table, versions
+from targets import Figure, figures_of
 
-ROUNDS = 3
-BUDGET = 110.0
-"""Seconds, within which so many rounds are made where nobody asks for a number of them."""
-
-PACKAGES = ("rxworker", "reactivex", "aiohttp", "msgspec", "uvloop")
+NAMES = tuple(dict.fromkeys(cell.name for cell in (*CELLS, *UVLOOP)))
 
 
 def main() -> int:
-    """Measure and print; 2 without the harness, 1 when something failed."""
+    """Measure and print; 2 without the harness, 1 when something failed or is over its bound."""
     args = _arguments()
     perf: Path = args.perf
     if not (perf / "server.py").exists():
@@ -38,111 +44,115 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    begin = time.monotonic()
     try:
-        rounds, rows = _measure(perf, _chosen(args), args.apis, args.rounds)
+        with serving(perf) as bench:
+            if args.guard:
+                return _guard(bench, args)
+            if args.compare:
+                return _compare(bench, args)
+            if args.profile:
+                return _profile(bench, args)
+            return _targets(bench, args)
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
+
+
+def _targets(bench: Bench, args: argparse.Namespace) -> int:
+    """The table of what has to be reached."""
+    begin = time.monotonic()
+    cells = chosen(args.only, is_quick=args.quick, on_uvloop=args.uvloop)
+    done, measured = measure_rounds(bench, cells, args.apis, args.rounds)
+    imports = [] if args.quick or args.only else import_costs(bench.tree)
+    figures = figures_of(measured, imports)
+    rows = [summed_up(cell, api, pairs) for (cell, api), pairs in measured.items()]
+    others = _peers(bench, args) if args.peers else []
     if args.json:
-        print(msgspec.json.encode(rows).decode())
+        told = {"versions": versions(), "figures": figures, "peers": others, "cells": rows}
+        print(msgspec.json.encode(told).decode())
         return 0
-    print("\n".join([*_table(rows), "", *_growth(rows), _versions()]))
-    print(f"rounds: {rounds}; {time.monotonic() - begin:.0f} s")
+    tables = [target_table(figures)] if figures else []
+    tables += [peer_table(others)] if others else []
+    if not args.markdown:
+        tables += [cell_table(rows), growth_lines(rows)]
+    for table in filter(None, tables):
+        print("\n".join([*table, ""]))
+    print(f"{versions()}; {done} round{'s' * (done > 1)}")
+    print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr)
+    return 0
+
+
+def _peers(bench: Bench, args: argparse.Namespace) -> list[Figure]:
+    """Other clients, in floors; says who is left out."""
+    peers, left_out = peers_of(bench.perf)
+    figures, failed = measure_peers(bench, peers, args.apis, args.rounds or 1, args.only)
+    for sentence in dict.fromkeys([*left_out, *failed]):
+        print(sentence, file=sys.stderr)
+    return figures
+
+
+def _guard(bench: Bench, args: argparse.Namespace) -> int:
+    """Whether any ratio is half again over its limit."""
+    begin = time.monotonic()
+    over = [held for held in hold_all(bench, args.apis) if held.is_over]
+    print("\n".join(["over the bound:", *map(str, over)]) if over else "every ratio is in bounds")
+    print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr)
+    return 1 if over else 0
+
+
+def _compare(bench: Bench, args: argparse.Namespace) -> int:
+    """Two commits, or one and this checkout."""
+    old: str = args.compare[0]
+    new: str | None = args.compare[1] if len(args.compare) > 1 else None
+    cells = chosen(args.only, is_quick=args.quick, on_uvloop=args.uvloop)
+    with checked_out(old) as one, checked_out(new) as other:
+        found = compare(bench, one, other, cells, args.apis, args.rounds or ROUNDS)
+    if args.json:
+        print(msgspec.json.encode(found).decode())
+        return 0
+    print("\n".join([*difference_table(found, old, new or "this"), "", versions()]))
+    return 0
+
+
+def _profile(bench: Bench, args: argparse.Namespace) -> int:
+    """Where a delta spends its time, in each protocol."""
+    cell = next(cell for cell in (*CELLS, *UVLOOP) if cell.name == args.profile)
+    told = {api: profile(bench, cell, api) for api in args.apis if api in cell.apis}
+    if args.json:
+        print(msgspec.json.encode(told).decode())
+        return 0
+    for api, found in told.items():
+        print(
+            "\n".join(
+                [f"{cell.name}, {api}, {cell.n} deltas", "", *profile_lines(found, cell.per), ""]
+            )
+        )
     return 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    names = sorted({cell.name for cell in (*CELLS, *UVLOOP)})
-    parser.add_argument(
-        "--quick", action="store_true", help="one protocol, one round, short streams"
-    )
-    parser.add_argument(
-        "--rounds", type=int, help="how often each cell is run (3, or as time allows)"
-    )
-    parser.add_argument(
-        "--uvloop", action="store_true", help="also on uvloop, where it is installed"
-    )
-    parser.add_argument("--apis", nargs="+", choices=APIS, help="which protocols (all)")
-    parser.add_argument("--only", nargs="+", choices=names, help="which cells (all)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--perf", type=Path, default=PERF, help="the folder of the harness")
+    flag = parser.add_argument
+    flag("--quick", action="store_true", help="one protocol, one round, short streams")
+    flag("--rounds", type=int, help="how often each cell is run (3, or as time allows)")
+    flag("--uvloop", action="store_true", help="also on uvloop, where it is installed")
+    flag("--apis", nargs="+", choices=ALL, help="which protocols (all)")
+    flag("--only", nargs="+", choices=NAMES, help="which cells (all)")
+    flag("--peers", action="store_true", help="also the other clients that are installed")
+    flag("--compare", nargs="+", metavar="COMMIT", help="two commits, or one and this checkout")
+    flag("--profile", choices=NAMES, metavar="CELL", help=f"one of {', '.join(NAMES)}")
+    flag("--guard", action="store_true", help="fail where a ratio is half again over its limit")
+    flag("--json", action="store_true", help="print JSON instead of tables")
+    flag("--markdown", action="store_true", help="print the table of the page, and nothing else")
+    flag("--perf", type=Path, default=PERF, help="the folder of the harness")
     args = parser.parse_args()
-    args.apis = args.apis or (APIS[:1] if args.quick else APIS)
-    if args.quick and args.rounds is None:
-        args.rounds = 1
+    if args.compare and len(args.compare) > 2:
+        parser.error("--compare takes two commits at most")
+    is_one = args.quick or args.profile
+    args.apis = args.apis or (ALL[:1] if is_one else ALL)
+    args.rounds = args.rounds or (1 if args.quick else None)
+    args.uvloop = args.uvloop and find_spec("uvloop") is not None
     return args
-
-
-def _chosen(args: argparse.Namespace) -> list[Cell]:
-    cells = [cell for cell in CELLS if cell.n <= 2_000 or not args.quick]
-    if args.uvloop and find_spec("uvloop"):
-        cells += UVLOOP
-    return [cell for cell in cells if not args.only or cell.name in args.only]
-
-
-def _measure(
-    perf: Path, cells: Sequence[Cell], apis: Sequence[str], rounds: int | None
-) -> tuple[int, list[Row]]:
-    """Every cell once in each round; the number of rounds, and what came out.
-
-    Raises:
-        RuntimeError: A client failed, or received something else than what was sent.
-    """
-    pairs: dict[tuple[Cell, str], list[tuple[Result, Result]]] = {}
-    begin, done = time.monotonic(), 0
-    with serving(perf) as address:
-        while done < (rounds or ROUNDS):
-            print(f"round {done + 1}", file=sys.stderr, flush=True)
-            for api in apis:
-                for cell in cells:
-                    floor = measure(perf, address, "floor", cell.floor, api, cell.extra)
-                    ours = measure(perf, address, "rxworker", cell.variant, api, cell.extra)
-                    for client, result in (("floor", floor), ("rxworker", ours)):
-                        if not result.ok:
-                            what = f"{client}, {cell.name}, {api}, {cell.n} deltas"
-                            raise RuntimeError(f"{what}: {'; '.join(result.errors)}")
-                    pairs.setdefault((cell, api), []).append((floor, ours))
-            done += 1
-            so_far = time.monotonic() - begin
-            if rounds is None and so_far + so_far / done > BUDGET:
-                break  # the next round would take too long
-    return done, [summed_up(cell, api, results) for (cell, api), results in pairs.items()]
-
-
-def _table(rows: Sequence[Row]) -> list[str]:
-    head = (
-        "| cell | api | deltas | per | floor µs | rxworker µs | x floor | from - to | memory MB |"
-    )
-    lines = [head, "|---|---|---:|---|---:|---:|---:|---:|---:|"]
-    for row in rows:
-        lines.append(
-            f"| {row.name} | {row.api} | {row.n} | {row.per} | {row.floor_us:.2f} | {row.us:.2f} "
-            f"| {row.ratio:.2f} | {row.least:.2f} - {row.most:.2f} | {row.memory_mb:.1f} |"
-        )
-    return lines
-
-
-def _growth(rows: Sequence[Row]) -> list[str]:
-    """A delta of a stream ten times as long, in deltas of the shorter one: 1 where the cost is linear."""
-    by_name = {(row.name, row.api, row.n): row for row in rows}
-    lines = [
-        f"{name}, {api}: a delta of {n} costs {row.us / short.us:.2f} of a delta of {n // 10}"
-        for (name, api, n), row in by_name.items()
-        if (short := by_name.get((name, api, n // 10))) is not None
-    ]
-    return [*lines, ""] if lines else []
-
-
-def _versions() -> str:
-    found = [f"Python {sys.version.split()[0]}"]
-    for name in PACKAGES:
-        try:
-            found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            found.append(f"no {name}")
-    return ", ".join(found)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,21 @@
-"""What is measured, and the medians of it."""
+"""What is measured: each cell is one thing that a client does, in rxworker and in the floor."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from harness import Result
 from msgspec import Struct
 
 APIS = ("anthropic", "chat", "responses")
+"""What the shared server and the shared floor speak."""
+
+OTHERS = ("gemini", "ollama")
+"""What only ours do, and without tools or pace."""
+
+ALL = (*APIS, *OTHERS)
 
 
 class Cell(Struct, frozen=True):
@@ -21,7 +28,12 @@ class Cell(Struct, frozen=True):
         variant: Of the client.
         floor: The variant of the floor that it is compared with.
         repeat: How many calls a process makes.
-        per: What its cost is divided by: the ``delta``, or the whole ``loop``.
+        rounds: Of ``tools``: how many responses call tools before the answer.
+        streams: Of ``concurrency``: how many at once.
+        pace: Microseconds between two events; none for everything in one write.
+        times: How often it is run in a round; more where a clock is read, and others use the machine.
+        per: What its cost is divided by: the ``delta``, the ``loop``, or a ``stream`` of many.
+        apis: The protocols it is measured with.
     """
 
     name: str
@@ -30,31 +42,58 @@ class Cell(Struct, frozen=True):
     variant: str = "default"
     floor: str = "default"
     repeat: int = 11
+    rounds: int = 1
+    streams: int = 200
+    pace: int = 0
+    times: int = 1
     per: str = "delta"
+    apis: tuple[str, ...] = APIS
 
     @property
     def extra(self) -> list[str]:
         """The harness's arguments for it."""
-        return ["--scenario", self.scenario, "--n", str(self.n), "--repeat", str(self.repeat)]
+        sizes = {"n": self.n, "repeat": self.repeat, "rounds": self.rounds}
+        more = {"k": self.streams, "pace": self.pace}
+        return [
+            "--scenario",
+            self.scenario,
+            *(
+                str(word)
+                for key, value in {**sizes, **more}.items()
+                for word in (f"--{key}", value)
+            ),
+        ]
 
     def cost(self, result: Result) -> float:
-        """Microseconds of CPU, by the delta or the loop."""
-        return result.cpu_us_per_delta if self.per == "delta" else result.cpu_s * 1e6
+        """Microseconds of CPU, by what it is counted by."""
+        if self.per == "delta":
+            return result.cpu_us_per_delta
+        return result.cpu_s * 1e6 / (self.streams if self.per == "stream" else 1)
 
 
 CELLS = (
-    Cell("stream", 2_000),
-    Cell("worker", 2_000, variant="worker"),
+    Cell("stream", 2_000, apis=ALL),
+    Cell("worker", 2_000, variant="worker", apis=ALL),
     Cell("bigargs", 2_000, "bigargs"),
     Cell("tools", 100, "tools", repeat=51, per="loop"),
-    Cell("stream", 20_000, repeat=3),
-    Cell("worker", 20_000, variant="worker", repeat=3),
+    Cell("tools10", 100, "tools", repeat=15, rounds=10, per="loop"),
+    Cell("stream", 20_000, repeat=3, apis=ALL),
+    Cell("worker", 20_000, variant="worker", repeat=3, apis=ALL),
     Cell("bigargs", 20_000, "bigargs", repeat=3),
+    Cell("paced", 200, "concurrency", repeat=1, pace=20_000, per="stream"),
+    Cell("first", 5, "ttfd", repeat=15, pace=4_000, times=3),
 )
 UVLOOP = (
     Cell("stream:uvloop", 2_000, variant="uvloop", floor="uvloop"),
     Cell("tools:uvloop", 100, "tools", "uvloop", "uvloop", repeat=51, per="loop"),
 )
+
+
+class Pair(NamedTuple):
+    """What one round gave: two processes, one right behind the other."""
+
+    floor: Result
+    ours: Result
 
 
 class Row(Struct, frozen=True):
@@ -85,20 +124,20 @@ class Row(Struct, frozen=True):
     memory_mb: float
 
 
-def summed_up(cell: Cell, api: str, pairs: Sequence[tuple[Result, Result]]) -> Row:
-    """The medians of a cell's rounds, each a pair of the floor's result and ours."""
-    ratios = [ours.cpu_s / floor.cpu_s for floor, ours in pairs]
+def summed_up(cell: Cell, api: str, pairs: Sequence[Pair]) -> Row:
+    """The medians of a cell's rounds."""
+    ratios = [pair.ours.cpu_s / pair.floor.cpu_s for pair in pairs]
     return Row(
         name=cell.name,
         api=api,
         n=cell.n,
         per=cell.per,
-        floor_us=round(statistics.median(cell.cost(floor) for floor, _ in pairs), 2),
-        us=round(statistics.median(cell.cost(ours) for _, ours in pairs), 2),
+        floor_us=round(statistics.median(cell.cost(pair.floor) for pair in pairs), 2),
+        us=round(statistics.median(cell.cost(pair.ours) for pair in pairs), 2),
         ratio=round(statistics.median(ratios), 2),
         least=round(min(ratios), 2),
         most=round(max(ratios), 2),
-        memory_mb=round(statistics.median(_memory_kb(ours) for _, ours in pairs) / 1024, 1),
+        memory_mb=round(statistics.median(_memory_kb(pair.ours) for pair in pairs) / 1024, 1),
     )
 
 
@@ -107,4 +146,4 @@ def _memory_kb(result: Result) -> int:
     return max(0, result.rss_peak_kb - result.rss_ready_kb)
 
 
-__all__ = ["APIS", "CELLS", "UVLOOP", "Cell", "Row", "summed_up"]
+__all__ = ["ALL", "APIS", "CELLS", "OTHERS", "UVLOOP", "Cell", "Pair", "Row", "summed_up"]

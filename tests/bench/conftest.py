@@ -13,12 +13,16 @@ import gc
 import sys
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
-collect_ignore = ["bench.py", "cells.py", "harness.py", "rxworker_client.py", "sdk_decode.py"]
+HERE = Path(__file__).resolve().parent
+collect_ignore = [
+    path.name for path in HERE.glob("*.py") if not path.name.startswith(("test_", "conftest"))
+]
 
 Task = Callable[[], object]
 

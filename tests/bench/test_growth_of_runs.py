@@ -12,7 +12,8 @@ from reactivex import Observable
 
 from rxworker import Client, RunResult, Worker, tool
 from rxworker.events import Record, TextDelta
-from rxworker.hub import Hub, iterate
+from rxworker.hub import Coalesce, Delivery, DropOldest, Hub, Latest, Reliable, iterate
+from rxworker.hub.history import TAIL
 from rxworker.messages import Conversation
 from rxworker.operators import text_deltas
 from rxworker.providers import Anthropic, OpenAIChat
@@ -138,27 +139,31 @@ def test_a_client_whose_bytes_are_cut_anywhere(
 # the hub and its watchers
 
 
+def push(hub: Hub, items: int) -> None:
+    for n in range(hub.last_seq + 1, hub.last_seq + items + 1):
+        hub.push(Record(n, "r", 1, 1, 0.0, TextDelta(0, WORD)))
+
+
 def hub_task(items: int, watchers: int, *, late: int = 0) -> Task:
-    def push() -> None:
-        seen: list[int] = []
-        hub = Hub[int]()
+    def work() -> None:
+        seen: list[Record] = []
+        hub = Hub()
         for _ in range(watchers):
             hub.subscribe(seen.append)
-        for item in range(items):
-            hub.push(item)
+        push(hub, items)
         hub.end()
         for _ in range(late):
             hub.subscribe(seen.append)
         assert len(seen) == items * (watchers + late)
 
-    return push
+    return work
 
 
-def test_a_hub_with_more_items(assert_linear: AssertLinear) -> None:
+def test_a_hub_with_more_records(assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
         return hub_task(n, 5)
 
-    assert_linear(prepare)
+    assert_linear(prepare, 1024)
 
 
 def test_a_hub_with_more_watchers(assert_linear: AssertLinear) -> None:
@@ -175,17 +180,56 @@ def test_a_hub_with_more_watchers_that_come_late(assert_linear: AssertLinear) ->
     assert_linear(prepare, 20)
 
 
-def test_a_hub_that_is_iterated_by_several(assert_linear: AssertLinear) -> None:
+DELIVERIES = pytest.mark.parametrize(
+    "delivery", [Reliable(), Coalesce(), Latest(), DropOldest(limit=16)], ids=str
+)
+
+
+@DELIVERIES
+def test_followers_of_a_hub_with_more_records(
+    delivery: Delivery, assert_linear: AssertLinear
+) -> None:
+    def prepare(n: int) -> Task:
+        def work() -> None:
+            hub = Hub()  # without an event loop nothing is deferred: each record is shown alone
+            for _ in range(3):
+                hub.watch(delivery).subscribe()
+            push(hub, n)
+            hub.end()
+
+        return work
+
+    assert_linear(prepare, 1024)
+
+
+@DELIVERIES
+def test_a_hub_with_more_followers(delivery: Delivery, assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        def work() -> None:
+            hub = Hub()
+            followers = [hub.watch(delivery).subscribe() for _ in range(n)]
+            push(hub, 200)
+            for follower in followers:
+                follower.dispose()
+            assert hub.watching == 0
+
+        return work
+
+    assert_linear(prepare, 20)
+
+
+@DELIVERIES
+def test_a_hub_that_is_read_by_several(delivery: Delivery, assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
         async def share() -> None:
-            hub = Hub[int]()
+            hub = Hub()
 
             async def read() -> int:
-                return sum([1 async for _ in hub])
+                return sum([record.covers async for record in hub.watch(delivery)])
 
             readers = [asyncio.ensure_future(read()) for _ in range(3)]
-            for item in range(n):
-                hub.push(item)
+            for _ in range(n):
+                push(hub, 1)
                 await asyncio.sleep(0)
             hub.end()
             assert await asyncio.gather(*readers) == [n, n, n]
@@ -195,19 +239,44 @@ def test_a_hub_that_is_iterated_by_several(assert_linear: AssertLinear) -> None:
     assert_linear(prepare)
 
 
-def test_iterating_an_observable(assert_linear: AssertLinear) -> None:
+@DELIVERIES
+def test_reading_a_hub_late(delivery: Delivery, assert_linear: AssertLinear) -> None:
     def prepare(n: int) -> Task:
-        hub = Hub[int]()
-        for item in range(n):
-            hub.push(item)
+        hub = Hub()
+        push(hub, n)
         hub.end()
 
-        async def read(source: Observable[int]) -> None:
+        async def read() -> None:
+            assert sum([record.covers async for record in hub.watch(delivery)]) == n
+
+        return lambda: asyncio.run(read())
+
+    assert_linear(prepare, 2048)
+
+
+def test_iterating_an_observable(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        hub = Hub()
+        push(hub, n)
+        hub.end()
+
+        async def read(source: Observable[Record]) -> None:
             assert len([item async for item in iterate(source, limit=n)]) == n
 
         return lambda: asyncio.run(read(hub))
 
     assert_linear(prepare)
+
+
+def test_a_hub_keeps_the_text_and_a_few_bytes_a_delta() -> None:
+    def filled(n: int) -> Hub:
+        hub = Hub()
+        push(hub, n)
+        return hub
+
+    filled(10)
+    few, many = kept(lambda: filled(2 * TAIL)), kept(lambda: filled(22 * TAIL))
+    assert many - few < 20 * TAIL * (len(WORD) + 12 + 4)
 
 
 # what is left
