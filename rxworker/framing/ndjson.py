@@ -13,6 +13,11 @@ class NdjsonDecoder:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []  # of the unfinished line, joined once
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing is pending: the next byte begins a line."""
+        return not self._pieces
+
     def feed(self, data: bytes, /) -> list[bytes]:
         """Take the next bytes; return the lines they completed."""
         lines = data.split(b"\n")

@@ -3,20 +3,23 @@
 The machine works on bytes and never on text, so a chunk may end inside a character. Lines end with LF, CR or CRLF. A CR
 at the end of a chunk ends its line at once, without waiting for the LF that may follow; that LF is then dropped.
 
-Two paths lead to the same frames. Most chunks hold whole frames of at most an ``event`` and one ``data`` line, and two
-regular expressions take those in one go. Whatever else there is goes line by line. What grows is kept in pieces and
-joined once, so that a frame that comes byte by byte costs no more than one that comes whole.
+Three paths lead to the same frames. A chunk that is one whole frame of at most an ``event`` and one ``data`` line is cut in
+two before its data. Several such frames are taken in one go by two regular expressions. Whatever else there is goes line by line.
+What grows is kept in pieces and joined once, so that a frame that comes byte by byte costs no more than one that comes whole.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from msgspec import Struct
 
 BOM = b"\xef\xbb\xbf"
 STRAY = "stray"
-MOST_NAMES = 64  # a provider has a dozen; who sends more of them pays for each
+CR = ord("\r")
+
+LONGEST_HEAD = 64  # bytes, of those that are remembered
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _RUN = re.compile(rb"(?>(?:event: ?[^\n]*\n)?data: ?[^\n]*\n\n)*+")
@@ -46,14 +49,16 @@ class SseDecoder:
         stray: Lines whose field name SSE does not know are dropped by the rules, yet some servers put their errors
             there. With ``True`` they are gathered, and delivered as a frame with the event ``stray``.
 
+    Attributes:
+        is_clear: Whether nothing is pending, so that the next byte begins a frame.
+
     >>> SseDecoder().feed(b"event: ping\ndata: 1\n\ndata: 2\n\n")
     [SseFrame(data=b'1', event='ping', id=None, retry=None), SseFrame(data=b'2', event='message', id=None, retry=None)]
     """
 
     def __init__(self, stray: bool = False) -> None:
         self._keep_stray = stray
-        self._quick = False  # whether nothing at all is pending
-        self._names: dict[bytes, str] = {}
+        self.is_clear = False
         self._head: bytes | None = b""  # the first bytes, while they may be a BOM
         self._after_cr = False
         self._line: list[bytes] = []  # the pieces of the unfinished line
@@ -65,15 +70,17 @@ class SseDecoder:
 
     def feed(self, data: bytes, /) -> list[SseFrame]:
         """Take the next bytes; return the frames they completed."""
-        if self._quick and b"\r" not in data:
-            one = _FRAME.match(data)
-            if one is not None and one.end() == len(data):
-                # The usual case: a provider sends one event a chunk.
-                name, value = one.groups()
-                event = "message" if not name else self._names.get(name) or self._name(name)
-                return [SseFrame(value, event, self._id)]
-            return self._take_run(data)
-        return self._take_slowly(data)
+        if not self.is_clear and self._head == b"" and data and not data.startswith(BOM[:1]):
+            self._head, self.is_clear = None, True
+        if not self.is_clear or CR in data:
+            return self._take_slowly(data)
+        # The usual case: a provider sends one event a chunk.
+        head, _, value = data.partition(b"data: ")
+        if value[-2:] == b"\n\n" and value.find(b"\n") == len(value) - 2:
+            event = _event_of(head) if len(head) <= LONGEST_HEAD else None
+            if event:
+                return [SseFrame(value[:-2], event, self._id)]
+        return self._take_run(data)
 
     def finish(self) -> list[SseFrame]:
         """The stream ended. A last frame without its empty line is delivered: real servers end that way."""
@@ -91,20 +98,13 @@ class SseDecoder:
         """The quick path: plain frames from the start on, as many as there are; the rest line by line."""
         run = _RUN.match(data)
         end = run.end() if run else 0
-        names = self._names
         frames = [
-            SseFrame(value, names.get(name) or self._name(name) if name else "message", self._id)
+            SseFrame(value, name.decode("utf-8", "replace") or "message", self._id)
             for name, value in _FRAME.findall(data, 0, end)
         ]
         if end < len(data):
             self._take_all(data[end:], frames)
         return frames
-
-    def _name(self, name: bytes) -> str:
-        known = name.decode("utf-8", "replace")
-        if len(self._names) < MOST_NAMES:
-            self._names[name] = known
-        return known
 
     def _take_slowly(self, data: bytes) -> list[SseFrame]:
         """Line by line to the first empty line, behind which nothing is pending; the rest by the quick path."""
@@ -119,7 +119,7 @@ class SseDecoder:
             self._take_all(data, frames)
             return frames
         self._take_all(data[:end], frames)
-        if self._quick:
+        if self.is_clear:
             return frames + self._take_run(data[end:])
         self._take_all(data[end:], frames)  # only a ``retry`` waits behind an empty line
         return frames
@@ -131,7 +131,7 @@ class SseDecoder:
             self._take(_LINE_END.split(data), frames)
         else:
             self._take(data.split(b"\n"), frames)
-        self._quick = not (
+        self.is_clear = not (
             self._line
             or self._data
             or self._event
@@ -188,6 +188,14 @@ class SseDecoder:
             frames.append(SseFrame(b"\n".join(self._stray), STRAY, self._id))
             self._stray = []
         self._event = ""
+
+
+@lru_cache(maxsize=64)  # a provider has a dozen
+def _event_of(head: bytes) -> str | None:
+    """The name of the event whose data begin behind this, ``None`` where that takes a closer look."""
+    if head[:7] == b"event: " and head.find(b"\n") == len(head) - 1:
+        return head[7:-1].decode("utf-8", "replace") or "message"
+    return None if head else "message"
 
 
 __all__ = ["STRAY", "SseDecoder", "SseFrame"]

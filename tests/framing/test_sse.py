@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rxworker.framing import SseDecoder, SseFrame
+from rxworker.framing.sse import _event_of
 
 CASES = Path(__file__).parents[3] / "shared" / "recordings" / "framing_cases.json"
 
@@ -37,7 +38,13 @@ TABLE: list[tuple[str, bytes, list[tuple[str, str]]]] = [
         [("message", "a\u2028b\u0085c\x0bd")],
     ),
     ("event without data", b"event: x\n\ndata: 1\n\n", [("message", "1")]),
+    ("data within a name", b"event: data: x\ndata: 1\n\n", [("data: x", "1")]),
+    ("data within a line", b"event:a data: x\ndata: 1\n\n", [("a data: x", "1")]),
+    ("data within data", b"event: a\ndata:{data: 1}\n\n", [("a", "{data: 1}")]),
+    ("half a character in a name", b"event: \xe6\ndata: 1\n\n", [("\ufffd", "1")]),
+    ("comment before", b": a\nevent: b\ndata: 1\n\n", [("b", "1")]),
     ("empty event name", b"event:\ndata: 1\n\n", [("message", "1")]),
+    ("empty event name behind a space", b"event: \ndata: 1\n\n", [("message", "1")]),
     ("empty data", b"data\n\ndata:\n\n", [("message", ""), ("message", "")]),
     ("one space", b"data:1\n\ndata:  2\n\n", [("message", "1"), ("message", " 2")]),
     ("cut inside the last frame", b"data: 1\n\nevent: b\ndata: 2", [("message", "1"), ("b", "2")]),
@@ -152,4 +159,4 @@ def test_the_names_of_a_hostile_server_are_not_all_remembered() -> None:
     decoder = SseDecoder()
     for number in range(1_000):
         decoder.feed(f"event: {number}\ndata: 1\n\n".encode())
-    assert len(decoder._names) <= 64
+    assert _event_of.cache_info().currsize <= 64
