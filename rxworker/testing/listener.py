@@ -17,6 +17,7 @@ from rxworker.testing.reply import Reply, to_reply
 from rxworker.testing.script import Script
 from rxworker.testing.traffic import Received, Traffic, to_received
 from rxworker.testing.wire import WIRES, Wire, wire_for
+from rxworker.transport.listening import stop_listening
 
 AnswerLike: TypeAlias = Answer | Reply | str | Path
 
@@ -67,7 +68,7 @@ class Listener:
     async def stop(self, seconds: float) -> None:
         """Close everything, whatever is still being answered."""
         self.traffic.closing = True
-        self._server.close()
+        await stop_listening(self._server)
         for connection in self._connections.connections:
             if connection.transport is not None:
                 connection.transport.abort()

@@ -17,6 +17,7 @@ from rxworker.errors import LocalProtocolError
 from rxworker.hooks import on_message_send
 from rxworker.protocols import end_frame, sse_frame
 from rxworker.testing import ScriptedModel, say
+from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import WebServer
 from rxworker.worker import Worker
 
@@ -126,6 +127,7 @@ async def line_to(url: str, cuts: list[int]) -> AsyncGenerator[Line, None]:
     line.port = server.sockets[0].getsockname()[1]
     async with server:
         yield line
+        await stop_listening(server)
 
 
 def talking(wait: asyncio.Event) -> Worker:

@@ -15,6 +15,7 @@ from rxworker import Worker, tool
 from rxworker.events import Record, TextDelta
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
+from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.entry import RunEntry
 
@@ -359,11 +360,11 @@ class Line:
         task = asyncio.current_task()
         assert task is not None
         self._carrying.append(task)
+        self._ends.append(writer)
         there, back = await asyncio.open_connection("127.0.0.1", self._target)
-        self._ends += [writer, back]
+        self._ends.append(back)
         await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
         for end in (writer, back):
-            end.close()
             with suppress(ConnectionError):
                 await end.wait_closed()
 
@@ -373,6 +374,7 @@ class Line:
         self._ends.clear()
 
     async def close(self) -> None:
+        await asyncio.sleep(0)  # what was accepted last begins to be carried
         self.cut()
         await asyncio.gather(*self._carrying)
 
@@ -384,6 +386,8 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
             await writer.drain()
     except ConnectionError:
         pass
+    finally:
+        writer.close()
 
 
 @asynccontextmanager
@@ -393,6 +397,7 @@ async def line_to(url: str) -> AsyncGenerator[Line, None]:
     line.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
     async with server:
         yield line
+        await stop_listening(server)
         await line.close()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from rxworker.providers import Anthropic, OpenAIChat, Provider
 from rxworker.transport import close_session
+from rxworker.transport.listening import stop_listening
 
 VARIABLES = (
     "ANTHROPIC_API_KEY",
@@ -71,7 +72,7 @@ async def raw_server() -> AsyncGenerator[Callable[[Handler], Awaitable[str]], No
     yield start
     await close_session()
     for server in servers:
-        server.close()
+        await stop_listening(server)
         await server.wait_closed()
     async with asyncio.timeout(5):
         await asyncio.gather(*serving, return_exceptions=True)

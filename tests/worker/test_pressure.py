@@ -15,6 +15,7 @@ from rxworker.providers import Anthropic
 from rxworker.testing import ScriptedModel, anthropic_frames, call, say
 from rxworker.transport import Retry, close_session
 from rxworker.transport.answer import Timeouts
+from rxworker.transport.listening import stop_listening
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 MOST = 32 * 1024 * 1024
@@ -79,7 +80,7 @@ async def serve() -> AsyncGenerator[Callable[[int], Source], None]:
 
     yield make
     await close_session()
-    server.close()
+    await stop_listening(server)
     async with asyncio.timeout(10):
         for source in sources:
             if source.sent:

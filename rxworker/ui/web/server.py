@@ -12,6 +12,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
+from rxworker.transport.listening import stop_listening
 from rxworker.ui.web.app import make_app
 from rxworker.ui.web.connections import HEAD_SECONDS, Connections, note_request
 from rxworker.ui.web.keys import STATE, ServerState
@@ -114,7 +115,7 @@ class WebServer:
         traceback: TracebackType | None,
     ) -> None:
         if self._listening is not None and self._runner is not None:
-            self._listening.close()
+            await stop_listening(self._listening)
             await self._runner.cleanup()
 
 

@@ -23,6 +23,7 @@ from rxworker.testing import Reply, reply_events
 from rxworker.timeline import fold_run
 from rxworker.tools import Tool
 from rxworker.transport import Model
+from rxworker.transport.listening import SOON, stop_listening
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.workers import MakeWorker
 from rxworker.worker import Run, Worker
@@ -266,7 +267,8 @@ class Proxy:
         try:
             yield self
         finally:
-            server.close()
+            await stop_listening(server)
+            await asyncio.sleep(0)  # what was accepted last begins to be carried
             self.cut()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -280,8 +282,9 @@ class Proxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._writers.add(writer)
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._desk.port)
-        self._writers |= {writer, far_writer}
+        self._writers.add(far_writer)
         await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
         self._writers -= {writer, far_writer}
         self._tasks.discard(task)
@@ -321,6 +324,9 @@ async def serve_below(prefix: str, app: web.Application) -> AsyncGenerator[str, 
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/"
     finally:
+        await asyncio.sleep(
+            SOON
+        )  # see `stop_listening`: a browser connects before it has anything to ask
         await runner.cleanup()
 
 
