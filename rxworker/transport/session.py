@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 
 import aiohttp
 
+from rxworker.transport.sockets import make_socket
+
 _Keeper = AsyncGenerator[aiohttp.ClientSession, None]
 _kept: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, _Keeper]] = (
     WeakKeyDictionary()
@@ -39,7 +41,7 @@ async def close_session() -> None:
 async def _keep() -> _Keeper:
     # No total time-out: a long answer is no failure. Many streams may go to one host at once.
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=aiohttp.TCPConnector(limit=0, socket_factory=make_socket),
         timeout=aiohttp.ClientTimeout(total=None),
         auto_decompress=True,
     )
