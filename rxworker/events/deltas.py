@@ -8,7 +8,7 @@ nothing begins or ends in it, and that all in it are of one type, one block and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, repeat
+from itertools import repeat
 from typing import Any, TypeVar, overload
 
 from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
@@ -83,7 +83,7 @@ class Deltas(Sequence[E]):
         return list(map(kind, repeat(like.index), self.texts, repeat(like.choice)))
 
 
-def rows(events: Iterable[E]) -> Iterator[E | Deltas[E]]:
+def rows(events: Iterable[E]) -> list[E | Deltas[E]]:
     """The events one by one, but neighbours that add to the same text together.
 
     >>> events = [TextDelta(0, letter) for letter in "rain"]
@@ -91,21 +91,37 @@ def rows(events: Iterable[E]) -> Iterator[E | Deltas[E]]:
     >>> row.__class__ is Deltas, len(row)
     (True, 8)
     """
-    for kind, neighbours in groupby(events, type):
-        row: list[Any] = list(neighbours)
-        if kind in GROWING and len(row) >= FEW and _is_even(kind, row):
-            yield Deltas(row[0], [delta.text for delta in row])
-        else:
-            yield from row
+    told: list[Any] = []
+    place = 0  # in them, where the row begins that goes on
+    like: Any = None
+    for event in events:
+        kind = event.__class__
+        if kind not in GROWING:
+            if like is not None:
+                _gather(told, place)
+                like = None
+        elif like is None or kind is not like.__class__ or not _adds_to_same(event, like):
+            if like is not None:
+                _gather(told, place)
+            place, like = len(told), event
+        told.append(event)
+    if like is not None:
+        _gather(told, place)
+    return told
 
 
-def _is_even(kind: type[object], row: Sequence[Any]) -> bool:
-    """Whether all are of one block and one choice."""
-    index = row[0].index
-    if kind is InputJsonDelta:  # its block says whose it is
-        return not [delta for delta in row if delta.index != index]
-    choice = row[0].choice
-    return not [delta for delta in row if delta.index != index or delta.choice != choice]
+def _gather(told: list[Any], place: int) -> None:
+    """Make one thing of what stands from there on, if it is worth it."""
+    if len(told) - place >= FEW:
+        told[place:] = [Deltas(told[place], [delta.text for delta in told[place:]])]
+
+
+def _adds_to_same(delta: Any, other: Any) -> bool:
+    """Whether two of a type are of one block and one choice."""
+    # Arguments have no choice of their own: their block says whose they are.
+    return delta.index == other.index and (
+        delta.__class__ is InputJsonDelta or delta.choice == other.choice
+    )
 
 
 __all__ = ["FEW", "GROWING", "Deltas", "rows"]

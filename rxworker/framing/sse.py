@@ -4,7 +4,7 @@ The machine works on bytes and never on text, so a chunk may end inside a charac
 at the end of a chunk ends its line at once, without waiting for the LF that may follow; that LF is then dropped.
 
 Three paths lead to the same frames. A chunk that is one whole frame of at most an ``event`` and one ``data`` line is cut in
-two before its data. Several such frames are taken in one go by two regular expressions. Whatever else there is goes line by line.
+two before its data. A chunk of nothing but such frames is cut up by a regular expression. Whatever else there is goes line by line.
 What grows is kept in pieces and joined once, so that a frame that comes byte by byte costs no more than one that comes whole.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import repeat
 
 from msgspec import Struct
 
@@ -19,11 +20,11 @@ BOM = b"\xef\xbb\xbf"
 STRAY = "stray"
 CR = ord("\r")
 
-LONGEST_HEAD = 64  # bytes, of those that are remembered
+LONGEST_HEAD = 64  # bytes, of those that are remembered; the expressions know it, too
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-_RUN = re.compile(rb"(?>(?:event: ?[^\n]*\n)?data: ?[^\n]*\n\n)*+")
-_FRAME = re.compile(rb"(?:event: ?([^\n]*)\n)?data: ?([^\n]*)\n\n")
+_RUN = re.compile(rb"(?>(?:event: ?[^\n]{0,64}+\n)?data: ?[^\n]*\n\n)*+")
+_FRAME = re.compile(rb"(?:event: ?([^\n]{0,64}+)\n)?data: ?([^\n]*)\n\n")
 
 
 class SseFrame(Struct, frozen=True, gc=False):
@@ -96,14 +97,17 @@ class SseDecoder:
 
     def _take_run(self, data: bytes) -> list[SseFrame]:
         """The quick path: plain frames from the start on, as many as there are; the rest line by line."""
-        run = _RUN.match(data)
-        end = run.end() if run else 0
-        frames = [
-            SseFrame(value, name.decode("utf-8", "replace") or "message", self._id)
-            for name, value in _FRAME.findall(data, 0, end)
-        ]
-        if end < len(data):
-            self._take_all(data[end:], frames)
+        parts = _FRAME.split(
+            data
+        )  # what stands between frames, their names and their values, in turn
+        rest = b""
+        if b"".join(parts[::3]):
+            run = _RUN.match(data)
+            end = run.end() if run else 0
+            parts, rest = _FRAME.split(data[:end]), data[end:]
+        frames = list(map(SseFrame, parts[2::3], map(_name_of, parts[1::3]), repeat(self._id)))
+        if rest:
+            self._take_all(rest, frames)
         return frames
 
     def _take_slowly(self, data: bytes) -> list[SseFrame]:
@@ -188,6 +192,12 @@ class SseDecoder:
             frames.append(SseFrame(b"\n".join(self._stray), STRAY, self._id))
             self._stray = []
         self._event = ""
+
+
+@lru_cache(maxsize=64)  # a provider has a dozen
+def _name_of(name: bytes | None) -> str:
+    """The name of an event as text."""
+    return name.decode("utf-8", "replace") if name else "message"
 
 
 @lru_cache(maxsize=64)  # a provider has a dozen

@@ -74,8 +74,8 @@ class Constant:
         """See `Pattern`."""
         before, behind = self._before, self._behind
         texts: list[bytes] = []
-        end, size = place, FIRST_WINDOW
-        while data.startswith(before, end) and end - place < WINDOW:
+        end, size = self._take_some(data, place, texts), FIRST_WINDOW
+        while len(texts) >= FEW and data.startswith(before, end) and end - place < WINDOW:
             frames = data[end : end + size].split(self._end)
             frames.pop()  # the window ends in it
             row = [frame[self._text] for frame in frames]
@@ -88,6 +88,23 @@ class Constant:
             size *= 2
         read = _read(texts)
         return read, end if len(read) == len(texts) else self._behind_of(texts[: len(read)], place)
+
+    def _take_some(self, data: bytes, end: int, texts: list[bytes]) -> int:
+        """Take a few, one by one, as long as they fit; where they end."""
+        before, tail, mark = self._before, self._tail, self._end
+        for _ in range(FEW):
+            begin = end + len(before)
+            stop = data.find(mark, begin)
+            behind = stop - len(tail)
+            if (
+                stop < 0
+                or not (data.startswith(before, end) and data.startswith(tail, behind))
+                or behind < begin
+            ):
+                break
+            texts.append(data[begin:behind])
+            end = stop + len(mark)
+        return end
 
     def _fitting(self, frames: Iterable[bytes]) -> int:
         """How many there are before the first that does not fit."""

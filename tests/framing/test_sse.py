@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rxworker.framing import SseDecoder, SseFrame
-from rxworker.framing.sse import _event_of
+from rxworker.framing.sse import _event_of, _name_of
 
 CASES = Path(__file__).parents[3] / "shared" / "recordings" / "framing_cases.json"
 
@@ -45,6 +45,11 @@ TABLE: list[tuple[str, bytes, list[tuple[str, str]]]] = [
     ("comment before", b": a\nevent: b\ndata: 1\n\n", [("b", "1")]),
     ("empty event name", b"event:\ndata: 1\n\n", [("message", "1")]),
     ("empty event name behind a space", b"event: \ndata: 1\n\n", [("message", "1")]),
+    (
+        "long event name",
+        b"data: 1\n\nevent: " + b"n" * 65 + b"\ndata: 2\n\n",
+        [("message", "1"), ("n" * 65, "2")],
+    ),
     ("empty data", b"data\n\ndata:\n\n", [("message", ""), ("message", "")]),
     ("one space", b"data:1\n\ndata:  2\n\n", [("message", "1"), ("message", " 2")]),
     ("cut inside the last frame", b"data: 1\n\nevent: b\ndata: 2", [("message", "1"), ("b", "2")]),
@@ -159,4 +164,6 @@ def test_the_names_of_a_hostile_server_are_not_all_remembered() -> None:
     decoder = SseDecoder()
     for number in range(1_000):
         decoder.feed(f"event: {number}\ndata: 1\n\n".encode())
+        decoder.feed(f"event: {number}\ndata: 1\n\n".encode() * 2)
     assert _event_of.cache_info().currsize <= 64
+    assert _name_of.cache_info().currsize <= 64
