@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -74,6 +74,20 @@ def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
     return state if step is None else step(state, event)
 
 
+def step_blocks(state: ResponseState, events: Iterable[BlockEvent]) -> ResponseState:
+    """The response after events of blocks: the same as `step_response` for each of them, with one new state for all."""
+    # A copy of what is open: a handful of blocks, whatever the length of the response.
+    blocks, closed = state.open.copy(), state.closed
+    for event in events:
+        block = step_block(blocks.get(event.index), event)
+        if block.phase == "open":
+            blocks[event.index] = block
+        else:
+            blocks.pop(event.index, None)
+            closed = closed.add(block)
+    return replace(state, open=blocks, closed=closed)
+
+
 def message_of(state: ResponseState, provider: str) -> Message | None:
     """The assistant's message that the response makes, as far as it has come; ``None`` where nothing is worth keeping.
 
@@ -98,14 +112,7 @@ def _without_unanswered(content: list[Content]) -> list[Content]:
 
 
 def _step_block(state: ResponseState, event: BlockEvent) -> ResponseState:
-    index = event.index
-    block = step_block(state.open.get(index), event)
-    # A copy of what is open: a handful of blocks, whatever the length of the response.
-    if block.phase == "open":
-        return replace(state, open={**state.open, index: block})
-    blocks = state.open.copy()
-    blocks.pop(index, None)
-    return replace(state, open=blocks, closed=state.closed.add(block))
+    return step_blocks(state, (event,))
 
 
 def _status(state: ResponseState, event: Status) -> ResponseState:
@@ -137,4 +144,4 @@ _STEPS: dict[type[object], Callable[[ResponseState, Any], ResponseState]] = {
     **dict.fromkeys(BLOCK_EVENTS, _step_block),
 }
 
-__all__ = ["ResponseState", "message_of", "step_response"]
+__all__ = ["ResponseState", "message_of", "step_blocks", "step_response"]

@@ -12,16 +12,23 @@ keeps what its tools did, says of each of the others whether it was started, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
-from rxworker.events import Record, ResponseStatus, Status
-from rxworker.events.predicates import META_TYPES
+from rxworker.events import (
+    BlockEvent,
+    Error,
+    Record,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    Usage,
+)
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.inner import step_inner
-from rxworker.timeline.message import ResponseState, step_response
+from rxworker.timeline.message import ResponseState, step_blocks, step_response
 from rxworker.timeline.run_state import RunState, RunStatus, received
 from rxworker.timeline.run_steps import TURN_STEPS
 
@@ -44,36 +51,53 @@ def step_run(state: RunState, record: Record) -> RunState:
 def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunState:
     """The run after all these records: what a snapshot, a resumed run and a test begin with."""
     state = state or RunState()
-    seq, response = state.seq, state.response
+    seq, path = state.seq, state.path
+    row: list[BlockEvent] = []  # by far the most frequent events, taken together
     for record in records:
         if record.seq <= seq:
             continue
         seq = record.seq
-        event: Any = record.event
-        if response is not None and event.__class__ in BLOCK_EVENTS and record.path == state.path:
-            # By far the most frequent records: a row of them makes one new state, here or behind the loop.
-            response = step_response(response, event)
+        if record.path != path:
+            if record.path[: len(path)] == path:
+                state = _step_inner(state, record)
             continue
-        if response is not state.response:
-            state = replace(state, response=response)
-        if record.path == state.path:
-            state = _step(state, event)
-        elif record.path[: len(state.path)] == state.path:
-            state = _step_inner(state, record)
-        response = state.response
-    return state if seq == state.seq else replace(state, response=response, seq=seq)
+        event: Any = record.event
+        kind: type[object] = event.__class__
+        if kind in BLOCK_EVENTS:
+            row.append(event)
+            continue
+        step = _STEPS.get(kind)
+        if step is None:
+            continue
+        if row:
+            state = _step_blocks(state, row)
+            row = []
+        state = step(state, event)
+    if row:
+        state = _step_blocks(state, row)
+    return state if seq == state.seq else replace(state, seq=seq)
 
 
-def _step(state: RunState, event: Any) -> RunState:
-    kind: type[object] = event.__class__
-    step = TURN_STEPS.get(kind)
-    if step is not None:
-        return step(state, event)
-    if kind not in _RESPONSE_EVENTS:
-        return state
-    state = _begun_anew(state, event)
-    response = step_response(state.response or ResponseState(), event)
-    return state if response is state.response else received(state, response)
+def _step_blocks(state: RunState, events: Iterable[BlockEvent]) -> RunState:
+    if state.response is None:
+        return received(state, step_blocks(ResponseState(), events))
+    return replace(state, response=step_blocks(state.response, events))
+
+
+def _step_meta(state: RunState, event: ResponseEvent) -> RunState:
+    return received(state, step_response(state.response or ResponseState(), event))
+
+
+def _step_status(state: RunState, event: Status) -> RunState:
+    response = state.response
+    if (
+        event.status is ResponseStatus.STARTED
+        and response is not None
+        and response.status is not None
+    ):
+        # A response that starts for a second time takes back what it said, and what tools have made of that.
+        state = replace(state, started=(), results=())
+    return _step_meta(state, event)
 
 
 def _step_inner(state: RunState, record: Record) -> RunState:
@@ -81,14 +105,11 @@ def _step_inner(state: RunState, record: Record) -> RunState:
     return state if inner is state.inner else replace(state, inner=inner)
 
 
-def _begun_anew(state: RunState, event: object) -> RunState:
-    """A response that starts for a second time takes back what it said, and what tools have made of that."""
-    starts = isinstance(event, Status) and event.status is ResponseStatus.STARTED
-    if not starts or state.response is None or state.response.status is None:
-        return state
-    return replace(state, started=(), results=())
-
-
-_RESPONSE_EVENTS = BLOCK_EVENTS.union(META_TYPES)
+_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
+    **TURN_STEPS,
+    Status: _step_status,
+    Usage: _step_meta,
+    Error: _step_meta,
+}
 
 __all__ = ["RunState", "RunStatus", "fold_run", "step_run"]
