@@ -25,7 +25,7 @@ from rxworker.events import (
 )
 from rxworker.messages import JsonObject, StopReason
 from rxworker.operators.group import start_of
-from rxworker.timeline.pieces import Pieces, joined
+from rxworker.timeline.pieces import Pieces, packed
 
 BlockPhase: TypeAlias = Literal["open", "stopped", "aborted"]
 
@@ -136,7 +136,7 @@ def _stop(state: BlockState, event: BlockStop) -> BlockState:
     return replace(
         state,
         phase="stopped",
-        text=_packed(state.text),
+        text=packed(state.text),
         metadata=event.metadata or state.metadata,
         echo=_over(state.echo, event.echo),
         stop_reason=event.stop_reason,
@@ -144,12 +144,7 @@ def _stop(state: BlockState, event: BlockStop) -> BlockState:
 
 
 def _abort(state: BlockState, event: BlockAbort) -> BlockState:
-    return replace(state, phase="aborted", text=_packed(state.text), reason=event.reason)
-
-
-def _packed(text: Pieces[str]) -> Pieces[str]:
-    """The text in one piece: it is joined once, and the pieces are freed."""
-    return text if len(text) < 2 else _NO_TEXT.add(joined(text))
+    return replace(state, phase="aborted", text=packed(state.text), reason=event.reason)
 
 
 def _over(first: JsonObject | None, second: JsonObject | None) -> JsonObject | None:
@@ -163,7 +158,6 @@ def _takes_input(state: BlockState) -> bool:
     return block_type is BlockType.TOOL_USE or block_type is BlockType.SERVER_TOOL_USE
 
 
-_NO_TEXT: Pieces[str] = Pieces()
 _STEPS: dict[type[object], Callable[[BlockState, Any], BlockState]] = {
     BlockStart: _start,
     TextDelta: _text,

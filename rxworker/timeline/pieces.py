@@ -74,7 +74,16 @@ def joined(pieces: Pieces[str]) -> str:
     >>> joined(Pieces[str]().add("hel").add("lo"))
     'hello'
     """
+    if pieces._count == 1:  # most texts are merged before they come here
+        return pieces._last or ""
     return "".join(pieces.to_list())
 
 
-__all__ = ["Pieces", "joined"]
+def packed(pieces: Pieces[str]) -> Pieces[str]:
+    """The text in one piece: it is joined once, and the pieces are freed."""
+    return pieces if pieces._count < 2 else _NO_TEXT.add(joined(pieces))
+
+
+_NO_TEXT: Pieces[str] = Pieces()
+
+__all__ = ["Pieces", "joined", "packed"]

@@ -30,7 +30,7 @@ from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.inner import step_inner
 from rxworker.timeline.message import ResponseState, step_blocks, step_response
 from rxworker.timeline.run_state import RunState, RunStatus, received
-from rxworker.timeline.run_steps import TURN_STEPS
+from rxworker.timeline.run_steps import TOOL_STEPS, TURN_STEPS
 
 
 def step_run(state: RunState, record: Record) -> RunState:
@@ -52,7 +52,8 @@ def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunSta
     """The run after all these records: what a snapshot, a resumed run and a test begin with."""
     state = state or RunState()
     seq, path = state.seq, state.path
-    row: list[BlockEvent] = []  # by far the most frequent events, taken together
+    row: list[Any] = []  # neighbours that are taken together
+    step_row: Callable[[RunState, list[Any]], RunState] | None = None
     for record in records:
         if record.seq <= seq:
             continue
@@ -63,18 +64,19 @@ def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunSta
             continue
         event: Any = record.event
         kind: type[object] = event.__class__
-        if kind in BLOCK_EVENTS:
+        found = _ROW_STEPS.get(kind)
+        if found is None and kind not in _STEPS:
+            continue
+        if found is not step_row:
+            if step_row is not None:
+                state, row = step_row(state, row), []
+            step_row = found
+        if found is not None:
             row.append(event)
-            continue
-        step = _STEPS.get(kind)
-        if step is None:
-            continue
-        if row:
-            state = _step_blocks(state, row)
-            row = []
-        state = step(state, event)
-    if row:
-        state = _step_blocks(state, row)
+        else:
+            state = _STEPS[kind](state, event)
+    if step_row is not None:
+        state = step_row(state, row)
     return state if seq == state.seq else replace(state, seq=seq)
 
 
@@ -110,6 +112,11 @@ _STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     Status: _step_status,
     Usage: _step_meta,
     Error: _step_meta,
+}
+# The most frequent events, of which a row makes one new state.
+_ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
+    **dict.fromkeys(BLOCK_EVENTS, _step_blocks),
+    **TOOL_STEPS,
 }
 
 __all__ = ["RunState", "RunStatus", "fold_run", "step_run"]

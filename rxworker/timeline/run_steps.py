@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -26,7 +26,7 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
-from rxworker.messages import Conversation, Message, ToolResult, repair
+from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
 from rxworker.timeline.message import ResponseState
 from rxworker.timeline.run_state import RunState, close, settle
 
@@ -150,27 +150,43 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
     )
 
 
-def _tool_start(state: RunState, event: ToolStart) -> RunState:
+def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
+    calls = [event.call for event in events]
     if state.is_closed and state.results:
-        # Its early result was thrown away: it waits again.
-        kept = tuple(r for r in state.results if r.tool_use_id != event.call.id)
-        if len(kept) < len(state.results):
-            state = replace(state, results=kept, pending=(*state.pending, event.call))
-    return replace(state, tool_calls=state.tool_calls + 1, started=(*state.started, event.call.id))
-
-
-def _tool_stop(state: RunState, event: ToolStop) -> RunState:
-    ended = event.result.tool_use_id
-    started = tuple([call_id for call_id in state.started if call_id != ended])
-    pending = tuple([call for call in state.pending if call.id != ended])
-    if state.is_closed and len(pending) == len(state.pending):
-        # A call that had started before its response was complete, and is none that runs: it has its answer.
-        return replace(state, started=started)
+        state = _waiting_again(state, calls)
     return replace(
         state,
-        pending=pending,
-        started=started,
-        results=(*state.results, event.result),
+        tool_calls=state.tool_calls + len(calls),
+        started=(*state.started, *[call.id for call in calls]),
+    )
+
+
+def _waiting_again(state: RunState, calls: Iterable[ToolCall]) -> RunState:
+    """Those of the calls whose early result was thrown away wait again."""
+    for call in calls:
+        kept = tuple(r for r in state.results if r.tool_use_id != call.id)
+        if len(kept) < len(state.results):
+            state = replace(state, results=kept, pending=(*state.pending, call))
+    return state
+
+
+def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
+    waiting = {call.id for call in state.pending}
+    ended: set[str] = set()
+    results = [*state.results]
+    for event in events:
+        call_id = event.result.tool_use_id
+        ended.add(call_id)
+        if state.is_closed and call_id not in waiting:
+            # A call that had started before its response was complete, and is none that runs: it has its answer.
+            continue
+        waiting.discard(call_id)
+        results.append(event.result)
+    return replace(
+        state,
+        pending=tuple([call for call in state.pending if call.id in waiting]),
+        started=tuple([call_id for call_id in state.started if call_id not in ended]),
+        results=tuple(results),
     )
 
 
@@ -212,11 +228,15 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     TurnStop: _turn_stop,
     AttemptStart: _attempt_start,
     AttemptRetract: _attempt_retract,
-    ToolStart: _tool_start,
-    ToolStop: _tool_stop,
     MessageAdd: _message_add,
     LimitReached: _limit_reached,
     HookVerdict: _hook_verdict,
 }
 
-__all__ = ["STARTED_ONLY", "TURN_STEPS"]
+# These come in rows, since tools run in parallel: a step takes several.
+TOOL_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
+    ToolStart: _tool_starts,
+    ToolStop: _tool_stops,
+}
+
+__all__ = ["STARTED_ONLY", "TOOL_STEPS", "TURN_STEPS"]
