@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -67,7 +67,7 @@ class RunContext(Struct, frozen=True, eq=False):
         scheduler: Whose time it is.
         journal: Where what happens is written down.
         workspace: The folder that hooks work in.
-        outer: The run that this one is a tool call of.
+        around: The runs that this one is inside of: the one that it is a tool call of, and so on outwards.
         inbox: What was sent to it while it is on.
         pausing: Whether the application asked for a pause.
         tasks: What is under way and has to be waited for before the run can end.
@@ -87,18 +87,15 @@ class RunContext(Struct, frozen=True, eq=False):
     scheduler: abc.SchedulerBase
     journal: Journal
     workspace: Path
-    outer: RunContext | None
+    around: tuple[RunContext, ...]
     inbox: Inbox = field(default_factory=Inbox)
     pausing: Pausing = field(default_factory=Pausing)
     tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def line(self) -> Iterator[RunContext]:
+    def line(self) -> tuple[RunContext, ...]:
         """This run, the run that it is inside of, and so on outwards."""
-        context: RunContext | None = self
-        while context is not None:
-            yield context
-            context = context.outer
+        return (self, *self.around)
 
     def situation(self, variables: dict[str, object]) -> Situation:
         """What a hook is given now. What it says is checked, and goes into the records."""

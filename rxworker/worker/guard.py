@@ -21,10 +21,9 @@ async def before_request(context: RunContext, emit: Emit) -> None:
     limits, state = context.limits, context.journal.state
     if limits.max_turns is not None and state.turns >= limits.max_turns:
         raise _reached("max_turns", limits.max_turns, emit)
-    line = tuple(context.line)
-    for around in line:
+    for around in context.line:
         _within(around, emit)
-    if limits.max_depth is not None and len(line) - 1 > limits.max_depth:
+    if limits.max_depth is not None and len(context.around) > limits.max_depth:
         raise _reached("max_depth", limits.max_depth, emit)
     for budget in report(context):
         found = await budget.admit()

@@ -15,7 +15,7 @@ class RunPressure:
     """
 
     def __init__(self, context: RunContext) -> None:
-        self._hubs = tuple(around.journal.hub for around in context.line)
+        self._hubs = [around.journal.hub for around in context.line]
 
     @property
     def is_full(self) -> bool:

@@ -272,7 +272,7 @@ class Worker:
             parallel=self.parallel,
             retry=self.retry,
             workspace=self.workspace,
-            outer=outer,
+            around=() if outer is None else outer.line,
             scheduler=loop_clock(),
             journal=Journal(f"run-{os.urandom(6).hex()}"),
         )
