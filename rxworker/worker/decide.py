@@ -34,12 +34,14 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     """
     if scope.paused:
         return
-    reason = context.journal.state.stop_reason
-    if scope.called or (reason is not None and reason.kind is StopKind.PAUSE_TURN):
-        # After a provider's own pause it wants its own words back to go on with.
+    if scope.called:
         emit(TurnStop())
-        if scope.called:
-            scope.paused = context.pausing.take(emit, RunPause(BY_CALLER))
+        scope.paused = context.pausing.take(emit, RunPause(BY_CALLER))
+        return
+    reason = context.journal.state.stop_reason
+    if reason is not None and reason.kind is StopKind.PAUSE_TURN:
+        # The provider wants its own words back to go on with.
+        emit(TurnStop())
         return
     if scope.finishes:
         emit(TurnStop())
