@@ -2,14 +2,15 @@
 
 Who is given several events at once (see `rxworker.operators.stage`) would have to look at each of them to know what to do. So
 they are looked at once, where they come in; a decoder knows many rows without that. What is a `Deltas` says by its class alone that
-nothing begins or ends in it, and that all in it are of one type, one block and one choice.
+nothing begins or ends in it, and that all in it are of one type, one block and one choice. A `Batch` is all that one read has brought:
+such rows, and the events between them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, final, overload
 
 from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
 
@@ -24,6 +25,7 @@ GROWING: frozenset[type[object]] = frozenset(
 """The types of deltas that do nothing but add to a text."""
 
 
+@final
 class Deltas(Sequence[E]):
     """Deltas that add to the same text, one behind the other: of one type, one block and one choice.
 
@@ -83,6 +85,57 @@ class Deltas(Sequence[E]):
         return list(map(kind, repeat(like.index), self.texts, repeat(like.choice)))
 
 
+class Batch(Sequence[E]):
+    """Events that have come together, with the rows of deltas among them.
+
+    Who knows of rows takes them with `rows_of`; for everybody else it is the events, one behind the other.
+
+    Args:
+        rows: The events, and the rows.
+
+    >>> batch = Batch([TextDelta(1, "so"), Deltas(TextDelta(0, ""), ["hel", "lo"])])
+    >>> len(batch), [event.text for event in batch]
+    (3, ['so', 'hel', 'lo'])
+    """
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Sequence[E | Deltas[E]]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __iter__(self) -> Iterator[E]:
+        for row in self.rows:
+            if type(row) is Deltas:
+                yield from row
+            else:
+                yield row
+
+    @overload
+    def __getitem__(self, place: int, /) -> E: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> list[E]: ...
+    def __getitem__(self, place: int | slice, /) -> E | list[E]:
+        return list(self)[place]
+
+    def __repr__(self) -> str:
+        return f"Batch({self.rows!r})"
+
+
+def rows_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
+    """Events that have come together, as the single ones and the rows of deltas that they are known to be.
+
+    >>> deltas = Deltas(TextDelta(0, ""), ["hel", "lo"])
+    >>> rows_of(deltas) == (deltas,), rows_of(Batch([deltas])) == [deltas]
+    (True, True)
+    """
+    if isinstance(events, Batch):
+        return events.rows
+    return (events,) if isinstance(events, Deltas) else events
+
+
 def rows(events: Iterable[E]) -> list[E | Deltas[E]]:
     """The events one by one, but neighbours that add to the same text together.
 
@@ -124,4 +177,4 @@ def _adds_to_same(delta: Any, other: Any) -> bool:
     )
 
 
-__all__ = ["FEW", "GROWING", "Deltas", "rows"]
+__all__ = ["FEW", "GROWING", "Batch", "Deltas", "rows", "rows_of"]

@@ -8,7 +8,7 @@ behind any number, also in the middle of a span.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -53,6 +53,13 @@ class History:
         """Keep the next record, or a row of the next ones."""
         self.last_seq = seq = entry.seq
         self.tail.append(entry)
+        if seq - self._packed_to >= TAIL:
+            self.pack()
+
+    def extend(self, entries: Sequence[Record | Row]) -> None:
+        """Keep the next ones, at least one."""
+        self.last_seq = seq = entries[-1].seq
+        self.tail.extend(entries)
         if seq - self._packed_to >= TAIL:
             self.pack()
 

@@ -110,37 +110,44 @@ class Hub(Stage[Record]):
 
     def push_many(self, records: Sequence[Record]) -> None:
         """Show records that have come together, in order."""
-        if self._ended:
+        if self._ended or not records:
             return
-        history, observers = self.history, self._observers
-        before = history.last_seq
-        for record in records:
-            history.append(record)
+        observers = self._observers
+        before = self.history.last_seq
+        self.history.extend(records)
         if observers.is_telling:
             return
         observers.tell_behind(before)
         self._pushed()
 
+    def push_entries(self, entries: Sequence[Record | Row], events: Sequence[Event]) -> None:
+        """Show what has come together.
+
+        Of deltas records are made only if somebody wants records right now; else those who come for them later have them made.
+
+        Args:
+            entries: The records, and rows of deltas.
+            events: All that is in them.
+        """
+        observers = self._observers
+        if self._ended or not entries:
+            return
+        if observers.is_telling or observers.take_records:
+            self.push_many([record for entry in entries for record in _records(entry)])
+            return
+        self.history.extend(entries)
+        if observers.row:
+            observers.tell_together(events)
+        self._pushed()
+
     def push_deltas(self, head: Record, deltas: Deltas[Event]) -> None:
         """Show deltas that have come together.
-
-        Records are made of them only if somebody wants records right now; else those who come for them later have them made.
 
         Args:
             head: The record of the first.
             deltas: All of them.
         """
-        observers = self._observers
-        if self._ended:
-            return
-        if observers.is_telling or observers.take_records:
-            self.push_many(
-                [replace(head, seq=seq, event=delta) for seq, delta in enumerate(deltas, head.seq)]
-            )
-            return
-        self.history.append(Row(head, deltas))
-        observers.tell_deltas(deltas)
-        self._pushed()
+        self.push_entries([Row(head, deltas)], deltas)
 
     def _pushed(self) -> None:
         """The observers have seen it."""
@@ -252,6 +259,13 @@ class Hub(Stage[Record]):
     def __aiter__(self) -> AsyncIterator[Record]:
         """Everything from the start, record by record, at the reader's own pace."""
         return aiter(self.watch(Reliable(limit=None)))
+
+
+def _records(entry: Record | Row) -> Sequence[Record]:
+    if isinstance(entry, Record):
+        return (entry,)
+    head, deltas = entry.head, entry.deltas
+    return [replace(head, seq=seq, event=delta) for seq, delta in enumerate(deltas, head.seq)]
 
 
 def _nobody(_name: str, _error: BaseException) -> None:

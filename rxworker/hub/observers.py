@@ -14,7 +14,6 @@ from typing import Any, TypeAlias, TypeVar
 from reactivex import abc
 
 from rxworker.events import Event, Record
-from rxworker.events.deltas import Deltas
 from rxworker.hub.history import History
 from rxworker.operators.stage import Many, many
 
@@ -107,14 +106,14 @@ class Observers:
         finally:
             self.is_telling = False
 
-    def tell_deltas(self, deltas: Deltas[Event]) -> None:
-        """Show deltas that have come together, and whatever is pushed meanwhile. They stand in the history, and nobody takes records."""
+    def tell_together(self, events: Sequence[Event]) -> None:
+        """Show what has come together, and whatever is pushed meanwhile. It stands in the history, and nobody takes records."""
         self.is_telling = True
         self._shown = self._history.last_seq
         try:
             for observer in self.row:
                 try:
-                    observer.push_many(deltas)
+                    observer.push_many(events)
                 except RAISED as error:
                     self._lose(observer, error)
             self._tell_rest()

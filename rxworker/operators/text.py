@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from reactivex import Observable, abc
 
 from rxworker.events import Event, TextDelta, ThinkingDelta
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Deltas, rows_of
 from rxworker.operators.stage import Sink, many, stage
 from rxworker.operators.types import Operator
 
@@ -54,13 +54,12 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int) -> Operator[Eve
                     push(event.text)
 
             def on_many(events: Sequence[Event]) -> None:
-                if isinstance(events, Deltas):
-                    like = events.like
-                    if isinstance(like, wanted) and like.choice == choice:
-                        push_many(events.texts)
-                    return
-                for event in events:
-                    on_next(event)
+                for row in rows_of(events):
+                    if type(row) is Deltas:
+                        if isinstance(row.like, wanted) and row.like.choice == choice:
+                            push_many(row.texts)
+                    elif isinstance(row, wanted) and row.choice == choice:
+                        push(row.text)
 
             return Sink(on_next, observer.on_error, observer.on_completed, on_many)
 

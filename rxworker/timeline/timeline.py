@@ -15,6 +15,7 @@ What is guaranteed:
 * Any thread may dispatch. Events are handled one at a time and completely, in the order in which the calls of
   ``dispatch`` got their turn; when the call returns, all handlers have had the event. Nothing is lost, and the events of
   one thread keep their order. A handler must not wait for another thread that dispatches.
+* In a pipeline, what has come together goes to handlers that all only gather (see `Gatherer`) before downstream has any of it.
 * What a handler dispatches itself comes after the event that is being handled, for all handlers.
 * A handler that is registered or removed while an event is handled counts from the next event on.
 """
@@ -24,6 +25,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
@@ -38,7 +40,7 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Batch, Deltas, rows_of
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.group import BLOCK_EVENTS, start_of
 from rxworker.operators.stage import Sink, Stage, connect, many
@@ -98,6 +100,7 @@ class Timeline:
         self._lock = threading.RLock()
         self._queue: deque[Event] = deque()
         self._busy = False
+        self._only_gathers = True
 
     def on_usage(self, handler: HandlerLike[Usage, S]) -> abc.DisposableBase:
         """Call the handler with every snapshot of the usage. Disposing the result removes it again."""
@@ -141,7 +144,7 @@ class Timeline:
         if not kind.deltas:  # a meta kind: its one scope lives from now on
             self._meta_scopes[registration] = registration.scope()
         with self._lock:
-            self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
+            self._register(kind, (*self._registrations.get(kind, ()), registration))
         return registration
 
     def dispatch(self, event: Event) -> None:
@@ -165,9 +168,46 @@ class Timeline:
             Exception: What a handler raised, after all handlers were called with all of them.
         """
         with self._lock:
-            if not self._gather(deltas):
+            failures: list[Exception] = []
+            if self._busy or not self._gather(deltas, failures):
                 self._queue.extend(deltas)
                 self._drain()
+            _raise(failures)
+
+    @property
+    def only_gathers(self) -> bool:
+        """Whether all handlers only gather, so that it makes no difference when they are called."""
+        return self._only_gathers
+
+    def gather_rows(self, rows: Sequence[E | Deltas[E]], failures: list[Exception]) -> int:
+        """The same as `dispatch` for each, up to the first of which a handler raises.
+
+        Args:
+            rows: The events, and the rows of deltas among them.
+            failures: Takes what handlers raise.
+
+        Returns:
+            How many were handled without that.
+        """
+        with self._lock:
+            if self._busy:
+                self._queue.extend(Batch(rows))  # called by a handler: `_drain` goes on
+                return len(rows)
+            self._busy = True
+            try:
+                for place, row in enumerate(rows):
+                    if type(row) is not Deltas:
+                        self._handle(row, failures)
+                    elif not self._gather(row, failures):
+                        for event in row:
+                            self._handle(event, failures)
+                    if self._queue:
+                        self._handle_waiting(failures)
+                    if failures:
+                        return place
+            finally:
+                self._busy = False
+        return len(rows)
 
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
@@ -201,15 +241,20 @@ class Timeline:
         with self._lock:
             kind = registration.kind
             others = tuple(r for r in self._registrations[kind] if r is not registration)
-            self._registrations[kind] = others
+            self._register(kind, others)
             # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this handler.
             scopes = self._meta_scopes
             self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
 
-    def _gather(self, deltas: Deltas[Any]) -> bool:
+    def _register(self, kind: Kind[object], registrations: tuple[Registration, ...]) -> None:
+        self._registrations[kind] = registrations
+        every = chain.from_iterable(self._registrations.values())
+        self._only_gathers = all(registration.gather is not None for registration in every)
+
+    def _gather(self, deltas: Deltas[Any], failures: list[Exception]) -> bool:
         """Give them to the handlers together, if all of these only gather. Whether that was possible."""
         block = self._open.get(deltas.like.index)
-        if self._busy or block is None:
+        if block is None:
             return False
         kind = block.kind
         if kind is None or deltas.like.__class__ not in kind.deltas:
@@ -219,7 +264,6 @@ class Timeline:
             if registration.gather is None:
                 return False
         scopes = block.scopes
-        failures: list[Exception] = []
         for registration in registrations:
             try:
                 if registration not in scopes:
@@ -228,7 +272,6 @@ class Timeline:
                     registration.gather(scopes[registration], deltas)
             except Exception as error:
                 failures.append(error)
-        _raise(failures)
         return True
 
     def _drain(self) -> None:
@@ -238,16 +281,21 @@ class Timeline:
         self._busy = True
         failures: list[Exception] = []
         try:
-            while self._queue:
-                event = self._queue.popleft()
-                if event.__class__ in BLOCK_EVENTS:
-                    self._handle_block(event, failures)
-                else:
-                    registrations = self._registrations.get(KIND_OF_META.get(event.__class__), ())
-                    _deliver(registrations, self._meta_scopes, event, failures)
+            self._handle_waiting(failures)
         finally:
             self._busy = False
         _raise(failures)
+
+    def _handle_waiting(self, failures: list[Exception]) -> None:
+        while self._queue:
+            self._handle(self._queue.popleft(), failures)
+
+    def _handle(self, event: Event, failures: list[Exception]) -> None:
+        kind: type[object] = event.__class__
+        if kind in BLOCK_EVENTS:
+            self._handle_block(event, failures)
+        elif registrations := self._registrations.get(KIND_OF_META.get(kind)):
+            _deliver(registrations, self._meta_scopes, event, failures)
 
     def _handle_block(self, event: Any, failures: list[Exception]) -> None:
         index: int = event.index
@@ -284,10 +332,15 @@ def _deliver(
 
 def _raise(failures: list[Exception]) -> None:
     """Raise what handlers have raised, if anything."""
-    if len(failures) > 1:
-        raise ExceptionGroup("several handlers failed", failures)
     if failures:
-        raise failures[0]
+        raise _one_of(failures)
+
+
+def _one_of(failures: list[Exception]) -> Exception:
+    """What handlers have raised, as one."""
+    if len(failures) > 1:
+        return ExceptionGroup("several handlers failed", failures)
+    return failures[0]
 
 
 class _Follower(abc.DisposableBase, Generic[E]):
@@ -327,18 +380,32 @@ class _Follower(abc.DisposableBase, Generic[E]):
         self._observer.on_next(event)
 
     def _on_many(self, events: Sequence[E]) -> None:
-        if not isinstance(events, Deltas):
-            for event in events:
-                self._on_next(event)
+        if self._timeline.only_gathers:
+            self._on_batch(events)
             return
+        for row in rows_of(events):
+            if type(row) is not Deltas:
+                self._on_next(row)
+            elif not self._is_over:
+                try:
+                    self._timeline.dispatch_many(row)
+                except Exception as error:
+                    self._on_error(error)
+                    return
+                self._push_many(row)
+
+    def _on_batch(self, events: Sequence[E]) -> None:
+        """The handlers have all that came together before anybody downstream has any of it: who only gathers cannot tell."""
         if self._is_over:
             return
-        try:
-            self._timeline.dispatch_many(events)
-        except Exception as error:
-            self._on_error(error)
+        rows, failures = rows_of(events), list[Exception]()
+        handled = self._timeline.gather_rows(rows, failures)
+        if not failures:
+            self._push_many(events)
             return
-        self._push_many(events)
+        if handled:
+            self._push_many(Batch(rows[:handled]))
+        self._on_error(_one_of(failures))
 
     def _on_error(self, error: Exception) -> None:
         if not self._is_over:

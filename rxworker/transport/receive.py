@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import RxWorkerError, TransportTimeoutError
 from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status, Usage
-from rxworker.events.deltas import Deltas, rows
+from rxworker.events.deltas import Batch, Deltas, rows
 from rxworker.operators import Operator
 from rxworker.operators.fail import error_to_exception
 from rxworker.operators.stage import many, stage
@@ -104,22 +104,35 @@ class Receiver(abc.ObserverBase[bytes]):
         self._stop()
         self._observer.on_completed()
 
-    def _feed_one_by_one(self, data: bytes) -> Iterable[ResponseEvent | Deltas[ResponseEvent]]:
+    def _feed_one_by_one(self, data: bytes) -> list[ResponseEvent | Deltas[ResponseEvent]]:
         return rows(self._decoder.feed(data))
 
     def _tell(
         self,
-        events: Iterable[ResponseEvent | Deltas[ResponseEvent]],
+        events: Sequence[ResponseEvent | Deltas[ResponseEvent]],
         broken: Exception | None = None,
     ) -> None:
+        if len(events) > 1 and self._is_plain(events):
+            self._told = True
+            self._push_many(Batch(events))
+            return
         for row in events:
             if self._over:
                 return
-            if isinstance(row, Deltas):
+            if type(row) is Deltas:
                 self._told = True
                 self._push_many(row)
             else:
                 self._tell_one(row, broken)
+
+    def _is_plain(self, events: Sequence[ResponseEvent | Deltas[ResponseEvent]]) -> bool:
+        """Whether these can be told together, since none of them is about a failure. Keeps the usage that is among them."""
+        if self._failure is not None or Error in map(type, events):
+            return False
+        for event in events:
+            if isinstance(event, Usage):
+                self._usage = event
+        return True
 
     def _tell_one(self, event: ResponseEvent, broken: Exception | None) -> None:
         if type(event) in _RARE:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from reactivex import Observable, abc
 
 from rxworker.events import BlockStop, BlockType, Event, ResponseStatus, Status, ToolStop
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Deltas, rows_of
 from rxworker.hooks import HookPoint
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.operators.disposables import Both, Call
@@ -69,11 +69,11 @@ def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]
                     throw_away(context, scope)
 
             def on_many(events: Sequence[Event]) -> None:
-                if isinstance(events, Deltas):
-                    push_many(events)
-                else:
-                    for event in events:
-                        on_next(event)
+                for row in rows_of(events):
+                    if type(row) is Deltas:
+                        push_many(row)
+                    else:
+                        on_next(row)
 
             push_many = many(observer)
             sink = Sink(on_next, on_error, on_completed, on_many)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Deltas, rows_of
 from rxworker.hub import Hub
+from rxworker.hub.row import Row
 from rxworker.timeline import RunState, fold_run
 
 
@@ -33,22 +34,34 @@ class Journal:
     def emit(self, event: Event) -> None:
         """Number the event and show it to every watcher."""
         kind = event.__class__  # every delta comes by here; isinstance would take ten times as long
-        if kind is TurnStart:
-            self.turn, self._attempt = self.turn + 1, 0
-        elif kind is AttemptStart:
-            self._attempt += 1
+        if kind in _COUNTED:
+            self._count(kind)
         seq = self._history.last_seq + 1
         self.hub.push(Record(seq, self.run, self.turn, self._attempt, self._clock(), event))
 
     def emit_many(self, events: Sequence[Event]) -> None:
         """Number events that have come together, and show them."""
-        if isinstance(events, Deltas):
-            seq, now = self._history.last_seq + 1, self._clock()
-            head = Record(seq, self.run, self.turn, self._attempt, now, events.first)
-            self.hub.push_deltas(head, events)
-            return
-        for event in events:
-            self.emit(event)
+        seq, now = self._history.last_seq + 1, self._clock()
+        entries: list[Record | Row] = []
+        for row in rows_of(events):
+            if type(row) is Deltas:
+                head = Record(seq, self.run, self.turn, self._attempt, now, row.first)
+                entries.append(Row(head, row))
+                seq += len(row.texts)
+                continue
+            kind = row.__class__
+            if kind in _COUNTED:
+                self._count(kind)
+            entries.append(Record(seq, self.run, self.turn, self._attempt, now, row))
+            seq += 1
+        self.hub.push_entries(entries, events)
+
+    def _count(self, kind: type[object]) -> None:
+        """Another turn begins, or another attempt."""
+        if kind is TurnStart:
+            self.turn, self._attempt = self.turn + 1, 0
+        else:
+            self._attempt += 1
 
     def relay(self, call_id: str, record: Record) -> None:
         """Write down a record of a run inside this one, under the call that began it."""
@@ -72,5 +85,7 @@ class Journal:
     def _detached(self, watcher: str, error: BaseException) -> None:
         self.emit(WatcherDetach(watcher, f"{type(error).__name__}: {error}"))
 
+
+_COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})
 
 __all__ = ["Journal"]

@@ -17,7 +17,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.events.deltas import FEW, Deltas, rows
+from rxworker.events.deltas import FEW, Batch, Deltas, rows, rows_of
 
 EVENTS: list[Event] = [
     TextDelta(0, "a"),
@@ -79,3 +79,14 @@ def test_a_row_is_the_events_that_it_stands_for() -> None:
         assert (row[0], row[-1], row[1:], len(row)) == (events[0], events[1], events[1:], 2)
         assert row.first == events[0]
         assert row[0] is row[0], "what was made is kept"
+
+
+def test_a_batch_is_the_events_and_the_rows_that_it_stands_for() -> None:
+    row: Deltas[Event] = Deltas(TextDelta(0, ""), ["a", "b"])
+    first, last = TextDelta(1, "first"), TextDelta(1, "last")
+    batch = Batch[Event]([first, row, last])
+    assert list(batch) == [first, *row, last]
+    assert (len(batch), batch[0], batch[-1], batch[1:3]) == (4, first, last, list(row))
+    assert rows_of(batch) == [first, row, last]
+    assert rows_of(row) == (row,)
+    assert rows_of([first, last]) == [first, last]

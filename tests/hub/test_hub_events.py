@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from reactivex import operators as ops
 
 from rxworker.events import Event, Ping, Record, TextDelta
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Batch, Deltas
 from rxworker.hub import Hub
+from rxworker.hub.row import Row
 from rxworker.operators import events, text_deltas
 
 
@@ -32,9 +33,14 @@ def push(hub: Hub, move: str) -> None:
     elif move == "together":
         row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
         hub.push_deltas(record(seq, row[0]), row)
+    elif move == "read":
+        row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
+        first, last = record(seq, Ping()), record(seq + 6, TextDelta(1, "end"))
+        entries = [first, Row(record(seq + 1, row[0]), row), last]
+        hub.push_entries(entries, Batch([first.event, row, last.event]))
 
 
-MOVES = ["one", "ping", "inner", "several", "together", "bare", "records", "leave"]
+MOVES = ["one", "ping", "inner", "several", "together", "read", "bare", "records", "leave"]
 
 
 @given(st.lists(st.sampled_from(MOVES), max_size=25))
