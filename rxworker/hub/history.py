@@ -1,7 +1,7 @@
 """All records of a run, kept in the memory of its text. Pure.
 
 Theory of operation. What was pushed last stands in the tail as it came: a record, or a row of deltas that came together. That is
-all that a push does. When the tail is long it is packed: rows of deltas become spans, from which each record can be made again. So the memory of a run is
+all that a push does. When many deltas stand in it, it is packed: rows of deltas become spans, from which each record can be made again. So the memory of a run is
 bounded by its text and its other events, a late reader costs no more than that either, and still every reader may begin
 behind any number, also in the middle of a span.
 """
@@ -25,7 +25,7 @@ from rxworker.hub.span import (
 )
 
 TAIL = 512
-"""How many records stand unpacked before they are packed."""
+"""How many deltas stand unpacked before they are packed. Other records stay as they are, and do not count."""
 
 
 class History:
@@ -48,25 +48,29 @@ class History:
         self.tail: list[Record | Row] = []
         self._packed: list[Entry] = []
         self._packed_to = 0
+        self._deltas = 0  # in the tail
 
     def append(self, entry: Record | Row) -> None:
         """Keep the next record, or a row of the next ones."""
-        self.last_seq = seq = entry.seq
-        self.tail.append(entry)
-        if seq - self._packed_to >= TAIL:
-            self.pack()
+        self.extend((entry,))
 
     def extend(self, entries: Sequence[Record | Row]) -> None:
         """Keep the next ones, at least one."""
-        self.last_seq = seq = entries[-1].seq
+        self.last_seq = entries[-1].seq
         self.tail.extend(entries)
-        if seq - self._packed_to >= TAIL:
+        for entry in entries:
+            if isinstance(entry, Row):
+                self._deltas += len(entry.deltas.texts)
+            elif entry.event.__class__ in MERGEABLE:
+                self._deltas += 1
+        if self._deltas >= TAIL:
             self.pack()
 
     def pack(self) -> None:
         """Pack what stands in the tail."""
         self._packed.extend(packed(self.tail))
         self._packed_to = self.last_seq
+        self._deltas = 0
         self.tail = []
 
     def entries(self, after: int) -> Iterator[Entry]:
@@ -134,6 +138,8 @@ def _one(head: Record, row: list[Entry], after: int) -> Record:
     last = row[-1]
     if last is head:
         return head
+    if len(row) == 1 and isinstance(last, Row):
+        return last.merged(after)
     first = max(after + 1, row[0].first)
     text = "".join([text_of(entry, after) for entry in row])
     event = with_text(head.event, text)

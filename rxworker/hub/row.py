@@ -29,7 +29,7 @@ class Row:
     def __init__(self, head: Record, deltas: Deltas[Any]) -> None:
         self.head = head
         self.deltas = deltas
-        self.seq = head.seq + len(deltas) - 1
+        self.seq = head.seq + len(deltas.texts) - 1
 
     @property
     def first(self) -> int:
@@ -43,7 +43,14 @@ class Row:
 
     def text(self, after: int) -> str:
         """What the records behind this number add."""
-        return "".join(self.deltas.texts[self._place(after) :])
+        texts = self.deltas.texts
+        return "".join(texts if after < self.head.seq else texts[self._place(after) :])
+
+    def merged(self, after: int) -> Record:
+        """One record for those behind this number, of which there are some."""
+        event = replace(self.head.event, text=self.text(after))
+        covers = self.seq - max(after, self.head.seq - 1)
+        return replace(self.head, seq=self.seq, event=event, covers=covers)
 
     def records(self, after: int, until: int) -> Iterator[Record]:
         """The records behind ``after`` up to and with ``until``."""

@@ -151,6 +151,12 @@ def test_a_long_tail_packs_itself() -> None:
     assert [record.covers for record in history.merged(0)] == [TAIL]
 
 
+def test_what_cannot_be_packed_does_not_make_a_tail_long() -> None:
+    others = [Record(n, "r", 1, 1, float(n), Ping()) for n in range(1, TAIL + 1)]
+    history = kept([*others, delta(TAIL + 1)], frozenset())
+    assert len(history.tail) == TAIL + 1
+
+
 def test_what_is_packed_while_it_is_read_is_read_once() -> None:
     history = kept([delta(n) for n in range(1, 9)], frozenset({4}))
     reading = history.records(0)
