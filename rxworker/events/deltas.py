@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, TypeVar, final, overload
+from typing import Any, TypeVar, cast, final, overload
 
 from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
 
@@ -85,6 +85,7 @@ class Deltas(Sequence[E]):
         return list(map(kind, repeat(like.index), self.texts, repeat(like.choice)))
 
 
+@final
 class Batch(Sequence[E]):
     """Events that have come together, with the rows of deltas among them.
 
@@ -131,9 +132,10 @@ def rows_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
     >>> rows_of(deltas) == (deltas,), rows_of(Batch([deltas])) == [deltas]
     (True, True)
     """
-    if isinstance(events, Batch):
-        return events.rows
-    return (events,) if isinstance(events, Deltas) else events
+    kind: type[object] = events.__class__  # isinstance would ask the abstract Sequence first
+    if kind is Batch:
+        return cast("Batch[E]", events).rows
+    return (cast("Deltas[E]", events),) if kind is Deltas else events
 
 
 def rows(events: Iterable[E]) -> list[E | Deltas[E]]:

@@ -1,6 +1,7 @@
 // The conversation as it grows. Of a long one the last part is shown; what is earlier comes when it is asked for.
 
-import { byId, el, isAtEnd, show } from "./dom.js";
+import { byId, el, show } from "./dom.js";
+import { End } from "./end.js";
 import { plural } from "./format.js";
 import { viewOf } from "./item_views.js";
 
@@ -12,13 +13,9 @@ export class ConversationView {
     this.pane = byId("conversation");
     this.latest = byId("latest");
     this.heard = heard;
-    this.follows = true;
-    this.top = 0;
+    this.end = new End(this.pane, () => this.offer());
     this.earlier = el("button", { class: "earlier", type: "button", hidden: true, onclick: () => this.showEarlier() });
-    this.pane.addEventListener("scroll", () => this.scrolled(), { passive: true });
     this.latest.addEventListener("click", () => this.toEnd());
-    // What stands below it may take some of its room.
-    new ResizeObserver(() => this.follow()).observe(this.pane);
     this.open(null);
   }
 
@@ -27,7 +24,7 @@ export class ConversationView {
     this.views = new Map();
     this.first = 0;
     this.pane.replaceChildren(this.earlier);
-    this.follows = true;
+    this.end.follows = true;
     if (run) {
       this.first = Math.max(0, run.root.items.length - STEP);
       for (const item of run.root.items.slice(this.first)) this.place(item, this.pane);
@@ -59,14 +56,13 @@ export class ConversationView {
     this.trim();
     show(this.earlier, this.first > 0);
     if (this.first > 0) this.earlier.textContent = `Show what came before (${plural(this.first, "entry", "entries")})`;
-    this.follow();
-    show(this.latest, !this.follows);
+    this.end.follow();
+    this.offer();
   }
 
-  follow() {
-    if (!this.follows) return;
-    this.pane.scrollTop = this.pane.scrollHeight;
-    this.top = this.pane.scrollTop;
+  // The way back to the end, for somebody who has left it.
+  offer() {
+    show(this.latest, !this.end.follows);
   }
 
   update(view, item) {
@@ -88,7 +84,7 @@ export class ConversationView {
   }
 
   trim() {
-    if (this.run === null || !this.follows) return;
+    if (this.run === null || !this.end.follows) return;
     while (this.run.root.items.length - this.first > MOST) {
       for (let n = 0; n < STEP; n += 1) this.forget(this.run.root.items[this.first + n]);
       this.first += STEP;
@@ -105,23 +101,14 @@ export class ConversationView {
     const from = Math.max(0, this.first - STEP), anchor = this.earlier.nextSibling, top = this.pane.scrollHeight - this.pane.scrollTop;
     for (const item of this.run.root.items.slice(from, this.first)) this.place(item, this.pane, anchor);
     this.first = from;
-    this.follows = false;
+    this.end.follows = false;
     this.draw(new Set());
     this.pane.scrollTop = this.pane.scrollHeight - top;
     this.pane.focus();
   }
 
-  // Only somebody who scrolls back stops following: the browser moves the end by itself when it lays out what it had guessed.
-  scrolled() {
-    const { scrollTop } = this.pane;
-    if (isAtEnd(this.pane)) this.follows = true;
-    else if (scrollTop < this.top - 2) this.follows = false;
-    this.top = scrollTop;
-    show(this.latest, !this.follows);
-  }
-
   toEnd() {
-    this.follows = true;
+    this.end.follows = true;
     this.draw(new Set());
     this.pane.focus();
   }
@@ -129,7 +116,7 @@ export class ConversationView {
   reveal(item) {
     const node = this.views.get(item)?.node;
     if (!node) return;
-    this.follows = false;
+    this.end.follows = false;
     node.scrollIntoView({ block: "center" });
     this.found?.classList.remove("found");
     clearTimeout(this.fading);

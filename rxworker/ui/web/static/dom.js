@@ -26,8 +26,3 @@ export function setData(node, name, value) {
 export function show(node, visible) {
   if (node.hidden === visible) node.hidden = !visible;
 }
-
-// Whether a scrolling element is at its end, so that it should follow what is added.
-export function isAtEnd(node, slack = 48) {
-  return node.scrollHeight - node.scrollTop - node.clientHeight < slack;
-}

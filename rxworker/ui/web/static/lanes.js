@@ -3,6 +3,7 @@
 import { marksOf, markText, spanFor } from "./axis.js";
 import { Course } from "./course.js";
 import { byId, el, setText, show } from "./dom.js";
+import { End } from "./end.js";
 import { seconds } from "./format.js";
 import { LaneView } from "./lane_view.js";
 
@@ -11,6 +12,7 @@ const MOST = 150;
 export class LanesView {
   constructor(reveal) {
     this.list = byId("lanes");
+    this.end = new End(this.list);
     this.axis = byId("axis");
     this.note = byId("timeline-note");
     this.reveal = reveal; // (run, thing)
@@ -26,6 +28,7 @@ export class LanesView {
     this.next = course.runs.map(() => 0);
     this.span = 0;
     this.list.replaceChildren();
+    this.end.follows = true;
     this.breaks = course.breaks();
     const breaks = new Map(this.breaks.map((one) => [one.run, one]));
     course.runs.forEach((run, n) => {
@@ -43,18 +46,17 @@ export class LanesView {
     show(this.axis, this.count > 0);
     if (!course.run) setText(this.note, "");
     else this.scale(course.elapsed(now));
+    this.end.follow();
   }
 
   // Lanes of one of the runs that have come since the last time.
   grow(n, now) {
     const run = this.course.runs[n], { lanes } = run;
     if (this.next[n] === lanes.length) return;
-    const follows = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < 40;
     const skipped = Math.max(0, lanes.length - this.next[n] - MOST);
     this.next[n] += skipped;
     this.count += skipped;
     for (; this.next[n] < lanes.length; this.next[n] += 1) this.add(run, lanes[this.next[n]], now);
-    if (follows) this.list.scrollTop = this.list.scrollHeight;
   }
 
   add(run, thing, now) {

@@ -1,0 +1,30 @@
+// A scrolling element that stays at its end while it grows, until somebody scrolls back.
+
+const SLACK = 48; // pixels
+
+export class End {
+  constructor(pane, moved = () => {}) {
+    this.pane = pane;
+    this.moved = moved; // after it was scrolled
+    this.follows = true;
+    this.top = 0;
+    pane.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    // What stands below it may take some of its room.
+    new ResizeObserver(() => this.follow()).observe(pane);
+  }
+
+  follow() {
+    if (!this.follows) return;
+    this.pane.scrollTop = this.pane.scrollHeight;
+    this.top = this.pane.scrollTop;
+  }
+
+  // Only somebody who scrolls back stops following: the browser moves the end by itself when it lays out what it had guessed.
+  scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.pane;
+    if (scrollHeight - scrollTop - clientHeight < SLACK) this.follows = true;
+    else if (scrollTop < this.top - 2) this.follows = false;
+    this.top = scrollTop;
+    this.moved();
+  }
+}
