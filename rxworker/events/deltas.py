@@ -105,7 +105,7 @@ class Batch(Sequence[E]):
         self.rows = rows
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return sum([len(row.texts) if type(row) is Deltas else 1 for row in self.rows])
 
     def __iter__(self) -> Iterator[E]:
         for row in self.rows:

@@ -20,11 +20,13 @@ BOM = b"\xef\xbb\xbf"
 STRAY = "stray"
 CR = ord("\r")
 
-LONGEST_HEAD = 64  # bytes, of those that are remembered; the expressions know it, too
+LONGEST_HEAD = 64  # bytes, of those that are remembered
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-_RUN = re.compile(rb"(?>(?:event: ?[^\n]{0,64}+\n)?data: ?[^\n]*\n\n)*+")
-_FRAME = re.compile(rb"(?:event: ?([^\n]{0,64}+)\n)?data: ?([^\n]*)\n\n")
+_PLAIN = rb"(?:event: ?([^\n]{0,%d}+)\n)?data: ?([^\n]*+)\n\n" % LONGEST_HEAD
+_RUN = re.compile(rb"(?>" + _PLAIN + rb")*+")
+# Looked for at the beginnings of lines alone: what a long line holds is read once.
+_FRAME = re.compile(rb"(?<![^\n])" + _PLAIN)
 
 
 class SseFrame(Struct, frozen=True, gc=False):
@@ -97,9 +99,8 @@ class SseDecoder:
 
     def _take_run(self, data: bytes) -> list[SseFrame]:
         """The quick path: plain frames from the start on, as many as there are; the rest line by line."""
-        parts = _FRAME.split(
-            data
-        )  # what stands between frames, their names and their values, in turn
+        # What stands between frames, their names and their values, in turn.
+        parts = _FRAME.split(data)
         rest = b""
         if b"".join(parts[::3]):
             run = _RUN.match(data)

@@ -1,7 +1,7 @@
 """All records of a run, kept in the memory of its text. Pure.
 
 Theory of operation. What was pushed last stands in the tail as it came: a record, or a row of deltas that came together. That is
-all that a push does. When many deltas stand in it, it is packed: rows of deltas become spans, from which each record can be made again. So the memory of a run is
+all that a push does. When the tail is long it is packed: rows of deltas become spans, from which each record can be made again. So the memory of a run is
 bounded by its text and its other events, a late reader costs no more than that either, and still every reader may begin
 behind any number, also in the middle of a span.
 """
@@ -25,7 +25,7 @@ from rxworker.hub.span import (
 )
 
 TAIL = 512
-"""How many deltas stand unpacked before they are packed. Other records stay as they are, and do not count."""
+"""How many deltas, or how many entries, stand unpacked before they are packed."""
 
 
 class History:
@@ -63,7 +63,7 @@ class History:
                 self._deltas += len(entry.deltas.texts)
             elif entry.event.__class__ in MERGEABLE:
                 self._deltas += 1
-        if self._deltas >= TAIL:
+        if self._deltas >= TAIL or len(self.tail) >= TAIL:
             self.pack()
 
     def pack(self) -> None:

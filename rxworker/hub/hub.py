@@ -25,7 +25,6 @@ from msgspec.structs import replace
 from reactivex import abc
 
 from rxworker.events import Event, Record
-from rxworker.events.deltas import Deltas
 from rxworker.hub.deferred import Bell, Defer, Deferred
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_place
 from rxworker.hub.history import History
@@ -139,15 +138,6 @@ class Hub(Stage[Record]):
         if observers.row:
             observers.tell_together(events)
         self._pushed()
-
-    def push_deltas(self, head: Record, deltas: Deltas[Event]) -> None:
-        """Show deltas that have come together.
-
-        Args:
-            head: The record of the first.
-            deltas: All of them.
-        """
-        self.push_entries([Row(head, deltas)], deltas)
 
     def _pushed(self) -> None:
         """The observers have seen it."""

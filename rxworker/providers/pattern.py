@@ -93,14 +93,12 @@ class Constant:
         """Take a few, one by one, as long as they fit; where they end."""
         before, tail, mark = self._before, self._tail, self._end
         for _ in range(FEW):
+            if not data.startswith(before, end):
+                break
             begin = end + len(before)
             stop = data.find(mark, begin)
             behind = stop - len(tail)
-            if (
-                stop < 0
-                or not (data.startswith(before, end) and data.startswith(tail, behind))
-                or behind < begin
-            ):
+            if behind < begin or not data.startswith(tail, behind):
                 break
             texts.append(data[begin:behind])
             end = stop + len(mark)

@@ -68,10 +68,12 @@ class Listener:
     async def stop(self, seconds: float) -> None:
         """Close everything, whatever is still being answered."""
         self.traffic.closing = True
-        await stop_listening(self._server)
-        for connection in self._connections.connections:
-            if connection.transport is not None:
-                connection.transport.abort()
+        try:
+            await stop_listening(self._server)
+        finally:
+            for connection in self._connections.connections:
+                if connection.transport is not None:
+                    connection.transport.abort()
         await self.traffic.until(lambda: self.traffic.closed, "the server to stop", seconds)
         await self._server.wait_closed()
 

@@ -17,7 +17,8 @@ What is guaranteed:
   one thread keep their order. A handler must not wait for another thread that dispatches.
 * In a pipeline, what has come together goes to handlers that all only gather (see `Gatherer`) before downstream has any of it.
 * What a handler dispatches itself comes after the event that is being handled, for all handlers.
-* A handler that is registered or removed while an event is handled counts from the next event on.
+* A handler that is registered or removed while an event is handled counts from the next event on; downstream of a pipeline
+  whose handlers all only gather, from behind what has come together with that event.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Timeline:
         self._lock = threading.RLock()
         self._queue: deque[Event] = deque()
         self._busy = False
-        self._only_gathers = True
+        self._only_gathers = False  # without handlers, whoever comes next is shown the next event
 
     def on_usage(self, handler: HandlerLike[Usage, S]) -> abc.DisposableBase:
         """Call the handler with every snapshot of the usage. Disposing the result removes it again."""
@@ -174,13 +175,8 @@ class Timeline:
                 self._drain()
             _raise(failures)
 
-    @property
-    def only_gathers(self) -> bool:
-        """Whether all handlers only gather, so that it makes no difference when they are called."""
-        return self._only_gathers
-
-    def gather_rows(self, rows: Sequence[E | Deltas[E]], failures: list[Exception]) -> int:
-        """The same as `dispatch` for each, up to the first of which a handler raises.
+    def _gather_rows(self, rows: Sequence[E | Deltas[E]], failures: list[Exception]) -> int:
+        """The same as `dispatch` for each, up to the first of which a handler raises; a row of deltas counts as one.
 
         Args:
             rows: The events, and the rows of deltas among them.
@@ -248,8 +244,8 @@ class Timeline:
 
     def _register(self, kind: Kind[object], registrations: tuple[Registration, ...]) -> None:
         self._registrations[kind] = registrations
-        every = chain.from_iterable(self._registrations.values())
-        self._only_gathers = all(registration.gather is not None for registration in every)
+        every = tuple(chain.from_iterable(self._registrations.values()))
+        self._only_gathers = bool(every) and all(one.gather is not None for one in every)
 
     def _gather(self, deltas: Deltas[Any], failures: list[Exception]) -> bool:
         """Give them to the handlers together, if all of these only gather. Whether that was possible."""
@@ -380,7 +376,7 @@ class _Follower(abc.DisposableBase, Generic[E]):
         self._observer.on_next(event)
 
     def _on_many(self, events: Sequence[E]) -> None:
-        if self._timeline.only_gathers:
+        if self._timeline._only_gathers:
             self._on_batch(events)
             return
         for row in rows_of(events):
@@ -395,11 +391,11 @@ class _Follower(abc.DisposableBase, Generic[E]):
                 self._push_many(row)
 
     def _on_batch(self, events: Sequence[E]) -> None:
-        """The handlers have all that came together before anybody downstream has any of it: who only gathers cannot tell."""
+        """The handlers have all that came together before anybody downstream has any of it: those that only gather cannot tell."""
         if self._is_over:
             return
         rows, failures = rows_of(events), list[Exception]()
-        handled = self._timeline.gather_rows(rows, failures)
+        handled = self._timeline._gather_rows(rows, failures)
         if not failures:
             self._push_many(events)
             return

@@ -43,19 +43,21 @@ def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]
         def subscribe(
             observer: abc.ObserverBase[Event], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            is_over = False
+            is_over = False  # also when it was left: what has come together still comes by
 
             def on_next(event: Event) -> None:
                 call = _whole_call(context, event) if isinstance(event, BlockStop) else None
                 if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
                     throw_away(context, scope)  # what was said before is taken back
                 observer.on_next(event)
-                if call is not None and _may_start(context, scope, call):
+                if call is not None and not is_over and _may_start(context, scope, call):
                     token = CALLING.set(context)
                     _early_of(context, scope).start(call)
                     CALLING.reset(token)
 
             def on_error(error: Exception) -> None:
+                nonlocal is_over
+                is_over = True
                 throw_away(context, scope)
                 observer.on_error(error)
 
@@ -65,7 +67,9 @@ def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]
                 observer.on_completed()
 
             def leave() -> None:
+                nonlocal is_over
                 if not is_over:
+                    is_over = True
                     throw_away(context, scope)
 
             def on_many(events: Sequence[Event]) -> None:

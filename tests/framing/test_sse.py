@@ -160,6 +160,15 @@ def test_very_many_comments_between_frames_do_no_harm() -> None:
     assert len(frames) == 50_000
 
 
+def test_a_long_line_that_looks_like_many_fields_is_read_once() -> None:
+    """It would take hours if each of them were looked at up to the end of the line."""
+    line = b"data: " * 200_000
+    decoder = SseDecoder()
+    assert len(decoder.feed(b"data: 1\n\n" + line)) == 1
+    [frame] = decoder.feed(b"\n\n")
+    assert len(frame.data) == len(line) - len(b"data: ")
+
+
 def test_the_names_of_a_hostile_server_are_not_all_remembered() -> None:
     decoder = SseDecoder()
     for number in range(1_000):

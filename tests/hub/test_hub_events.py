@@ -32,7 +32,7 @@ def push(hub: Hub, move: str) -> None:
         hub.push_many([record(seq, Ping()), record(seq + 1, TextDelta(0, "x"))])
     elif move == "together":
         row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
-        hub.push_deltas(record(seq, row[0]), row)
+        hub.push_entries([Row(record(seq, row[0]), row)], row)
     elif move == "read":
         row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
         first, last = record(seq, Ping()), record(seq + 6, TextDelta(1, "end"))

@@ -131,3 +131,42 @@ def test_the_usage_of_a_response_that_was_cut_is_told_as_partial() -> None:
     assert [usage.is_partial for usage in usages] == [False, True]
     assert len(errors) == 1
     assert lint(events) == []
+
+
+class Several(Lines):
+    """A decoder of several events a read: ``u`` is usage, ``!`` an error, anything else a text."""
+
+    def feed(self, data: bytes, /) -> Sequence[ResponseEvent]:
+        told: dict[str, ResponseEvent] = {"u": Usage(7, 1), "!": BUSY}
+        return [told.get(letter, TextDelta(0, letter)) for letter in data.decode()]
+
+
+def several(
+    last: Sequence[ResponseEvent], *reads: bytes
+) -> tuple[list[ResponseEvent], Exception | None]:
+    events: list[ResponseEvent] = []
+    ends: list[Exception | None] = []
+    source = reactivex.from_iterable(reads)
+    decoded = source.pipe(receive(lambda: Several(last)))
+    decoded.subscribe(events.append, ends.append, lambda: ends.append(None))
+    (end,) = ends
+    return events, end
+
+
+def test_usage_that_came_together_with_others_is_told_again_when_the_response_breaks_off() -> None:
+    events, end = several([CUT, FAILED], b"aub", b"cd")
+    assert [type(event) for event in events[:5]] == [
+        TextDelta,
+        Usage,
+        TextDelta,
+        TextDelta,
+        TextDelta,
+    ]
+    assert [event.is_partial for event in events if isinstance(event, Usage)] == [False, True]
+    assert isinstance(end, TruncatedError)
+
+
+def test_an_error_among_others_of_a_read_keeps_its_place() -> None:
+    events, end = several([FAILED], b"ab!c")
+    assert events == [TextDelta(0, "a"), TextDelta(0, "b"), BUSY, TextDelta(0, "c"), FAILED]
+    assert isinstance(end, ProviderError)

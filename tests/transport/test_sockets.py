@@ -61,5 +61,4 @@ async def test_requests_are_made_with_them(
     HttpTransport().send(request).subscribe(take, over.set_exception, lambda: over.set_result(None))
     await over
     assert got == size
-    assert sum(read) > size
-    assert max(read) <= MOST_AT_ONCE
+    assert sum(read) > size, "it was not read by them"

@@ -115,8 +115,10 @@ class WebServer:
         traceback: TracebackType | None,
     ) -> None:
         if self._listening is not None and self._runner is not None:
-            await stop_listening(self._listening)
-            await self._runner.cleanup()
+            try:
+                await stop_listening(self._listening)
+            finally:
+                await self._runner.cleanup()
 
 
 async def serve(

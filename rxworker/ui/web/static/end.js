@@ -1,6 +1,6 @@
 // A scrolling element that stays at its end while it grows, until somebody scrolls back.
 
-const SLACK = 48; // pixels
+const SLACK = 48, EXACT = 2; // pixels
 
 export class End {
   constructor(pane, moved = () => {}) {
@@ -22,8 +22,10 @@ export class End {
   // Only somebody who scrolls back stops following: the browser moves the end by itself when it lays out what it had guessed.
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.pane;
-    if (scrollHeight - scrollTop - clientHeight < SLACK) this.follows = true;
-    else if (scrollTop < this.top - 2) this.follows = false;
+    const left = scrollHeight - scrollTop - clientHeight;
+    if (left < EXACT) this.follows = true;
+    else if (scrollTop < this.top - EXACT) this.follows = false;
+    else if (left < SLACK) this.follows = true;
     this.top = scrollTop;
     this.moved();
   }
