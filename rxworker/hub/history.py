@@ -25,7 +25,7 @@ from rxworker.hub.span import (
 )
 
 TAIL = 512
-"""How many deltas, or how many entries, stand unpacked before they are packed."""
+"""How many entries, or how many deltas in rows, stand unpacked before they are packed."""
 
 
 class History:
@@ -48,29 +48,27 @@ class History:
         self.tail: list[Record | Row] = []
         self._packed: list[Entry] = []
         self._packed_to = 0
-        self._deltas = 0  # in the tail
+        self._in_rows = 0  # deltas in the rows of the tail
 
     def append(self, entry: Record | Row) -> None:
         """Keep the next record, or a row of the next ones."""
-        self.extend((entry,))
+        self.last_seq = entry.seq
+        self.tail.append(entry)
+        if entry.__class__ is Row:
+            self._in_rows += entry.seq - entry.first + 1
+        if len(self.tail) >= TAIL or self._in_rows >= TAIL:
+            self.pack()
 
     def extend(self, entries: Sequence[Record | Row]) -> None:
         """Keep the next ones, at least one."""
-        self.last_seq = entries[-1].seq
-        self.tail.extend(entries)
         for entry in entries:
-            if isinstance(entry, Row):
-                self._deltas += len(entry.deltas.texts)
-            elif entry.event.__class__ in MERGEABLE:
-                self._deltas += 1
-        if self._deltas >= TAIL or len(self.tail) >= TAIL:
-            self.pack()
+            self.append(entry)
 
     def pack(self) -> None:
         """Pack what stands in the tail."""
         self._packed.extend(packed(self.tail))
         self._packed_to = self.last_seq
-        self._deltas = 0
+        self._in_rows = 0
         self.tail = []
 
     def entries(self, after: int) -> Iterator[Entry]:
