@@ -25,7 +25,12 @@ async def test_the_app_shows_the_text_and_the_tokens() -> None:
     assert tokens == "15 tokens"
 
 
-async def test_closing_the_app_in_the_middle_leaves_nothing_behind() -> None:
+async def test_closing_the_app_in_the_middle_ends_its_watching() -> None:
+    """The run goes on: it is not for a view to end it."""
     view = cast("type[App[None]]", runpy.run_path(str(PROGRAM))["View"])
-    async with view().run_test() as pilot:
+    app = view()
+    async with app.run_test() as pilot:
         await pilot.pause()
+        watching = list(app.workers)
+        assert [worker.is_running for worker in watching] == [True]
+    assert [worker.is_cancelled for worker in watching] == [True]

@@ -241,3 +241,19 @@ async def test_a_provider_s_key_is_in_no_answer_and_no_log(
     for secret in (KEY, "value-of-the-environment"):
         assert secret not in "".join(told)
         assert secret not in caplog.text
+
+
+async def test_a_stop_that_is_cancelled_still_ends_its_connections() -> None:
+    server = WebServer(lambda: Worker(ScriptedModel(["Hi!"])), port=0)
+    await server.__aenter__()
+    port = int(server.url.rstrip("/").rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    stopping = asyncio.create_task(server.__aexit__(None, None, None))
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    async with asyncio.timeout(5):
+        assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
