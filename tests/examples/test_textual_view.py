@@ -7,6 +7,7 @@ import runpy
 from pathlib import Path
 from typing import cast
 
+import pytest
 from textual.app import App
 from textual.widgets import Label, Log
 
@@ -25,10 +26,13 @@ async def test_the_app_shows_the_text_and_the_tokens() -> None:
     assert tokens == "15 tokens"
 
 
-async def test_closing_the_app_in_the_middle_ends_its_watching() -> None:
+async def test_closing_the_app_in_the_middle_ends_its_watching(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The run goes on: it is not for a view to end it."""
-    view = cast("type[App[None]]", runpy.run_path(str(PROGRAM))["View"])
-    app = view()
+    program = runpy.run_path(str(PROGRAM))
+    monkeypatch.setattr(program["MODEL"], "_delay", 60.0)  # it does not end by itself
+    app = cast("type[App[None]]", program["View"])()
     async with app.run_test() as pilot:
         await pilot.pause()
         watching = list(app.workers)
