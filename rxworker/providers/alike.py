@@ -7,8 +7,8 @@ chunk are cut up together (see `pattern`), and handed on as one row of texts (se
 
 What keeps it true:
 
-* A pattern holds as long as frames fit it without a break. Whatever else comes goes the plain way, frame by frame or in one
-  piece, and the decoder is asked anew what a frame like the last one would make.
+* A pattern holds as long as frames fit it without a break. Whatever else comes goes the plain way, a window at a time: the decoder
+  is given all of its frames (`Repeats.feed_many`), and asked anew what a frame like the last one would make.
 * The decoder says so itself (`Repeats`), and is given the texts, so that what it remembers stays right.
 * The text is looked for in the JSON with another in its place: it has to be one value, and to be there nowhere else.
 * Fields that change and that the decoder does not read, such as a running number, may be anything simple.
@@ -25,31 +25,27 @@ from typing import Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from rxworker.events import (
-    InputJsonDelta,
-    RefusalDelta,
-    ResponseEvent,
-    TextDelta,
-    ThinkingDelta,
-)
-from rxworker.events.deltas import FEW, GROWING, Deltas, rows
+from rxworker.events import InputJsonDelta, ResponseEvent
+from rxworker.events.deltas import FEW, GROWING, Deltas
 from rxworker.framing import Chain
 from rxworker.messages import Json
+from rxworker.providers.pattern import FEW as MANY
 from rxworker.providers.pattern import Constant, Pattern, Varying
+from rxworker.providers.rows import Growing, Row
 
 F = TypeVar("F")
 F_contra = TypeVar("F_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
 
 Events: TypeAlias = Sequence[ResponseEvent]
-Row: TypeAlias = Deltas[ResponseEvent]
 Repeat: TypeAlias = Callable[[list[str]], Row]
-Growing: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
 
 MOST_PATTERNS = (
     512  # a response has one for each sort of block; some protocols have the same in all responses
 )
-MOST_MISSES = 16  # frames in a row that fit nothing, behind which a chunk is given up
+FIRST_WINDOW = 2 * 1024
+WINDOW = 16 * 1024
+"""So many bytes are read the plain way before a pattern is tried, at first and in the end: to learn one for each short row costs more."""
 
 PROBE = "rxworker probe"
 
@@ -89,6 +85,10 @@ class Repeats(Protocol[F_contra]):
 
     def feed(self, frame: F_contra, /) -> Events:
         """Take the next frame."""
+        ...
+
+    def feed_many(self, frames: Sequence[F_contra], /) -> list[ResponseEvent | Row]:
+        """Take several frames; return what feeding them one by one would, with deltas that add to the same text as one thing."""
         ...
 
     def finish(self) -> Events:
@@ -137,6 +137,7 @@ class Alike(Chain[bytes, F, ResponseEvent]):
         self._learned: Growing | None = None
         self._pattern: Pattern | None = None
         self._repeat: Repeat | None = None
+        self._window = FIRST_WINDOW  # bytes to read the plain way where no pattern fits
 
     def feed(self, data: bytes, /) -> Events:
         """Take the next bytes; return what they completed."""
@@ -150,38 +151,64 @@ class Alike(Chain[bytes, F, ResponseEvent]):
 
     def feed_rows(self, data: bytes, /) -> Sequence[ResponseEvent | Row]:
         """The same, with deltas that have been read together as one thing."""
-        framing, mark = self._framing, self._end
+        framing = self._framing
         if self._pattern is not None and self._repeat is not None and framing.is_clear:
             text = self._pattern.only(data)
             if text is not None:
                 return (self._repeat([text]).first,)
         made: list[ResponseEvent | Row] = []
-        place, misses = 0, 0
+        place = 0
         while place < len(data):
-            was_clear = framing.is_clear
             pattern, repeat = self._pattern, self._repeat
-            if pattern is not None and repeat is not None and was_clear:
+            if pattern is not None and repeat is not None and framing.is_clear:
                 texts, end = pattern.take(data, place)
                 if texts:
+                    if len(texts) >= MANY:
+                        self._window = FIRST_WINDOW
                     self._add(repeat(texts), made)
-                    place, misses = end, 0
+                    place = end
                     continue
-            misses += 1
-            found = data.find(mark, place)
-            is_one = found >= 0 and misses <= MOST_MISSES
-            end = found + len(mark) if is_one else len(data)
-            piece = data[place:end]
+            end = self._end_of_window(data, place)
             self._pattern = None
-            frames = framing.feed(piece)
-            if len(frames) == 1:
-                events = self._decoder.feed(frames[0])
-                made += events
-                if len(events) == 1 and events[0].__class__ in GROWING and is_one and was_clear:
-                    self._learn(piece, cast("Growing", events[0]))
-            else:
-                made += rows(event for frame in frames for event in self._decoder.feed(frame))
+            self._take_window(data[place:end], made)
+            if self._pattern is None and framing.is_clear:
+                self._window = min(2 * self._window, WINDOW)
             place = end
         return made
+
+    def _end_of_window(self, data: bytes, place: int) -> int:
+        """Where what is read the plain way ends: behind a frame, if there is an end of one."""
+        mark = self._end
+        # Of few bytes, it is not worth while to look for what is alike in them.
+        size = WINDOW if len(data) - place <= WINDOW else self._window
+        found = data.rfind(mark, place, place + size)
+        if found < 0:
+            found = data.find(mark, place + size - len(mark))
+        return found + len(mark) if found >= 0 else len(data)
+
+    def _take_window(self, data: bytes, made: list[ResponseEvent | Row]) -> None:
+        """Read some bytes the plain way, and learn from their last frame if others like it are to be expected."""
+        framing, decoder, mark = self._framing, self._decoder, self._end
+        rows: Sequence[ResponseEvent | Row] = ()
+        begin = data.rfind(mark, 0, -len(mark)) + len(mark)
+        if begin >= len(mark):
+            rows = decoder.feed_many(framing.feed(data[:begin]))
+            made += rows
+            data = data[begin:]
+        was_clear = framing.is_clear
+        frames = framing.feed(data)
+        if len(frames) != 1:
+            made += decoder.feed_many(frames)
+            return
+        events = decoder.feed(frames[0])
+        made += events
+        if len(events) != 1 or not was_clear or not data.endswith(mark):
+            return
+        delta = events[0]
+        # The arguments of a call are short, as a rule.
+        is_long = len(rows) <= 1 or delta.__class__ is not InputJsonDelta
+        if is_long and delta.__class__ in GROWING:
+            self._learn(data, cast("Growing", delta))
 
     def _add(self, row: Row, made: list[ResponseEvent | Row]) -> None:
         """Put a row behind what there is, and the delta that it was learned from into it."""
@@ -200,20 +227,25 @@ class Alike(Chain[bytes, F, ResponseEvent]):
         if self._repeat is None:
             return
         text = msgspec.json.encode(delta.text)
-        place = frame.find(text)
-        if place < 0:
-            return
-        before, behind = frame[: place + 1], frame[place + len(text) - 1 :]
+        # The last is another one where the text looks like what stands between two others.
+        for place in dict.fromkeys((frame.find(text), frame.rfind(text))):
+            behind = frame[place + len(text) - 1 :]
+            if place >= 0 and self._pattern is None:
+                self._pattern = self._pattern_of(frame[: place + 1], delta.text, behind)
+
+    def _pattern_of(self, before: bytes, text: str, behind: bytes) -> Pattern | None:
+        """What is the same in all frames like this one, if the text is one value of it, and all that changes."""
         key = ahead, rest = self._split(before), self._split(behind)
-        self._pattern = _known.get(key)
-        if self._pattern is None and _is_all_of(before, delta.text, behind):
+        pattern = _known.get(key)
+        if pattern is None and _is_all_of(before, text, behind):
             if len(_known) >= MOST_PATTERNS:
                 _known.clear()
-            _known[key] = self._pattern = (
+            _known[key] = pattern = (
                 Constant(before, behind, self._end)
                 if len(ahead) == len(rest) == 1
                 else Varying((*ahead, *rest), len(ahead) - 1)
             )
+        return pattern
 
     def _split(self, around: bytes) -> tuple[bytes, ...]:
         """A part of a frame, cut where the varying fields stand in it."""

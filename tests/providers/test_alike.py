@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from rxworker.events import ResponseEvent, TextDelta
 from rxworker.framing import Chain, NdjsonDecoder, SseDecoder
-from rxworker.providers import Anthropic, Ollama, OpenAIChat, OpenAIResponses
+from rxworker.providers import Anthropic, Ollama, OpenAIChat, OpenAIResponses, alike
+from rxworker.providers.alike import FIRST_WINDOW, WINDOW
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.ollama.decode import OllamaDecoder
@@ -198,11 +200,12 @@ def _without_made_ids(text: str) -> str:
     return head + "made" + rest.partition("'")[1] + rest.partition("'")[2] if mark else text
 
 
+@pytest.mark.parametrize("windows", [(1, 1), (200, 600), (FIRST_WINDOW, WINDOW)])
 @pytest.mark.parametrize("name", CASES)
 @given(story=STORY, cuts=st.lists(st.integers(1, 400), max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_what_comes_out_is_what_the_plain_machines_make_however_it_is_cut(
-    name: str, story: list[tuple[str, str, int, int]], cuts: list[int]
+    name: str, windows: tuple[int, int], story: list[tuple[str, str, int, int]], cuts: list[int]
 ) -> None:
     frame, quick, plain = CASES[name]
     stream = b"".join(frame(kind, text, n) * times for kind, text, n, times in story)
@@ -211,7 +214,11 @@ def test_what_comes_out_is_what_the_plain_machines_make_however_it_is_cut(
         pieces.append(stream[place : place + cut])
         place += cut
     pieces.append(stream[place:])
-    assert told(quick(), pieces) == told(plain(), pieces)
+    with (
+        patch.object(alike, "FIRST_WINDOW", windows[0]),
+        patch.object(alike, "WINDOW", windows[1]),
+    ):
+        assert told(quick(), pieces) == told(plain(), pieces)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -221,21 +228,25 @@ def test_frames_that_are_alike_are_read_without_the_decoder(
     """Else it would not be quick; this is what tells that the patterns are found at all."""
     frame, quick, _ = CASES[name]
     decoder = quick()
-    fed = 0
+    fed: list[object] = []
     inner = decoder._decoder  # type: ignore[attr-defined] # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue, reportUnknownVariableType]
-    plain = inner.feed  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    one, many = inner.feed, inner.feed_many  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     def feed(item: object) -> object:
-        nonlocal fed
-        fed += 1
-        return plain(item)  # pyright: ignore[reportUnknownVariableType]
+        fed.append(item)
+        return one(item)  # pyright: ignore[reportUnknownVariableType]
+
+    def feed_many(items: Sequence[object]) -> object:
+        fed.extend(items)
+        return many(items)  # pyright: ignore[reportUnknownVariableType]
 
     monkeypatch.setattr(inner, "feed", feed)  # pyright: ignore[reportUnknownArgumentType]
+    monkeypatch.setattr(inner, "feed_many", feed_many)  # pyright: ignore[reportUnknownArgumentType]
     head = [frame("start", '""', 0)] if name != "ollama" else []
-    stream = b"".join([*head, *(frame("text", f'"w{n} "', 2) for n in range(200))])
+    stream = b"".join([*head, *(frame("text", f'"w{n} "', 2) for n in range(2000))])
     events = [event for event in decoder.feed(stream) if isinstance(event, TextDelta)]
-    assert [event.text for event in events] == [f"w{n} " for n in range(200)]
-    assert fed <= 4
+    assert [event.text for event in events] == [f"w{n} " for n in range(2000)]
+    assert len(fed) <= 2 * FIRST_WINDOW / len(frame("text", '"w1 "', 2))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -257,6 +268,41 @@ def test_a_decoder_that_remembers_its_texts_is_given_them() -> None:
     stream = [b"".join([*frames, responses("stop", '"abcde"', 0)])]
     _, quick, plain = CASES["openai_responses"]
     assert told(quick(), stream) == told(plain(), stream)
+
+
+@pytest.mark.parametrize("places", ["aaaabbbbaaaa", "abababab", "aaab"])
+@pytest.mark.parametrize("name", ["anthropic", "openai_chat", "openai_responses"])
+def test_calls_whose_pieces_alternate_are_kept_apart(name: str, places: str) -> None:
+    frames = {"anthropic": anthropic_call, "openai_chat": chat_call, "openai_responses": item_call}
+    frame = frames[name]
+    begin = [frame(0, None), frame(1, None)]
+    stream = [b"".join([*begin, *(frame(place == "b", f"{n}") for n, place in enumerate(places))])]
+    _, quick, plain = CASES[name]
+    assert told(quick(), stream) == told(plain(), stream)
+
+
+def anthropic_call(index: int, piece: str | None) -> bytes:
+    block = f'"content_block":{{"type":"tool_use","id":"c{index}","name":"f","input":{{}}}}'
+    delta = f'"delta":{{"type":"input_json_delta","partial_json":"{piece}"}}'
+    kind, about = ("start", block) if piece is None else ("delta", delta)
+    return sse(f'{{"type":"content_block_{kind}","index":{int(index)},{about}}}')
+
+
+def chat_call(index: int, piece: str | None) -> bytes:
+    about = f'"id":"c{index}","function":{{"name":"f"}}'
+    about = about if piece is None else f'"function":{{"arguments":"{piece}"}}'
+    call = f'{{"index":{int(index)},{about}}}'
+    return sse(f'{{"id":"x","choices":[{{"index":0,"delta":{{"tool_calls":[{call}]}}}}]}}')
+
+
+def item_call(index: int, piece: str | None) -> bytes:
+    item = f'"item":{{"type":"function_call","call_id":"c{index}","name":"f"}}'
+    kind, about = (
+        ("output_item.added", item)
+        if piece is None
+        else ("function_call_arguments.delta", f'"delta":"{piece}"')
+    )
+    return sse(f'{{"type":"response.{kind}","output_index":{int(index)},{about}}}')
 
 
 def test_a_whole_text_that_is_told_twice_is_no_more_of_it() -> None:

@@ -29,7 +29,7 @@ from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.anthropic.block import OpenBlock, read_block, text_of
-from rxworker.providers.anthropic.deltas import ADDERS, IMPLICIT, first_deltas
+from rxworker.providers.anthropic.deltas import ADDERS, GROWING, IMPLICIT, first_deltas
 from rxworker.providers.anthropic.stop import read_stop
 from rxworker.providers.anthropic.usage import merge_usage, read_usage
 from rxworker.providers.anthropic.wire import (
@@ -51,6 +51,7 @@ from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
+from rxworker.providers.rows import Row, Rows
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -106,6 +107,34 @@ class AnthropicDecoder:
             return self._take_delta(event)
         return self._take(event)
 
+    def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
+        """Take several frames; return what happened, in rows; see `Repeats`."""
+        rows = Rows()
+        place: int | None = None  # of the block whose row goes on, and the deltas that add to it
+        kind: type[object] | None = None
+        for frame in frames:
+            try:
+                event = decode_event(frame.data) if self._is_plain else None
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                event = None
+            if type(event) is not WireBlockDelta:
+                place = None
+                rows.add(self.feed(frame) if event is None else self._take(event))
+                continue
+            delta: Any = event.delta
+            if event.index == place is not None and delta.__class__ is kind:
+                rows.texts.append(delta.text)
+                continue
+            place, kind = event.index, delta.__class__
+            block = self._open.get(place)  # pyright: ignore[reportArgumentType]
+            grow = GROWING.get((block.block_type, delta.__class__)) if block else None
+            if block is not None and grow is not None and not block.began_whole:
+                rows.begin(grow(block.index, delta.text))
+            else:
+                place = None
+                rows.add(self._take_delta(event))
+        return rows.end()
+
     def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
         """What frames would make that are like the one which has just made this delta; see `Repeats`."""
         if self._over or self._halves is not None:
@@ -116,6 +145,11 @@ class AnthropicDecoder:
                 if block.index == delta.index and block.block_type is not BlockType.TOOL_USE:
                     return None
         return repeated(delta)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether frames are read as they stand."""
+        return self._halves is None and not self._over
 
     def finish(self) -> Events:
         """The bytes ended. Before the end of the message, that is an error."""

@@ -26,6 +26,7 @@ from rxworker.providers.anthropic.wire import (
     WireTextDelta,
     WireThinkingDelta,
 )
+from rxworker.providers.rows import Growing
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -61,7 +62,7 @@ def _add_text(block: OpenBlock, delta: WireTextDelta) -> Events:
 
 
 def _add_thinking(block: OpenBlock, delta: WireThinkingDelta) -> Events:
-    return [ThinkingDelta(block.index, delta.thinking)]
+    return [ThinkingDelta(block.index, delta.text)]
 
 
 def _add_signature(block: OpenBlock, delta: WireSignatureDelta) -> Events:
@@ -75,15 +76,15 @@ def _add_citation(block: OpenBlock, delta: WireCitationDelta) -> Events:
 def _add_input(block: OpenBlock, delta: WireInputDelta) -> Events:
     if block.began_whole:  # some proxies send the arguments with the start, and then again
         return ()
-    return [InputJsonDelta(block.index, delta.partial_json)]
+    return [InputJsonDelta(block.index, delta.text)]
 
 
 def _add_server_input(block: OpenBlock, delta: WireInputDelta) -> Events:
     if block.began_whole:
         return ()
-    if delta.partial_json:
-        block.keep("input", delta.partial_json)
-    return [InputJsonDelta(block.index, delta.partial_json)]
+    if delta.text:
+        block.keep("input", delta.text)
+    return [InputJsonDelta(block.index, delta.text)]
 
 
 def _keep_compaction(block: OpenBlock, delta: WireCompactionDelta) -> Events:
@@ -98,12 +99,12 @@ def _keep_text(block: OpenBlock, delta: WireTextDelta) -> Events:
 
 
 def _keep_thinking(block: OpenBlock, delta: WireThinkingDelta) -> Events:
-    block.keep("thinking", delta.thinking)
+    block.keep("thinking", delta.text)
     return ()
 
 
 def _keep_input(block: OpenBlock, delta: WireInputDelta) -> Events:
-    block.keep("input", delta.partial_json)
+    block.keep("input", delta.text)
     return ()
 
 
@@ -111,6 +112,13 @@ def _keep_signature(block: OpenBlock, delta: WireSignatureDelta) -> Events:
     block.kept["signature"] = delta.signature
     return ()
 
+
+# What a delta becomes that does nothing but add to the text of its block.
+GROWING: dict[tuple[BlockType, type], Callable[[int, str], Growing]] = {
+    (BlockType.TEXT, WireTextDelta): TextDelta,
+    (BlockType.THINKING, WireThinkingDelta): ThinkingDelta,
+    (BlockType.TOOL_USE, WireInputDelta): InputJsonDelta,
+}
 
 # What a delta does, by the block it is for. What is not in the table travels on as `Opaque`.
 ADDERS: dict[tuple[BlockType, type], Callable[[OpenBlock, Any], Events]] = {
@@ -127,4 +135,4 @@ ADDERS: dict[tuple[BlockType, type], Callable[[OpenBlock, Any], Events]] = {
     (BlockType.OPAQUE, WireSignatureDelta): _keep_signature,
 }
 
-__all__ = ["ADDERS", "IMPLICIT", "first_deltas"]
+__all__ = ["ADDERS", "GROWING", "IMPLICIT", "first_deltas"]

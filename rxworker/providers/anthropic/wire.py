@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rxworker.messages import Json, JsonObject
 
@@ -23,13 +23,13 @@ class WireTextDelta(Struct, frozen=True, tag_field="type", tag="text_delta", gc=
 class WireThinkingDelta(Struct, frozen=True, tag_field="type", tag="thinking_delta", gc=False):
     """More thinking."""
 
-    thinking: str
+    text: str = field(name="thinking")
 
 
 class WireInputDelta(Struct, frozen=True, tag_field="type", tag="input_json_delta", gc=False):
     """More of a tool's arguments."""
 
-    partial_json: str
+    text: str = field(name="partial_json")
 
 
 class WireSignatureDelta(Struct, frozen=True, tag_field="type", tag="signature_delta", gc=False):

@@ -25,6 +25,7 @@ from rxworker.events import (
     ThinkingDelta,
     ToolUseMetadata,
 )
+from rxworker.events.deltas import rows
 from rxworker.messages import Json, JsonObject
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
@@ -38,6 +39,7 @@ from rxworker.providers.ollama.lines import split_objects
 from rxworker.providers.ollama.stop import read_stop
 from rxworker.providers.ollama.usage import read_usage
 from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line
+from rxworker.providers.rows import Row
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -84,6 +86,13 @@ class OllamaDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(line)
         return self._take_quickly(wire) or list(self._take(wire, line))
+
+    def feed_many(self, lines: Sequence[bytes], /) -> list[ResponseEvent | Row]:
+        """Take several lines; return what happened, in rows; see `Repeats`."""
+        events: list[ResponseEvent] = []
+        for line in lines:
+            events += self.feed(line)
+        return rows(events)
 
     def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
         """What lines would make that are like the one which has just made this delta; see `Repeats`."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from rxworker.events import (
     BlockType,
     CitationDelta,
+    InputJsonDelta,
     Opaque,
     RefusalDelta,
     TextDelta,
@@ -80,6 +81,22 @@ class Choice:
             self._tell(Opaque("content_filter", offsets))
         if wire.finish_reason:  # some servers send an empty one with every piece
             self.end(wire.finish_reason, wire.stop_reason)
+
+    def more_of(self, delta: WireDelta) -> TextDelta | InputJsonDelta | None:
+        """More of the text that is open, or of the arguments of a call, where a delta holds nothing else."""
+        content, pieces = delta.content, delta.tool_calls
+        if pieces is None:
+            if self.text is not None and type(content) is str and content:
+                return TextDelta(self.text, content, self.index)
+        elif (
+            len(pieces) == 1
+            and not content
+            and delta.reasoning_content is None
+            and self._prose is None
+            and not self._owes_reasoning
+        ):
+            return self._tools.more_of(pieces[0])
+        return None
 
     def repeat_call(self, index: int) -> Repeat | None:
         """What pieces of arguments would make that are like the last one, if that was this block's."""

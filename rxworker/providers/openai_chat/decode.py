@@ -28,6 +28,7 @@ from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_chat.choice import Choice
 from rxworker.providers.openai_chat.usage import read_usage
 from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk
+from rxworker.providers.rows import Row, Rows
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -87,11 +88,36 @@ class OpenAIChatDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._take_garbage(frame)
         else:
-            text = self._text_of(chunk)
-            if text is not None:
-                return [text]
+            more = self._more_of(chunk)
+            if more is not None:
+                return [more]
             self._take(chunk, frame)
         return self._told()
+
+    def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
+        """Take several frames; return what happened, in rows; see `Repeats`."""
+        rows = Rows()
+        last: TextDelta | InputJsonDelta | None = None  # which has begun the row that goes on
+        for frame in frames:
+            is_plain = self._halves is None and not (self._over or self._broken)
+            try:
+                chunk = decode_chunk(frame.data) if is_plain and frame.event == "message" else None
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                chunk = None
+            more = None if chunk is None else self._more_of(chunk)
+            if more is None:
+                last = None
+                if chunk is None:
+                    rows.add(self.feed(frame))
+                else:
+                    self._take(chunk, frame)
+                    rows.add(self._told())
+            elif last is not None and more.index == last.index and type(more) is type(last):
+                rows.texts.append(more.text)
+            else:
+                last = more
+                rows.begin(more)
+        return rows.end()
 
     def _told(self) -> Events:
         events = self._events.copy()
@@ -120,8 +146,8 @@ class OpenAIChatDecoder:
             self._fail(CUT)
         return self._told()
 
-    def _text_of(self, chunk: WireChunk) -> TextDelta | None:
-        """More of a text that is open, and nothing else: nearly every chunk. ``None``: not such a chunk."""
+    def _more_of(self, chunk: WireChunk) -> TextDelta | InputJsonDelta | None:
+        """More of a text or of arguments, and nothing else: nearly every chunk. ``None``: not such a chunk."""
         choices = chunk.choices
         if choices is None or len(choices) != 1 or chunk.usage is not None or self._failure:
             return None
@@ -131,14 +157,10 @@ class OpenAIChatDecoder:
         if (
             choice is None
             or delta is None
-            or choice.text is None
-            or type(delta.content) is not str
-            or not delta.content
             or wire.finish_reason
             or wire.usage is not None
             or chunk.error is not None
             or chunk.x_groq is not None
-            or delta.tool_calls is not None
             or delta.function_call is not None
             or delta.refusal
             or delta.reasoning
@@ -150,7 +172,7 @@ class OpenAIChatDecoder:
             or delta.executed_tools is not None
         ):
             return None
-        return TextDelta(choice.text, delta.content, choice.index)
+        return choice.more_of(delta)
 
     def _take(self, chunk: WireChunk, frame: SseFrame) -> None:
         failure = _failure(chunk, frame)

@@ -22,10 +22,11 @@ import msgspec
 from rxworker.events import BlockType, InputJsonDelta, ResponseEvent, ToolUseMetadata
 from rxworker.events.deltas import Deltas
 from rxworker.messages import JsonObject, StopReason
-from rxworker.providers.alike import Repeat, Row
+from rxworker.providers.alike import Repeat
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.outline import Outline
 from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
+from rxworker.providers.rows import Row
 
 Tell: TypeAlias = Callable[[ResponseEvent], None]
 
@@ -66,6 +67,12 @@ class PendingCall:
         self.waiting: list[str] = []
         self.echo: JsonObject = {}
         self.started_echo: JsonObject = {}
+
+    def take(self, text: str) -> None:
+        """A piece of its arguments."""
+        self.only_piece = "" if self.has_arguments else text
+        self.has_arguments = True
+        self.outline.add(text)
 
     def repeat(self, texts: list[str]) -> Row:
         """More pieces that are nothing but arguments, when the block has started."""
@@ -112,9 +119,7 @@ class ToolCalls:
         if piece.extra_content is not None:
             call.echo = {"extra_content": piece.extra_content}
         if text:
-            call.only_piece = "" if call.has_arguments else text
-            call.has_arguments = True
-            call.outline.add(text)
+            call.take(text)
         if call.index is None:
             call.name = function.name or ""
             if text:
@@ -123,6 +128,25 @@ class ToolCalls:
                 self._start(call)
         elif text:
             self._tell(InputJsonDelta(call.index, text))
+
+    def more_of(self, piece: WireToolCall) -> InputJsonDelta | None:
+        """More of the arguments of a call whose block has started, if the piece is nothing but that."""
+        function = piece.function
+        if (
+            function is None
+            or function.name
+            or piece.index is None
+            or piece.id
+            or piece.extra_content is not None
+        ):
+            return None
+        text = function.arguments
+        call = self._by_index.get(piece.index)
+        if call is None or call.index is None or not text or not isinstance(text, str):
+            return None
+        call.take(text)
+        self._last = self._bare = call
+        return InputJsonDelta(call.index, text)
 
     def repeat(self, index: int) -> Repeat | None:
         """What pieces would make that are like the last one, if that added to this block and was nothing but arguments."""

@@ -25,7 +25,7 @@ from rxworker.events import (
 )
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import Json, StopReason
-from rxworker.providers.alike import Repeat, Row, repeated
+from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
@@ -33,7 +33,7 @@ from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_responses.error import error_failure, response_failure
 from rxworker.providers.openai_responses.items import ITEM_EVENTS, Items
-from rxworker.providers.openai_responses.kinds import word
+from rxworker.providers.openai_responses.kinds import DELTAS, word
 from rxworker.providers.openai_responses.stop import (
     COMPLETED,
     INCOMPLETE,
@@ -42,6 +42,7 @@ from rxworker.providers.openai_responses.stop import (
 )
 from rxworker.providers.openai_responses.usage import read_usage
 from rxworker.providers.openai_responses.wire import WireEvent, WireResponse, decode_event
+from rxworker.providers.rows import Growing, Row, Rows
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -98,6 +99,51 @@ class OpenAIResponsesDecoder:
         else:
             self._take(event if event.type else _named(event, frame), frame, events)
         return events
+
+    def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
+        """Take several frames; return what happened, in rows; see `Repeats`."""
+        rows = Rows()
+        last: WireEvent | None = None  # which has begun the row that goes on
+        pieces: list[str] = []
+        for frame in frames:
+            try:
+                event = decode_event(frame.data) if self._is_plain else None
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                event = None
+            if event is None:
+                last = None
+                rows.add(self.feed(frame))
+                continue
+            text = event.delta
+            if (
+                last is not None
+                and text
+                and event.type == last.type
+                and event.output_index == last.output_index
+                and event.content_index == last.content_index
+                and event.summary_index == last.summary_index
+            ):
+                pieces.append(text)
+                rows.texts.append(text)
+                continue
+            events: list[ResponseEvent] = []
+            self._take(event if event.type else _named(event, frame), frame, events)
+            # Without an index, which item it is can change from one event to the next.
+            growing = self._items.growing if event.output_index is not None else None
+            last = None
+            if growing is not None and event.type in DELTAS and len(events) == 1:
+                delta = events[0]
+                if isinstance(delta, Growing):
+                    last, pieces = event, growing
+                    rows.begin(delta)
+                    continue
+            rows.add(events)
+        return rows.end()
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether frames are read as they stand."""
+        return not (self._careful or self._over)
 
     def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
         """What frames would make that are like the one which has just made this delta; see `Repeats`."""
