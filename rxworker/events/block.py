@@ -36,7 +36,7 @@ class BlockType(Enum):
 
 
 class ToolUseMetadata(
-    Struct, frozen=True, tag="tool_use", omit_defaults=True, repr_omit_defaults=True
+    Struct, frozen=True, tag="tool_use", omit_defaults=True, repr_omit_defaults=True, gc=False
 ):
     """Which tool is called, by the client or by the provider itself.
 
@@ -72,7 +72,7 @@ class OpaqueMetadata(Struct, frozen=True, tag="opaque"):
 BlockMetadata: TypeAlias = ToolUseMetadata | ToolResultMetadata | OpaqueMetadata
 
 
-class BlockStart(Struct, frozen=True, tag="block_start", omit_defaults=True):
+class BlockStart(Struct, frozen=True, tag="block_start", omit_defaults=True, gc=False):
     """A block begins.
 
     Attributes:
@@ -149,7 +149,7 @@ class CitationDelta(BlockDelta, frozen=True, tag="citation_delta"):
     citation: JsonObject
 
 
-class BlockStop(Struct, frozen=True, tag="block_stop", omit_defaults=True):
+class BlockStop(Struct, frozen=True, tag="block_stop", omit_defaults=True, gc=False):
     """A block is whole.
 
     Attributes:

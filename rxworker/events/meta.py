@@ -31,7 +31,9 @@ class ResponseStatus(Enum):
     FAILED = "Failed"
 
 
-class Status(Struct, frozen=True, tag="status", omit_defaults=True, repr_omit_defaults=True):
+class Status(
+    Struct, frozen=True, tag="status", omit_defaults=True, repr_omit_defaults=True, gc=False
+):
     """A response started or ended. A second ``STARTED`` takes back what the response said before it.
 
     Attributes:

@@ -1,4 +1,8 @@
-"""The envelope in which every watcher of a run receives its events."""
+"""The envelope in which every watcher of a run receives its events.
+
+Records, and the events and messages of which there are many, are values that hold nothing but values, so that none can be part of a
+cycle. The garbage collector is told not to look at them (``gc=False``): reference counts free them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ ResponseEvent: TypeAlias = Meta | BlockEvent
 Event: TypeAlias = Meta | BlockEvent | TurnEvent
 
 
-class Record(Struct, frozen=True, omit_defaults=True):
+class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     """One event of a run, with where and when.
 
     Attributes:

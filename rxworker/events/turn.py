@@ -22,15 +22,15 @@ class RunStart(Struct, frozen=True, tag="run_start"):
     conversation: Conversation
 
 
-class TurnStart(Struct, frozen=True, tag="turn_start"):
+class TurnStart(Struct, frozen=True, tag="turn_start", gc=False):
     """A turn begins: one request, and the tools that its response calls."""
 
 
-class TurnStop(Struct, frozen=True, tag="turn_stop"):
+class TurnStop(Struct, frozen=True, tag="turn_stop", gc=False):
     """A turn is over; another may follow."""
 
 
-class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True):
+class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True, gc=False):
     """A request goes out.
 
     Attributes:
@@ -54,7 +54,7 @@ class AttemptRetract(Struct, frozen=True, tag="attempt_retract"):
     delay: float = 0.0
 
 
-class ToolStart(Struct, frozen=True, tag="tool_start"):
+class ToolStart(Struct, frozen=True, tag="tool_start", gc=False):
     """A tool starts to run.
 
     Attributes:
@@ -76,7 +76,7 @@ class ToolProgress(Struct, frozen=True, tag="tool_progress"):
     progress: Json
 
 
-class ToolStop(Struct, frozen=True, tag="tool_stop"):
+class ToolStop(Struct, frozen=True, tag="tool_stop", gc=False):
     """A tool has run, was skipped, or was stopped.
 
     Attributes:
@@ -88,7 +88,7 @@ class ToolStop(Struct, frozen=True, tag="tool_stop"):
     seconds: float = 0.0
 
 
-class MessageAdd(Struct, frozen=True, tag="message_add"):
+class MessageAdd(Struct, frozen=True, tag="message_add", gc=False):
     """The conversation grows by something that is no response: tool results, or what a hook adds.
 
     Attributes:

@@ -17,7 +17,7 @@ class ContentBlock(Struct, frozen=True, tag=True, omit_defaults=True):
     """The base of all content blocks."""
 
 
-class Text(ContentBlock, frozen=True, tag="text"):
+class Text(ContentBlock, frozen=True, tag="text", gc=False):
     """Visible text.
 
     Attributes:
@@ -52,7 +52,7 @@ class Refusal(ContentBlock, frozen=True, tag="refusal"):
     echo: JsonObject | None = None
 
 
-class ToolCall(ContentBlock, frozen=True, tag="tool_call"):
+class ToolCall(ContentBlock, frozen=True, tag="tool_call", gc=False):
     """The model asks for a tool to be run.
 
     Attributes:
@@ -103,7 +103,7 @@ class Document(ContentBlock, frozen=True, tag="document"):
 ResultContent: TypeAlias = str | tuple[Text | Image | Document, ...]
 
 
-class ToolResult(ContentBlock, frozen=True, tag="tool_result"):
+class ToolResult(ContentBlock, frozen=True, tag="tool_result", gc=False):
     """What a tool call came to.
 
     Attributes:

@@ -13,7 +13,7 @@ from rxworker.messages.content import Content, Text, ToolCall, ToolResult
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
 
-class Message(Struct, frozen=True, omit_defaults=True):
+class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     """One message.
 
     Attributes:

@@ -21,7 +21,7 @@ class StopKind(Enum):
     OTHER = "Other"
 
 
-class StopReason(Struct, frozen=True, omit_defaults=True):
+class StopReason(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why a response ended.
 
     Attributes:

@@ -7,7 +7,9 @@ from msgspec import Struct
 from rxworker.messages.json import JsonObject
 
 
-class Usage(Struct, frozen=True, tag="usage", omit_defaults=True, repr_omit_defaults=True):
+class Usage(
+    Struct, frozen=True, tag="usage", omit_defaults=True, repr_omit_defaults=True, gc=False
+):
     """Tokens of one response so far: a snapshot, never a difference. The last one holds.
 
     The five numbers mean the same for every provider: cached input is part of the input, reasoning is part of the
