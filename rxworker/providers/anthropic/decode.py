@@ -25,6 +25,7 @@ from rxworker.events import (
     TextDelta,
     ToolUseMetadata,
 )
+from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.providers.alike import Repeat, repeated
@@ -109,17 +110,21 @@ class AnthropicDecoder:
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
+        try:
+            events = [decode_event(frame.data) for frame in frames] if self._is_plain else None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            events = None
+        if events is None:
+            return gathered(event for frame in frames for event in self.feed(frame))
         rows = Rows()
         place: int | None = None  # of the block whose row goes on, and the deltas that add to it
         kind: type[object] | None = None
-        for frame in frames:
-            try:
-                event = decode_event(frame.data) if self._is_plain else None
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                event = None
+        for event in events:
             if type(event) is not WireBlockDelta:
                 place = None
-                rows.add(self.feed(frame) if event is None else self._take(event))
+                rows.add(self._take(event))
+                if self._over:
+                    break
                 continue
             delta: Any = event.delta
             if event.index == place is not None and delta.__class__ is kind:

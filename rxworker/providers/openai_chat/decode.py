@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatus, Status, TextDelta
+from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import JsonObject, StopReason
 from rxworker.providers.alike import Repeat, repeated
@@ -96,18 +97,22 @@ class OpenAIChatDecoder:
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
+        is_plain = self._halves is None and not (self._over or self._broken)
+        try:
+            chunks = [decode_chunk(frame.data) for frame in frames] if is_plain else None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            chunks = None
+        if chunks is None:
+            return gathered(event for frame in frames for event in self.feed(frame))
         rows = Rows()
         last: TextDelta | InputJsonDelta | None = None  # which has begun the row that goes on
-        for frame in frames:
-            is_plain = self._halves is None and not (self._over or self._broken)
-            try:
-                chunk = decode_chunk(frame.data) if is_plain and frame.event == "message" else None
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                chunk = None
-            more = None if chunk is None else self._more_of(chunk)
+        for chunk, frame in zip(chunks, frames, strict=True):
+            if self._over:
+                break
+            more = None if frame.event == "error" else self._more_of(chunk)
             if more is None:
                 last = None
-                if chunk is None:
+                if frame.event == "error":
                     rows.add(self.feed(frame))
                 else:
                     self._take(chunk, frame)

@@ -23,6 +23,7 @@ from rxworker.events import (
     ResponseStatus,
     Status,
 )
+from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import Json, StopReason
 from rxworker.providers.alike import Repeat, repeated
@@ -102,18 +103,16 @@ class OpenAIResponsesDecoder:
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
+        try:
+            read = [decode_event(frame.data) for frame in frames] if self._is_plain else None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            read = None
+        if read is None:
+            return gathered(event for frame in frames for event in self.feed(frame))
         rows = Rows()
         last: WireEvent | None = None  # which has begun the row that goes on
         pieces: list[str] = []
-        for frame in frames:
-            try:
-                event = decode_event(frame.data) if self._is_plain else None
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                event = None
-            if event is None:
-                last = None
-                rows.add(self.feed(frame))
-                continue
+        for event, frame in zip(read, frames, strict=True):
             text = event.delta
             if (
                 last is not None
@@ -138,6 +137,8 @@ class OpenAIResponsesDecoder:
                     rows.begin(delta)
                     continue
             rows.add(events)
+            if self._over:
+                break
         return rows.end()
 
     @property
