@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from rxworker.events import Record
-from rxworker.hub.row import Row
+from rxworker.events.row import Row
 from rxworker.hub.span import (
     MERGEABLE,
     Entry,
@@ -25,7 +25,7 @@ from rxworker.hub.span import (
 )
 
 TAIL = 512
-"""How many entries, or how many deltas in rows, stand unpacked before they are packed."""
+"""How many entries stand unpacked, or how many records more than entries, before they are packed."""
 
 
 class History:
@@ -48,27 +48,27 @@ class History:
         self.tail: list[Record | Row] = []
         self._packed: list[Entry] = []
         self._packed_to = 0
-        self._in_rows = 0  # deltas in the rows of the tail
 
     def append(self, entry: Record | Row) -> None:
         """Keep the next record, or a row of the next ones."""
-        self.last_seq = entry.seq
+        self.last_seq = seq = entry.seq
         self.tail.append(entry)
-        if entry.__class__ is Row:
-            self._in_rows += entry.seq - entry.first + 1
-        if len(self.tail) >= TAIL or self._in_rows >= TAIL:
+        count = len(self.tail)
+        if count >= TAIL or seq - self._packed_to - count >= TAIL:
             self.pack()
 
     def extend(self, entries: Sequence[Record | Row]) -> None:
         """Keep the next ones, at least one."""
-        for entry in entries:
-            self.append(entry)
+        self.last_seq = seq = entries[-1].seq
+        self.tail += entries
+        count = len(self.tail)
+        if count >= TAIL or seq - self._packed_to - count >= TAIL:
+            self.pack()
 
     def pack(self) -> None:
         """Pack what stands in the tail."""
         self._packed.extend(packed(self.tail))
         self._packed_to = self.last_seq
-        self._in_rows = 0
         self.tail = []
 
     def entries(self, after: int) -> Iterator[Entry]:
@@ -102,10 +102,28 @@ class History:
             return entry if isinstance(entry, Record) else None
         return None
 
+    def standing(self, after: int) -> Sequence[Record | Row]:
+        """The same story as it stands, with what is packed as one record a span: what costs least to take in."""
+        if after < self._packed_to:
+            return [_standing(entry, after) for entry in self.entries(after)]
+        tail = self.tail
+        behind = tail[place_after(tail, after) :]
+        if behind and behind[0].first <= after:
+            behind[0] = _standing(behind[0], after)
+        return behind
+
     def merged(self, after: int) -> list[Record]:
         """The same story in as few records as there can be."""
         only = self.newest(after)
         return [only] if only is not None else merge_entries(self.entries(after), after)
+
+
+def _standing(entry: Entry, after: int) -> Record | Row:
+    if isinstance(entry, Record):
+        return entry
+    if isinstance(entry, Row) and entry.first > after:
+        return entry
+    return entry.merged(after)
 
 
 def merge_entries(entries: Iterable[Entry], after: int) -> list[Record]:
@@ -136,7 +154,7 @@ def _one(head: Record, row: list[Entry], after: int) -> Record:
     last = row[-1]
     if last is head:
         return head
-    if len(row) == 1 and isinstance(last, Row):
+    if len(row) == 1 and not isinstance(last, Record):
         return last.merged(after)
     first = max(after + 1, row[0].first)
     text = "".join([text_of(entry, after) for entry in row])

@@ -21,17 +21,16 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from itertools import count
 
-from msgspec.structs import replace
 from reactivex import abc
 
 from rxworker.events import Event, Record
+from rxworker.events.row import Row
 from rxworker.hub.deferred import Bell, Defer, Deferred
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_place
 from rxworker.hub.history import History
 from rxworker.hub.home import running_loop
 from rxworker.hub.latch import Latch
 from rxworker.hub.observers import Observer, Observers, OnRaise
-from rxworker.hub.row import Row
 from rxworker.hub.watch import Watch
 from rxworker.hub.watcher import WatcherState
 from rxworker.operators.disposables import NOTHING, Call
@@ -105,7 +104,8 @@ class Hub(Stage[Record]):
             return
         if observers.row:
             observers.tell(record)
-        self._pushed()
+        if self._ended or self.deferred.is_needed:
+            self._pushed()
 
     def push_many(self, records: Sequence[Record]) -> None:
         """Show records that have come together, in order."""
@@ -117,7 +117,8 @@ class Hub(Stage[Record]):
         if observers.is_telling:
             return
         observers.tell_behind(before)
-        self._pushed()
+        if self._ended or self.deferred.is_needed:
+            self._pushed()
 
     def push_entries(self, entries: Sequence[Record | Row], events: Sequence[Event]) -> None:
         """Show what has come together.
@@ -137,13 +138,14 @@ class Hub(Stage[Record]):
         self.history.extend(entries)
         if observers.row:
             observers.tell_together(events)
-        self._pushed()
+        if self._ended or self.deferred.is_needed:
+            self._pushed()
 
     def _pushed(self) -> None:
-        """The observers have seen it."""
+        """The observers have seen it; somebody else waits for it, or it was the last."""
         if self._ended:
             self._close()
-        elif self.deferred.is_needed:
+        else:
             self.deferred.soon()
 
     def end(self, error: Exception | None = None) -> None:
@@ -252,10 +254,7 @@ class Hub(Stage[Record]):
 
 
 def _records(entry: Record | Row) -> Sequence[Record]:
-    if isinstance(entry, Record):
-        return (entry,)
-    head, deltas = entry.head, entry.deltas
-    return [replace(head, seq=seq, event=delta) for seq, delta in enumerate(deltas, head.seq)]
+    return (entry,) if isinstance(entry, Record) else list(entry.records(0, entry.seq))
 
 
 def _nobody(_name: str, _error: BaseException) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeGuard
 from msgspec.structs import replace
 
 from rxworker.events import Event, InputJsonDelta, Record, RefusalDelta, TextDelta, ThinkingDelta
-from rxworker.hub.row import Row
+from rxworker.events.row import Row
 
 Mergeable: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
 
@@ -56,7 +56,7 @@ class Span:
     @classmethod
     def over(cls, row: Row) -> Span:
         """The span of deltas that have come together."""
-        texts = row.deltas.texts
+        texts = row.event.texts
         ends = array("I", accumulate(map(len, texts)))
         times = array("d", (row.time,)) * len(texts)
         return cls(row.head, row.seq, "".join(texts), ends, times)
@@ -75,6 +75,12 @@ class Span:
         """What the records behind this number add."""
         place = after - self.first + 1
         return self._text[self._ends[place - 1] :] if place > 0 else self._text
+
+    def merged(self, after: int) -> Record:
+        """One record for those behind this number, of which there are some."""
+        event = with_text(self.head.event, self.text(after))
+        covers = self.seq - max(after, self.first - 1)
+        return replace(self.head, seq=self.seq, time=self.time, event=event, covers=covers)
 
     def records(self, after: int, until: int) -> Iterator[Record]:
         """The records behind ``after`` up to and with ``until``, equal to those that were kept."""

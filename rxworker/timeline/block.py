@@ -27,6 +27,7 @@ from rxworker.messages import JsonObject, StopReason
 from rxworker.operators.group import start_of
 from rxworker.timeline.pieces import Pieces, packed
 
+Growing: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
 BlockPhase: TypeAlias = Literal["open", "stopped", "aborted"]
 
 
@@ -74,13 +75,21 @@ def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
     Pieces(['hello'])
     """
     if state is None:
-        start = start_of(event)
+        start = event if type(event) is BlockStart else start_of(event)
         state = BlockState(
             start.index, start.block_type, start.metadata, start.choice, echo=start.echo
         )
         if event is start:
             return state
     return _STEPS[event.__class__](state, event)
+
+
+def step_texts(state: BlockState | None, like: Growing, texts: list[str]) -> BlockState:
+    """The block after deltas of one sort: the same as `step_block` for each of them."""
+    text = "".join(texts)
+    if state is None:
+        return step_block(None, replace(like, text=text))
+    return _longer(state, like.__class__, text)
 
 
 def _start(state: BlockState, event: BlockStart) -> BlockState:
@@ -94,32 +103,19 @@ def _start(state: BlockState, event: BlockStart) -> BlockState:
     )
 
 
-def _text(state: BlockState, event: TextDelta) -> BlockState:
-    if state.block_type is BlockType.TEXT or state.block_type is BlockType.TOOL_RESULT:
-        return replace(state, text=state.text.add(event.text))
-    return state
+def _text(state: BlockState, event: Growing) -> BlockState:
+    return _longer(state, event.__class__, event.text)
 
 
-def _thinking(state: BlockState, event: ThinkingDelta) -> BlockState:
-    if state.block_type is BlockType.THINKING:
-        return replace(state, text=state.text.add(event.text))
-    return state
-
-
-def _refusal(state: BlockState, event: RefusalDelta) -> BlockState:
-    if state.block_type is BlockType.REFUSAL:
-        return replace(state, text=state.text.add(event.text))
-    return state
-
-
-def _input_json(state: BlockState, event: InputJsonDelta) -> BlockState:
-    if _takes_input(state):
-        return replace(state, text=state.text.add(event.text))
-    return state
+def _longer(state: BlockState, kind: type[object], text: str) -> BlockState:
+    """The block with more text, if it is one for deltas of this kind."""
+    if state.block_type not in _HOLDS[kind]:
+        return state
+    return replace(state, text=state.text.add(text))
 
 
 def _input_value(state: BlockState, event: InputValueDelta) -> BlockState:
-    if _takes_input(state):
+    if state.block_type in _HOLDS[InputJsonDelta]:
         return replace(state, values=state.values.add(event))
     return state
 
@@ -153,21 +149,24 @@ def _over(first: JsonObject | None, second: JsonObject | None) -> JsonObject | N
     return {**first, **second}
 
 
-def _takes_input(state: BlockState) -> bool:
-    block_type = state.block_type
-    return block_type is BlockType.TOOL_USE or block_type is BlockType.SERVER_TOOL_USE
-
+_HOLDS: dict[type[object], frozenset[BlockType]] = {
+    TextDelta: frozenset({BlockType.TEXT, BlockType.TOOL_RESULT}),
+    ThinkingDelta: frozenset({BlockType.THINKING}),
+    RefusalDelta: frozenset({BlockType.REFUSAL}),
+    InputJsonDelta: frozenset({BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE}),
+}
+"""Which blocks take the text of a delta; others leave it aside."""
 
 _STEPS: dict[type[object], Callable[[BlockState, Any], BlockState]] = {
     BlockStart: _start,
     TextDelta: _text,
-    ThinkingDelta: _thinking,
-    RefusalDelta: _refusal,
-    InputJsonDelta: _input_json,
+    ThinkingDelta: _text,
+    RefusalDelta: _text,
+    InputJsonDelta: _text,
     InputValueDelta: _input_value,
     SignatureDelta: _signature,
     CitationDelta: _citation,
     BlockStop: _stop,
     BlockAbort: _abort,
 }
-__all__ = ["BlockPhase", "BlockState", "step_block"]
+__all__ = ["BlockPhase", "BlockState", "step_block", "step_texts"]

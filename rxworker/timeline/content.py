@@ -76,23 +76,30 @@ def _refusal_content(state: BlockState) -> Content | None:
 
 
 def _arguments(state: BlockState) -> JsonObject | str:
-    if state.values:
+    if state.values.count:
         return assemble_arguments(state.values)
     text = joined(state.text)
-    if isinstance(state.metadata, ToolUseMetadata) and state.metadata.is_free_text:
+    metadata = state.metadata
+    if type(metadata) is ToolUseMetadata and metadata.is_free_text:
         return text
     return parse_arguments(text)
 
 
 def _tool_call(state: BlockState) -> Content:
-    return ToolCall(*_call(state.metadata), _arguments(state), state.echo)
+    metadata = state.metadata
+    if type(metadata) is not ToolUseMetadata:
+        return ToolCall("", "", _arguments(state), state.echo)
+    return ToolCall(metadata.id, metadata.name, _arguments(state), state.echo)
 
 
 def _server_tool_call(state: BlockState) -> Content:
     value: Json = _arguments(state) if state.text or state.values else None
     if isinstance(value, str):
         value = _any_json(value)
-    return ServerToolCall(*_call(state.metadata), value, state.echo)
+    metadata = state.metadata
+    if type(metadata) is not ToolUseMetadata:
+        return ServerToolCall("", "", value, state.echo)
+    return ServerToolCall(metadata.id, metadata.name, value, state.echo)
 
 
 def _server_tool_result(state: BlockState) -> Content:
@@ -119,10 +126,6 @@ def _any_json(text: str) -> Json:
         return cast(Json, msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return text
-
-
-def _call(metadata: BlockMetadata | None) -> tuple[str, str]:
-    return (metadata.id, metadata.name) if isinstance(metadata, ToolUseMetadata) else ("", "")
 
 
 def _result(metadata: BlockMetadata | None) -> tuple[str, str]:

@@ -20,6 +20,7 @@ from rxworker.events import (
     ToolStart,
     Usage,
 )
+from rxworker.events.row import Row
 
 Path = tuple[str, ...]
 
@@ -49,7 +50,7 @@ class InnerUsage(Struct, frozen=True):
         return usage
 
 
-def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
+def step_inner(state: InnerUsage, record: Record | Row) -> InnerUsage:
     """The tokens after a record of a run inside.
 
     >>> record = Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=Usage(10, 5), path=("call_1",))

@@ -17,9 +17,10 @@ from rxworker.events import (
     Status,
     Usage,
 )
+from rxworker.events.deltas import GROWING, Deltas
 from rxworker.messages import Content, Message, ServerToolCall, ServerToolResult, StopReason
 from rxworker.operators.group import BLOCK_EVENTS
-from rxworker.timeline.block import BlockState, step_block
+from rxworker.timeline.block import BlockState, step_block, step_texts
 from rxworker.timeline.content import content_of
 from rxworker.timeline.pieces import Pieces
 
@@ -57,7 +58,7 @@ class ResponseState(Struct, frozen=True):
     @property
     def blocks(self) -> tuple[BlockState, ...]:
         """All blocks, closed and open, in the order of their index."""
-        return tuple(sorted([*self.closed, *self.open.values()], key=attrgetter("index")))
+        return tuple(sorted([*self.closed.to_list(), *self.open.values()], key=attrgetter("index")))
 
 
 def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
@@ -74,18 +75,44 @@ def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
     return state if step is None else step(state, event)
 
 
-def step_blocks(state: ResponseState, events: Iterable[BlockEvent]) -> ResponseState:
+def step_blocks(state: ResponseState, events: Iterable[BlockEvent | Deltas[Any]]) -> ResponseState:
     """The response after events of blocks: the same as `step_response` for each of them, with one new state for all."""
     # A copy of what is open: a handful of blocks, whatever the length of the response.
     blocks, closed = state.open.copy(), state.closed
-    for event in events:
+    texts: list[str] = []  # what deltas add that are taken together
+    like: Any = None  # one of these
+    for told in events:
+        event: Any = told  # every delta comes by here
+        kind: type[object] = event.__class__
+        if kind is Deltas or kind in GROWING:
+            one = event.like if kind is Deltas else event
+            if like is None or one.__class__ is not like.__class__ or one.index != like.index:
+                if like is not None:
+                    _grow(blocks, like, texts)
+                like, texts = one, []
+            if kind is Deltas:
+                texts += event.texts
+            else:
+                texts.append(event.text)
+            continue
+        if like is not None:
+            _grow(blocks, like, texts)
+            like = None
         block = step_block(blocks.get(event.index), event)
         if block.phase == "open":
             blocks[event.index] = block
         else:
             blocks.pop(event.index, None)
             closed = closed.add(block)
+    if like is not None:
+        _grow(blocks, like, texts)
     return replace(state, open=blocks, closed=closed)
+
+
+def _grow(blocks: dict[int, BlockState], like: Any, texts: list[str]) -> None:
+    """Add what deltas of one sort say."""
+    index: int = like.index
+    blocks[index] = step_texts(blocks.get(index), like, texts)
 
 
 def message_of(state: ResponseState, provider: str) -> Message | None:

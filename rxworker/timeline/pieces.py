@@ -18,6 +18,9 @@ C = TypeVar("C")
 class Pieces(Struct, Generic[C], frozen=True, eq=False):
     """An immutable list that is added to in constant time. Pieces of text are equal when they make the same text.
 
+    Attributes:
+        count: How many there are; for the paths where ``len`` is too dear.
+
     >>> some = Pieces[str]().add("a").add("b")
     >>> some.add("c"), some.add("d"), len(some)
     (Pieces(['a', 'b', 'c']), Pieces(['a', 'b', 'd']), 2)
@@ -25,11 +28,11 @@ class Pieces(Struct, Generic[C], frozen=True, eq=False):
 
     _before: Pieces[C] | None = None
     _last: C | None = None
-    _count: int = 0
+    count: int = 0
 
     def add(self, piece: C) -> Pieces[C]:
         """The list with one more piece at its end."""
-        return Pieces(self, piece, self._count + 1)
+        return Pieces(self, piece, self.count + 1)
 
     def to_list(self) -> list[C]:
         """The pieces, in order."""
@@ -45,10 +48,10 @@ class Pieces(Struct, Generic[C], frozen=True, eq=False):
         return iter(self.to_list())
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def __bool__(self) -> bool:
-        return self._count > 0
+        return self.count > 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pieces):
@@ -74,14 +77,14 @@ def joined(pieces: Pieces[str]) -> str:
     >>> joined(Pieces[str]().add("hel").add("lo"))
     'hello'
     """
-    if pieces._count == 1:  # most texts are merged before they come here
+    if pieces.count == 1:  # most texts are merged before they come here
         return pieces._last or ""
     return "".join(pieces.to_list())
 
 
 def packed(pieces: Pieces[str]) -> Pieces[str]:
     """The text in one piece: it is joined once, and the pieces are freed."""
-    return pieces if pieces._count < 2 else _NO_TEXT.add(joined(pieces))
+    return pieces if pieces.count < 2 else _NO_TEXT.add(joined(pieces))
 
 
 _NO_TEXT: Pieces[str] = Pieces()

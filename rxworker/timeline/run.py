@@ -26,6 +26,8 @@ from rxworker.events import (
     Status,
     Usage,
 )
+from rxworker.events.deltas import Deltas
+from rxworker.events.row import Row
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.inner import step_inner
 from rxworker.timeline.message import ResponseState, step_blocks, step_response
@@ -48,7 +50,7 @@ def step_run(state: RunState, record: Record) -> RunState:
     return fold_run((record,), state)
 
 
-def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunState:
+def fold_run(records: Iterable[Record | Row], state: RunState | None = None) -> RunState:
     """The run after all these records: what a snapshot, a resumed run and a test begin with."""
     state = state or RunState()
     seq, path = state.seq, state.path
@@ -80,7 +82,7 @@ def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunSta
     return state if seq == state.seq else replace(state, seq=seq)
 
 
-def _step_blocks(state: RunState, events: Iterable[BlockEvent]) -> RunState:
+def _step_blocks(state: RunState, events: Iterable[BlockEvent | Deltas[Any]]) -> RunState:
     if state.response is None:
         return received(state, step_blocks(ResponseState(), events))
     return replace(state, response=step_blocks(state.response, events))
@@ -102,7 +104,7 @@ def _step_status(state: RunState, event: Status) -> RunState:
     return _step_meta(state, event)
 
 
-def _step_inner(state: RunState, record: Record) -> RunState:
+def _step_inner(state: RunState, record: Record | Row) -> RunState:
     inner = step_inner(state.inner, record)
     return state if inner is state.inner else replace(state, inner=inner)
 
@@ -115,7 +117,7 @@ _STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
 }
 # The most frequent events, of which a row makes one new state.
 _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
-    **dict.fromkeys(BLOCK_EVENTS, _step_blocks),
+    **dict.fromkeys((*BLOCK_EVENTS, Deltas), _step_blocks),
     **TOOL_STEPS,
 }
 

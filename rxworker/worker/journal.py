@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
 from rxworker.events.deltas import Deltas, rows_of
+from rxworker.events.row import Row
 from rxworker.hub import Hub
-from rxworker.hub.row import Row
 from rxworker.timeline import RunState, fold_run
 
 
@@ -41,19 +41,20 @@ class Journal:
 
     def emit_many(self, events: Sequence[Event]) -> None:
         """Number events that have come together, and show them."""
-        seq, now = self._history.last_seq + 1, self._clock()
+        seq, now, run = self._history.last_seq, self._clock(), self.run
+        turn, attempt = self.turn, self._attempt
         entries: list[Record | Row] = []
         for row in rows_of(events):
             if type(row) is Deltas:
-                head = Record(seq, self.run, self.turn, self._attempt, now, row.first)
-                entries.append(Row(head, row))
                 seq += len(row.texts)
+                entries.append(Row(seq, run, turn, attempt, now, row))
                 continue
             kind = row.__class__
             if kind in _COUNTED:
                 self._count(kind)
-            entries.append(Record(seq, self.run, self.turn, self._attempt, now, row))
+                turn, attempt = self.turn, self._attempt
             seq += 1
+            entries.append(Record(seq, run, turn, attempt, now, row))
         self.hub.push_entries(entries, events)
 
     def _count(self, kind: type[object]) -> None:
@@ -76,10 +77,10 @@ class Journal:
 
     @property
     def state(self) -> RunState:
-        """What the records so far come to. Folded when asked for, and with deltas merged, so that one costs next to nothing."""
+        """What the records so far come to. Folded when asked for, and deltas that have come together as one."""
         history, state = self._history, self._state
         if state.seq < history.last_seq:
-            self._state = state = fold_run(history.merged(state.seq), state)
+            self._state = state = fold_run(history.standing(state.seq), state)
         return state
 
     def _detached(self, watcher: str, error: BaseException) -> None:

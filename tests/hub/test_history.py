@@ -24,8 +24,8 @@ from rxworker.events import (
     ToolProgress,
 )
 from rxworker.events.deltas import Deltas
-from rxworker.hub.history import TAIL, History
-from rxworker.hub.row import Row
+from rxworker.events.row import Row
+from rxworker.hub.history import TAIL, History, merge_entries
 from rxworker.hub.span import text_of
 from rxworker.operators import merge_deltas
 
@@ -66,16 +66,19 @@ def stories(draw: st.DrawFn) -> list[Record]:
     return told
 
 
+def together_of(records: Sequence[Record]) -> Row:
+    """Deltas that add to one text, as they would have come together."""
+    last = records[-1]
+    deltas = Deltas(last.event, [text_of(record, 0) for record in records])
+    return Row(last.seq, last.run, last.turn, last.attempt, last.time, deltas, last.path)
+
+
 def kept(records: Sequence[Record], packs: frozenset[int]) -> History:
     """A history of these, packed behind some of them."""
     history = History()
     for _, together in groupby(records, lambda record: record.time):
         row = list(together)
-        history.append(
-            row[0]
-            if len(row) == 1
-            else Row(row[0], Deltas(row[0].event, [text_of(record, 0) for record in row]))
-        )
+        history.append(row[0] if len(row) == 1 else together_of(row))
         if history.last_seq in packs:
             history.pack()
     return history
@@ -137,6 +140,15 @@ def test_merged_records_tile_the_numbers_and_bear_the_time_of_their_last(
             assert record.time == records[record.seq - 1].time
             before = record.seq
         assert before == len(records)
+
+
+@given(stories(), PACKS)
+def test_what_stands_there_is_the_same_story(records: list[Record], packs: frozenset[int]) -> None:
+    history = kept(records, packs)
+    for after in range(len(records) + 1):
+        standing = history.standing(after)
+        assert merge_entries(standing, after) == history.merged(after)
+        assert standing[0].first == after + 1 if standing else after == len(records)
 
 
 def delta(n: int, text: str = "word") -> Record:

@@ -11,13 +11,17 @@ from reactivex import operators as ops
 
 from rxworker.events import Event, Ping, Record, TextDelta
 from rxworker.events.deltas import Batch, Deltas
+from rxworker.events.row import Row
 from rxworker.hub import Hub
-from rxworker.hub.row import Row
 from rxworker.operators import events, text_deltas
 
 
 def record(seq: int, event: Event, *path: str) -> Record:
     return Record(seq, "r", 1, 1, float(seq), event, path)
+
+
+def together(first: int, deltas: Deltas[Event]) -> Row:
+    return Row(first + len(deltas) - 1, "r", 1, 1, float(first), deltas)
 
 
 def push(hub: Hub, move: str) -> None:
@@ -32,11 +36,11 @@ def push(hub: Hub, move: str) -> None:
         hub.push_many([record(seq, Ping()), record(seq + 1, TextDelta(0, "x"))])
     elif move == "together":
         row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
-        hub.push_entries([Row(record(seq, row[0]), row)], row)
+        hub.push_entries([together(seq, row)], row)
     elif move == "read":
         row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
         first, last = record(seq, Ping()), record(seq + 6, TextDelta(1, "end"))
-        entries = [first, Row(record(seq + 1, row[0]), row), last]
+        entries = [first, together(seq + 1, row), last]
         hub.push_entries(entries, Batch([first.event, row, last.event]))
 
 
@@ -81,7 +85,7 @@ def test_no_record_is_made_for_those_who_want_none(monkeypatch: pytest.MonkeyPat
     hub = Hub()
     texts: list[str] = []
     hub.events.pipe(text_deltas()).subscribe(texts.append)
-    monkeypatch.setattr("rxworker.hub.hub.replace", refuse)
+    monkeypatch.setattr("rxworker.events.row.Record", refuse)
     push(hub, "together")
     assert texts == ["0 ", "1 ", "2 ", "3 ", "4 "]
 

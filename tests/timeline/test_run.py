@@ -38,6 +38,8 @@ from rxworker.events import (
     TurnStop,
     Usage,
 )
+from rxworker.events.deltas import Deltas
+from rxworker.events.row import Row
 from rxworker.messages import (
     Conversation,
     Message,
@@ -311,11 +313,31 @@ middle: st.SearchStrategy[Event] = st.one_of(
 )
 
 
+TEXTS = st.lists(st.sampled_from(["a", "{", "}", ""]), max_size=3)
+
+
 @given(st.lists(middle, max_size=25))
 def test_merged_deltas_give_the_same_run(events: list[Event]) -> None:
     story: list[Event] = [RunStart(HELLO), *events]
     one, two = fold(*story), fold(*merge_deltas(story))
     assert (one.conversation, one.usage, one.pending) == (two.conversation, two.usage, two.pending)
+
+
+@given(st.lists(st.tuples(middle, TEXTS), max_size=25))
+def test_deltas_that_come_together_give_the_same_run(
+    events: list[tuple[Event, list[str]]],
+) -> None:
+    single: list[Event] = [RunStart(HELLO)]
+    told: list[Record | Row] = [*records(single)]
+    for event, texts in events:
+        if isinstance(event, TextDelta | ThinkingDelta | InputJsonDelta) and texts:
+            deltas = Deltas(event, texts)
+            single += deltas
+            told.append(Row(len(single), "r", 1, 1, 0.0, deltas))
+        else:
+            single.append(event)
+            told.append(Record(len(single), "r", 1, 1, 0.0, event))
+    assert fold_run(told) == fold(*single)
 
 
 @given(st.lists(middle, max_size=25))
