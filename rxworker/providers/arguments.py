@@ -13,6 +13,7 @@ from rxworker.messages import Json, JsonObject
 from rxworker.providers.garbage import read_mended
 
 MAX_DEPTH = 100
+_decode = msgspec.json.Decoder().decode
 _SEGMENT = re.compile(
     r"""\.?([^.\[\]]+)|\[(\d+)\]|\[(?:'((?:[^'\\]|\\.)*)'|("(?:[^"\\]|\\.)*"))\]""", re.DOTALL
 )
@@ -29,13 +30,18 @@ def parse_arguments(text: str) -> JsonObject | str:
     >>> parse_arguments('{"city": "Os')
     '{"city": "Os'
     """
-    if not text.strip():
-        return {}
     try:
-        value = read_mended(text.encode())
-    except UnicodeError:
-        return text
+        value: Json = _decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        value = _mended(text) if text.strip() else {}
     return value if isinstance(value, dict) else text
+
+
+def _mended(text: str) -> Json:
+    try:
+        return read_mended(text.encode())
+    except UnicodeError:
+        return None
 
 
 def parse_path(path: str) -> tuple[str | int, ...]:

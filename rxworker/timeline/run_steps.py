@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -90,17 +90,23 @@ def _run_abort(state: RunState, event: RunAbort) -> RunState:
 def _answered(conversation: Conversation, answers: Message) -> Conversation:
     """The conversation with these results right behind the calls, before what hooks have added since."""
     messages = conversation.messages
-    count = len(messages)
-    end = next((n for n in range(count, 0, -1) if messages[n - 1].role == "assistant"), count)
+    end = len(messages)
+    while end and messages[end - 1].role != "assistant":
+        end -= 1
+    if not end or end == len(messages):
+        return conversation.add(answers)
     return conversation.with_messages((*messages[:end], answers, *messages[end:]))
 
 
 def _round(conversation: Conversation, results: Iterable[ToolResult]) -> str:
     """The calls and results of this turn in short, to be compared with those of the turn before it."""
-    calls = next((c for m in reversed(conversation.messages) if (c := m.tool_calls)), ())
-    asked = [(call.name, call.input) for call in calls]
+    asked: list[object] = []
+    for message in reversed(conversation.messages):
+        asked = [(call.name, call.input) for call in message.tool_calls]
+        if asked:
+            break
     answers = [(result.content, result.is_error) for result in results]
-    return blake2b(_told(asked, answers), digest_size=16).hexdigest()
+    return sha256(_told(asked, answers)).hexdigest()
 
 
 def _told(asked: object, answers: object) -> bytes:
