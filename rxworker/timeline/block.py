@@ -89,7 +89,9 @@ def step_texts(state: BlockState | None, like: Growing, texts: list[str]) -> Blo
     text = "".join(texts)
     if state is None:
         return step_block(None, replace(like, text=text))
-    return _longer(state, like.__class__, text)
+    if state.block_type not in _HOLDS[like.__class__]:
+        return state
+    return replace(state, text=state.text.add(text))
 
 
 def _start(state: BlockState, event: BlockStart) -> BlockState:
@@ -104,14 +106,7 @@ def _start(state: BlockState, event: BlockStart) -> BlockState:
 
 
 def _text(state: BlockState, event: Growing) -> BlockState:
-    return _longer(state, event.__class__, event.text)
-
-
-def _longer(state: BlockState, kind: type[object], text: str) -> BlockState:
-    """The block with more text, if it is one for deltas of this kind."""
-    if state.block_type not in _HOLDS[kind]:
-        return state
-    return replace(state, text=state.text.add(text))
+    return step_texts(state, event, [event.text])
 
 
 def _input_value(state: BlockState, event: InputValueDelta) -> BlockState:
@@ -129,12 +124,13 @@ def _citation(state: BlockState, event: CitationDelta) -> BlockState:
 
 
 def _stop(state: BlockState, event: BlockStop) -> BlockState:
+    text = state.text  # every block comes by here; most are in one piece, and have no echo
     return replace(
         state,
         phase="stopped",
-        text=packed(state.text),
+        text=text if text.count < 2 else packed(text),
         metadata=event.metadata or state.metadata,
-        echo=_over(state.echo, event.echo),
+        echo=state.echo if event.echo is None else _over(state.echo, event.echo),
         stop_reason=event.stop_reason,
     )
 
