@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import sha256
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -106,7 +106,7 @@ def _round(conversation: Conversation, results: Iterable[ToolResult]) -> str:
         if asked:
             break
     answers = [(result.content, result.is_error) for result in results]
-    return sha256(_told(asked, answers)).hexdigest()
+    return blake2b(_told(asked, answers), digest_size=16).hexdigest()
 
 
 def _told(asked: object, answers: object) -> bytes:
