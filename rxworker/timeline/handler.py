@@ -1,4 +1,4 @@
-"""Handlers: what is called with the events of a kind, and the scope it is called with."""
+"""Handlers: what is called with the events of a kind, the scope it is called with, and what it raises."""
 
 from __future__ import annotations
 
@@ -98,4 +98,17 @@ class _Plain:
         self._call(event)
 
 
-__all__ = ["Gatherer", "Handler", "HandlerLike", "Registration"]
+def raise_all(failures: list[Exception]) -> None:
+    """Raise what handlers have raised, if anything."""
+    if failures:
+        raise one_of(failures)
+
+
+def one_of(failures: list[Exception]) -> Exception:
+    """What handlers have raised, as one."""
+    if len(failures) > 1:
+        return ExceptionGroup("several handlers failed", failures)
+    return failures[0]
+
+
+__all__ = ["Gatherer", "Handler", "HandlerLike", "Registration", "one_of", "raise_all"]

@@ -27,7 +27,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
 
@@ -41,11 +41,11 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import Batch, Deltas, rows_of
-from rxworker.operators.disposables import NOTHING
+from rxworker.events.deltas import Batch, Deltas
 from rxworker.operators.group import BLOCK_EVENTS, start_of
-from rxworker.operators.stage import Sink, Stage, connect, many
-from rxworker.timeline.handler import HandlerLike, Registration
+from rxworker.operators.stage import Stage, connect
+from rxworker.timeline.follower import Follower
+from rxworker.timeline.handler import HandlerLike, Registration, raise_all
 from rxworker.timeline.kind import (
     ERROR,
     KIND_OF_BLOCK,
@@ -173,7 +173,7 @@ class Timeline:
             if self._busy or not self._gather(deltas, failures):
                 self._queue.extend(deltas)
                 self._drain()
-            _raise(failures)
+            raise_all(failures)
 
     def _gather_rows(self, rows: Sequence[E | Deltas[E]], failures: list[Exception]) -> int:
         """The same as `dispatch` for each, up to the first of which a handler raises; a row of deltas counts as one.
@@ -227,7 +227,7 @@ class Timeline:
         def subscribe(
             observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            follower = _Follower(self, observer)
+            follower = Follower(self, observer)
             follower.upstream = connect(source, follower.sink(), scheduler)
             return follower
 
@@ -280,7 +280,7 @@ class Timeline:
             self._handle_waiting(failures)
         finally:
             self._busy = False
-        _raise(failures)
+        raise_all(failures)
 
     def _handle_waiting(self, failures: list[Exception]) -> None:
         while self._queue:
@@ -324,107 +324,6 @@ def _deliver(
             registration.on_event(scopes[registration], event)
         except Exception as error:
             failures.append(error)
-
-
-def _raise(failures: list[Exception]) -> None:
-    """Raise what handlers have raised, if anything."""
-    if failures:
-        raise _one_of(failures)
-
-
-def _one_of(failures: list[Exception]) -> Exception:
-    """What handlers have raised, as one."""
-    if len(failures) > 1:
-        return ExceptionGroup("several handlers failed", failures)
-    return failures[0]
-
-
-class _Follower(abc.DisposableBase, Generic[E]):
-    """One subscription to a stream that a timeline follows: the handlers first, then who is downstream.
-
-    Attributes:
-        upstream: The subscription to the source.
-    """
-
-    __slots__ = ("_is_over", "_observer", "_push_many", "_timeline", "upstream")
-
-    def __init__(self, timeline: Timeline, observer: abc.ObserverBase[E]) -> None:
-        self._timeline = timeline
-        self._observer = observer
-        self._push_many = many(observer)
-        self._is_over = False
-        self.upstream: abc.DisposableBase = NOTHING
-
-    def sink(self) -> Sink[E]:
-        """What to attach to the source."""
-        return Sink(self._on_next, self._on_error, self._on_completed, self._on_many)
-
-    def dispose(self) -> None:
-        """Let go of the source, and abort what is open."""
-        self.upstream.dispose()
-        if not self._is_over:
-            self._end("the subscription was disposed")
-
-    def _on_next(self, event: E) -> None:
-        if self._is_over:
-            return
-        try:
-            self._timeline.dispatch(event)
-        except Exception as error:
-            self._on_error(error)
-            return
-        self._observer.on_next(event)
-
-    def _on_many(self, events: Sequence[E]) -> None:
-        if self._timeline._only_gathers:
-            self._on_batch(events)
-            return
-        for row in rows_of(events):
-            if type(row) is not Deltas:
-                self._on_next(row)
-            elif not self._is_over:
-                try:
-                    self._timeline.dispatch_many(row)
-                except Exception as error:
-                    self._on_error(error)
-                    return
-                self._push_many(row)
-
-    def _on_batch(self, events: Sequence[E]) -> None:
-        """The handlers have all that came together before anybody downstream has any of it: those that only gather cannot tell."""
-        if self._is_over:
-            return
-        rows, failures = rows_of(events), list[Exception]()
-        handled = self._timeline._gather_rows(rows, failures)
-        if not failures:
-            self._push_many(events)
-            return
-        if handled:
-            self._push_many(Batch(rows[:handled]))
-        self._on_error(_one_of(failures))
-
-    def _on_error(self, error: Exception) -> None:
-        if not self._is_over:
-            self._end(str(error))
-            self._observer.on_error(error)
-
-    def _on_completed(self) -> None:
-        if self._is_over:
-            return
-        error = self._end("the stream ended")
-        if error is None:
-            self._observer.on_completed()
-        else:
-            self._observer.on_error(error)
-
-    def _end(self, reason: str) -> Exception | None:
-        """Abort what is open, once; what a handler raises about it."""
-        self._is_over = True
-        try:
-            self._timeline.abort_current_block(reason)
-        except Exception as error:
-            return error
-        return None
 
 
 __all__ = ["Timeline"]
