@@ -15,7 +15,7 @@ from rxworker.providers.garbage import read_mended
 MAX_DEPTH = 100
 _decode = msgspec.json.Decoder().decode
 _SEGMENT = re.compile(
-    r"""\.?([^.\[\]]+)|\[(\d+)\]|\[(?:'((?:[^'\\]|\\.)*)'|("(?:[^"\\]|\\.)*"))\]""", re.DOTALL
+    r"""\.?([^.\[\]]+)|\[(\d{1,18})\]|\[(?:'((?:[^'\\]|\\.)*)'|("(?:[^"\\]|\\.)*"))\]""", re.DOTALL
 )
 _ESCAPED_QUOTE = re.compile(r"\\(['\\])")
 

@@ -45,6 +45,8 @@ def test_text_is_an_object_or_stays_text(text: str, value: Json) -> None:
         ('$["a]\'b.c"]', ("a]'b.c",)),
         ('$["a\\c"]', ("a\\c",)),
         ('$[""].a', ("", "a")),
+        ("$.a[" + "9" * 18 + "]", ("a", int("9" * 18))),
+        ("$.a[" + "9" * 5000 + "]", ("a", "9" * 5000)),  # more than Python reads as a number
     ],
 )
 def test_a_path_is_names_and_positions(path: str, segments: tuple[str | int, ...]) -> None:
