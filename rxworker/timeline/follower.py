@@ -8,18 +8,15 @@ from typing import Generic, Protocol, TypeVar
 from reactivex import abc
 
 from rxworker.events import Event
-from rxworker.events.deltas import Batch, Deltas, rows_of
+from rxworker.events.deltas import Deltas, rows_of
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import Sink, many
-from rxworker.timeline.handler import one_of
 
 E = TypeVar("E", bound=Event)
 
 
 class Followed(Protocol):
     """What a follower needs of its timeline."""
-
-    _only_gathers: bool
 
     def dispatch(self, event: Event) -> None:
         """Show an event to the handlers."""
@@ -29,8 +26,8 @@ class Followed(Protocol):
         """Show them several deltas."""
         ...
 
-    def _gather_rows(self, rows: Sequence[E | Deltas[E]], failures: list[Exception]) -> int:
-        """Show them what has come together, where all of them only gather."""
+    def _keep(self, events: Sequence[E]) -> bool:
+        """Keep what has come together until somebody looks, if only collectors are there. Whether that was possible."""
         ...
 
     def abort_current_block(self, reason: str = "") -> None:
@@ -75,8 +72,10 @@ class Follower(abc.DisposableBase, Generic[E]):
         self._observer.on_next(event)
 
     def _on_many(self, events: Sequence[E]) -> None:
-        if self._timeline._only_gathers:
-            self._on_batch(events)
+        if self._is_over:
+            return
+        if self._timeline._keep(events):
+            self._push_many(events)
             return
         for row in rows_of(events):
             if type(row) is not Deltas:
@@ -88,19 +87,6 @@ class Follower(abc.DisposableBase, Generic[E]):
                     self._on_error(error)
                     return
                 self._push_many(row)
-
-    def _on_batch(self, events: Sequence[E]) -> None:
-        """The handlers have all that came together before anybody downstream has any of it: those that only gather cannot tell."""
-        if self._is_over:
-            return
-        rows, failures = rows_of(events), list[Exception]()
-        handled = self._timeline._gather_rows(rows, failures)
-        if not failures:
-            self._push_many(events)
-            return
-        if handled:
-            self._push_many(Batch(rows[:handled]))
-        self._on_error(one_of(failures))
 
     def _on_error(self, error: Exception) -> None:
         if not self._is_over:

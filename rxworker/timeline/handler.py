@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, cast
 from reactivex import abc
 
 from rxworker.events.deltas import Deltas
+from rxworker.timeline.backlog import Collecting
 from rxworker.timeline.kind import Kind
 
 E = TypeVar("E")
@@ -55,13 +56,14 @@ class Registration(abc.DisposableBase):
     """A handler where it is registered. Types are known again at both ends. Disposing it calls what it was given for that.
 
     Attributes:
+        collector: The handler, where it is one that may be given events late.
         kind: Which events the handler is for.
         scope: Makes a scope.
         on_event: Takes an event, with its scope.
         gather: Takes several deltas of a block together, with its scope; ``None`` where they have to come one by one.
     """
 
-    __slots__ = ("_remove", "gather", "kind", "on_event", "scope")
+    __slots__ = ("_remove", "collector", "gather", "kind", "on_event", "scope")
 
     def __init__(
         self,
@@ -70,6 +72,7 @@ class Registration(abc.DisposableBase):
         remove: Callable[[Registration], None],
     ) -> None:
         self.kind = kind
+        self.collector: Collecting | None = None
         if not hasattr(handler, "on_event"):
             handler = _Plain(cast("Callable[[Any], None]", handler))
         handler = cast("Handler[Any, Any]", handler)
@@ -99,16 +102,11 @@ class _Plain:
 
 
 def raise_all(failures: list[Exception]) -> None:
-    """Raise what handlers have raised, if anything."""
-    if failures:
-        raise one_of(failures)
-
-
-def one_of(failures: list[Exception]) -> Exception:
-    """What handlers have raised, as one."""
+    """Raise what handlers have raised, if anything, as one."""
     if len(failures) > 1:
-        return ExceptionGroup("several handlers failed", failures)
-    return failures[0]
+        raise ExceptionGroup("several handlers failed", failures)
+    if failures:
+        raise failures[0]
 
 
-__all__ = ["Gatherer", "Handler", "HandlerLike", "Registration", "one_of", "raise_all"]
+__all__ = ["Gatherer", "Handler", "HandlerLike", "Registration", "raise_all"]

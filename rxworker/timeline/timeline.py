@@ -15,10 +15,11 @@ What is guaranteed:
 * Any thread may dispatch. Events are handled one at a time and completely, in the order in which the calls of
   ``dispatch`` got their turn; when the call returns, all handlers have had the event. Nothing is lost, and the events of
   one thread keep their order. A handler must not wait for another thread that dispatches.
-* In a pipeline, what has come together goes to handlers that all only gather (see `Gatherer`) before downstream has any of it.
+* Where all handlers are collectors, these are given what came when somebody looks at one of them (see `Backlog`), who then sees
+  what they would have if they had been given it at once.
 * What a handler dispatches itself comes after the event that is being handled, for all handlers.
 * A handler that is registered or removed while an event is handled counts from the next event on; downstream of a pipeline
-  whose handlers all only gather, from behind what has come together with that event.
+  whose handlers are all collectors, from behind what has come together with that event.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import Batch, Deltas
+from rxworker.events.deltas import Deltas
 from rxworker.operators.group import BLOCK_EVENTS, start_of
 from rxworker.operators.stage import Stage, connect
+from rxworker.timeline.backlog import Backlog, Over
+from rxworker.timeline.collectors import may_wait
 from rxworker.timeline.follower import Follower
 from rxworker.timeline.handler import HandlerLike, Registration, raise_all
 from rxworker.timeline.kind import (
@@ -99,9 +102,9 @@ class Timeline:
         self._open: dict[int, _OpenBlock] = {}
         self._meta_scopes: _Scopes = {}
         self._lock = threading.RLock()
-        self._queue: deque[Event] = deque()
+        self._queue: deque[Event | Deltas[Any]] = deque()
         self._busy = False
-        self._only_gathers = False  # without handlers, whoever comes next is shown the next event
+        self._backlog = Backlog(self._lock, self._give)
 
     def on_usage(self, handler: HandlerLike[Usage, S]) -> abc.DisposableBase:
         """Call the handler with every snapshot of the usage. Disposing the result removes it again."""
@@ -144,7 +147,10 @@ class Timeline:
         registration = Registration(kind, handler, self._remove)
         if not kind.deltas:  # a meta kind: its one scope lives from now on
             self._meta_scopes[registration] = registration.scope()
+        elif may_wait(handler) and handler.waits_for(self._backlog):
+            registration.collector = handler
         with self._lock:
+            self._backlog.catch_up()
             self._register(kind, (*self._registrations.get(kind, ()), registration))
         return registration
 
@@ -159,8 +165,9 @@ class Timeline:
         if not concerns and not self._busy:
             return  # no handler is there for it, and none can come before its turn
         with self._lock:
-            self._queue.append(event)
-            self._drain()
+            if not self._keep((event,)):
+                self._queue.append(event)
+                self._drain()
 
     def dispatch_many(self, deltas: Deltas[E]) -> None:
         """The same as `dispatch` for each of these.
@@ -169,45 +176,30 @@ class Timeline:
             Exception: What a handler raised, after all handlers were called with all of them.
         """
         with self._lock:
-            failures: list[Exception] = []
-            if self._busy or not self._gather(deltas, failures):
-                self._queue.extend(deltas)
+            if not self._keep(deltas):
+                self._queue.append(deltas)
                 self._drain()
-            raise_all(failures)
 
-    def _gather_rows(self, rows: Sequence[E | Deltas[E]], failures: list[Exception]) -> int:
-        """The same as `dispatch` for each, up to the first of which a handler raises; a row of deltas counts as one.
-
-        Args:
-            rows: The events, and the rows of deltas among them.
-            failures: Takes what handlers raise.
-
-        Returns:
-            How many were handled without that.
-        """
+    def _keep(self, events: Sequence[Event]) -> bool:
+        """Keep what came until somebody looks, if only collectors are there. Whether that was possible."""
+        if not self._backlog.collectors:
+            return False
         with self._lock:
-            if self._busy:
-                self._queue.extend(Batch(rows))  # called by a handler: `_drain` goes on
-                return len(rows)
-            self._busy = True
-            try:
-                for place, row in enumerate(rows):
-                    if type(row) is not Deltas:
-                        self._handle(row, failures)
-                    elif not self._gather(row, failures):
-                        for event in row:
-                            self._handle(event, failures)
-                    if self._queue:
-                        self._handle_waiting(failures)
-                    if failures:
-                        return place
-            finally:
-                self._busy = False
-        return len(rows)
+            if self._busy or not self._backlog.collectors:
+                return False
+            self._backlog.keep(events)
+        return True
 
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
         with self._lock:
+            if self._backlog.collectors and not self._busy:
+                self._backlog.end()
+                if (
+                    self._open
+                ):  # their pieces were given, and should not lie there until somebody looks
+                    self._backlog.catch_up()
+                return
             for block in self._open.values():
                 start = block.start
                 self._queue.append(BlockAbort(start.index, start.block_type, reason))
@@ -235,6 +227,7 @@ class Timeline:
 
     def _remove(self, registration: Registration) -> None:
         with self._lock:
+            self._backlog.catch_up()
             kind = registration.kind
             others = tuple(r for r in self._registrations[kind] if r is not registration)
             self._register(kind, others)
@@ -244,8 +237,19 @@ class Timeline:
 
     def _register(self, kind: Kind[object], registrations: tuple[Registration, ...]) -> None:
         self._registrations[kind] = registrations
-        every = tuple(chain.from_iterable(self._registrations.values()))
-        self._only_gathers = bool(every) and all(one.gather is not None for one in every)
+        every = [one.collector for one in chain.from_iterable(self._registrations.values())]
+        collectors = frozenset(one for one in every if one is not None)
+        self._backlog.collectors = frozenset() if None in every else collectors
+
+    def _give(self, rows: Sequence[Event | Deltas[Event] | Over]) -> None:
+        """Give what was kept to the collectors."""
+        failures: list[Exception] = []
+        for row in rows:
+            if isinstance(row, Over):
+                self._open.clear()  # to a collector the abort of a block says nothing
+            else:
+                self._handle(row, failures)
+        raise_all(failures)
 
     def _gather(self, deltas: Deltas[Any], failures: list[Exception]) -> bool:
         """Give them to the handlers together, if all of these only gather. Whether that was possible."""
@@ -286,9 +290,13 @@ class Timeline:
         while self._queue:
             self._handle(self._queue.popleft(), failures)
 
-    def _handle(self, event: Event, failures: list[Exception]) -> None:
+    def _handle(self, event: Event | Deltas[Event], failures: list[Exception]) -> None:
         kind: type[object] = event.__class__
-        if kind in BLOCK_EVENTS:
+        if type(event) is Deltas:
+            if not self._gather(event, failures):
+                for one in event:
+                    self._handle_block(one, failures)
+        elif kind in BLOCK_EVENTS:
             self._handle_block(event, failures)
         elif registrations := self._registrations.get(KIND_OF_META.get(kind)):
             _deliver(registrations, self._meta_scopes, event, failures)

@@ -1,0 +1,103 @@
+"""What a timeline keeps for its collectors until somebody looks at them.
+
+Theory of operation. A collector does nothing but collect, so it cannot tell whether it is given an event at once or when somebody
+asks for what was collected. Often nobody does. So where all handlers of a timeline are collectors, what comes is kept as it came, and given
+to them when somebody looks at one of them, when a handler comes or goes, and when too much is kept. A collector that is cleared
+wants nothing of what was kept until then; when none of them does, it is dropped unread. Where a response is over, no block goes
+on: only there is that safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import RLock
+from typing import Any, Protocol
+
+from rxworker.events import Event
+from rxworker.events.deltas import Deltas, rows, rows_of
+
+MOST = 1024
+"""How many events are kept, at most; few enough that what a collector makes of them is about as much."""
+
+
+class Over:
+    """Stands among the events where a response is over."""
+
+
+OVER = Over()
+
+
+class Collecting(Protocol):
+    """What is known here of a collector."""
+
+    def drop(self) -> None:
+        """Forget what was collected."""
+        ...
+
+
+class Backlog:
+    """Events that were not given to the collectors of a timeline yet. For any thread.
+
+    Args:
+        lock: The timeline's. Where nothing is kept it is not asked for: handlers may wait for a thread that looks at a collector.
+        give: Gives events, and rows of deltas, to the collectors.
+
+    Attributes:
+        collectors: All handlers of the timeline; none where others are among them, from which nothing may be kept.
+    """
+
+    def __init__(self, lock: RLock, give: Callable[[Sequence[Any]], None]) -> None:
+        self.collectors: frozenset[Collecting] = frozenset()
+        self._lock = lock
+        self._give = give
+        self._is_giving = False
+        self._kept: list[Event | Deltas[Event] | Over] = []
+        self._size = 0
+        self._cleared: set[Collecting] = set()  # since the last of what is kept came
+
+    def keep(self, events: Sequence[Any]) -> None:
+        """Keep what has come. Called with the lock."""
+        if self._cleared:
+            self.catch_up()
+        self._kept += rows_of(events)
+        self._size += len(events)
+        if self._size >= MOST:
+            self.catch_up()
+
+    def end(self) -> None:
+        """Nothing more comes of the blocks that are open. Called with the lock."""
+        if not self._kept or self._kept[-1] is not OVER:
+            self._kept.append(OVER)
+
+    def catch_up(self) -> None:
+        """Give the collectors all that is kept."""
+        if not self._kept:
+            return
+        with self._lock:
+            if self._is_giving:
+                return  # called by a collector, about what it is being given
+            self._is_giving = True
+            try:
+                self._give(rows(self._kept))
+            finally:
+                for collector in self._cleared:
+                    collector.drop()
+                self._cleared.clear()
+                self._kept.clear()
+                self._size = 0
+                self._is_giving = False
+
+    def forget(self, collector: Collecting) -> None:
+        """The collector wants nothing of what came so far."""
+        if not self._kept:
+            return
+        with self._lock:
+            self._cleared.add(collector)
+            if self._kept[-1:] != [OVER]:
+                self.catch_up()  # a block may be open, and goes on
+            elif self._cleared >= self.collectors:
+                del self._kept[:-1]  # it is for nobody any more
+                self.catch_up()
+
+
+__all__ = ["MOST", "OVER", "Backlog", "Collecting"]
