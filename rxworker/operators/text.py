@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from reactivex import Observable, abc
 
@@ -49,17 +50,19 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int) -> Operator[Eve
         def make(observer: abc.ObserverBase[str]) -> Sink[Event]:
             push, push_many = observer.on_next, many(observer)
 
-            def on_next(event: Event) -> None:
-                if isinstance(event, wanted) and event.choice == choice:
+            # By their very type, since isinstance takes four times as long to say no.
+            def on_next(event: Any) -> None:
+                if type(event) is wanted and event.choice == choice:
                     push(event.text)
 
             def on_many(events: Sequence[Event]) -> None:
                 for row in rows_of(events):
                     if type(row) is Deltas:
-                        if isinstance(row.like, wanted) and row.like.choice == choice:
+                        like: Any = row.like
+                        if type(like) is wanted and like.choice == choice:
                             push_many(row.texts)
-                    elif isinstance(row, wanted) and row.choice == choice:
-                        push(row.text)
+                    elif type(row) is wanted:
+                        on_next(row)
 
             return Sink(on_next, observer.on_error, observer.on_completed, on_many)
 

@@ -127,11 +127,14 @@ class Receiver(abc.ObserverBase[bytes]):
 
     def _is_plain(self, events: Sequence[ResponseEvent | Deltas[ResponseEvent]]) -> bool:
         """Whether these can be told together, since none of them is about a failure. Keeps the usage that is among them."""
-        if self._failure is not None or Error in map(type, events):
+        if self._failure is not None:
             return False
         for event in events:
-            if isinstance(event, Usage):
-                self._usage = event
+            if type(event) in _RARE:  # isinstance takes four times as long to say no
+                if isinstance(event, Error):
+                    return False
+                if isinstance(event, Usage):
+                    self._usage = event
         return True
 
     def _tell_one(self, event: ResponseEvent, broken: Exception | None) -> None:
