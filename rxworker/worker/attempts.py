@@ -13,20 +13,22 @@ from rxworker.operators.stage import Sink, Stage, connect, many
 
 def retry_attempts(
     attempt: Callable[[], Observable[Event]],
+    started: AttemptStart,
     delay: Callable[[Exception, int], float | None],
     scheduler: abc.SchedulerBase,
 ) -> Observable[Event]:
     """Attempts, until one succeeds or there is no use in another.
 
-        attempt    --a--d--#            a AttemptStart, d what the response said
-                              --a--e--|
+        attempt    ---d--#            d what the response said
+                            ---e--|
         [ retry_attempts ]
-        --a--d--r------------a--e--|    r AttemptRetract: what was said is taken back
+        --a--d--r-----------a--e--|    a AttemptStart, r AttemptRetract: what was said is taken back
 
     An attempt that failed before it said anything is not made again: whoever made the request has tried already.
 
     Args:
         attempt: Makes the next attempt.
+        started: What is said before each of them.
         delay: Asked with the error and the number of attempts so far, from 1: seconds until the next; ``None`` to give up.
         scheduler: Whose time it is.
     """
@@ -41,7 +43,7 @@ def retry_attempts(
 
         def on_next(event: Event) -> None:
             nonlocal said
-            said = said or event.__class__ is not AttemptStart
+            said = True
             push(event)
 
         def on_many(events: Sequence[Event]) -> None:
@@ -68,7 +70,9 @@ def retry_attempts(
             current.put(subscription)
             sink = Sink(on_next, on_error, observer.on_completed, on_many)
             try:
-                subscription.put(connect(attempt(), sink, default))
+                response = attempt()
+                push(started)
+                subscription.put(connect(response, sink, default))
             except Exception as error:
                 observer.on_error(error)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from reactivex import Observable
 
 from rxworker.events import AttemptStart, Event
-from rxworker.operators.begin import begin_with
 from rxworker.providers import Request
 from rxworker.transport.pressure import PRESSURE
 from rxworker.worker.attempts import retry_attempts
@@ -22,16 +21,16 @@ def respond(context: RunContext, scope: TurnScope) -> Observable[Event]:
     def attempt() -> Observable[Event]:
         # The subscription follows in this context.
         PRESSURE.set(RunPressure(context))
-        started = AttemptStart(model.name, model.model)
         request = scope.request or Request(context.journal.state.conversation)
         response = through(context.operators, model.stream(request), context.scheduler)
         # Applied by hand: what `pipe` adds costs more than the operators do.
-        return begin_with(started, start_early(context, scope)(context.timeline(response)))
+        return start_early(context, scope)(context.timeline(response))
 
     def delay(error: Exception, attempts: int) -> float | None:
         return None if began_early(scope) else context.retry.delay(error, attempts)
 
-    return retry_attempts(attempt, delay, context.scheduler)
+    started = AttemptStart(model.name, model.model)
+    return retry_attempts(attempt, started, delay, context.scheduler)
 
 
 __all__ = ["respond"]

@@ -19,20 +19,16 @@ QUICK = Retry(first=0.0)
 LATER = ProviderError("later", retryable=True)
 
 
-def attempts(*rows: Observable[Event]) -> list[Observable[Event]]:
-    return [reactivex.concat(reactivex.just(AttemptStart()), row) for row in rows]
-
-
 def test_the_pause_before_the_next_attempt_is_the_schedulers() -> None:
     scheduler = TestScheduler()
     half = reactivex.concat(reactivex.just(TextDelta(0, "ha")), reactivex.throw(LATER))
-    left = attempts(half, reactivex.just(TextDelta(0, "whole")))
+    left = [half, reactivex.just(TextDelta(0, "whole"))]
     seen: list[tuple[float, Event]] = []
 
     def wait(error: Exception, number: int) -> float | None:
         return 30.0 * number
 
-    retry_attempts(lambda: left.pop(0), wait, scheduler).subscribe(
+    retry_attempts(lambda: left.pop(0), AttemptStart(), wait, scheduler).subscribe(
         lambda event: seen.append((scheduler.clock, event))
     )
     scheduler.advance_to(100)
@@ -53,8 +49,9 @@ def test_an_attempt_that_said_nothing_is_not_made_again() -> None:
         return 0.0
 
     errors: list[Exception] = []
-    (silent,) = attempts(reactivex.throw(LATER))
-    retry_attempts(lambda: silent, wait, TestScheduler()).subscribe(on_error=errors.append)
+    silent: Observable[Event] = reactivex.throw(LATER)
+    attempts = retry_attempts(lambda: silent, AttemptStart(), wait, TestScheduler())
+    attempts.subscribe(on_error=errors.append)
     assert (errors, asked) == ([LATER], [])
 
 
