@@ -36,50 +36,86 @@ def retry_attempts(
     def subscribe(
         observer: abc.ObserverBase[Event], default: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        current = Slot()
-        push, push_many = observer.on_next, many(observer)
-        number = 0
-        said = False
-
-        def on_next(event: Event) -> None:
-            nonlocal said
-            said = True
-            push(event)
-
-        def on_many(events: Sequence[Event]) -> None:
-            nonlocal said
-            said = True
-            push_many(events)
-
-        def on_error(error: Exception) -> None:
-            try:
-                wait = delay(error, number) if said else None
-            except Exception as other:
-                observer.on_error(other)
-                return
-            if wait is None:
-                observer.on_error(error)
-                return
-            push(AttemptRetract(str(error), wait))
-            current.put(scheduler.schedule_relative(wait, begin))
-
-        def begin(_: abc.SchedulerBase | None = None, __: object = None) -> None:
-            nonlocal number, said
-            number, said = number + 1, False
-            subscription = Slot()
-            current.put(subscription)
-            sink = Sink(on_next, on_error, observer.on_completed, on_many)
-            try:
-                response = attempt()
-                push(started)
-                subscription.put(connect(response, sink, default))
-            except Exception as error:
-                observer.on_error(error)
-
-        begin()
-        return current
+        attempts = _Attempts(attempt, started, delay, scheduler, observer, default)
+        attempts.begin()
+        return attempts
 
     return Stage(subscribe)
+
+
+class _Attempts(abc.DisposableBase):
+    """The attempts at one response, for one observer: one object, since it is made for each response."""
+
+    __slots__ = (
+        "_attempt",
+        "_current",
+        "_default",
+        "_delay",
+        "_number",
+        "_observer",
+        "_push_many",
+        "_said",
+        "_scheduler",
+        "_started",
+    )
+
+    def __init__(
+        self,
+        attempt: Callable[[], Observable[Event]],
+        started: AttemptStart,
+        delay: Callable[[Exception, int], float | None],
+        scheduler: abc.SchedulerBase,
+        observer: abc.ObserverBase[Event],
+        default: abc.SchedulerBase | None,
+    ) -> None:
+        self._attempt = attempt
+        self._started = started
+        self._delay = delay
+        self._scheduler = scheduler
+        self._observer = observer
+        self._push_many = many(observer)
+        self._default = default
+        self._current = Slot()
+        self._number = 0
+        self._said = False
+
+    def begin(self, _: abc.SchedulerBase | None = None, __: object = None) -> None:
+        """Make the next attempt."""
+        self._number, self._said = self._number + 1, False
+        subscription = Slot()
+        self._current.put(subscription)
+        observer = self._observer
+        sink = Sink(self._on_next, self._on_error, observer.on_completed, self._on_many)
+        try:
+            response = self._attempt()
+            observer.on_next(self._started)
+            subscription.put(connect(response, sink, self._default))
+        except Exception as error:
+            observer.on_error(error)
+
+    def dispose(self) -> None:
+        """Leave the attempt that is under way, or the pause before the next."""
+        self._current.dispose()
+
+    def _on_next(self, event: Event) -> None:
+        self._said = True
+        self._observer.on_next(event)
+
+    def _on_many(self, events: Sequence[Event]) -> None:
+        self._said = True
+        self._push_many(events)
+
+    def _on_error(self, error: Exception) -> None:
+        try:
+            wait = self._delay(error, self._number) if self._said else None
+        except Exception as other:
+            self._observer.on_error(other)
+            return
+        if wait is None:
+            self._observer.on_error(error)
+            return
+        self._observer.on_next(AttemptRetract(str(error), wait))
+        self._current.put(self._scheduler.schedule_relative(wait, self.begin))
 
 
 __all__ = ["retry_attempts"]
