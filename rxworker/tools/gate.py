@@ -45,7 +45,7 @@ class Gate:
 
     def enter_now(self, alone: bool) -> bool:
         """Enter, if nobody waits and there is room; whether there was. Who has entered has to `leave`."""
-        if self._row or not self._has_room(alone):
+        if self._row or self._alone or self._in >= (1 if alone else self._limit):
             return False
         self._in, self._alone = self._in + 1, alone
         return True

@@ -50,9 +50,9 @@ async def call_tools(context: RunContext, scope: TurnScope, emit: Emit) -> None:
 async def _ask_and_run(
     context: RunContext, scope: TurnScope, calls: tuple[ToolCall, ...], emit: Emit
 ) -> None:
-    # Nothing has been asked or decided about these yet: the hooks are asked about all of them when the run goes on.
-    waits = RunPause(BY_CALLER, calls, refused=scope.refused, key=scope.key)
-    if context.pausing.take(emit, waits):
+    if context.pausing.is_asked:
+        # Nothing has been asked or decided about these yet: the hooks are asked about all of them when the run goes on.
+        context.pausing.take(emit, RunPause(BY_CALLER, calls, refused=scope.refused, key=scope.key))
         throw_away(context, scope)
         scope.paused = True
         return

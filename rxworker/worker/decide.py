@@ -36,7 +36,8 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         return
     if scope.called:
         emit(TurnStop())
-        scope.paused = context.pausing.take(emit, RunPause(BY_CALLER))
+        if context.pausing.is_asked:
+            scope.paused = context.pausing.take(emit, RunPause(BY_CALLER))
         return
     reason = context.journal.state.stop_reason
     if reason is not None and reason.kind is StopKind.PAUSE_TURN:

@@ -21,7 +21,8 @@ async def before_request(context: RunContext, emit: Emit) -> None:
     limits, state = context.limits, context.journal.state
     if limits.max_turns is not None and state.turns >= limits.max_turns:
         raise _reached("max_turns", limits.max_turns, emit)
-    for around in context.line:
+    _within(context, emit)
+    for around in context.around:
         _within(around, emit)
     if limits.max_depth is not None and len(context.around) > limits.max_depth:
         raise _reached("max_depth", limits.max_depth, emit)
@@ -33,6 +34,8 @@ async def before_request(context: RunContext, emit: Emit) -> None:
 
 def report(context: RunContext) -> Iterable[Budget]:
     """Tell the budgets, its own and those of the runs around it, what the run itself has taken. Which they are."""
+    if context.budget is None and not context.around:  # as most
+        return ()
     # Each budget once: a run and the run around it may share one.
     budgets = {id(c.budget): c.budget for c in context.line if c.budget is not None}.values()
     for budget in budgets:
@@ -57,10 +60,15 @@ def before_calls(context: RunContext, more: int, emit: Emit) -> None:
     Raises:
         LimitExceededError: They may not.
     """
-    for around in context.line:
-        most = around.limits.max_tool_calls
-        if most is not None and around.journal.state.all_tool_calls + more > most:
-            raise _reached("max_tool_calls", most, emit)
+    _count_calls(context, more, emit)
+    for around in context.around:
+        _count_calls(around, more, emit)
+
+
+def _count_calls(context: RunContext, more: int, emit: Emit) -> None:
+    most = context.limits.max_tool_calls
+    if most is not None and context.journal.state.all_tool_calls + more > most:
+        raise _reached("max_tool_calls", most, emit)
 
 
 def after_calls(context: RunContext, emit: Emit) -> None:

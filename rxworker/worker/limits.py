@@ -44,6 +44,9 @@ class Limits(Struct, frozen=True):
         """
         for name in self.__struct_fields__:
             value: object = getattr(self, name)
+            kind = value.__class__
+            if (kind is int or kind is float) and value >= 0:  # pyright: ignore[reportOperatorIssue] - as most are
+                continue
             if value is None or isinstance(value, Prices):
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:

@@ -25,6 +25,11 @@ class Pausing:
     def __init__(self) -> None:
         self._reason: str | None = None
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether the next safe moment will be a pause."""
+        return self._reason is not None
+
     def ask(self, reason: str) -> None:
         """Pause at the next safe moment."""
         self._reason = reason

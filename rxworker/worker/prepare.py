@@ -23,9 +23,14 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
         HookError: A hook failed, or left something other than messages.
     """
     await before_request(context, emit)
+    journal = context.journal
+    state = journal.state
     emit(TurnStart())
     context.inbox.deliver(emit)
-    conversation = context.journal.state.conversation
+    # The start of a turn by itself changes nothing in the conversation.
+    if journal.hub.last_seq > state.seq + 1 or state.response is not None:
+        state = journal.state
+    conversation = state.conversation
     if context.hooks.at(HookPoint.ON_MESSAGE_SEND):
         conversation = await _ask(context, scope, emit)
     scope.request = Request(conversation, context.tools.metas, context.options)

@@ -15,12 +15,18 @@ class RunPressure:
     """
 
     def __init__(self, context: RunContext) -> None:
-        self._hubs = [around.journal.hub for around in context.line]
+        hub = context.journal.hub
+        self._hubs = (
+            (hub, *(run.journal.hub for run in context.around)) if context.around else (hub,)
+        )
 
     @property
     def is_full(self) -> bool:
         """Whether nothing should be read now."""
-        return any(hub.is_full for hub in self._hubs)
+        for hub in self._hubs:  # noqa: SIM110 - `any` makes a generator for each read
+            if hub.is_full:
+                return True
+        return False
 
     def hold(self) -> asyncio.Future[None] | None:
         """What to wait for before the next read."""
