@@ -53,9 +53,19 @@ def endpoint(base_url: str, path: str, root: str = "/v1") -> str:
     return urlunsplit((parts.scheme, parts.netloc, below, parts.query, ""))
 
 
+@lru_cache(maxsize=64)  # the same
+def host_of(url: str) -> str:
+    """The host of an address.
+
+    >>> host_of("https://API.openai.com:443/v1")
+    'api.openai.com'
+    """
+    return urlsplit(url).hostname or ""
+
+
 def base_address(argument: str | None, variable: str, default: str) -> str:
     """The base address: the argument, else the environment variable, else the provider's own."""
     return argument or os.environ.get(variable) or default
 
 
-__all__ = ["base_address", "endpoint"]
+__all__ = ["base_address", "endpoint", "host_of"]

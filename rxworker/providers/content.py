@@ -19,9 +19,12 @@ def arguments(call: ToolCall) -> JsonObject:
     >>> arguments(ToolCall("1", "look", "")), arguments(ToolCall("1", "look", "{oh"))
     ({}, {'input': '{oh'})
     """
-    if not isinstance(call.input, str):
-        return call.input
-    decoded = parse_arguments(call.input)
+    return read_arguments(call.input) if isinstance(call.input, str) else call.input
+
+
+def read_arguments(text: str) -> JsonObject:
+    """The arguments that the text says, as an object, whatever it says."""
+    decoded = parse_arguments(text)
     return {"input": decoded} if isinstance(decoded, str) else decoded
 
 
@@ -72,4 +75,11 @@ def _data(block: Image | Document) -> str:
     return block.data
 
 
-__all__ = ["arguments", "data_url", "joined_text", "plain_text", "split_system"]
+__all__ = [
+    "arguments",
+    "data_url",
+    "joined_text",
+    "plain_text",
+    "read_arguments",
+    "split_system",
+]

@@ -5,26 +5,35 @@ the other and knows nothing of those to come; so one that has come to the end of
 added to it, and holds what a new one would come to, whatever messages have to do with those before them.
 
 `Remembered` keeps the encoders of the last few conversations. A conversation that begins otherwise, because it was
-trimmed or is another fork, is encoded from its beginning. Messages are compared by identity, since equal ones need not
-become the same (``1`` equals ``True``): they are values, and what they hold is not changed once they were sent.
+trimmed or is another fork, is encoded from its beginning. It keeps the tools that were sent last, too. Messages and tools
+are compared by identity, since equal ones need not become the same (``1`` equals ``True``): they are values, and what
+they hold is not changed once they were sent.
+
+What is kept is JSON, as bytes: to send them again is to copy them, where objects would be walked through each time.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import is_
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
-from rxworker.messages import Document, Image, Message, ToolResult
+from msgspec import Raw
+from msgspec.json import encode as to_json
+
+from rxworker.messages import Document, Image, Json, JsonObject, Message, ToolMeta, ToolResult
 
 E = TypeVar("E", bound="MessageEncoder")
 
 MOST = 8
 MOST_BYTES = 512 * 1024
 
-MEDIA = (Image, Document)
+MEDIA = frozenset({Image, Document})
+
+Body: TypeAlias = dict[str, Json | Raw]
+"""The body of a request; what was kept of the last one stands in it as the JSON that it is."""
 
 
 class MessageEncoder(ABC):
@@ -44,7 +53,8 @@ class MessageEncoder(ABC):
         """Take what is new of the messages, which begin with those that it took before."""
         for message in messages[self._fed :]:
             self.feed(message)
-            self.lasting = self.lasting and not _has_media(message)
+            if _has_media(message):
+                self.lasting = False
         self._fed = len(messages)
 
     @abstractmethod
@@ -57,15 +67,28 @@ class Remembered(Generic[E]):
 
     There are at most `MOST`, of requests of at most `MOST_BYTES`. Who takes one has it alone until it is put back, so
     that several threads may ask at once. A copy remembers nothing.
+
+    Args:
+        tool: Encodes a tool.
     """
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_tool", "_tools")
 
-    def __init__(self) -> None:
+    def __init__(self, tool: Callable[[ToolMeta], JsonObject]) -> None:
         self._kept: OrderedDict[int, tuple[tuple[Message, ...], E]] = OrderedDict()
+        self._tool = tool
+        self._tools: tuple[tuple[ToolMeta, ...], Raw] = (), Raw(b"[]")
 
-    def __reduce__(self) -> tuple[type[Remembered[E]], tuple[()]]:
-        return type(self), ()
+    def __reduce__(self) -> tuple[type[Remembered[E]], tuple[Callable[[ToolMeta], JsonObject]]]:
+        return type(self), (self._tool,)
+
+    def tools(self, tools: Sequence[ToolMeta]) -> Raw:
+        """The JSON of the tools."""
+        taken, encoded = self._tools
+        if len(taken) != len(tools) or not all(map(is_, taken, tools)):
+            encoded = Raw(to_json([self._tool(tool) for tool in tools]))
+            self._tools = tuple(tools), encoded
+        return encoded
 
     def take(self, messages: tuple[Message, ...]) -> E | None:
         """The encoder that took the beginning of these messages, if it was kept."""
@@ -93,11 +116,30 @@ class Remembered(Generic[E]):
 
 def _has_media(message: Message) -> bool:
     for block in message.content:
-        if isinstance(block, MEDIA):
-            return True
-        if isinstance(block, ToolResult) and not isinstance(block.content, str):
+        if type(block) is ToolResult:
+            if type(block.content) is not str:
+                return True
+        elif type(block) in MEDIA:
             return True
     return False
 
 
-__all__ = ["MOST", "MOST_BYTES", "MessageEncoder", "Remembered"]
+def array(parts: Sequence[bytes]) -> Raw:
+    """An array of what has been encoded: of one or more members in each part.
+
+    >>> bytes(array([b"1,2", b"3"]))
+    b'[1,2,3]'
+    """
+    return Raw(b"[%b]" % b",".join(parts))
+
+
+def members(encoded: Sequence[JsonObject]) -> bytes:
+    """Some members of an array, at least one, for `array`.
+
+    >>> members([{"a": 1}, {}])
+    b'{"a":1},{}'
+    """
+    return to_json(encoded)[1:-1]
+
+
+__all__ = ["MOST", "MOST_BYTES", "Body", "MessageEncoder", "Remembered", "array", "members"]

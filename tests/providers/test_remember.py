@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from rxworker.messages import (
     Conversation,
     Document,
     Image,
+    JsonObject,
     Message,
     OpaqueBlock,
     Refusal,
@@ -24,10 +26,19 @@ from rxworker.messages import (
     Text,
     Thinking,
     ToolCall,
+    ToolMeta,
     ToolResult,
 )
 from rxworker.providers import Anthropic, OpenAIChat, OpenAIResponses, Options, Provider
-from rxworker.providers.remember import MOST, MOST_BYTES, MessageEncoder, Remembered
+from rxworker.providers.anthropic.options import encode_tool
+from rxworker.providers.remember import (
+    MOST,
+    MOST_BYTES,
+    MessageEncoder,
+    Remembered,
+    array,
+    members,
+)
 
 NAMES = ("anthropic", "openai_chat", "openai_responses", None)
 IDS = st.sampled_from(["a", "b", "functions.look:0", "x" * 70])
@@ -152,7 +163,7 @@ class Count(MessageEncoder):
 
 
 def kept(messages: tuple[Message, ...], size: int = 0) -> Remembered[Count]:
-    remembered, encoder = Remembered[Count](), Count()
+    remembered, encoder = Remembered[Count](encode_tool), Count()
     encoder.feed_new(messages)
     remembered.keep(messages, encoder, size)
     return remembered
@@ -185,16 +196,70 @@ def test_what_is_remembered_has_bounds() -> None:
     messages = (Message.user("a"),)
     assert kept(messages, MOST_BYTES).take(messages)
     assert kept(messages, MOST_BYTES + 1).take(messages) is None
-    remembered = Remembered[Count]()
+    remembered = Remembered[Count](encode_tool)
     said = [(Message.user("a"),) for _ in range(MOST + 1)]
     for one in said:
         remembered.keep(one, Count(), 0)
     assert [remembered.take(one) is None for one in said] == [True] + [False] * MOST
 
 
+LOOK = ToolMeta("look", "Looks.", {"type": "object"})
+WAIT = ToolMeta("wait", "", {"type": "object"})
+OPTIONS = [
+    Options(),
+    Options(cache=("tools",)),
+    Options(extra={"tools": [{"type": "web_search"}]}),
+    Options(extra={"tools": None}),
+    Options(extra={"top_k": 1}),
+]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@given(asked=st.lists(st.tuples(st.sets(st.sampled_from([0, 1])), st.sampled_from(OPTIONS))))
+def test_tools_are_what_a_new_provider_would_send(
+    make: Callable[[], Provider], asked: list[tuple[set[int], Options]]
+) -> None:
+    """Whether the request before had the same, others, or none, and whatever the options add to them."""
+    provider = make()
+    conversation = Conversation((Message.user("hi"),))
+    for which, options in asked:
+        tools = [(LOOK, WAIT)[one] for one in which]
+        sent = provider.request(conversation, tools, options).body
+        assert sent == make().request(conversation, tools, options).body
+
+
+def test_a_tool_is_encoded_once() -> None:
+    encoded: list[str] = []
+
+    def encode(tool: ToolMeta) -> JsonObject:
+        encoded.append(tool.name)
+        return encode_tool(tool)
+
+    remembered = Remembered[Count](encode)
+    for tools in [(), (LOOK, WAIT), [LOOK, WAIT], (LOOK,), (LOOK,)]:
+        plain = [encode_tool(tool) for tool in tools]
+        assert bytes(remembered.tools(tools)) == msgspec.json.encode(plain)
+    assert encoded == ["look", "wait", "look"]
+
+
+def test_equal_tools_are_not_the_same() -> None:
+    remembered = Remembered[Count](encode_tool)
+    one, true = (ToolMeta("look", "", {"default": value}) for value in (1, True))
+    assert one == true
+    assert bytes(remembered.tools([one])) != bytes(remembered.tools([true]))
+
+
+def test_an_array_is_put_together_of_what_was_encoded() -> None:
+    parts = [members([{"a": 1}, {}]), members([{"b": []}])]
+    assert bytes(array(parts)) == msgspec.json.encode([{"a": 1}, {}, {"b": []}])
+    assert bytes(array([])) == b"[]"
+
+
 def test_a_copy_of_a_provider_remembers_nothing() -> None:
     provider = Anthropic("m", api_key="k")
     conversation = Conversation((Message.user("a very private word"),))
+    private = ToolMeta("look", "very private", {"type": "object"})
+    provider.request(conversation, (private,), Options())
     body = provider.request(conversation, (), Options()).body
     pickled = pickle.dumps(provider)
     assert b"private" not in pickled

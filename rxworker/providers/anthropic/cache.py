@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rxworker.messages import CachePoint, Conversation, Json, JsonObject
+from rxworker.providers.remember import Body
 
 MOST_MARKS = 4
 UNMARKED = ("thinking", "redacted_thinking")
@@ -44,7 +45,7 @@ def leading_point(conversation: Conversation) -> CachePoint | None:
     return point
 
 
-def mark_prefix(body: JsonObject, parts: Sequence[str], point: CachePoint | None) -> JsonObject:
+def mark_prefix(body: Body, parts: Sequence[str], point: CachePoint | None) -> Body:
     """The body with marks on its last tool and its system text, as far as they are asked for.
 
     Args:
@@ -54,7 +55,7 @@ def mark_prefix(body: JsonObject, parts: Sequence[str], point: CachePoint | None
     """
     ttl = point.ttl if point else None
     system, tools = body.get("system"), body.get("tools")
-    marked: JsonObject = {}
+    marked: Body = {}
     if system and isinstance(system, str) and ("system" in parts or point):
         text: JsonObject = {"type": "text", "text": system, "cache_control": cache_control(ttl)}
         marked["system"] = [text]

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Raw
+
 from rxworker.messages import (
     CachePoint,
     Conversation,
@@ -49,7 +51,7 @@ from rxworker.providers.anthropic.options import (
 from rxworker.providers.base import Options
 from rxworker.providers.content import arguments, plain_text, split_system
 from rxworker.providers.ids import in_letters
-from rxworker.providers.remember import MessageEncoder
+from rxworker.providers.remember import Body, MessageEncoder, array, members
 
 NAME = "anthropic"
 
@@ -65,8 +67,9 @@ def encode(
     tools: Sequence[ToolMeta],
     options: Options,
     max_tokens: int,
-    encoder: MessagesEncoder | None = None,
-) -> JsonObject:
+    encoder: MessagesEncoder,
+    known: Callable[[Sequence[ToolMeta]], Raw],
+) -> Body:
     """The body.
 
     Args:
@@ -75,26 +78,27 @@ def encode(
         tools: What it may call.
         options: Settings.
         max_tokens: The most to write, where the options do not say.
-        encoder: One that took the beginning of the conversation, if there is one.
+        encoder: One that took the beginning of the conversation, or a new one.
+        known: Gives the tools as JSON.
 
     Raises:
         ConfigurationError: The thinking budget leaves no room for the answer.
     """
     system, messages = split_system(conversation)
     point = leading_point(conversation)
-    encoder = encoder or MessagesEncoder()
     encoder.feed_new(messages)
     marks = MOST_MARKS - len(set(options.cache)) - bool(point)
-    body: JsonObject = {
+    body: Body = {
         "model": model,
         "max_tokens": limit_of(options, max_tokens),
-        "messages": list(encoder.messages(marks)),
+        "messages": encoder.messages(marks),
         "stream": True,
     }
     if system:
         body["system"] = system
     if tools:
-        body["tools"] = [encode_tool(tool) for tool in tools]
+        is_changed = options.cache or point or options.extra
+        body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
         choice = encode_choice(options.tool_choice, options.parallel_tool_calls)
         if choice:
             body["tool_choice"] = choice
@@ -115,8 +119,8 @@ def encode(
 class MessagesEncoder(MessageEncoder):
     """Messages to those of the protocol.
 
-    A message is done when two more stand behind it: the last may grow, or lose what only the last may hold, and if
-    nothing is left of it, the one before it grows. Behind a cache point nothing is done, since which points count is
+    A message is done when two more stand behind it, or one of the user's: the last may grow, and an answer may lose what
+    only the last may hold; if nothing is left of it, the one before it grows. Behind a cache point nothing is done, since which points count is
     known at the end.
     """
 
@@ -124,7 +128,7 @@ class MessagesEncoder(MessageEncoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._done: list[JsonObject] = []
+        self._done: list[bytes] = []
         self._said: list[tuple[str, list[JsonObject]]] = []  # what comes behind that
         # What each cache point stands behind: so many messages of these, and so many blocks of the last.
         self._points: list[tuple[int, int, CachePoint]] = []
@@ -145,18 +149,22 @@ class MessagesEncoder(MessageEncoder):
             elif isinstance(block, CachePoint):
                 self._points.append((len(said), len(said[-1][1]) if said else 0, block))
 
-    def messages(self, marks: int = MOST_MARKS) -> list[JsonObject]:
+    def messages(self, marks: int = MOST_MARKS) -> Raw:
         """What was said so far: roles alternate, and none is empty.
 
         Args:
             marks: How many cache points may be in it; the last ones count.
         """
         if self._points:
-            return [*self._done, *map(_message, _settled(self._marked(marks)))]
-        self._said = _settled(self._said)
-        self._done += map(_message, self._said[:-2])
-        self._said = self._said[-2:]
-        return [*self._done, *map(_message, self._said)]
+            said = _settled(self._marked(marks))
+        else:
+            said = _settled(self._said)
+            # What the user says last may grow, but is not going to be empty.
+            left = 1 if said and said[-1][0] == "user" else 2
+            if len(said) > left:
+                self._done.append(members([*map(_message, said[:-left])]))
+            self._said = said = said[-left:]
+        return array([*self._done, members([*map(_message, said)])] if said else self._done)
 
     def _marked(self, marks: int) -> list[tuple[str, list[JsonObject]]]:
         said = [(role, [*blocks]) for role, blocks in self._said]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rxworker.errors import ConfigurationError
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.providers.base import Options, OutputFormat, ToolChoice
+from rxworker.providers.remember import Body
 from rxworker.providers.schema import closed
 
 OFF = ("off", "none", "disabled")
@@ -69,7 +70,7 @@ def encode_output(output: OutputFormat | None) -> JsonObject:
     return {"format": {"type": "json_schema", "schema": closed(output.schema)}}
 
 
-def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
+def with_extra(body: Body, extra: JsonObject) -> Body:
     """The extra fields come over ours; extra tools, such as the provider's own, stand beside ours."""
     if not extra:
         return body

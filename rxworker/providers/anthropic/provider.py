@@ -13,6 +13,7 @@ from rxworker.providers.address import base_address, endpoint
 from rxworker.providers.alike import Alike
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
+from rxworker.providers.anthropic.options import encode_tool
 from rxworker.providers.anthropic.usage import count
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
 from rxworker.providers.http_error import explain
@@ -58,7 +59,7 @@ class Anthropic:
         self._api_key = api_key
         self._base_url = base_url
         self._max_tokens = max_tokens
-        self._remembered = Remembered[MessagesEncoder]()
+        self._remembered = Remembered[MessagesEncoder](encode_tool)
 
     def __repr__(self) -> str:
         where = f", base_url={self._base_url!r}" if self._base_url else ""
@@ -96,10 +97,12 @@ class Anthropic:
             key = read_key(self._api_key, KEY, needed=needed)
             if key:
                 headers["x-api-key"] = key
-        encoder = self._remembered.take(conversation.messages) or MessagesEncoder()
-        said = encode(self._model, conversation, tools, options, self._max_tokens, encoder)
+        remembered, messages = self._remembered, conversation.messages
+        encoder = remembered.take(messages) or MessagesEncoder()
+        most = self._max_tokens
+        said = encode(self._model, conversation, tools, options, most, encoder, remembered.tools)
         body = msgspec.json.encode(said)
-        self._remembered.keep(conversation.messages, encoder, len(body))
+        remembered.keep(messages, encoder, len(body))
         return HttpRequest(url, headers | own, body)
 
     def decoder(self) -> ResponseDecoder:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
+from msgspec import Raw
+from msgspec.json import encode as to_json
 
 from rxworker.messages import (
     Conversation,
@@ -31,7 +32,7 @@ from rxworker.providers.content import arguments, data_url, joined_text, plain_t
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
 from rxworker.providers.openai_chat.details import merge_details
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
-from rxworker.providers.remember import MessageEncoder
+from rxworker.providers.remember import Body, MessageEncoder, array, members
 from rxworker.providers.schema import closed, is_strict, safe_name
 
 NAME = "openai_chat"
@@ -45,9 +46,9 @@ def encode(
     conversation: Conversation,
     tools: Sequence[ToolMeta],
     options: Options,
-    dialect: Dialect = COMPATIBLE,
-    encoder: MessagesEncoder | None = None,
-) -> JsonObject:
+    encoder: MessagesEncoder,
+    known: Callable[[Sequence[ToolMeta]], Raw],
+) -> Body:
     """The body.
 
     Args:
@@ -55,26 +56,25 @@ def encode(
         conversation: Everything said so far.
         tools: What it may call.
         options: Settings.
-        dialect: What the server wants that is asked.
-        encoder: One for this server that took the beginning of the conversation, if there is one.
+        encoder: One for the server that is asked. It took the beginning of the conversation, or is new.
+        known: Gives the tools as JSON.
     """
-    encoder = encoder or MessagesEncoder(dialect)
     encoder.feed_new(conversation.messages)
-    system = _system(conversation.system)
-    body: JsonObject = {
+    body: Body = {
         "model": model,
-        "messages": [*system, *encoder.messages],
+        "messages": encoder.messages(conversation.system),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
     if tools:
-        body["tools"] = [_tool(tool) for tool in tools]
+        is_changed = "tools" in options.extra
+        body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
         if options.tool_choice is not None:
             body["tool_choice"] = _tool_choice(options.tool_choice)
         if options.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = options.parallel_tool_calls
     if options.max_tokens is not None:
-        body[dialect.limit] = options.max_tokens
+        body[encoder.dialect.limit] = options.max_tokens
     if options.stop_sequences:
         body["stop"] = list(options.stop_sequences)
     if options.temperature is not None:
@@ -97,16 +97,17 @@ class MessagesEncoder(MessageEncoder):
         dialect: What the server wants that is asked.
 
     Attributes:
-        messages: What they became so far.
+        dialect: The same.
     """
 
-    __slots__ = ("_ids", "_slot", "dialect", "messages")
+    __slots__ = ("_answered", "_ids", "_rest", "dialect")
 
     def __init__(self, dialect: Dialect = COMPATIBLE) -> None:
         super().__init__()
         self.dialect = dialect
-        self.messages: list[JsonObject] = []
-        self._slot = 0  # where results go: behind the calls they answer
+        # What was said up to the last answer, with the results of its calls, behind which others may come; and the rest.
+        self._answered: list[bytes] = []
+        self._rest: list[bytes] = []
         self._ids: dict[str, str] = {}  # how the calls are named to the service
 
     def feed(self, message: Message) -> None:
@@ -114,14 +115,22 @@ class MessagesEncoder(MessageEncoder):
         if message.role == "assistant":
             self._take_answer(message)
         elif message.role == "system":
-            self.messages += _system(message.text)
+            self._rest += _system(message.text)
         else:
             results = [_result(r, self._ids, self.dialect) for r in message.tool_results]
-            self.messages[self._slot : self._slot] = results
-            self._slot += len(results)
+            if results:
+                self._answered.append(members(results))
             parts = [part for block in message.content for part in _parts(block)]
             if parts:
-                self.messages.append({"role": "user", "content": _flat(parts)})
+                self._rest.append(to_json({"role": "user", "content": _flat(parts)}))
+
+    def messages(self, system: str | None) -> Raw:
+        """What was said so far.
+
+        Args:
+            system: What the application says before all of it.
+        """
+        return array([*_system(system), *self._answered, *self._rest])
 
     def _take_answer(self, message: Message) -> None:
         own = message.provider == NAME
@@ -131,12 +140,12 @@ class MessagesEncoder(MessageEncoder):
             calls.append(_call(call, call_id, own, self.dialect))
         assistant = _assistant(message, calls, self.dialect)
         if assistant:
-            self.messages.append(assistant)
-            self._slot = len(self.messages)
+            self._answered += [*self._rest, to_json(assistant)]
+            self._rest.clear()
 
 
-def _system(text: str | None) -> list[JsonObject]:
-    return [{"role": "system", "content": text}] if text else []
+def _system(text: str | None) -> list[bytes]:
+    return [to_json({"role": "system", "content": text})] if text else []
 
 
 def _assistant(
@@ -178,7 +187,7 @@ def _thinking(blocks: Iterable[Thinking], called: bool, dialect: Dialect) -> Jso
 
 
 def _call(call: ToolCall, call_id: str, own: bool, dialect: Dialect) -> JsonObject:
-    text = msgspec.json.encode(arguments(call)).decode()
+    text = to_json(arguments(call)).decode()
     encoded: JsonObject = {
         "id": call_id,
         "type": "function",
@@ -235,7 +244,8 @@ def _flat(parts: list[JsonObject]) -> Any:
     return parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts
 
 
-def _tool(tool: ToolMeta) -> JsonObject:
+def encode_tool(tool: ToolMeta) -> JsonObject:
+    """A tool as the model sees it."""
     function: JsonObject = {"name": tool.name, "parameters": tool.input_schema}
     if tool.description:
         function["description"] = tool.description
@@ -268,4 +278,4 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     ToolResult: _of_result,
 }
 
-__all__ = ["NAME", "MessagesEncoder", "encode"]
+__all__ = ["NAME", "MessagesEncoder", "encode", "encode_tool"]

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
 
 import msgspec
 
 from rxworker.errors import ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
-from rxworker.providers.address import base_address, endpoint
+from rxworker.providers.address import base_address, endpoint, host_of
 from rxworker.providers.alike import Alike
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, is_secret
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import dialect_of
-from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode
+from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
 from rxworker.providers.openai_chat.usage import count
 from rxworker.providers.remember import Remembered
 
@@ -61,7 +60,7 @@ class OpenAIChat:
         self._api_key = api_key
         self._base_url = base_url
         self._headers = checked_headers(headers or {})
-        self._remembered = Remembered[MessagesEncoder]()
+        self._remembered = Remembered[MessagesEncoder](encode_tool)
 
     def __repr__(self) -> str:
         where = f", base_url={self._base_url!r}" if self._base_url else ""
@@ -86,7 +85,7 @@ class OpenAIChat:
             ConfigurationError: No key is to be had, or an address, key or header cannot be sent.
         """
         url = endpoint(base_address(self._base_url, "OPENAI_BASE_URL", BASE_URL), PATH)
-        host = urlsplit(url).hostname or ""
+        host = host_of(url)
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
         own = self._headers | checked_headers(options.headers)
         if "authorization" not in own and "api-key" not in own:
@@ -96,12 +95,13 @@ class OpenAIChat:
             elif key:
                 headers["authorization"] = f"Bearer {key}"
         dialect = dialect_of(host)
-        encoder = self._remembered.take(conversation.messages)
+        remembered = self._remembered
+        encoder = remembered.take(conversation.messages)
         if encoder is None or encoder.dialect is not dialect:
             encoder = MessagesEncoder(dialect)
-        said = encode(self._model, conversation, tools, options, dialect, encoder)
+        said = encode(self._model, conversation, tools, options, encoder, remembered.tools)
         body = msgspec.json.encode(said)
-        self._remembered.keep(conversation.messages, encoder, len(body))
+        remembered.keep(conversation.messages, encoder, len(body))
         return HttpRequest(url, headers | own, body)
 
     def decoder(self) -> ResponseDecoder:

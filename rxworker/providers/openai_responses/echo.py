@@ -24,7 +24,7 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
-from rxworker.providers.content import arguments
+from rxworker.providers.content import arguments, read_arguments
 from rxworker.providers.openai_responses.item import ITEM, PLACE
 from rxworker.providers.openai_responses.kinds import (
     CONTENT,
@@ -140,24 +140,23 @@ def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
             "name": call.name,
             "input": _same(call.input, (item or {}).get("input")),
         }
-    plain = encode_call(call)
     if item is None:
-        return plain
+        return encode_call(call)
     # The text that the model wrote, spaces and all, as long as it says the same.
     said = _same(arguments(call), item.get("arguments"))
-    return item | plain | {"arguments": said}
+    return item | {
+        "type": FUNCTION_CALL,
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": said,
+    }
 
 
 def _same(value: JsonObject | str, text: Json) -> str:
     """The text, if it says the value; else the value as text."""
-    if isinstance(text, str) and value in (text, _read(text)):
+    if isinstance(text, str) and (value == text or value == read_arguments(text)):
         return text
     return value if isinstance(value, str) else json_text(value)
-
-
-def _read(text: str) -> JsonObject:
-    """What the text says, as arguments that are no object are read elsewhere."""
-    return arguments(ToolCall("", "", text))
 
 
 __all__ = ["encode_answer", "encode_call", "is_custom"]

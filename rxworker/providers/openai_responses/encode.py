@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from rxworker.messages import (
@@ -46,7 +47,7 @@ from rxworker.providers.openai_responses.options import (
     encode_tool,
     with_extra,
 )
-from rxworker.providers.remember import MessageEncoder
+from rxworker.providers.remember import Body, MessageEncoder, array, members
 
 NAME = "openai_responses"
 LONGEST_ID = 64
@@ -57,8 +58,9 @@ def encode(
     conversation: Conversation,
     tools: Sequence[ToolMeta],
     options: Options,
-    encoder: InputEncoder | None = None,
-) -> JsonObject:
+    encoder: InputEncoder,
+    known: Callable[[Sequence[ToolMeta]], Raw],
+) -> Body:
     """The body.
 
     Args:
@@ -66,16 +68,17 @@ def encode(
         conversation: Everything said so far.
         tools: What it may call.
         options: Settings.
-        encoder: One that took the beginning of the conversation, if there is one.
+        encoder: One that took the beginning of the conversation, or a new one.
+        known: Gives the tools as JSON.
     """
     system, messages = split_system(conversation)
-    encoder = encoder or InputEncoder()
     encoder.feed_new(messages)
-    body: JsonObject = {"model": model, "input": [*encoder.items], "stream": True}
+    body: Body = {"model": model, "input": array(encoder.items), "stream": True}
     if system:
         body["instructions"] = system
     if tools:
-        body["tools"] = [encode_tool(tool) for tool in tools]
+        is_changed = "tools" in options.extra
+        body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
     body |= encode_options(options, tools=bool(tools or options.extra.get("tools")))
     return with_extra(body | encode_storage(model), options.extra)
 
@@ -84,14 +87,14 @@ class InputEncoder(MessageEncoder):
     """Messages to items.
 
     Attributes:
-        items: What they became so far.
+        items: What they became so far: JSON, of one or more items each.
     """
 
     __slots__ = ("_answers", "items")
 
     def __init__(self) -> None:
         super().__init__()
-        self.items: list[JsonObject] = []
+        self.items: list[bytes] = []
         self._answers: dict[str, JsonObject] = {}  # by the calls' ids, which may come again
 
     def feed(self, message: Message) -> None:
@@ -99,13 +102,14 @@ class InputEncoder(MessageEncoder):
         if message.role == "assistant":
             own = message.provider == NAME
             self._answers |= {call.id: _answer_to(call, own) for call in message.tool_calls}
-            encode_items = encode_answer if own else _encode_foreign
-            self.items += encode_items(message.content)
+            items = encode_answer(message.content) if own else _encode_foreign(message.content)
         elif message.role == "system":
-            if message.text:
-                self.items.append({"role": "system", "content": message.text})
+            text = message.text
+            items: list[JsonObject] = [{"role": "system", "content": text}] if text else []
         else:
-            self.items += _encode_user(message, self._answers)
+            items = _encode_user(message, self._answers)
+        if items:
+            self.items.append(members(items))
 
 
 def safe_id(call_id: str) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.remember import Body
 from rxworker.providers.schema import closed, is_strict, safe_name
 
 MODES = {"auto": "auto", "none": "none", "any": "required"}
@@ -19,14 +21,14 @@ SEALED = "reasoning.encrypted_content"
 THOUGHTLESS = re.compile(r"(ft:)?(gpt-3\.5|gpt-4|chatgpt-4o|gpt-5[.\d]*-chat)")
 
 
-def encode_options(options: Options, *, tools: bool) -> JsonObject:
+def encode_options(options: Options, *, tools: bool) -> Body:
     """The fields of the body that say how to answer.
 
     Args:
         options: Settings.
         tools: Whether there is anything to choose from.
     """
-    body: JsonObject = {}
+    body: Body = {}
     if tools and options.tool_choice is not None:
         body["tool_choice"] = _tool_choice(options.tool_choice)
     if tools and options.parallel_tool_calls is not None:
@@ -49,10 +51,9 @@ def encode_options(options: Options, *, tools: bool) -> JsonObject:
     return body
 
 
-def encode_storage(model: str) -> JsonObject:
+def encode_storage(model: str) -> Body:
     """Nothing is kept by the service, so that what it thought must come with the answer, sealed."""
-    thinks = not THOUGHTLESS.match(model.rpartition("/")[2])
-    return {"store": False, "include": [SEALED]} if thinks else {"store": False}
+    return {"store": False, "include": [SEALED]} if _thinks(model) else {"store": False}
 
 
 def encode_tool(tool: ToolMeta) -> JsonObject:
@@ -68,7 +69,7 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
     return encoded
 
 
-def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
+def with_extra(body: Body, extra: JsonObject) -> Body:
     """The extra fields come over ours.
 
     ``None`` takes a field of ours out. Extra tools, such as the provider's own, stand beside ours, and so do extra
@@ -89,6 +90,11 @@ def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
         elif field in ("reasoning", "text") and isinstance(ours, dict) and isinstance(theirs, dict):
             whole[field] = ours | theirs
     return whole
+
+
+@lru_cache(maxsize=64)  # asked for with each request, and always the same
+def _thinks(model: str) -> bool:
+    return not THOUGHTLESS.match(model.rpartition("/")[2])
 
 
 def _tool_choice(choice: ToolChoice) -> Json:
