@@ -11,6 +11,8 @@ from io import BytesIO
 from typing import TypeVar
 
 import aiohttp
+from aiohttp import BytesPayload
+from aiohttp.hdrs import CONTENT_TYPE
 from reactivex import Observable, abc
 
 from rxworker.errors import (
@@ -24,7 +26,7 @@ from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest
 from rxworker.transport.pressure import PRESSURE
 from rxworker.transport.proxy import proxy_for
-from rxworker.transport.session import shared_session
+from rxworker.transport.session import open_session, shared_session
 
 E = TypeVar("E", bound=RxWorkerError)
 
@@ -105,7 +107,9 @@ class _Exchange(abc.DisposableBase):
             try:
                 raised = await self._read(response)
             finally:
-                response.close()  # which an answer that was read to its end leaves open for the next request
+                # An answer that was read to its end has given its connection back, for the next request.
+                if response.connection is not None:
+                    response.close()
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -122,13 +126,13 @@ class _Exchange(abc.DisposableBase):
             self.task = None  # which holds this
 
     async def _answered(self) -> aiohttp.ClientResponse:
-        request = self._request
-        session = await shared_session()
+        request, body = self._request, self._request.body
+        session = open_session() or await shared_session()
         return await session.request(
             request.method,
             request.url,
             # aiohttp warns of long bytes, which it would write in one piece.
-            data=request.body if len(request.body) < LONG else BytesIO(request.body),
+            data=BytesPayload(body) if len(body) < LONG else BytesIO(body),
             headers=request.headers,
             proxy=proxy_for(request.url),
             # A redirect would carry the key to another host.
@@ -141,7 +145,9 @@ class _Exchange(abc.DisposableBase):
         if not _is_stream(response, self._request.accept):
             raise await _answer(response, shown(self._request.url))
         pressure = PRESSURE.get()
-        while not self._is_over and (chunk := await response.content.readany()):
+        content = response.content
+        # At the end nothing is awaited: most answers of a tool loop come with their end.
+        while not (self._is_over or content.at_eof()) and (chunk := await content.readany()):
             try:
                 self._observer.on_next(chunk)
             except Exception as error:
@@ -171,9 +177,10 @@ def _is_stream(response: aiohttp.ClientResponse, accept: tuple[str, ...]) -> boo
     """Whether the answer can be what was asked for. A server that names no type, or plain text, gets a chance."""
     if response.status != 200:
         return False
-    kind = response.headers.get("Content-Type")
-    known = (*accept, "text/plain", "application/octet-stream")
-    return kind is None or kind in accept or response.content_type in known
+    kind = response.headers.get(CONTENT_TYPE)
+    if kind is None or kind.partition(";")[0] in accept:
+        return True
+    return response.content_type in (*accept, "text/plain", "application/octet-stream")
 
 
 async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError:

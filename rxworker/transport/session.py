@@ -21,14 +21,20 @@ _kept: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession,
 )
 
 
+def open_session() -> aiohttp.ClientSession | None:
+    """The session of the running loop, if there is one that is open."""
+    held = _kept.get(asyncio.get_running_loop())
+    return None if held is None or held[0].closed else held[0]
+
+
 async def shared_session() -> aiohttp.ClientSession:
     """The session of the running loop; made when it is first asked for, closed when the loop ends."""
-    loop = asyncio.get_running_loop()
-    held = _kept.get(loop)
-    if held is None or held[0].closed:
+    session = open_session()
+    if session is None:
         keeper = _keep()
-        held = _kept[loop] = (await anext(keeper), keeper)
-    return held[0]
+        session = await anext(keeper)
+        _kept[asyncio.get_running_loop()] = session, keeper
+    return session
 
 
 async def close_session() -> None:
@@ -53,4 +59,4 @@ async def _keep() -> _Keeper:
         await session.close()
 
 
-__all__ = ["close_session", "shared_session"]
+__all__ = ["close_session", "open_session", "shared_session"]
