@@ -16,7 +16,7 @@ from rxworker.events.deltas import Deltas
 from rxworker.events.record import Record
 
 
-class Row(Struct, frozen=True, eq=False):
+class Row(Struct, frozen=True, eq=False, gc=False):
     """Deltas that add to the same text and came at one time: in the place of a record of each, one of all.
 
     Attributes:

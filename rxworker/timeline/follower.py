@@ -57,7 +57,8 @@ class Follower(abc.DisposableBase, Generic[E]):
 
     def dispose(self) -> None:
         """Let go of the source, and abort what is open."""
-        self.upstream.dispose()
+        upstream, self.upstream = self.upstream, NOTHING  # which holds this
+        upstream.dispose()
         if not self._is_over:
             self._end("the subscription was disposed")
 
