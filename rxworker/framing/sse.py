@@ -11,8 +11,10 @@ What grows is kept in pieces and joined once, so that a frame that comes byte by
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
+from typing import cast, overload
 
 from msgspec import Struct
 
@@ -45,6 +47,54 @@ class SseFrame(Struct, frozen=True, gc=False):
     retry: int | None = None
 
 
+class SseRun(Sequence[SseFrame]):
+    """Frames that came together, each made when somebody looks at it: most who read them need only their data.
+
+    Args:
+        datas: The data of each.
+        names: The names as they were sent, ``None`` where there is none.
+        last_id: The last ``id`` that the stream has sent.
+
+    >>> run = SseRun([b"1", b"2"], [b"ping", None], None)
+    >>> run[0], len(run)
+    (SseFrame(data=b'1', event='ping', id=None, retry=None), 2)
+    """
+
+    __slots__ = ("_last_id", "_names", "datas")
+
+    def __init__(self, datas: list[bytes], names: list[bytes | None], last_id: str | None) -> None:
+        self.datas = datas
+        self._names = names
+        self._last_id = last_id
+
+    def __len__(self) -> int:
+        return len(self.datas)
+
+    @overload
+    def __getitem__(self, place: int, /) -> SseFrame: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> list[SseFrame]: ...
+    def __getitem__(self, place: int | slice, /) -> SseFrame | list[SseFrame]:
+        if isinstance(place, slice):
+            return list(self)[place]
+        return SseFrame(self.datas[place], _name_of(self._names[place]), self._last_id)
+
+    def __iter__(self) -> Iterator[SseFrame]:
+        return map(SseFrame, self.datas, map(_name_of, self._names), repeat(self._last_id))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and [*self] == [*cast("Sequence[object]", other)]
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - as a list has none
+
+    def __repr__(self) -> str:
+        return repr([*self])
+
+    def has(self, name: str) -> bool:
+        """Whether one of them has this name."""
+        return name.encode() in self._names
+
+
 class SseDecoder:
     r"""Bytes to `SseFrame`.
 
@@ -71,7 +121,7 @@ class SseDecoder:
         self._id: str | None = None
         self._retry: int | None = None
 
-    def feed(self, data: bytes, /) -> list[SseFrame]:
+    def feed(self, data: bytes, /) -> Sequence[SseFrame]:
         """Take the next bytes; return the frames they completed."""
         if not self.is_clear and self._head == b"" and data and not data.startswith(BOM[:1]):
             self._head, self.is_clear = None, True
@@ -97,18 +147,17 @@ class SseDecoder:
         self._dispatch(frames)
         return frames
 
-    def _take_run(self, data: bytes) -> list[SseFrame]:
+    def _take_run(self, data: bytes) -> Sequence[SseFrame]:
         """The quick path: plain frames from the start on, as many as there are; the rest line by line."""
         # What stands between frames, their names and their values, in turn.
         parts = _FRAME.split(data)
-        rest = b""
-        if b"".join(parts[::3]):
-            run = _RUN.match(data)
-            end = run.end() if run else 0
-            parts, rest = _FRAME.split(data[:end]), data[end:]
-        frames = list(map(SseFrame, parts[2::3], map(_name_of, parts[1::3]), repeat(self._id)))
-        if rest:
-            self._take_all(rest, frames)
+        if not b"".join(parts[::3]):
+            return SseRun(parts[2::3], parts[1::3], self._id)
+        run = _RUN.match(data)
+        end = run.end() if run else 0
+        parts = _FRAME.split(data[:end])
+        frames = list(SseRun(parts[2::3], parts[1::3], self._id))
+        self._take_all(data[end:], frames)
         return frames
 
     def _take_slowly(self, data: bytes) -> list[SseFrame]:
@@ -125,7 +174,7 @@ class SseDecoder:
             return frames
         self._take_all(data[:end], frames)
         if self.is_clear:
-            return frames + self._take_run(data[end:])
+            return [*frames, *self._take_run(data[end:])]
         self._take_all(data[end:], frames)  # only a ``retry`` waits behind an empty line
         return frames
 
@@ -209,4 +258,16 @@ def _event_of(head: bytes) -> str | None:
     return None if head else "message"
 
 
-__all__ = ["STRAY", "SseDecoder", "SseFrame"]
+def datas_of(frames: Sequence[SseFrame]) -> list[bytes]:
+    """The data of frames."""
+    return frames.datas if isinstance(frames, SseRun) else [frame.data for frame in frames]
+
+
+def has_event(frames: Sequence[SseFrame], name: str) -> bool:
+    """Whether one of the frames has this name."""
+    if isinstance(frames, SseRun):
+        return frames.has(name)
+    return any(frame.event == name for frame in frames)
+
+
+__all__ = ["STRAY", "SseDecoder", "SseFrame", "SseRun", "datas_of", "has_event"]

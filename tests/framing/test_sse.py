@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rxworker.framing import SseDecoder, SseFrame
-from rxworker.framing.sse import _event_of, _name_of
+from rxworker.framing.sse import SseRun, _event_of, _name_of, datas_of, has_event
 
 CASES = Path(__file__).parents[3] / "shared" / "recordings" / "framing_cases.json"
 
@@ -68,7 +69,7 @@ def single(data: bytes) -> list[bytes]:
     return [data[i : i + 1] for i in range(len(data))]
 
 
-def shown(frames: list[SseFrame]) -> list[tuple[str, str]]:
+def shown(frames: Sequence[SseFrame]) -> list[tuple[str, str]]:
     return [(frame.event, frame.data.decode()) for frame in frames]
 
 
@@ -176,3 +177,19 @@ def test_the_names_of_a_hostile_server_are_not_all_remembered() -> None:
         decoder.feed(f"event: {number}\ndata: 1\n\n".encode() * 2)
     assert _event_of.cache_info().currsize <= 64
     assert _name_of.cache_info().currsize <= 64
+
+
+def test_frames_that_came_together_are_those_that_come_one_by_one() -> None:
+    pieces = [b"event: a\ndata: 1\n\n", b"data: 2\n\n", b"event: error\ndata: 3\n\n"]
+    one_by_one = [frame for piece in pieces for frame in SseDecoder().feed(piece)]
+    together = SseDecoder().feed(b"".join(pieces))
+    assert isinstance(together, SseRun)
+    assert together == one_by_one
+    assert one_by_one == together
+    assert together != one_by_one[:2]
+    assert [together[0], *together[1:]] == one_by_one
+    assert datas_of(together) == datas_of(one_by_one) == [b"1", b"2", b"3"]
+    assert has_event(together, "error")
+    assert has_event(one_by_one, "error")
+    assert not has_event(together, "b")
+    assert not has_event(one_by_one, "b")

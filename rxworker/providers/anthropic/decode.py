@@ -27,6 +27,7 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
+from rxworker.framing.sse import datas_of
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.anthropic.block import OpenBlock, read_block, text_of
@@ -111,7 +112,7 @@ class AnthropicDecoder:
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
         try:
-            events = [decode_event(frame.data) for frame in frames] if self._is_plain else None
+            events = [*map(decode_event, datas_of(frames))] if self._is_plain else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             events = None
         if events is None:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatus, Status, TextDelta
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
+from rxworker.framing.sse import datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
@@ -98,25 +99,23 @@ class OpenAIChatDecoder:
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
         is_plain = self._halves is None and not (self._over or self._broken)
+        is_plain = is_plain and not has_event(frames, "error")
         try:
-            chunks = [decode_chunk(frame.data) for frame in frames] if is_plain else None
+            chunks = [*map(decode_chunk, datas_of(frames))] if is_plain else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             chunks = None
         if chunks is None:
             return gathered(event for frame in frames for event in self.feed(frame))
         rows = Rows()
         last: TextDelta | InputJsonDelta | None = None  # which has begun the row that goes on
-        for chunk, frame in zip(chunks, frames, strict=True):
-            if self._over:
-                break
-            more = None if frame.event == "error" else self._more_of(chunk)
+        for place, chunk in enumerate(chunks):
+            more = self._more_of(chunk)
             if more is None:
                 last = None
-                if frame.event == "error":
-                    rows.add(self.feed(frame))
-                else:
-                    self._take(chunk, frame)
-                    rows.add(self._told())
+                self._take(chunk, frames[place])
+                rows.add(self._told())
+                if self._over:
+                    break
             elif last is not None and more.index == last.index and type(more) is type(last):
                 rows.texts.append(more.text)
             else:

@@ -25,6 +25,7 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
+from rxworker.framing.sse import datas_of
 from rxworker.messages import Json, StopReason
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
@@ -104,7 +105,7 @@ class OpenAIResponsesDecoder:
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
         try:
-            read = [decode_event(frame.data) for frame in frames] if self._is_plain else None
+            read = [*map(decode_event, datas_of(frames))] if self._is_plain else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             read = None
         if read is None:
@@ -112,7 +113,7 @@ class OpenAIResponsesDecoder:
         rows = Rows()
         last: WireEvent | None = None  # which has begun the row that goes on
         pieces: list[str] = []
-        for event, frame in zip(read, frames, strict=True):
+        for place, event in enumerate(read):
             text = event.delta
             if (
                 last is not None
@@ -126,6 +127,7 @@ class OpenAIResponsesDecoder:
                 rows.texts.append(text)
                 continue
             events: list[ResponseEvent] = []
+            frame = frames[place]
             self._take(event if event.type else _named(event, frame), frame, events)
             # Without an index, which item it is can change from one event to the next.
             growing = self._items.growing if event.output_index is not None else None
