@@ -16,7 +16,7 @@ from rxworker.hub import Coalesce, Delivery, DropOldest, Hub, Latest, Reliable, 
 from rxworker.hub.history import TAIL
 from rxworker.messages import Conversation
 from rxworker.operators import text_deltas
-from rxworker.providers import Anthropic, OpenAIChat
+from rxworker.providers import Anthropic, HttpRequest, OpenAIChat
 from rxworker.testing import (
     Reply,
     ScriptedModel,
@@ -348,3 +348,41 @@ def test_a_delta_is_small() -> None:
     """The most frequent object of all."""
     held = kept(lambda: [TextDelta(0, WORD) for _ in range(1_000)])
     assert held / 1_000 < 100
+
+
+class InTurn:
+    """A transport whose answers are these, one after the other."""
+
+    def __init__(self, bodies: list[bytes]) -> None:
+        self._transports = iter([RecordingTransport(body) for body in bodies])
+
+    def send(self, request: HttpRequest) -> Observable[bytes]:
+        """The next answer."""
+        return next(self._transports).send(request)
+
+
+async def watched_by_collector(rounds: int) -> int:
+    """How many objects more the garbage collector has to watch behind a run of so many rounds, while it is still held."""
+    asked = [
+        b"".join(anthropic_frames(call("look", at=str(n)) + call("write", text="a")))
+        for n in range(rounds)
+    ]
+    said = b"".join(anthropic_frames(say("done")))
+    client = Client(Anthropic("m", api_key="k"), transport=InTurn([*asked, said]))
+    worker = Worker(client, tools=[write, look])
+    gc.collect()
+    gc.disable()
+    try:
+        before = gc.get_count()[0]
+        run = worker.run("Go on.")
+        await run
+        return gc.get_count()[0] - before
+    finally:
+        gc.enable()
+
+
+async def test_a_round_leaves_little_for_the_garbage_collector() -> None:
+    """It searches each time that there are 700 more. Nothing of a response but its content is left when it is over."""
+    await watched_by_collector(1)
+    few, many = await watched_by_collector(2), await watched_by_collector(12)
+    assert many - few < 10 * 30
