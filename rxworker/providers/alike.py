@@ -56,6 +56,7 @@ _known: dict[tuple[tuple[bytes, ...], tuple[bytes, ...]], Pattern] = {}
 def repeated(delta: ResponseEvent) -> Repeat | None:
     """Deltas like this one with other texts, for decoders that remember nothing of a delta.
 
+    >>> from rxworker.events import TextDelta
     >>> repeat = repeated(TextDelta(0, "a"))
     >>> repeat and list(repeat(["b", "c"]))
     [TextDelta(index=0, text='b', choice=0), TextDelta(index=0, text='c', choice=0)]
