@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, TypeVar, cast, final, overload
+from typing import Any, TypeAlias, TypeVar, cast, final, overload
 
 from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
 
@@ -18,6 +18,8 @@ E = TypeVar("E")
 
 FEW = 4
 """As many neighbours as it takes until going together is cheaper than going one by one."""
+
+Growing: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
 
 GROWING: frozenset[type[object]] = frozenset(
     {TextDelta, ThinkingDelta, RefusalDelta, InputJsonDelta}
@@ -179,4 +181,4 @@ def _adds_to_same(delta: Any, other: Any) -> bool:
     )
 
 
-__all__ = ["FEW", "GROWING", "Batch", "Deltas", "rows", "rows_of"]
+__all__ = ["FEW", "GROWING", "Growing", "Batch", "Deltas", "rows", "rows_of"]

@@ -3,7 +3,8 @@
 from rxworker.framing.chain import Chain
 from rxworker.framing.decoder import Decoder
 from rxworker.framing.ndjson import NdjsonDecoder
-from rxworker.framing.sse import STRAY, SseDecoder, SseFrame
+from rxworker.framing.sse import STRAY, SseDecoder
+from rxworker.framing.sse_frame import SseFrame
 
 __all__ = [
     # how machines are put together

@@ -29,6 +29,10 @@ class NdjsonDecoder:
             self._pieces.append(rest)
         return [line for line in map(bytes.strip, lines) if line]
 
+    def feed_run(self, data: bytes, /) -> list[bytes]:
+        """The same: lines are cut anyway."""
+        return self.feed(data)
+
     def finish(self) -> list[bytes]:
         """The stream ended; return the last line, if it has no line end."""
         line = b"".join(self._pieces).strip()

@@ -11,12 +11,10 @@ What grows is kept in pieces and joined once, so that a frame that comes byte by
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import repeat
-from typing import cast, overload
 
-from msgspec import Struct
+from rxworker.framing.sse_frame import SseFrame, SseRun
 
 BOM = b"\xef\xbb\xbf"
 STRAY = "stray"
@@ -29,70 +27,6 @@ _PLAIN = rb"(?:event: ?([^\n]{0,%d}+)\n)?data: ?([^\n]*+)\n\n" % LONGEST_HEAD
 _RUN = re.compile(rb"(?>" + _PLAIN + rb")*+")
 # Looked for at the beginnings of lines alone: what a long line holds is read once.
 _FRAME = re.compile(rb"(?<![^\n])" + _PLAIN)
-
-
-class SseFrame(Struct, frozen=True, gc=False):
-    """One event of the stream.
-
-    Attributes:
-        data: Its ``data`` lines, joined with LF.
-        event: Its name; ``message`` where none was sent, ``stray`` for lines that are no field (see `SseDecoder`).
-        id: The last ``id`` the stream has sent so far.
-        retry: Milliseconds to wait before a new connection, where the stream has said so since the last frame.
-    """
-
-    data: bytes
-    event: str = "message"
-    id: str | None = None
-    retry: int | None = None
-
-
-class SseRun(Sequence[SseFrame]):
-    """Frames that came together, each made when somebody looks at it: most who read them need only their data.
-
-    Args:
-        datas: The data of each.
-        names: The names as they were sent, ``None`` where there is none.
-        last_id: The last ``id`` that the stream has sent.
-
-    >>> run = SseRun([b"1", b"2"], [b"ping", None], None)
-    >>> run[0], len(run)
-    (SseFrame(data=b'1', event='ping', id=None, retry=None), 2)
-    """
-
-    __slots__ = ("_last_id", "_names", "datas")
-
-    def __init__(self, datas: list[bytes], names: list[bytes | None], last_id: str | None) -> None:
-        self.datas = datas
-        self._names = names
-        self._last_id = last_id
-
-    def __len__(self) -> int:
-        return len(self.datas)
-
-    @overload
-    def __getitem__(self, place: int, /) -> SseFrame: ...
-    @overload
-    def __getitem__(self, place: slice, /) -> list[SseFrame]: ...
-    def __getitem__(self, place: int | slice, /) -> SseFrame | list[SseFrame]:
-        if isinstance(place, slice):
-            return list(self)[place]
-        return SseFrame(self.datas[place], _name_of(self._names[place]), self._last_id)
-
-    def __iter__(self) -> Iterator[SseFrame]:
-        return map(SseFrame, self.datas, map(_name_of, self._names), repeat(self._last_id))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and [*self] == [*cast("Sequence[object]", other)]
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType] - as a list has none
-
-    def __repr__(self) -> str:
-        return repr([*self])
-
-    def has(self, name: str) -> bool:
-        """Whether one of them has this name."""
-        return name.encode() in self._names
 
 
 class SseDecoder:
@@ -121,8 +55,12 @@ class SseDecoder:
         self._id: str | None = None
         self._retry: int | None = None
 
-    def feed(self, data: bytes, /) -> Sequence[SseFrame]:
+    def feed(self, data: bytes, /) -> list[SseFrame]:
         """Take the next bytes; return the frames they completed."""
+        return [*self.feed_run(data)]
+
+    def feed_run(self, data: bytes, /) -> Sequence[SseFrame]:
+        """The same; frames that came together may be made when somebody looks at one."""
         if not self.is_clear and self._head == b"" and data and not data.startswith(BOM[:1]):
             self._head, self.is_clear = None, True
         if not self.is_clear or CR in data:
@@ -245,12 +183,6 @@ class SseDecoder:
 
 
 @lru_cache(maxsize=64)  # a provider has a dozen
-def _name_of(name: bytes | None) -> str:
-    """The name of an event as text."""
-    return name.decode("utf-8", "replace") if name else "message"
-
-
-@lru_cache(maxsize=64)  # a provider has a dozen
 def _event_of(head: bytes) -> str | None:
     """The name of the event whose data begin behind this, ``None`` where that takes a closer look."""
     if head[:7] == b"event: " and head.find(b"\n") == len(head) - 1:
@@ -258,16 +190,4 @@ def _event_of(head: bytes) -> str | None:
     return None if head else "message"
 
 
-def datas_of(frames: Sequence[SseFrame]) -> list[bytes]:
-    """The data of frames."""
-    return frames.datas if isinstance(frames, SseRun) else [frame.data for frame in frames]
-
-
-def has_event(frames: Sequence[SseFrame], name: str) -> bool:
-    """Whether one of the frames has this name."""
-    if isinstance(frames, SseRun):
-        return frames.has(name)
-    return any(frame.event == name for frame in frames)
-
-
-__all__ = ["STRAY", "SseDecoder", "SseFrame", "SseRun", "datas_of", "has_event"]
+__all__ = ["STRAY", "SseDecoder"]

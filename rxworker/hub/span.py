@@ -16,9 +16,8 @@ from typing import Any, TypeAlias, TypeGuard
 from msgspec.structs import replace
 
 from rxworker.events import Event, InputJsonDelta, Record, RefusalDelta, TextDelta, ThinkingDelta
+from rxworker.events.deltas import Growing
 from rxworker.events.row import Row
-
-Mergeable: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
 
 MERGEABLE: frozenset[type[object]] = frozenset(
     {TextDelta, ThinkingDelta, RefusalDelta, InputJsonDelta}
@@ -104,7 +103,7 @@ def with_text(event: Event, text: str) -> Event:
     return replace(event, text=text)
 
 
-def is_mergeable(event: Event) -> TypeGuard[Mergeable]:
+def is_mergeable(event: Event) -> TypeGuard[Growing]:
     """Whether the event adds text that may be merged with what stands next to it."""
     return event.__class__ in MERGEABLE
 
@@ -182,7 +181,6 @@ def place_after(entries: Sequence[Entry], after: int) -> int:
 __all__ = [
     "MERGEABLE",
     "Entry",
-    "Mergeable",
     "Span",
     "continues",
     "is_mergeable",

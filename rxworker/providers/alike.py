@@ -26,12 +26,12 @@ from typing import Protocol, TypeAlias, TypeVar, cast
 import msgspec
 
 from rxworker.events import InputJsonDelta, ResponseEvent
-from rxworker.events.deltas import FEW, GROWING, Deltas
+from rxworker.events.deltas import FEW, GROWING, Deltas, Growing
 from rxworker.framing import Chain
 from rxworker.messages import Json
-from rxworker.providers.pattern import FEW as MANY
+from rxworker.providers.pattern import FEW as SHORT_ROW
 from rxworker.providers.pattern import Constant, Pattern, Varying
-from rxworker.providers.rows import Growing, Row
+from rxworker.providers.rows import Row
 
 F = TypeVar("F")
 F_contra = TypeVar("F_contra", contravariant=True)
@@ -45,7 +45,7 @@ MOST_PATTERNS = (
 )
 FIRST_WINDOW = 2 * 1024
 WINDOW = 16 * 1024
-"""So many bytes are read the plain way before a pattern is tried, at first and in the end: to learn one for each short row costs more."""
+"""So many bytes are read the plain way before a pattern is tried, at first and in the end. Where rows are short, patterns cost more."""
 
 PROBE = "rxworker probe"
 
@@ -74,6 +74,10 @@ class Framing(Protocol[F_co]):
 
     def feed(self, data: bytes, /) -> Sequence[F_co]:
         """Take the next bytes."""
+        ...
+
+    def feed_run(self, data: bytes, /) -> Sequence[F_co]:
+        """The same; frames that came together may be made when somebody looks at one."""
         ...
 
     def finish(self) -> Sequence[F_co]:
@@ -164,7 +168,7 @@ class Alike(Chain[bytes, F, ResponseEvent]):
             if pattern is not None and repeat is not None and framing.is_clear:
                 texts, end = pattern.take(data, place)
                 if texts:
-                    if len(texts) >= MANY:
+                    if len(texts) >= SHORT_ROW:
                         self._window = FIRST_WINDOW
                     self._add(repeat(texts), made)
                     place = end
@@ -193,11 +197,11 @@ class Alike(Chain[bytes, F, ResponseEvent]):
         rows: Sequence[ResponseEvent | Row] = ()
         begin = data.rfind(mark, 0, -len(mark)) + len(mark)
         if begin >= len(mark):
-            rows = decoder.feed_many(framing.feed(data[:begin]))
+            rows = decoder.feed_many(framing.feed_run(data[:begin]))
             made += rows
             data = data[begin:]
         was_clear = framing.is_clear
-        frames = framing.feed(data)
+        frames = framing.feed_run(data)
         if len(frames) != 1:
             made += decoder.feed_many(frames)
             return

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from rxworker.events import (
-    InputJsonDelta,
-    RefusalDelta,
-    ResponseEvent,
-    TextDelta,
-    ThinkingDelta,
-)
-from rxworker.events.deltas import FEW, Deltas
+from rxworker.events import ResponseEvent
+from rxworker.events.deltas import FEW, Deltas, Growing
 
-Growing: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
 Row: TypeAlias = Deltas[ResponseEvent]
 
 
@@ -27,6 +20,7 @@ class Rows:
         made: What has come before the row.
         texts: Those of the row, to append to while there is one.
 
+    >>> from rxworker.events import TextDelta
     >>> rows = Rows()
     >>> rows.begin(TextDelta(0, "a"))
     >>> rows.texts += ["b", "c", "d"]
@@ -67,4 +61,4 @@ class Rows:
         return self.made
 
 
-__all__ = ["Growing", "Row", "Rows"]
+__all__ = ["Row", "Rows"]

@@ -13,11 +13,18 @@ from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any, Protocol
 
-from rxworker.events import Event
-from rxworker.events.deltas import Deltas, rows, rows_of
+from rxworker.events import BlockStart, BlockStop, BlockType, Event
+from rxworker.events.deltas import Deltas, Growing, rows, rows_of
+from rxworker.operators.group import BLOCK_EVENTS
 
-MOST = 1024
-"""How many events are kept, at most; few enough that what a collector makes of them is about as much."""
+MOST = 64 * 1024
+"""What is kept at most, in characters; few enough that what a collector makes of them is about as much."""
+
+EACH = 64
+"""What an event counts, besides its text."""
+
+
+PLAIN = (BlockType.TEXT, BlockType.THINKING, BlockType.TOOL_USE)
 
 
 class Over:
@@ -55,12 +62,18 @@ class Backlog:
         self._size = 0
         self._cleared: set[Collecting] = set()  # since the last of what is kept came
 
-    def keep(self, events: Sequence[Any]) -> None:
+    def keep(self, events: Sequence[Event]) -> None:
         """Keep what has come. Called with the lock."""
         if self._cleared:
             self.catch_up()
-        self._kept += rows_of(events)
-        self._size += len(events)
+        for row in rows_of(events):
+            if type(row) is Deltas:
+                self._size += EACH * len(row.texts) + sum(map(len, row.texts))
+            elif row.__class__ in BLOCK_EVENTS:
+                self._size += _size_of(row)
+            else:
+                continue  # no collector wants it
+            self._kept.append(row)
         if self._size >= MOST:
             self.catch_up()
 
@@ -98,6 +111,13 @@ class Backlog:
             elif self._cleared >= self.collectors:
                 del self._kept[:-1]  # it is for nobody any more
                 self.catch_up()
+
+
+def _size_of(event: Event) -> int:
+    """What an event of a block counts. An echo may be long where it is more than what the block says."""
+    if isinstance(event, BlockStart | BlockStop):
+        return MOST if event.echo and event.block_type not in PLAIN else EACH
+    return EACH + len(event.text) if isinstance(event, Growing) else EACH
 
 
 __all__ = ["MOST", "OVER", "Backlog", "Collecting"]

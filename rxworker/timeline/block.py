@@ -23,11 +23,11 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
+from rxworker.events.deltas import Growing
 from rxworker.messages import JsonObject, StopReason
 from rxworker.operators.group import start_of
 from rxworker.timeline.pieces import Pieces, packed
 
-Growing: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
 BlockPhase: TypeAlias = Literal["open", "stopped", "aborted"]
 
 

@@ -75,7 +75,12 @@ class Follower(abc.DisposableBase, Generic[E]):
     def _on_many(self, events: Sequence[E]) -> None:
         if self._is_over:
             return
-        if self._timeline._keep(events):
+        try:
+            is_kept = self._timeline._keep(events)
+        except Exception as error:
+            self._on_error(error)
+            return
+        if is_kept:
             self._push_many(events)
             return
         for row in rows_of(events):

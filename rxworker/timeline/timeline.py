@@ -195,9 +195,8 @@ class Timeline:
         with self._lock:
             if self._backlog.collectors and not self._busy:
                 self._backlog.end()
-                if (
-                    self._open
-                ):  # their pieces were given, and should not lie there until somebody looks
+                if self._open:
+                    # Their pieces were given, and should not lie there until somebody looks.
                     self._backlog.catch_up()
                 return
             for block in self._open.values():

@@ -11,7 +11,6 @@ from io import BytesIO
 from typing import TypeVar
 
 import aiohttp
-from aiohttp import BytesPayload
 from aiohttp.hdrs import CONTENT_TYPE
 from reactivex import Observable, abc
 
@@ -132,7 +131,7 @@ class _Exchange(abc.DisposableBase):
             request.method,
             request.url,
             # aiohttp warns of long bytes, which it would write in one piece.
-            data=BytesPayload(body) if len(body) < LONG else BytesIO(body),
+            data=body if len(body) < LONG else BytesIO(body),
             headers=request.headers,
             proxy=proxy_for(request.url),
             # A redirect would carry the key to another host.

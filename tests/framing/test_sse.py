@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rxworker.framing import SseDecoder, SseFrame
-from rxworker.framing.sse import SseRun, _event_of, _name_of, datas_of, has_event
+from rxworker.framing.sse import _event_of
+from rxworker.framing.sse_frame import SseRun, _name_of, datas_of, has_event
 
 CASES = Path(__file__).parents[3] / "shared" / "recordings" / "framing_cases.json"
 
@@ -182,12 +183,10 @@ def test_the_names_of_a_hostile_server_are_not_all_remembered() -> None:
 def test_frames_that_came_together_are_those_that_come_one_by_one() -> None:
     pieces = [b"event: a\ndata: 1\n\n", b"data: 2\n\n", b"event: error\ndata: 3\n\n"]
     one_by_one = [frame for piece in pieces for frame in SseDecoder().feed(piece)]
-    together = SseDecoder().feed(b"".join(pieces))
+    together = SseDecoder().feed_run(b"".join(pieces))
     assert isinstance(together, SseRun)
-    assert together == one_by_one
-    assert one_by_one == together
-    assert together != one_by_one[:2]
-    assert [together[0], *together[1:]] == one_by_one
+    assert [*together] == [together[0], *together[1:]] == one_by_one
+    assert SseDecoder().feed(b"".join(pieces)) == one_by_one
     assert datas_of(together) == datas_of(one_by_one) == [b"1", b"2", b"3"]
     assert has_event(together, "error")
     assert has_event(one_by_one, "error")

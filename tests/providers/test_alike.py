@@ -281,6 +281,25 @@ def test_calls_whose_pieces_alternate_are_kept_apart(name: str, places: str) -> 
     assert told(quick(), stream) == told(plain(), stream)
 
 
+def test_items_that_are_told_apart_by_their_ids_alone_are_kept_apart() -> None:
+    """A server says 0 for every item; the last that came under it is a message, so that its calls are known by their ids."""
+
+    def added(name: str, sort: str) -> bytes:
+        item = f'"item":{{"type":"{sort}","id":"{name}","call_id":"c{name}","name":"f"}}'
+        return sse(f'{{"type":"response.output_item.added","output_index":0,{item}}}')
+
+    def piece(name: str, text: str) -> bytes:
+        about = f'"output_index":0,"item_id":"{name}","delta":"{text}"'
+        return sse(f'{{"type":"response.function_call_arguments.delta",{about}}}')
+
+    items = [added("a", "function_call"), added("m", "message")]
+    items += [added("b", "function_call"), added("n", "message")]
+    pieces = [piece(name, f"{name}{n}") for n in range(6) for name in "ab"]
+    stream = [b"".join([*items, *pieces, responses("odd", "", 1)])]
+    _, quick, plain = CASES["openai_responses"]
+    assert told(quick(), stream) == told(plain(), stream)
+
+
 def anthropic_call(index: int, piece: str | None) -> bytes:
     block = f'"content_block":{{"type":"tool_use","id":"c{index}","name":"f","input":{{}}}}'
     delta = f'"delta":{{"type":"input_json_delta","partial_json":"{piece}"}}'

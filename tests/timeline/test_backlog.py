@@ -19,6 +19,7 @@ from rxworker.events import (
     Event,
     InputJsonDelta,
     InputValueDelta,
+    Opaque,
     Ping,
     TextDelta,
     ThinkingDelta,
@@ -31,7 +32,8 @@ from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.timeline import TextBlockCollector, TextBlockEvent, Timeline, ToolCallCollector
 from rxworker.timeline import backlog as backlog_module
-from rxworker.timeline.backlog import MOST
+from rxworker.timeline.backlog import EACH, MOST
+from rxworker.timeline.follower import Follower
 from rxworker.tools import tool
 from rxworker.worker import Worker
 
@@ -209,7 +211,7 @@ deeds: st.SearchStrategy[Deed] = st.one_of(
 
 
 @settings(max_examples=200)
-@given(st.lists(deeds, max_size=25), st.sampled_from([3, 20, MOST]))
+@given(st.lists(deeds, max_size=25), st.sampled_from([3 * EACH, 20 * EACH, MOST]))
 def test_what_is_given_late_is_what_would_have_been_given_at_once(
     script: list[Deed], most: int
 ) -> None:
@@ -316,15 +318,46 @@ def test_what_was_kept_for_a_collector_that_was_removed_is_given_to_it() -> None
     assert (texts.collected(), added.collected()) == (["a", "b"], ["a"])
 
 
-def test_no_more_than_a_certain_number_is_kept(added: list[str]) -> None:
+def test_no_more_than_so_much_is_kept(added: list[str]) -> None:
     timeline, _, _ = both()
     play(timeline, TextDelta(0, "a"), STOP)
-    timeline.dispatch_many(Deltas(TextDelta(0, ""), ["b"] * (MOST - 3)))
+    timeline.dispatch_many(Deltas(TextDelta(0, ""), ["b" * (MOST - 4 * EACH)]))
     assert added == []
     timeline.dispatch(Ping())  # concerns no block
     assert added == []
     timeline.dispatch(TextDelta(0, "c"))
     assert added == ["a"]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ThinkingDelta(0, "a" * MOST),
+        Opaque("picture", "a" * MOST),
+        BlockStart(0, T.SERVER_TOOL_RESULT, None, {"pages": "a" * MOST}),
+        BlockStop(0, T.OPAQUE, None, {"picture": "a" * MOST}),
+    ],
+)
+def test_what_is_long_and_for_no_collector_is_not_kept(event: Event) -> None:
+    timeline, _, _ = both()
+    assert timeline._keep([event])
+    assert timeline._backlog._kept == []
+
+
+def test_what_a_collector_raises_ends_the_stream_that_brought_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timeline, _, _ = both()
+    failure = ValueError("no")
+
+    def fail(events: Sequence[Event]) -> bool:
+        raise failure
+
+    monkeypatch.setattr(timeline, "_keep", fail)
+    ended: list[Exception] = []
+    follower = Follower(timeline, Sink(print, ended.append, print))
+    many(follower.sink())(Batch([TextDelta(0, "a"), STOP]))
+    assert ended == [failure]
 
 
 def test_the_pieces_of_a_long_block_are_not_kept_for_longer_than_it_is_open(

@@ -27,11 +27,11 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
-from rxworker.framing.sse import datas_of
+from rxworker.framing.sse_frame import datas_of
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.anthropic.block import OpenBlock, read_block, text_of
-from rxworker.providers.anthropic.deltas import ADDERS, GROWING, IMPLICIT, first_deltas
+from rxworker.providers.anthropic.deltas import ADDERS, IMPLICIT, PLAIN, first_deltas
 from rxworker.providers.anthropic.stop import read_stop
 from rxworker.providers.anthropic.usage import merge_usage, read_usage
 from rxworker.providers.anthropic.wire import (
@@ -133,7 +133,7 @@ class AnthropicDecoder:
                 continue
             place, kind = event.index, delta.__class__
             block = self._open.get(place)  # pyright: ignore[reportArgumentType]
-            grow = GROWING.get((block.block_type, delta.__class__)) if block else None
+            grow = PLAIN.get((block.block_type, delta.__class__)) if block else None
             if block is not None and grow is not None and not block.began_whole:
                 rows.begin(grow(block.index, delta.text))
             else:

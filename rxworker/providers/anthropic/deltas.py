@@ -16,6 +16,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
+from rxworker.events.deltas import Growing
 from rxworker.messages import JsonObject
 from rxworker.providers.anthropic.block import OpenBlock, text_of
 from rxworker.providers.anthropic.wire import (
@@ -26,7 +27,6 @@ from rxworker.providers.anthropic.wire import (
     WireTextDelta,
     WireThinkingDelta,
 )
-from rxworker.providers.rows import Growing
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -114,7 +114,7 @@ def _keep_signature(block: OpenBlock, delta: WireSignatureDelta) -> Events:
 
 
 # What a delta becomes that does nothing but add to the text of its block.
-GROWING: dict[tuple[BlockType, type], Callable[[int, str], Growing]] = {
+PLAIN: dict[tuple[BlockType, type], Callable[[int, str], Growing]] = {
     (BlockType.TEXT, WireTextDelta): TextDelta,
     (BlockType.THINKING, WireThinkingDelta): ThinkingDelta,
     (BlockType.TOOL_USE, WireInputDelta): InputJsonDelta,
@@ -135,4 +135,4 @@ ADDERS: dict[tuple[BlockType, type], Callable[[OpenBlock, Any], Events]] = {
     (BlockType.OPAQUE, WireSignatureDelta): _keep_signature,
 }
 
-__all__ = ["ADDERS", "GROWING", "IMPLICIT", "first_deltas"]
+__all__ = ["ADDERS", "PLAIN", "IMPLICIT", "first_deltas"]

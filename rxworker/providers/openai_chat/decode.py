@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatus, Status, TextDelta
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
-from rxworker.framing.sse import datas_of, has_event
+from rxworker.framing.sse_frame import datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks

@@ -23,9 +23,10 @@ from rxworker.events import (
     ResponseStatus,
     Status,
 )
+from rxworker.events.deltas import Growing
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
-from rxworker.framing.sse import datas_of
+from rxworker.framing.sse_frame import datas_of
 from rxworker.messages import Json, StopReason
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
@@ -35,7 +36,7 @@ from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_responses.error import error_failure, response_failure
 from rxworker.providers.openai_responses.items import ITEM_EVENTS, Items
-from rxworker.providers.openai_responses.kinds import DELTAS, word
+from rxworker.providers.openai_responses.kinds import word
 from rxworker.providers.openai_responses.stop import (
     COMPLETED,
     INCOMPLETE,
@@ -44,7 +45,7 @@ from rxworker.providers.openai_responses.stop import (
 )
 from rxworker.providers.openai_responses.usage import read_usage
 from rxworker.providers.openai_responses.wire import WireEvent, WireResponse, decode_event
-from rxworker.providers.rows import Growing, Row, Rows
+from rxworker.providers.rows import Row, Rows
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -129,10 +130,9 @@ class OpenAIResponsesDecoder:
             events: list[ResponseEvent] = []
             frame = frames[place]
             self._take(event if event.type else _named(event, frame), frame, events)
-            # Without an index, which item it is can change from one event to the next.
-            growing = self._items.growing if event.output_index is not None else None
+            growing = self._items.growing if self._items.is_known(event) else None
             last = None
-            if growing is not None and event.type in DELTAS and len(events) == 1:
+            if growing is not None and len(events) == 1:
                 delta = events[0]
                 if isinstance(delta, Growing):
                     last, pieces = event, growing

@@ -75,6 +75,14 @@ class Items:
             if handler is not None:
                 handler(self, event, events)
 
+    def is_known(self, event: WireEvent) -> bool:
+        """Whether a delta says by its index alone which item it is about: then others of that index are about the same."""
+        text = DELTAS.get(event.type)
+        if text is None or event.output_index is None:
+            return False
+        item = self._by_index.get(event.output_index)
+        return item is not None and item.kind == text.item
+
     def close(self, response: WireResponse, status: str, events: list[ResponseEvent]) -> None:
         """What is open ends with the response; what was never told is in its output."""
         output = response.output if isinstance(response.output, list) else []

@@ -1,0 +1,87 @@
+"""Frames of server-sent events: one, and several that came together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import repeat
+from typing import overload
+
+from msgspec import Struct
+
+
+class SseFrame(Struct, frozen=True, gc=False):
+    """One event of the stream.
+
+    Attributes:
+        data: Its ``data`` lines, joined with LF.
+        event: Its name; ``message`` where none was sent, ``stray`` for lines that are no field (see `SseDecoder`).
+        id: The last ``id`` the stream has sent so far.
+        retry: Milliseconds to wait before a new connection, where the stream has said so since the last frame.
+    """
+
+    data: bytes
+    event: str = "message"
+    id: str | None = None
+    retry: int | None = None
+
+
+class SseRun(Sequence[SseFrame]):
+    """Frames that came together, each made when somebody looks at it: most who read them need only their data.
+
+    Args:
+        datas: The data of each.
+        names: The names as they were sent, ``None`` where there is none.
+        last_id: The last ``id`` that the stream has sent.
+
+    >>> run = SseRun([b"1", b"2"], [b"ping", None], None)
+    >>> run[0], len(run)
+    (SseFrame(data=b'1', event='ping', id=None, retry=None), 2)
+    """
+
+    __slots__ = ("_last_id", "_names", "datas")
+
+    def __init__(self, datas: list[bytes], names: list[bytes | None], last_id: str | None) -> None:
+        self.datas = datas
+        self._names = names
+        self._last_id = last_id
+
+    def __len__(self) -> int:
+        return len(self.datas)
+
+    @overload
+    def __getitem__(self, place: int, /) -> SseFrame: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> list[SseFrame]: ...
+    def __getitem__(self, place: int | slice, /) -> SseFrame | list[SseFrame]:
+        if isinstance(place, slice):
+            return list(self)[place]
+        return SseFrame(self.datas[place], _name_of(self._names[place]), self._last_id)
+
+    def __iter__(self) -> Iterator[SseFrame]:
+        return map(SseFrame, self.datas, map(_name_of, self._names), repeat(self._last_id))
+
+    def has(self, name: str) -> bool:
+        """Whether one of them has this name."""
+        return name.encode() in self._names
+
+
+def datas_of(frames: Sequence[SseFrame]) -> list[bytes]:
+    """The data of frames."""
+    return frames.datas if isinstance(frames, SseRun) else [frame.data for frame in frames]
+
+
+def has_event(frames: Sequence[SseFrame], name: str) -> bool:
+    """Whether one of the frames has this name."""
+    if isinstance(frames, SseRun):
+        return frames.has(name)
+    return any(frame.event == name for frame in frames)
+
+
+@lru_cache(maxsize=64)  # a provider has a dozen
+def _name_of(name: bytes | None) -> str:
+    """The name of an event as text."""
+    return name.decode("utf-8", "replace") if name else "message"
+
+
+__all__ = ["SseFrame", "SseRun", "datas_of", "has_event"]
