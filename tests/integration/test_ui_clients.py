@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from rxworker import Approve, Deny, Limits, Paused, Worker, tool, worker_tool
 from rxworker.errors import RxWorkerError
@@ -50,6 +50,7 @@ from rxworker.testing import ScriptedModel, call, fail, say, stall, think
 from rxworker.timeline import RunState, fold_run
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
+from rxworker.transport.listening import stop_listening
 from rxworker.worker import Run
 
 if TYPE_CHECKING:
@@ -80,12 +81,15 @@ async def served(
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
-    server = TestServer(app)
-    await server.start_server()
+    runner = web.AppRunner(app)
+    await runner.setup()
+    assert runner.server is not None
+    server = await asyncio.get_running_loop().create_server(runner.server, "127.0.0.1", 0)
     try:
-        return await use(str(server.make_url("/chat")))
+        return await use(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/chat")
     finally:
-        await server.close()
+        await stop_listening(server)
+        await runner.cleanup()
 
 
 async def in_batches(records: list[Record], size: int = 3) -> AsyncGenerator[list[Record], None]:
