@@ -459,6 +459,8 @@ async def test_a_chat_that_is_cut_behind_an_approval_keeps_what_was_said_before_
         assert told["status"] == "error"
         assert shown(told) == ["remove a", "May I? I wait. "]
 
+        await until_watched(desk.runs[0], 0)  # by the connection that was cut
+
         async def let_go() -> None:
             await until_watched(desk.runs[0])
             desk.gate.set()
