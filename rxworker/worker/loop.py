@@ -1,11 +1,14 @@
 """The feedback edge: one turn after the other, each begun by the scheduler.
 
 A turn's results reach the next turn only through here. The hop through the scheduler lets every observer see the end of a turn
-before the next one begins, and keeps the stack flat however many turns there are.
+before the next one begins, and keeps the stack flat however many turns there are. Where the scheduler is the event loop's own
+clock, whoever follows the turns from a coroutine awaits them one by one: the hop is then a turn of the loop, and there is no subscription
+and no task for each.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,6 +16,8 @@ from reactivex import Observable, abc
 
 from rxworker.operators.disposables import Both, Slot
 from rxworker.operators.stage import Sink, Stage, connect, many
+from rxworker.transport.clock import LoopClock
+from rxworker.worker.stage import Voice, Work
 
 A = TypeVar("A")
 
@@ -71,7 +76,13 @@ def repeat_turns(
         next_one.put(scheduler.schedule(begin))
         return Both(next_one, current)
 
-    return Stage(subscribe)
+    async def turns(voice: Voice[A]) -> None:
+        await voice.follow(turn(), scheduler)
+        while goes_on():
+            await asyncio.sleep(0)
+            await voice.follow(turn(), scheduler)
+
+    return Work(subscribe, turns) if isinstance(scheduler, LoopClock) else Stage(subscribe)
 
 
 __all__ = ["repeat_turns"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from typing import Generic, Literal
 
 from reactivex import Observable, abc
@@ -28,10 +28,10 @@ from rxworker.worker.input import Input, to_messages
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.outcome import result_of
 from rxworker.worker.result import RunResult, T_co
-from rxworker.worker.stage import Voice
+from rxworker.worker.stage import Voice, cut_off
 from rxworker.worker.turn import turn
 from rxworker.worker.unobserved import when_unobserved
-from rxworker.worker.wind_up import cause_of, wind_up
+from rxworker.worker.wind_up import GRACE, cause_of, wind_up
 
 CLOSING = RunCancelledError("its event loop is closing")
 logger = logging.getLogger("rxworker.worker")
@@ -75,8 +75,8 @@ class Run(Stage[Record], Generic[T_co]):
         self.id = self._journal.run
         for event in first:
             self._journal.emit(event)
-        self._driver = self._loop.create_task(self._drive(), name=f"rxworker run {self.id}")
-        self._driver.add_done_callback(self._driven)
+        self._patience: asyncio.TimerHandle | None = None
+        self._driver = self._driven_by(self._drive())
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.state.status})"
@@ -243,6 +243,13 @@ class Run(Stage[Record], Generic[T_co]):
         # A task that is cancelled before it began never runs at all; this one looks for a reason first.
         if when == "now" and self._begun and not self._winding:
             self._driver.cancel()
+            self._patience = self._loop.call_later(GRACE, self._give_up)
+
+    def _give_up(self) -> None:
+        """A hook or a tool does not care that it was cancelled: end without it."""
+        if not self._winding:
+            self._winding = True
+            self._driver = self._driven_by(self._fail(self._cut_off()))
 
     async def _wait(self) -> None:
         await asyncio.wait([self._result])
@@ -277,27 +284,43 @@ class Run(Stage[Record], Generic[T_co]):
     ) -> abc.DisposableBase:
         return connect(self._journal.hub, observer, scheduler)
 
+    def _driven_by(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        driver = self._loop.create_task(work, name=f"rxworker run {self.id}")
+        driver.add_done_callback(self._driven)
+        return driver
+
     async def _drive(self) -> None:
         self._begun = True
         timer: asyncio.TimerHandle | None = None
+        error: Exception | None = None
         try:
             timer = self._start_timer()
             if self._reason is not None and not self._after_turn:
                 raise RunCancelledError(self._reason)
             await self._turns()
-        except asyncio.CancelledError:
-            reason = self._reason or "its task was cancelled"
-            if self.state.status == "finished":
-                self._finish()  # the last record was out already
-            else:
-                await self._fail(self._limit or RunCancelledError(reason))
-        except Exception as error:
-            await self._fail(error)
-        else:
-            self._finish()
+        except asyncio.CancelledError as cause:
+            # Otherwise the last record was out already.
+            if self.state.status != "finished":
+                error = self._cut_off(cause)
+        except Exception as cause:
+            error = cause
         finally:
             if timer is not None:
                 timer.cancel()
+        if self._winding:
+            return  # it was given up, and has come to its end after all
+        if error is None:
+            self._finish()
+        else:
+            await self._fail(error)
+
+    def _cut_off(self, cause: asyncio.CancelledError | None = None) -> Exception:
+        """What ended the run in the middle."""
+        if self._limit is not None:
+            return self._limit
+        if self._reason is None and cause is not None and not self._driver.cancelling():
+            return cut_off(cause)
+        return RunCancelledError(self._reason or "its task was cancelled")
 
     async def _turns(self) -> None:
         journal, scheduler = self._journal, self._context.scheduler
@@ -325,6 +348,8 @@ class Run(Stage[Record], Generic[T_co]):
 
     async def _fail(self, error: Exception) -> None:
         self._winding = True
+        if self._patience is not None:
+            self._patience.cancel()
         try:
             await wind_up(self._context, error)
         finally:
@@ -340,7 +365,7 @@ class Run(Stage[Record], Generic[T_co]):
 
     def _driven(self, driver: asyncio.Task[None]) -> None:
         """The last resort: whatever became of the driver, nobody waits for ever."""
-        if not self._result.done():
+        if driver is self._driver and not self._result.done():
             lost = None if driver.cancelled() else driver.exception()
             error: Exception = lost if isinstance(lost, Exception) else CLOSING
             self._result.set_exception(error)

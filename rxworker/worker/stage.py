@@ -1,10 +1,14 @@
-"""Work that waits for things: a coroutine as a cold observable of the events it emits."""
+"""Work that waits for things: a coroutine as a cold observable of the events it emits.
+
+Whoever subscribes begins a task for it. Whoever follows it from a coroutine, only to wait for its end, needs no other task: it
+awaits the work itself. What is heard is the same, and a test holds the two equal; a run with all its turns is one task.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar, cast, final
 
 from reactivex import Observable, abc
 
@@ -37,6 +41,10 @@ class Voice(Generic[A]):
         self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
     ) -> None:
         """Say what a stream says, until it has ended. Raises the error that it ends with."""
+        check_wanted()
+        if source.__class__ is Work:
+            await cast("Work[A]", source).work(self)
+            return
         over = self._over = asyncio.get_running_loop().create_future()
         sink = Sink(self.emit, self._failed, self._completed, self._emit_many)
         self._following.put(connect(source, sink, scheduler))
@@ -58,13 +66,32 @@ class Voice(Generic[A]):
         self._following.dispose()
 
 
-def stage(
-    work: Callable[[Voice[A]], Awaitable[None]], tasks: set[asyncio.Task[None]]
-) -> Observable[A]:
+Speaker: TypeAlias = Callable[[Voice[A]], Awaitable[None]]
+"""Work: it takes what it is to speak through."""
+
+
+@final
+class Work(Stage[A]):
+    """An observable of what a coroutine emits, which whoever follows it can await instead.
+
+    Args:
+        subscribe: What a subscription does.
+        work: Does the same for whoever waits.
+
+    Attributes:
+        work: See above.
+    """
+
+    def __init__(self, subscribe: abc.Subscription[A], work: Speaker[A]) -> None:
+        super().__init__(subscribe)
+        self.work = work
+
+
+def stage(work: Speaker[A], tasks: set[asyncio.Task[None]]) -> Work[A]:
     """The events that ``work`` emits; completes when it returns, fails when it raises. Disposing cancels it.
 
     Args:
-        work: Takes what it is to speak through.
+        work: What it does.
         tasks: Holds the task while it runs, so that whoever disposed the stage can wait until it has let go.
     """
 
@@ -73,17 +100,17 @@ def stage(
     ) -> abc.DisposableBase:
         return _Working(work, observer, tasks)
 
-    return Stage(subscribe)
+    return Work(subscribe, work)
 
 
 class _Working(abc.DisposableBase, Generic[A]):
     """A subscription to work: its task."""
 
-    __slots__ = ("_is_disposed", "_observer", "_task", "_tasks", "_voice")
+    __slots__ = ("_is_disposed", "_observer", "_task", "_voice")
 
     def __init__(
         self,
-        work: Callable[[Voice[A]], Awaitable[None]],
+        work: Speaker[A],
         observer: abc.ObserverBase[A],
         tasks: set[asyncio.Task[None]],
     ) -> None:
@@ -91,23 +118,21 @@ class _Working(abc.DisposableBase, Generic[A]):
         self._voice = Voice(observer.on_next, many(observer))
         self._is_disposed = False
         self._task = asyncio.get_running_loop().create_task(self._go(work))
-        self._tasks = tasks
         tasks.add(self._task)
+        self._task.add_done_callback(tasks.discard)
 
-    async def _go(self, work: Callable[[Voice[A]], Awaitable[None]]) -> None:
+    async def _go(self, work: Speaker[A]) -> None:
         try:
             await work(self._voice)
         except asyncio.CancelledError as error:
             # Not ours: something that a hook or a tool waited for was cancelled. The run must hear of it.
             if not self._is_disposed:
-                self._observer.on_error(_cancelled(error))
+                self._observer.on_error(cut_off(error))
             raise
         except Exception as error:
             self._observer.on_error(error)
         else:
             self._observer.on_completed()
-        finally:
-            self._tasks.discard(self._task)
 
     def dispose(self) -> None:
         is_again, self._is_disposed = self._is_disposed, True
@@ -117,10 +142,22 @@ class _Working(abc.DisposableBase, Generic[A]):
             self._task.cancel()
 
 
-def _cancelled(cause: asyncio.CancelledError) -> RunCancelledError:
+def check_wanted() -> None:
+    """Begin nothing more in a task that is being cancelled, also when a hook has caught the cancellation.
+
+    Raises:
+        CancelledError: The task is being cancelled.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
+    """What is said of a cancellation that nobody asked for."""
     error = RunCancelledError("something that it waited for was cancelled")
     error.__cause__ = cause
     return error
 
 
-__all__ = ["Voice", "stage"]
+__all__ = ["Speaker", "Voice", "Work", "check_wanted", "cut_off", "stage"]

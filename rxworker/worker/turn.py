@@ -35,12 +35,13 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
             await _hear_out(context)
         await call_tools(context, scope, voice.emit)
         await decide(context, scope, voice.emit)
+        await _hear_out(context)
 
     return stage(stages, context.tasks)
 
 
 async def _hear_out(context: RunContext) -> None:
-    """Let who reads the response at its own pace say something to it: it is told in the next turn of the loop, and reads in the one after."""
+    """Let who reads at its own pace see what has come, and say something to it: it is told in the next turn of the loop, and reads in the one after."""
     for _ in range(2):
         if context.journal.hub.deferred.is_needed:
             await asyncio.sleep(0)

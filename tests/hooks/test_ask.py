@@ -252,7 +252,7 @@ async def test_a_hook_that_catches_its_cancellation_does_not_keep_the_run() -> N
 async def test_a_hook_that_does_not_end_when_cancelled_is_left_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rxworker.worker.wind_up.GRACE", 0.01)
+    monkeypatch.setattr("rxworker.worker.run.GRACE", 0.01)
     asked, may_end = asyncio.Event(), asyncio.Event()
 
     @before_tool_call

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from reactivex import operators as ops
 
-from rxworker import Finished, Message, Run, ToolContext, Worker, tool
+from rxworker import Finished, Message, Run, ToolContext, Worker, on_message_send, tool
 from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerBusyError
 from rxworker.events import (
     BlockStart,
@@ -19,6 +19,7 @@ from rxworker.events import (
     TurnStart,
     WatcherDetach,
 )
+from rxworker.hooks import MessageSendContext
 from rxworker.messages import Conversation, Usage
 from rxworker.operators import text_deltas
 from rxworker.testing import ScriptedModel, call, lint, say, think
@@ -142,7 +143,7 @@ async def test_a_second_run_at_once_is_refused_and_the_first_goes_on() -> None:
 
 
 def test_a_worker_whose_loop_closed_in_the_middle_of_a_run_can_run_again() -> None:
-    worker = Worker(ScriptedModel([call("get_weather", city="Oslo"), "again"]))
+    worker = Worker(ScriptedModel(["never"], delay=60))
     loop = asyncio.new_event_loop()
 
     async def begin() -> Run:
@@ -155,7 +156,8 @@ def test_a_worker_whose_loop_closed_in_the_middle_of_a_run_can_run_again() -> No
     with pytest.raises(LocalProtocolError, match="event loop has closed"):
         run.__await__()
     task._log_destroy_pending = False  # type: ignore[attr-defined]
-    assert worker.run_sync("second").text != ""
+    worker.model = ScriptedModel(["again"])
+    assert worker.run_sync("second").text == "again"
 
 
 async def test_a_watcher_that_raises_is_reported_and_the_run_goes_on() -> None:
@@ -345,7 +347,13 @@ async def test_a_run_whose_driver_is_cancelled_from_outside_ends_as_cancelled() 
 
 
 async def test_who_waits_for_a_run_and_is_cancelled_cancels_nobody_else() -> None:
-    run = Worker(ScriptedModel(["Hello."])).run("hi")
+    may_go_on = asyncio.Event()
+
+    @on_message_send
+    async def wait_a_little(_: MessageSendContext) -> None:
+        await may_go_on.wait()
+
+    run = Worker(ScriptedModel(["Hello."]), hooks=[wait_a_little]).run("hi")
 
     async def wait() -> str:
         return (await run).text
@@ -353,6 +361,7 @@ async def test_who_waits_for_a_run_and_is_cancelled_cancels_nobody_else() -> Non
     first, second = asyncio.ensure_future(wait()), asyncio.ensure_future(wait())
     await asyncio.sleep(0)
     first.cancel()
+    may_go_on.set()
     assert await second == (await run).text == "Hello."
     assert first.cancelled()
 

@@ -1,0 +1,170 @@
+"""Turns one after the other, and work that is awaited where it would be subscribed to: both come to the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reactivex import Observable
+from reactivex import operators as ops
+
+from rxworker.errors import RunCancelledError
+from rxworker.transport.clock import loop_clock
+from rxworker.worker import repeat_turns
+from rxworker.worker.stage import Voice, Work, cut_off, stage
+
+Heard = list[object]
+
+STEPS = st.lists(st.sampled_from(["a", "b", ".", "!", "x"]), max_size=6)
+"""Of a turn: what it says, ``.`` where it waits, ``!`` where it fails, ``x`` where something that it waits for is cancelled."""
+
+
+def turn_of(steps: str) -> Work[str]:
+    async def work(voice: Voice[str]) -> None:
+        for step in steps:
+            if step == ".":
+                await asyncio.sleep(0)
+            elif step == "!":
+                raise ValueError(steps)
+            elif step == "x":
+                gone = asyncio.get_running_loop().create_future()
+                gone.cancel()
+                await gone
+            else:
+                voice.emit(step)
+
+    return stage(work, set())
+
+
+def turns_of(turns: list[str]) -> Observable[str]:
+    """The turns, as a run has them; each is begun and asked about only when its time has come."""
+    left = iter(turns)
+    asked = iter([*turns[1:], None])
+    return repeat_turns(lambda: turn_of(next(left)), lambda: next(asked) is not None, loop_clock())
+
+
+async def subscribed(source: Observable[str]) -> Heard:
+    heard: Heard = []
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_error(error: Exception) -> None:
+        heard.append(f"{type(error).__name__}: {error}")
+        over.set_result(None)
+
+    source.subscribe(heard.append, on_error, lambda: over.set_result(None))
+    await over
+    return heard
+
+
+async def followed(source: Observable[str]) -> Heard:
+    heard: Heard = []
+
+    def hear_many(events: object) -> None:
+        raise AssertionError(f"nothing comes together here: {events}")
+
+    try:
+        await Voice(heard.append, hear_many).follow(source)
+    except asyncio.CancelledError as error:
+        heard.append(f"RunCancelledError: {cut_off(error)}")
+    except Exception as error:
+        heard.append(f"{type(error).__name__}: {error}")
+    return heard
+
+
+@given(st.lists(STEPS.map("".join), min_size=1, max_size=4))
+def test_turns_that_are_followed_say_what_turns_do_that_are_subscribed_to(turns: list[str]) -> None:
+    async def both() -> tuple[Heard, Heard]:
+        return await subscribed(turns_of(turns)), await followed(turns_of(turns))
+
+    plain, awaited = asyncio.run(both())
+    assert awaited == plain
+
+
+@pytest.mark.parametrize("way", [subscribed, followed])
+async def test_everybody_has_heard_the_end_of_a_turn_before_the_next_begins(
+    way: Callable[[Observable[str]], asyncio.Future[Heard]],
+) -> None:
+    told: list[str] = []
+    loop = asyncio.get_running_loop()
+
+    def turn() -> Observable[str]:
+        async def work(voice: Voice[str]) -> None:
+            told.append("begin")
+            loop.call_soon(told.append, "told a little later")
+
+        return stage(work, set())
+
+    rest = iter([True, True, False])
+    await way(repeat_turns(turn, lambda: next(rest), loop_clock()))
+    await asyncio.sleep(0)
+    assert told == ["begin", "told a little later"] * 3
+
+
+async def test_turns_through_an_operator_are_subscribed_to() -> None:
+    source = turns_of(["a", "b"]).pipe(ops.map(str.upper))
+    assert await followed(source) == ["A", "B"]
+
+
+async def test_who_follows_is_cancelled_with_what_it_follows() -> None:
+    let_go: list[str] = []
+
+    async def work(voice: Voice[str]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            let_go.append("let go")
+
+    task = asyncio.ensure_future(Voice[str](print, print).follow(stage(work, set())))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert let_go == ["let go"]
+
+
+async def test_a_task_that_is_being_cancelled_follows_nothing_more() -> None:
+    begun: list[str] = []
+
+    async def stubborn() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            begun.append("caught")
+        await Voice(begun.append, print).follow(turn_of("a"))
+
+    task = asyncio.ensure_future(stubborn())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert begun == ["caught"]
+
+
+async def test_disposing_of_turns_cancels_the_one_that_is_on() -> None:
+    tasks: set[asyncio.Task[None]] = set()
+    failed: list[Exception] = []
+
+    async def work(voice: Voice[str]) -> None:
+        await asyncio.Event().wait()
+
+    turns = repeat_turns(lambda: stage(work, tasks), lambda: True, loop_clock())
+    subscription = turns.subscribe(on_error=failed.append)
+    await asyncio.sleep(0)
+    (task,) = tasks
+    await asyncio.sleep(0)
+    subscription.dispose()
+    await asyncio.wait([task])
+    assert (task.cancelled(), failed, tasks) == (True, [], set())
+
+
+async def test_what_is_cancelled_under_work_is_told_to_who_subscribed() -> None:
+    failed: list[Exception] = []
+    turn_of("x").subscribe(on_error=failed.append)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    (error,) = failed
+    assert isinstance(error, RunCancelledError)
+    assert isinstance(error.__cause__, asyncio.CancelledError)
