@@ -1,7 +1,8 @@
 """Requests over aiohttp, as cold observables of bytes.
 
 A subscription starts one task, which sends the request and pushes what arrives. Disposing it cancels the task, which
-closes the connection on its way out. Foreign exceptions become ours here and nowhere else.
+closes the connection on its way out. Where the subscriber's own task does the work (see `inline`), disposing cuts off the work
+alone. Foreign exceptions become ours here and nowhere else.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from rxworker.errors import (
 )
 from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest
+from rxworker.transport.inline import INLINE
 from rxworker.transport.pressure import PRESSURE
 from rxworker.transport.proxy import proxy_for
 from rxworker.transport.session import open_session, shared_session
@@ -64,6 +66,9 @@ class HttpTransport:
             observer: abc.ObserverBase[bytes], _scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             exchange = _Exchange(request, observer, self._timeout)
+            inline = INLINE.get()
+            if inline is not None and inline.take(exchange.run_inline):
+                return exchange
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError as error:
@@ -79,7 +84,7 @@ class HttpTransport:
 class _Exchange(abc.DisposableBase):
     """One request and its answer, for one observer. Once it is over, by its end or because it was left, the observer hears no more."""
 
-    __slots__ = ("_is_over", "_observer", "_request", "_timeout", "task")
+    __slots__ = ("_is_cut", "_is_over", "_is_telling", "_observer", "_request", "_timeout", "task")
 
     def __init__(
         self,
@@ -92,12 +97,33 @@ class _Exchange(abc.DisposableBase):
         self._observer = observer
         self._timeout = timeout
         self._is_over = False
+        self._is_telling = False
+        self._is_cut = False
 
     def dispose(self) -> None:
         """Leave; the connection is closed."""
-        if not self._is_over and self.task is not None:
-            self._is_over = True
+        if self._is_over:
+            return
+        self._is_over = True
+        # Where it is the observer who leaves while it is told of something, the task sees so when it goes on.
+        if self.task is not None and not self._is_telling:
+            self._is_cut = True
             self.task.cancel()
+
+    async def run_inline(self) -> None:
+        """The same as `run`, in a task that goes on afterwards."""
+        task = self.task = asyncio.current_task()
+        if task is None or self._is_over:
+            return
+        try:
+            await self.run()
+        except asyncio.CancelledError:
+            # Whoever left has cancelled the task, and meant no more of it than this.
+            if not self._is_cut or task.cancelling() > 1:
+                raise
+        finally:
+            if self._is_cut:
+                task.uncancel()
 
     async def run(self) -> None:
         """Send the request and push what arrives."""
@@ -147,10 +173,13 @@ class _Exchange(abc.DisposableBase):
         content = response.content
         # At the end nothing is awaited: most answers of a tool loop come with their end.
         while not (self._is_over or content.at_eof()) and (chunk := await content.readany()):
+            self._is_telling = True
             try:
                 self._observer.on_next(chunk)
             except Exception as error:
                 return error
+            finally:
+                self._is_telling = False
             # What is not read stays with the server: aiohttp and TCP stop taking it.
             while pressure is not None and (held := pressure.hold()) is not None:
                 await held

@@ -16,6 +16,7 @@ from rxworker.errors import RunCancelledError
 from rxworker.operators import Stage
 from rxworker.operators.disposables import Slot
 from rxworker.operators.stage import Many, Sink, connect, many
+from rxworker.transport.inline import INLINE, Inline
 
 A = TypeVar("A")
 
@@ -47,8 +48,16 @@ class Voice(Generic[A]):
             return
         over = self._over = asyncio.get_running_loop().create_future()
         sink = Sink(self.emit, self._failed, self._completed, self._emit_many)
-        self._following.put(connect(source, sink, scheduler))
+        inline = Inline()
+        token = INLINE.set(inline)
         try:
+            self._following.put(connect(source, sink, scheduler))
+        finally:
+            INLINE.reset(token)
+            inline.close()
+        try:
+            if inline.work is not None:
+                await inline.work()
             await over
         finally:
             self._following.put(None)
