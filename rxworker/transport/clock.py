@@ -35,7 +35,7 @@ class LoopClock(AsyncIOScheduler):
         state: A | None = None,
     ) -> abc.DisposableBase:
         """Run an action after a while."""
-        seconds = self.to_seconds(duetime)
+        seconds = duetime if isinstance(duetime, float) else self.to_seconds(duetime)
         if seconds <= 0:
             return self.schedule(action, state)
         waiting = _Waiting(self, action, state)

@@ -7,6 +7,7 @@ import asyncio
 from reactivex import Observable
 
 from rxworker.events import Event
+from rxworker.hub.deferred import Deferred
 from rxworker.worker.call_tools import call_tools
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.decide import decide
@@ -28,23 +29,27 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
     All stages are one coroutine: a stage that has nothing to wait for costs a call.
     """
 
+    deferred = context.journal.hub.deferred
+
     async def stages(voice: Voice[Event]) -> None:
         if not scope.is_resumed:
             await prepare(context, scope, voice.emit)
             await voice.follow(respond(context, scope))
-            await _hear_out(context)
+            if deferred.is_needed:
+                await _hear_out(deferred)
         await call_tools(context, scope, voice.emit)
         await decide(context, scope, voice.emit)
-        await _hear_out(context)
+        if deferred.is_needed:
+            await _hear_out(deferred)
 
     return stage(stages, context.tasks)
 
 
-async def _hear_out(context: RunContext) -> None:
+async def _hear_out(deferred: Deferred) -> None:
     """Let who reads at its own pace see what has come, and say something to it: it is told in the next turn of the loop, and reads in the one after."""
-    for _ in range(2):
-        if context.journal.hub.deferred.is_needed:
-            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    if deferred.is_needed:
+        await asyncio.sleep(0)
 
 
 __all__ = ["turn"]
