@@ -79,10 +79,11 @@ class Client:
         asked = _as_request(request)
 
         def subscribe(
-            observer: abc.ObserverBase[ResponseEvent], _scheduler: abc.SchedulerBase | None = None
+            observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            # Not the subscription's scheduler, which is reactivex's immediate one where nobody gave another.
-            clock = self._scheduler or _clock_if_any()
+            # As a rule not the subscription's scheduler, which is reactivex's immediate one where nobody gave another.
+            given = scheduler if isinstance(scheduler, LoopClock) else None
+            clock = self._scheduler or given or _clock_if_any()
             make, explain = self.provider.decoder, self._explained
             try:
                 # Built anew for each subscription: a key from the environment may have come since.

@@ -51,7 +51,7 @@ class _Waiting(Slot):
     def __init__(
         self, clock: LoopClock, action: typing.ScheduledAction[Any], state: object
     ) -> None:
-        super().__init__()
+        self._held, self._is_over = None, False  # the base's; one is made for each time-out
         self.handle: asyncio.Handle | None = None
         self._clock = clock
         self._action = action

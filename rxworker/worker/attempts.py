@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from reactivex import Observable, abc
 
 from rxworker.events import AttemptRetract, AttemptStart, Event
-from rxworker.operators.disposables import Slot
 from rxworker.operators.stage import Sink, Stage, connect, many
 
 
@@ -48,9 +47,11 @@ class _Attempts(abc.DisposableBase):
 
     __slots__ = (
         "_attempt",
-        "_current",
         "_default",
         "_delay",
+        "_held",
+        "_is_over",
+        "_is_waiting",
         "_number",
         "_observer",
         "_push_many",
@@ -75,27 +76,37 @@ class _Attempts(abc.DisposableBase):
         self._observer = observer
         self._push_many = many(observer)
         self._default = default
-        self._current = Slot()
+        self._held: abc.DisposableBase | None = None
         self._number = 0
-        self._said = False
+        self._said = self._is_waiting = self._is_over = False
 
     def begin(self, _: abc.SchedulerBase | None = None, __: object = None) -> None:
         """Make the next attempt."""
-        self._number, self._said = self._number + 1, False
-        subscription = Slot()
-        self._current.put(subscription)
+        self._number += 1
+        self._said = self._is_waiting = False
         observer = self._observer
         sink = Sink(self._on_next, self._on_error, observer.on_completed, self._on_many)
         try:
             response = self._attempt()
             observer.on_next(self._started)
-            subscription.put(connect(response, sink, self._default))
+            subscription = connect(response, sink, self._default)
         except Exception as error:
             observer.on_error(error)
+            return
+        if self._is_waiting or self._is_over:  # it has failed, or was left, while it began
+            subscription.dispose()
+        else:
+            self._held = subscription
 
     def dispose(self) -> None:
         """Leave the attempt that is under way, or the pause before the next."""
-        self._current.dispose()
+        self._is_over = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.dispose()
 
     def _on_next(self, event: Event) -> None:
         self._said = True
@@ -115,7 +126,10 @@ class _Attempts(abc.DisposableBase):
             self._observer.on_error(error)
             return
         self._observer.on_next(AttemptRetract(str(error), wait))
-        self._current.put(self._scheduler.schedule_relative(wait, self.begin))
+        self._let_go()
+        self._is_waiting = True
+        if not self._is_over:
+            self._held = self._scheduler.schedule_relative(wait, self.begin)
 
 
 __all__ = ["retry_attempts"]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeAlias, TypeVar, cast, final
+from typing import Generic, TypeAlias, TypeVar, final
 
 from reactivex import Observable, abc
 
 from rxworker.errors import RunCancelledError
 from rxworker.operators import Stage
-from rxworker.operators.disposables import Slot
 from rxworker.operators.stage import Many, Sink, connect, many
 from rxworker.transport.inline import INLINE, Inline
 
@@ -35,7 +34,7 @@ class Voice(Generic[A]):
     def __init__(self, emit: Callable[[A], None], emit_many: Many[A]) -> None:
         self.emit = emit
         self._emit_many = emit_many
-        self._following = Slot()
+        self._following: abc.DisposableBase | None = None
         self._over: asyncio.Future[None]
 
     async def follow(
@@ -43,15 +42,15 @@ class Voice(Generic[A]):
     ) -> None:
         """Say what a stream says, until it has ended. Raises the error that it ends with."""
         check_wanted()
-        if source.__class__ is Work:
-            await cast("Work[A]", source).work(self)
+        if type(source) is Work:
+            await source.work(self)  # pyright: ignore[reportUnknownMemberType] - a cast would be a call
             return
         over = self._over = asyncio.get_running_loop().create_future()
         sink = Sink(self.emit, self._failed, self._completed, self._emit_many)
         inline = Inline()
         token = INLINE.set(inline)
         try:
-            self._following.put(connect(source, sink, scheduler))
+            following = self._following = connect(source, sink, scheduler)
         finally:
             INLINE.reset(token)
             inline.close()
@@ -60,7 +59,8 @@ class Voice(Generic[A]):
                 await inline.work()
             await over
         finally:
-            self._following.put(None)
+            self._following = None
+            following.dispose()
 
     def _completed(self) -> None:
         if not self._over.done():
@@ -72,7 +72,8 @@ class Voice(Generic[A]):
 
     def leave(self) -> None:
         """Nobody listens any more: let go of the stream that is followed."""
-        self._following.dispose()
+        if self._following is not None:
+            self._following.dispose()
 
 
 Speaker: TypeAlias = Callable[[Voice[A]], Awaitable[None]]
