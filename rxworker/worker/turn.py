@@ -28,7 +28,6 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
 
     All stages are one coroutine: a stage that has nothing to wait for costs a call.
     """
-
     deferred = context.journal.hub.deferred
 
     async def stages(voice: Voice[Event]) -> None:
