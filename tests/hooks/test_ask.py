@@ -268,6 +268,37 @@ async def test_a_hook_that_does_not_end_when_cancelled_is_left_behind(
     may_end.set()
 
 
+async def test_nothing_begins_in_a_run_that_has_ended_without_its_hook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rxworker.worker.run.GRACE", 0.01)
+    asked, may_end, ran = asyncio.Event(), asyncio.Event(), list[str]()
+
+    @tool
+    async def write(path: str) -> None:
+        """Write a file."""
+        ran.append(path)
+
+    @before_tool_call
+    async def stubborn(context: ToolCallContext) -> None:
+        asked.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await may_end.wait()
+        await may_end.wait()
+
+    worker = Worker(
+        ScriptedModel([call("write", path="a"), "Done."]), tools=[write], hooks=[stubborn]
+    )
+    run = worker.run("Write a.")
+    driver = run._driver
+    await asked.wait()
+    await run.cancel()
+    last = run.last_seq
+    may_end.set()
+    await asyncio.wait([driver])
+    assert (ran, run.last_seq) == ([], last)
+
+
 async def cancelled_thing() -> None:
     future = asyncio.get_running_loop().create_future()
     future.cancel()
