@@ -23,7 +23,6 @@ from rxworker.worker.context import CALLING, RunContext, TurnScope
 from rxworker.worker.early import began_early, throw_away
 from rxworker.worker.guard import after_calls, before_calls
 from rxworker.worker.pausing import BY_CALLER
-from rxworker.worker.stage import check_wanted
 
 Emit = Callable[[Event], None]
 
@@ -63,7 +62,6 @@ async def _ask_and_run(
     if scope.paused:
         return
     throw_away(context, scope, keep=allowed)
-    check_wanted()
     CALLING.set(context)
     finished = await run_calls(
         context.tools,

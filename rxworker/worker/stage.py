@@ -41,7 +41,6 @@ class Voice(Generic[A]):
         self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
     ) -> None:
         """Say what a stream says, until it has ended. Raises the error that it ends with."""
-        check_wanted()
         if type(source) is Work:
             await source.work(self)  # pyright: ignore[reportUnknownMemberType] - a cast would be a call
             return
@@ -152,17 +151,6 @@ class _Working(abc.DisposableBase, Generic[A]):
             self._task.cancel()
 
 
-def check_wanted() -> None:
-    """Begin nothing more in a task that is being cancelled, also when a hook has caught the cancellation.
-
-    Raises:
-        CancelledError: The task is being cancelled.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
-
-
 def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
     """What is said of a cancellation that nobody asked for."""
     error = RunCancelledError("something that it waited for was cancelled")
@@ -170,4 +158,4 @@ def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
     return error
 
 
-__all__ = ["Speaker", "Voice", "Work", "check_wanted", "cut_off", "stage"]
+__all__ = ["Speaker", "Voice", "Work", "cut_off", "stage"]

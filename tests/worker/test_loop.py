@@ -125,24 +125,6 @@ async def test_who_follows_is_cancelled_with_what_it_follows() -> None:
     assert let_go == ["let go"]
 
 
-async def test_a_task_that_is_being_cancelled_follows_nothing_more() -> None:
-    begun: list[str] = []
-
-    async def stubborn() -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            begun.append("caught")
-        await Voice(begun.append, print).follow(turn_of("a"))
-
-    task = asyncio.ensure_future(stubborn())
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert begun == ["caught"]
-
-
 async def test_disposing_of_turns_cancels_the_one_that_is_on() -> None:
     tasks: set[asyncio.Task[None]] = set()
     failed: list[Exception] = []
