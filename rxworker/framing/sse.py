@@ -5,7 +5,8 @@ at the end of a chunk ends its line at once, without waiting for the LF that may
 
 Three paths lead to the same frames. A chunk that is one whole frame of at most an ``event`` and one ``data`` line is cut in
 two before its data. A chunk of nothing but such frames is cut up by a regular expression. Whatever else there is goes line by line.
-What grows is kept in pieces and joined once, so that a frame that comes byte by byte costs no more than one that comes whole.
+What grows is kept in pieces and joined once, so that a frame that comes byte by byte costs no more than one that comes whole. So is
+a frame that the chunk ends in: it is looked at when its end has come, with the frames that come together with it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ CR = ord("\r")
 LONGEST_HEAD = 64  # bytes, of those that are remembered
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
-_PLAIN = rb"(?:event: ?([^\n]{0,%d}+)\n)?data: ?([^\n]*+)\n\n" % LONGEST_HEAD
+_PLAIN = rb"(?:event: ?(.{0,%d}+)\n)?data: ?(.*+)\n\n" % LONGEST_HEAD
 _RUN = re.compile(rb"(?>" + _PLAIN + rb")*+")
 # Looked for at the beginnings of lines alone: what a long line holds is read once.
-_FRAME = re.compile(rb"(?<![^\n])" + _PLAIN)
+_FRAME = re.compile(rb"^" + _PLAIN, re.MULTILINE)
 
 
 class SseDecoder:
@@ -47,6 +48,9 @@ class SseDecoder:
         self._keep_stray = stray
         self.is_clear = False
         self._head: bytes | None = b""  # the first bytes, while they may be a BOM
+        self._begun: list[
+            bytes
+        ] = []  # the pieces of what has no end yet, and nothing was pending before
         self._after_cr = False
         self._line: list[bytes] = []  # the pieces of the unfinished line
         self._data: list[bytes] = []
@@ -61,7 +65,16 @@ class SseDecoder:
 
     def feed_run(self, data: bytes, /) -> Sequence[SseFrame]:
         """The same; frames that came together may be made when somebody looks at one."""
-        if not self.is_clear and self._head == b"" and data and not data.startswith(BOM[:1]):
+        if not data:
+            return []
+        if self._begun:
+            if not _may_end(data, self._begun[-1]):
+                self._begun.append(data)
+                return []
+            data = b"".join((*self._begun, data))
+            self._begun.clear()
+            self.is_clear = True
+        if not self.is_clear and self._head == b"" and not data.startswith(BOM[:1]):
             self._head, self.is_clear = None, True
         if not self.is_clear or CR in data:
             return self._take_slowly(data)
@@ -79,6 +92,8 @@ class SseDecoder:
         if self._head:
             head, self._head = self._head, None
             self._take(_LINE_END.split(head), frames)
+        if self._begun:
+            self._take_all(b"".join(self._begun), frames)
         if self._line:
             line, self._line = b"".join(self._line), []
             self._take_line(line, frames)
@@ -86,7 +101,21 @@ class SseDecoder:
         return frames
 
     def _take_run(self, data: bytes) -> Sequence[SseFrame]:
-        """The quick path: plain frames from the start on, as many as there are; the rest line by line."""
+        """The quick path: what has its end is read, and what has only begun waits as it is."""
+        end = data.rfind(b"\n\n") + 2
+        if end == len(data):
+            return self._take_whole(data)
+        begun = data[end:] if end > 1 else data
+        frames: Sequence[SseFrame] = self._take_whole(data[:end]) if end > 1 else ()
+        if self.is_clear:
+            self._begun, self.is_clear = [begun], False
+            return frames
+        more = [*frames]
+        self._take_all(begun, more)  # there was a ``retry``, which waits for the next frame
+        return more
+
+    def _take_whole(self, data: bytes) -> Sequence[SseFrame]:
+        """Plain frames from the start on, as many as there are; the rest line by line."""
         # What stands between frames, their names and their values, in turn.
         parts = _FRAME.split(data)
         if not b"".join(parts[::3]):
@@ -180,6 +209,11 @@ class SseDecoder:
             frames.append(SseFrame(b"\n".join(self._stray), STRAY, self._id))
             self._stray = []
         self._event = ""
+
+
+def _may_end(data: bytes, before: bytes) -> bool:
+    """Whether an empty line ends with these bytes, or a CR may be the end of one."""
+    return b"\n\n" in data or (data[:1] == b"\n" and before[-1:] == b"\n") or CR in data
 
 
 @lru_cache(maxsize=64)  # a provider has a dozen

@@ -192,3 +192,32 @@ def test_frames_that_came_together_are_those_that_come_one_by_one() -> None:
     assert has_event(one_by_one, "error")
     assert not has_event(together, "b")
     assert not has_event(one_by_one, "b")
+
+
+def test_a_read_that_ends_in_a_frame_gives_those_before_and_those_behind_together() -> None:
+    frame = b"event: a\ndata: 1\n\n"
+    for cut in range(1, len(frame)):
+        decoder = SseDecoder()
+        for data in (frame * 3 + frame[:cut], frame[cut:] + frame * 3):
+            read = decoder.feed_run(data)
+            assert isinstance(read, SseRun)
+            assert [one.event for one in read] == ["a"] * (3 if data.startswith(frame) else 4)
+            assert decoder.is_clear == data.endswith(frame)
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\n", b"\r\n\r\n", b"\r\r", b"\n\r\n", b""])
+def test_what_has_begun_is_read_when_its_end_comes_in_whatever_way(end: bytes) -> None:
+    begun = [b"data: 0\n\n: wait\nid: 7\nevent: b", b"", b"\ndata: 1", b"\nretry: 5\n", b"data: 2"]
+    rest = [end, b"data: 3\n\n"]
+    frames = decode([*begun, *rest])
+    assert frames == decode(single(b"".join([*begun, *rest])))
+    assert frames[1].retry == 5
+
+
+def test_a_delay_that_no_frame_has_told_yet_waits_for_the_next() -> None:
+    frames = decode([b"data: 1\n\nretry: 5\n\ndata:", b" 2\n\ndata: 3\n\n"])
+    assert [(frame.data, frame.retry) for frame in frames] == [
+        (b"1", None),
+        (b"2", 5),
+        (b"3", None),
+    ]
