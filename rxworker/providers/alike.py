@@ -27,17 +27,15 @@ import msgspec
 
 from rxworker.events import InputJsonDelta, ResponseEvent
 from rxworker.events.deltas import FEW, GROWING, Deltas, Growing
-from rxworker.framing import Chain
 from rxworker.messages import Json
 from rxworker.providers.pattern import FEW as SHORT_ROW
 from rxworker.providers.pattern import Constant, Pattern, Varying
 from rxworker.providers.rows import Row
+from rxworker.providers.together import Framing, Gathers, Together
 
 F = TypeVar("F")
 F_contra = TypeVar("F_contra", contravariant=True)
-F_co = TypeVar("F_co", covariant=True)
 
-Events: TypeAlias = Sequence[ResponseEvent]
 Repeat: TypeAlias = Callable[[list[str]], Row]
 
 MOST_PATTERNS = (
@@ -64,41 +62,8 @@ def repeated(delta: ResponseEvent) -> Repeat | None:
     return partial(Deltas, delta) if delta.__class__ in GROWING else None
 
 
-class Framing(Protocol[F_co]):
-    """A machine from bytes to frames that knows whether it waits for the rest of one."""
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether nothing is pending: the next byte begins a frame."""
-        ...
-
-    def feed(self, data: bytes, /) -> Sequence[F_co]:
-        """Take the next bytes."""
-        ...
-
-    def feed_run(self, data: bytes, /) -> Sequence[F_co]:
-        """The same; frames that came together may be made when somebody looks at one."""
-        ...
-
-    def finish(self) -> Sequence[F_co]:
-        """The bytes ended."""
-        ...
-
-
-class Repeats(Protocol[F_contra]):
+class Repeats(Gathers[F_contra], Protocol[F_contra]):
     """A decoder that knows what frames would make that are like the last one."""
-
-    def feed(self, frame: F_contra, /) -> Events:
-        """Take the next frame."""
-        ...
-
-    def feed_many(self, frames: Sequence[F_contra], /) -> list[ResponseEvent | Row]:
-        """Take several frames; return what feeding them one by one would, with deltas that add to the same text as one thing."""
-        ...
-
-    def finish(self) -> Events:
-        """The frames ended."""
-        ...
 
     def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
         """What frames would make that are the one which has just made this delta, but with other texts, none of them empty.
@@ -109,7 +74,7 @@ class Repeats(Protocol[F_contra]):
         ...
 
 
-class Alike(Chain[bytes, F, ResponseEvent]):
+class Alike(Together[F]):
     r"""A decoder from bytes to events that reads frames which are alike in one go.
 
     Args:
@@ -135,8 +100,7 @@ class Alike(Chain[bytes, F, ResponseEvent]):
         varying: tuple[str, ...] = (),
     ) -> None:
         super().__init__(framing, decoder)
-        self._framing = framing
-        self._decoder = decoder
+        self._decoder: Repeats[F] = decoder
         self._end = end
         self._varying = _any_value_of(varying)
         self._learned: Growing | None = None
@@ -144,18 +108,8 @@ class Alike(Chain[bytes, F, ResponseEvent]):
         self._repeat: Repeat | None = None
         self._window = FIRST_WINDOW  # bytes to read the plain way where no pattern fits
 
-    def feed(self, data: bytes, /) -> Events:
-        """Take the next bytes; return what they completed."""
-        events: list[ResponseEvent] = []
-        for row in self.feed_rows(data):
-            if row.__class__ is Deltas:
-                events.extend(cast("Row", row))
-            else:
-                events.append(cast("ResponseEvent", row))
-        return events
-
     def feed_rows(self, data: bytes, /) -> Sequence[ResponseEvent | Row]:
-        """The same, with deltas that have been read together as one thing."""
+        """See `Together`."""
         framing = self._framing
         if self._pattern is not None and self._repeat is not None and framing.is_clear:
             text = self._pattern.only(data)
@@ -293,4 +247,4 @@ def _count(value: Json, text: str) -> int:
     return 0
 
 
-__all__ = ["Alike", "Framing", "Repeat", "Repeats", "repeated"]
+__all__ = ["Alike", "Repeat", "Repeats", "repeated"]

@@ -13,8 +13,8 @@ from rxworker.events.deltas import Batch, Deltas, rows
 from rxworker.operators import Operator
 from rxworker.operators.fail import error_to_exception
 from rxworker.operators.stage import many, stage
-from rxworker.providers.alike import Alike
 from rxworker.providers.base import ResponseDecoder
+from rxworker.providers.together import Together
 
 
 def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEvent]:
@@ -59,7 +59,7 @@ class Receiver(abc.ObserverBase[bytes]):
 
     def _begin(self) -> None:
         self._decoder = decoder = self._make()
-        self._feed = decoder.feed_rows if isinstance(decoder, Alike) else self._feed_one_by_one
+        self._feed = decoder.feed_rows if isinstance(decoder, Together) else self._feed_one_by_one
         self._reads = 0
         self._told = False
         self._over = False

@@ -23,12 +23,11 @@ from rxworker.events import (
     ResponseStatus,
     Status,
 )
-from rxworker.events.deltas import Growing
+from rxworker.events.deltas import FEW, Deltas, Growing
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
 from rxworker.messages import Json, StopReason
-from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
@@ -44,8 +43,14 @@ from rxworker.providers.openai_responses.stop import (
     status_of,
 )
 from rxworker.providers.openai_responses.usage import read_usage
-from rxworker.providers.openai_responses.wire import WireEvent, WireResponse, decode_event
-from rxworker.providers.rows import Row, Rows
+from rxworker.providers.openai_responses.wire import (
+    UNREADABLE,
+    WireEvent,
+    WireResponse,
+    decode_event,
+    read_row,
+)
+from rxworker.providers.rows import Row
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -97,90 +102,89 @@ class OpenAIResponsesDecoder:
             event = decode_event(frame.data)
         except msgspec.ValidationError:
             self._take_loose(frame, events)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             self._take_garbage(frame, events)
         else:
-            self._take(event if event.type else _named(event, frame), frame, events)
+            self._take(event if event.type else _named(event, frame), frame.data, events)
         return events
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
-        """Take several frames; return what happened, in rows; see `Repeats`."""
-        try:
-            read = [*map(decode_event, datas_of(frames))] if self._is_plain else None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            read = None
-        if read is None:
-            return gathered(event for frame in frames for event in self.feed(frame))
-        rows = Rows()
-        last: WireEvent | None = None  # which has begun the row that goes on
-        pieces: list[str] = []
-        for place, event in enumerate(read):
-            text = event.delta
-            if (
-                last is not None
-                and text
-                and event.type == last.type
-                and event.output_index == last.output_index
-                and event.content_index == last.content_index
-                and event.summary_index == last.summary_index
-            ):
-                pieces.append(text)
-                rows.texts.append(text)
+        """Take several frames; return what happened, with deltas that add to the same text as one thing."""
+        made: list[ResponseEvent | Row] = []
+        datas = datas_of(frames)
+        place = 0
+        while place < len(datas) and not (self._careful or self._over):
+            try:
+                event = decode_event(datas[place])
+            except UNREADABLE:
+                made += self.feed(frames[place])
+                place += 1
                 continue
             events: list[ResponseEvent] = []
-            frame = frames[place]
-            self._take(event if event.type else _named(event, frame), frame, events)
-            growing = self._items.growing if self._items.is_known(event) else None
-            last = None
-            if growing is not None and len(events) == 1:
-                delta = events[0]
-                if isinstance(delta, Growing):
-                    last, pieces = event, growing
-                    rows.begin(delta)
-                    continue
-            rows.add(events)
-            if self._over:
-                break
-        return rows.end()
+            self._take(event if event.type else _named(event, frames[place]), datas[place], events)
+            made += events
+            place += 1
+            if event.delta and events and self._items.is_known(event):
+                row = read_row(event.type, datas[place:])
+                if not self._add_row(event, events[-1], row, made):
+                    made += self._one_by_one(frames, place, place + len(row))
+                place += len(row)
+        if place < len(datas):
+            made += self._one_by_one(frames, place, len(datas))
+        return made
 
-    @property
-    def _is_plain(self) -> bool:
-        """Whether frames are read as they stand."""
-        return not (self._careful or self._over)
+    def _one_by_one(
+        self, frames: Sequence[SseFrame], begin: int, end: int
+    ) -> list[ResponseEvent | Row]:
+        return gathered(event for n in range(begin, end) for event in self.feed(frames[n]))
 
-    def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
-        """What frames would make that are like the one which has just made this delta; see `Repeats`."""
+    def _add_row(
+        self,
+        first: WireEvent,
+        delta: ResponseEvent,
+        row: list[WireEvent],
+        made: list[ResponseEvent | Row],
+    ) -> bool:
+        """Put all of a row behind the delta that its first has made, if all of it adds to the same text."""
         pieces = self._items.growing
-        if pieces is None or self._over or self._careful or self._failure:
-            return None
-        make = repeated(delta)
-        if make is None:
-            return None
-
-        def repeat(texts: list[str]) -> Row:
-            pieces.extend(texts)  # the end of a text adds what has not come
-            return make(texts)
-
-        return repeat
+        if pieces is None or not isinstance(delta, Growing):
+            return False
+        index, content, summary = first.output_index, first.content_index, first.summary_index
+        texts = [
+            piece.delta
+            for piece in row
+            if piece.output_index == index
+            and piece.content_index == content
+            and piece.summary_index == summary
+            and piece.delta
+        ]
+        if len(texts) < len(row):
+            return False
+        pieces += texts  # the end of a text adds what has not come
+        if len(texts) + 1 >= FEW:
+            made[-1] = Deltas(delta, [delta.text, *texts])
+        else:
+            made += Deltas(delta, texts)
+        return True
 
     def finish(self) -> Events:
         """The bytes ended. Before the last event of a response, that is an error."""
         return () if self._over else self._fail(self._failure or CUT)
 
-    def _take(self, event: WireEvent, frame: SseFrame, events: list[ResponseEvent]) -> None:
+    def _take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
         kind = event.type
         if kind == ERROR or (event.error and not kind):
-            self._take_error(read_json(frame.data), events)
+            self._take_error(read_json(data), events)
         elif self._failure is not None and kind not in LAST:
             events += self._fail(self._failure)
         elif kind in ITEM_EVENTS:
             if self._started is None:
                 self._start(NOTHING, events)
-            self._items.take(event, frame.data, events)
+            self._items.take(event, data, events)
         elif kind in HANDLERS:
             HANDLERS[kind](self, event, events)
         else:
-            events.append(Opaque(kind, read_json(frame.data)))
+            events.append(Opaque(kind, read_json(data)))
 
     # the response
 
@@ -242,7 +246,7 @@ class OpenAIResponsesDecoder:
         else:
             if rest:
                 events.append(Opaque(event.type, rest))
-            self._take(event, frame, events)
+            self._take(event, frame.data, events)
 
     def _take_garbage(self, frame: SseFrame, events: list[ResponseEvent]) -> None:
         self._careful = True

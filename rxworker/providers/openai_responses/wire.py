@@ -7,10 +7,17 @@ and parts stay plain objects, since they are kept as they came. What the server 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any, Literal, cast
+
 import msgspec
 from msgspec import Struct
 
 from rxworker.messages import Json, JsonObject
+
+# What bytes raise that are not what is expected.
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class WireResponse(Struct, frozen=True, gc=False):
@@ -30,15 +37,15 @@ class WireEvent(Struct, frozen=True, gc=False):
 
     Attributes:
         type: What happened; empty where the server left it to the frame's name.
-        output_index: Which item. The one name that stays the same for an item's whole life.
-        item_id: Which item, again; some servers change it with every event, others send nothing else.
+        item_id: Which item; some servers change it with every event, others send nothing else.
+        output_index: Which item, again. The one name that stays the same for an item's whole life.
         delta: More text.
         text: The whole text, with ``.done``; likewise ``refusal``, ``arguments``, ``input`` and ``code``.
     """
 
     type: str = ""
-    output_index: int | None = None
     item_id: str | None = None
+    output_index: int | None = None
     content_index: int | None = None
     summary_index: int | None = None
     delta: str | None = None
@@ -55,6 +62,28 @@ class WireEvent(Struct, frozen=True, gc=False):
     error: Json = None
 
 
+def read_row(kind: str, frames: Iterable[bytes]) -> list[WireEvent]:
+    """The events of this type that the frames begin with.
+
+    >>> frame = b'{"type": "response.refusal.delta", "output_index": 1, "delta": "No"}'
+    >>> len(read_row("response.refusal.delta", [frame, frame, b'{"type": "response.refusal.done"}']))
+    2
+    """
+    row: list[WireEvent] = []
+    try:
+        row.extend(map(_decoder_of(kind), frames))
+    except UNREADABLE:  # another type is an error, too; what came before it is in the row by then
+        return row
+    return row
+
+
+@lru_cache(maxsize=16)  # there are ten types of deltas
+def _decoder_of(kind: str) -> Callable[[bytes], WireEvent]:
+    fields = [("type", cast("Any", Literal)[kind])]
+    event = msgspec.defstruct(WireEvent.__name__, fields, bases=(WireEvent,), frozen=True, gc=False)
+    return msgspec.json.Decoder(cast("type[WireEvent]", event)).decode
+
+
 decode_event = msgspec.json.Decoder(WireEvent).decode
 
-__all__ = ["WireEvent", "WireResponse", "decode_event"]
+__all__ = ["UNREADABLE", "WireEvent", "WireResponse", "decode_event", "read_row"]

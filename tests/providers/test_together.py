@@ -1,0 +1,146 @@
+"""Frames that came together: what comes out is what they make one by one, in rows where that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rxworker.events import ResponseEvent, TextDelta
+from rxworker.events.deltas import Deltas
+from rxworker.framing import Chain, SseDecoder
+from rxworker.providers import OpenAIResponses
+from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
+
+TEXT = "response.output_text.delta"
+SUMMARY = "response.reasoning_summary_text.delta"
+CALL = "response.function_call_arguments.delta"
+
+
+def frame(data: str, name: str = "") -> bytes:
+    return (f"event: {name}\n" if name else "").encode() + f"data: {data}\n\n".encode()
+
+
+def added(index: int, item: str) -> bytes:
+    kind = "response.output_item.added"
+    return frame(f'{{"type":"{kind}","output_index":{index},"item":{item}}}', kind)
+
+
+BEGIN = [
+    added(0, '{"type":"message","id":"m"}'),
+    added(1, '{"type":"function_call","call_id":"c","name":"f"}'),
+    added(2, '{"type":"reasoning","id":"r"}'),
+    added(3, '{"type":"function_call","call_id":"nameless"}'),
+]
+
+
+def piece(kind: str, fields: str, *, told: bool = True, name: str | None = None) -> bytes:
+    about = f'"type":"{kind}",' if told else ""
+    return frame(f"{{{about}{fields}}}", kind if name is None else name)
+
+
+# What may stand in a row of pieces of a text, with what is ordinary first.
+PIECES: list[bytes] = [
+    piece(TEXT, '"item_id":"m","output_index":0,"content_index":0,"delta":"a"'),
+    piece(CALL, '"output_index":1,"delta":"1"'),
+    piece(SUMMARY, '"output_index":2,"summary_index":0,"delta":"s"'),
+    piece(TEXT, '"output_index":0,"content_index":0,"delta":"b"', name=""),
+    piece(TEXT, '"output_index":0,"content_index":0,"delta":""'),
+    piece(TEXT, '"output_index":0,"content_index":1,"delta":"c"'),
+    piece(TEXT, '"output_index":0,"content_index":null,"delta":"d"'),
+    piece(TEXT, '"output_index":0,"delta":"e"'),
+    piece(TEXT, '"content_index":0,"delta":"f"'),
+    piece(TEXT, '"output_index":null,"content_index":0,"item_id":"m","delta":"g"'),
+    piece(TEXT, '"output_index":1,"content_index":0,"delta":"h"'),
+    piece(TEXT, '"output_index":4,"content_index":0,"delta":"i"'),
+    piece(TEXT, '"output_index":0,"content_index":0,"delta":"j"', told=False),
+    piece(CALL, '"output_index":0,"content_index":0,"delta":"k"', told=False),
+    piece("response.output_text.done", '"output_index":0,"content_index":0,"text":"aa"', name=TEXT),
+    piece("response.ping", '"output_index":0,"content_index":0,"delta":"l"', name=TEXT),
+    piece(CALL, '"output_index":1,"delta":"2"', name=TEXT),
+    piece(CALL, '"output_index":3,"delta":"3"'),
+    piece(SUMMARY, '"output_index":2,"summary_index":1,"delta":"t"'),
+    piece(TEXT, '"output_index":0,"content_index":0,"delta":"\\ud83d"'),
+    piece(TEXT, '"output_index":0,"content_index":0,"delta":"\\ude00"'),
+    piece(TEXT, '"output_index":0,"content_index":0,"delta":"\\ud83d\\ude00"'),
+    piece(TEXT, '"output_index":"0","content_index":0,"delta":"m"'),
+    piece(TEXT, '"output_index":0,"content_index":0,"delta":7'),
+    piece(TEXT, '"output_index":0,"content_index":0,"delta":null'),
+    piece(TEXT, '"item_id":7,"output_index":0,"content_index":0,"delta":"n"'),
+    piece(TEXT, '"text":7,"output_index":0,"content_index":0,"delta":"o"'),
+    piece(TEXT, '"error":{},"output_index":0,"content_index":0,"delta":"p"'),
+    piece(TEXT, '"delta":"q","output_index":0,"content_index":0,"delta":"r","type":"response.x"'),
+    piece("error", '"message":"broken"'),
+    b"data: [DONE]\n\n",
+    b": wait\n\n",
+    b"id: 1\n\n",
+    b"data: {broken\n\n",
+    added(1, '{"type":"message","id":"n"}'),
+    frame('{"type":"response.completed","response":{"status":"completed"}}'),
+]
+RUN = st.tuples(st.integers(0, 99).map(lambda n: n % len(PIECES)), st.integers(1, 5))
+USUAL = st.tuples(st.integers(0, 2), st.integers(1, 9))
+
+
+def new_id() -> str:
+    return "made"
+
+
+def told(decode: Callable[[bytes], Sequence[ResponseEvent]], reads: Sequence[bytes]) -> list[str]:
+    return [repr(event) for read in reads for event in decode(read)]
+
+
+def plainly(reads: Sequence[bytes]) -> list[str]:
+    """One by one."""
+    machine = Chain(SseDecoder(stray=True), OpenAIResponsesDecoder(new_id))
+    return told(machine.feed, reads) + [repr(event) for event in machine.finish()]
+
+
+def together(reads: Sequence[bytes]) -> list[str]:
+    machine = OpenAIResponses("m", api_key="k").decoder()
+    return told(machine.feed, reads) + [repr(event) for event in machine.finish()]
+
+
+@given(
+    st.lists(st.one_of(USUAL, USUAL, RUN), max_size=20),
+    st.lists(st.integers(1, 700), max_size=9),
+)
+@settings(max_examples=400, deadline=None)
+def test_what_comes_out_is_what_frames_make_one_by_one_however_they_are_cut(
+    runs: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    stream = b"".join([*BEGIN, *(PIECES[which] * times for which, times in runs)])
+    reads, place = list[bytes](), 0
+    for cut in cuts:
+        reads.append(stream[place : place + cut])
+        place += cut
+    reads.append(stream[place:])
+    assert together(reads) == plainly(reads)
+
+
+@pytest.mark.parametrize("odd", range(len(PIECES)))
+@pytest.mark.parametrize("usual", range(3))
+def test_anything_may_stand_within_a_row(usual: int, odd: int) -> None:
+    for before in range(3):
+        row = PIECES[usual] * before + PIECES[odd] + PIECES[usual] * 5 + PIECES[odd] * 2
+        reads = [b"".join([*BEGIN, row])]
+        assert together(reads) == plainly(reads)
+
+
+def test_pieces_of_a_text_come_as_one_row_with_or_without_names() -> None:
+    for name in (TEXT, ""):
+        machine = OpenAIResponses("m", api_key="k").decoder()
+        fields = '"output_index":0,"content_index":0,"sequence_number":%d,"delta":"w%d "'
+        row = [piece(TEXT, fields % (n, n), name=name) for n in range(100)]
+        rows = machine.feed_rows(b"".join([BEGIN[0], *row]))  # type: ignore[attr-defined] # pyright: ignore
+        assert [one.__class__ for one in rows[-1:]] == [Deltas]  # pyright: ignore
+        assert list(rows[-1]) == [TextDelta(0, f"w{n} ") for n in range(100)]  # pyright: ignore
+
+
+def test_the_end_of_a_text_adds_only_what_no_row_has_brought() -> None:
+    end = piece("response.output_text.done", '"output_index":0,"content_index":0,"text":"aaaaaab"')
+    reads = [BEGIN[0] + PIECES[0] * 6 + end]
+    assert together(reads) == plainly(reads)
+    assert repr(TextDelta(0, "b")) in together(reads)
