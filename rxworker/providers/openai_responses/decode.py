@@ -11,7 +11,7 @@ the response said before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -34,7 +34,8 @@ from rxworker.providers.garbage import garbage_failure, read_json, stream_failur
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_responses.error import error_failure, response_failure
-from rxworker.providers.openai_responses.items import ITEM_EVENTS, Items
+from rxworker.providers.openai_responses.items import HANDLERS as ITEM_HANDLERS
+from rxworker.providers.openai_responses.items import Items
 from rxworker.providers.openai_responses.kinds import word
 from rxworker.providers.openai_responses.stop import (
     COMPLETED,
@@ -111,6 +112,7 @@ class OpenAIResponsesDecoder:
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
         made: list[ResponseEvent | Row] = []
+        events = cast("list[ResponseEvent]", made)  # for those who put nothing else into it
         datas = datas_of(frames)
         place = 0
         while place < len(datas) and not (self._careful or self._over):
@@ -120,13 +122,11 @@ class OpenAIResponsesDecoder:
                 made += self.feed(frames[place])
                 place += 1
                 continue
-            events: list[ResponseEvent] = []
             self._take(event if event.type else _named(event, frames[place]), datas[place], events)
-            made += events
             place += 1
-            if event.delta and events and self._items.is_known(event):
+            if event.delta and self._items.is_known(event):
                 row = read_row(event.type, datas[place:])
-                if not self._add_row(event, events[-1], row, made):
+                if not self._add_row(event, row, made):
                     made += self._one_by_one(frames, place, place + len(row))
                 place += len(row)
         if place < len(datas):
@@ -139,14 +139,11 @@ class OpenAIResponsesDecoder:
         return gathered(event for n in range(begin, end) for event in self.feed(frames[n]))
 
     def _add_row(
-        self,
-        first: WireEvent,
-        delta: ResponseEvent,
-        row: list[WireEvent],
-        made: list[ResponseEvent | Row],
+        self, first: WireEvent, row: list[WireEvent], made: list[ResponseEvent | Row]
     ) -> bool:
-        """Put all of a row behind the delta that its first has made, if all of it adds to the same text."""
+        """Put the others of a row behind the delta of its first, which is the last that was made, if all add to the same text."""
         pieces = self._items.growing
+        delta = made[-1] if pieces is not None else None
         if pieces is None or not isinstance(delta, Growing):
             return False
         index, content, summary = first.output_index, first.content_index, first.summary_index
@@ -177,10 +174,10 @@ class OpenAIResponsesDecoder:
             self._take_error(read_json(data), events)
         elif self._failure is not None and kind not in LAST:
             events += self._fail(self._failure)
-        elif kind in ITEM_EVENTS:
+        elif kind in ITEM_HANDLERS:
             if self._started is None:
                 self._start(NOTHING, events)
-            self._items.take(event, data, events)
+            ITEM_HANDLERS[kind](self._items, event, data, events)
         elif kind in HANDLERS:
             HANDLERS[kind](self, event, events)
         else:
@@ -238,7 +235,7 @@ class OpenAIResponsesDecoder:
             return
         event, rest = read_loosely(raw, WireEvent) if isinstance(raw, dict) else (WireEvent(), {})
         event = _named(event, frame)
-        known = event.type in HANDLERS or event.type == ERROR or event.type in ITEM_EVENTS
+        known = event.type in HANDLERS or event.type == ERROR or event.type in ITEM_HANDLERS
         if rest and stream_failure(frame.event, raw):
             self._take_error(raw, events)
         elif not known or not isinstance(raw, dict):

@@ -109,11 +109,12 @@ class Item:
         if self._open is None:
             self.start(events)
 
-    def add(self, _: Place, text: str, events: list[ResponseEvent], /) -> list[str]:
-        """More of the text at a place; returns what has come of it."""
+    def add(self, _: Place, text: str, events: list[ResponseEvent], /) -> list[str] | None:
+        """More of the text at a place; returns what has come of it, if that is told."""
         self._pieces.append(text)
-        if self._open is not None:
-            events.append(self._input(self._open, text))
+        if self._open is None:
+            return None
+        events.append(self._input(self._open, text))
         return self._pieces
 
     def complete(self, place: Place, text: str, events: list[ResponseEvent]) -> None:

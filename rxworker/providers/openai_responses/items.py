@@ -25,6 +25,7 @@ from rxworker.providers.openai_responses.kinds import (
     SUMMARY,
     TEXT,
     THINKING,
+    WHOLE,
     WHOLES,
     Place,
     Text,
@@ -46,7 +47,7 @@ class Items:
 
     Attributes:
         all: In the order in which they came.
-        growing: What has come of the text that the last event was a delta of, if it was one.
+        growing: What has come of the text that the last delta was of, if that was told.
     """
 
     def __init__(self, blocks: OpenBlocks, new_id: Callable[[], str]) -> None:
@@ -58,30 +59,11 @@ class Items:
         self._blocks = blocks
         self._new_id = new_id
 
-    def take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
-        """An event about an item.
-
-        Args:
-            event: What was sent.
-            data: The same as bytes.
-            events: Where to put what happened.
-        """
-        self.growing = None
-        text = DELTAS.get(event.type)
-        if text is not None:
-            self._delta(text, event, data, events)
-        else:
-            handler = HANDLERS.get(event.type)
-            if handler is not None:
-                handler(self, event, events)
-
     def is_known(self, event: WireEvent) -> bool:
         """Whether a delta says by its index alone which item it is about: then others of that index are about the same."""
-        text = DELTAS.get(event.type)
-        if text is None or event.output_index is None:
-            return False
-        item = self._by_index.get(event.output_index)
-        return item is not None and item.kind == text.item
+        text, index = DELTAS.get(event.type), event.output_index
+        item = self._by_index.get(index) if index is not None else None
+        return text is not None and item is not None and item.kind == text.item
 
     def close(self, response: WireResponse, status: str, events: list[ResponseEvent]) -> None:
         """What is open ends with the response; what was never told is in its output."""
@@ -120,7 +102,10 @@ class Items:
                 waiting.append(item.kind)
         return Outcome(called, refused, tuple(waiting))
 
-    def _added(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+    def _silent(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
+        """A part that begins says nothing yet."""
+
+    def _added(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         wire, index = event.item, event.output_index
         if wire is None:
             return
@@ -130,7 +115,7 @@ class Items:
         else:
             self._new(index, wire).start(events)
 
-    def _ended(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+    def _ended(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         wire = event.item
         if wire is None:
             return
@@ -140,19 +125,19 @@ class Items:
         if not item.ended:  # some say it twice
             item.stop(wire, events, whole=True, reason="the call was cut off")
 
-    def _delta(
-        self, text: Text, event: WireEvent, data: bytes, events: list[ResponseEvent]
-    ) -> None:
+    def _delta(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
         """More of a text."""
+        self.growing = None
         if not event.delta:
             return
+        text = DELTAS[event.type]
         item = self._item_of(text, event, events)
         if item.takes(text):
             self.growing = item.add(_place(event, text), event.delta, events)
         else:
             events.append(Opaque(event.type, read_json(data)))
 
-    def _whole(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+    def _whole(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         """All of a text."""
         text = WHOLES[event.type]
         value = getattr(event, text.done)
@@ -163,7 +148,7 @@ class Items:
             whole = value if isinstance(value, str) else json_text(value)
             item.complete(_place(event, text), whole, events)
 
-    def _part(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+    def _part(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         """A part of a message or thought is whole."""
         part = event.part or {}
         kind = word(part.get("type"))
@@ -176,7 +161,7 @@ class Items:
             place = place_of(where, _position(event, where), block_type)
             item.complete(place, word(part.get(field)), events)
 
-    def _annotation(self, event: WireEvent, events: list[ResponseEvent]) -> None:
+    def _annotation(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         if event.annotation is None:
             return
         item = self._find(event, MESSAGE)
@@ -214,7 +199,8 @@ class Items:
         key = self._next
         if output_index is not None and output_index >= 0 and output_index not in self._by_index:
             key = output_index
-        self._next = max(self._next, key + 1)
+        if key >= self._next:
+            self._next = key + 1
         sort = Prose if wire.get("type") in (MESSAGE, REASONING) else Item
         item = sort(key, wire, self._blocks, self._new_id)
         self.all.append(item)
@@ -225,7 +211,8 @@ class Items:
 
 
 def _place(event: WireEvent, text: Text) -> Place:
-    return place_of(text.field, _position(event, text.field), text.block_type)
+    field = text.field
+    return place_of(field, _position(event, field), text.block_type) if field else WHOLE
 
 
 def _position(event: WireEvent, field: str) -> int | None:
@@ -234,26 +221,22 @@ def _position(event: WireEvent, field: str) -> int | None:
 
 def _ids(wire: JsonObject) -> list[str]:
     """The names under which an event may speak of an item."""
-    return [one for one in (word(wire.get("id")), word(wire.get("call_id"))) if one]
+    return [one for one in (wire.get("id"), wire.get("call_id")) if one and isinstance(one, str)]
 
 
-# What an event does to an item; those of `DELTAS` add to its texts.
-HANDLERS: dict[str, Callable[[Items, WireEvent, list[ResponseEvent]], None]] = {
+# What an event does to the items.
+HANDLERS: dict[str, Callable[[Items, WireEvent, bytes, list[ResponseEvent]], None]] = {
     "response.output_item.added": Items._added,
     "response.output_item.done": Items._ended,
+    "response.content_part.added": Items._silent,
     "response.content_part.done": Items._part,
+    "response.reasoning_part.added": Items._silent,
     "response.reasoning_part.done": Items._part,
+    "response.reasoning_summary_part.added": Items._silent,
     "response.reasoning_summary_part.done": Items._part,
     "response.output_text.annotation.added": Items._annotation,
+    **dict.fromkeys(DELTAS, Items._delta),
     **dict.fromkeys(WHOLES, Items._whole),
 }
-# A part that begins says nothing yet.
-SILENT = (
-    "response.content_part.added",
-    "response.reasoning_part.added",
-    "response.reasoning_summary_part.added",
-)
-# What is about an item, and understood.
-ITEM_EVENTS = frozenset({*HANDLERS, *DELTAS, *SILENT})
 
-__all__ = ["ITEM_EVENTS", "Items"]
+__all__ = ["HANDLERS", "Items"]
