@@ -48,7 +48,7 @@ class OpenBlocks:
         wish: int = 0,
     ) -> BlockStart:
         """Open a block under the index wished for, or a higher one if that has been used."""
-        index = max(wish, self._next)
+        index = wish if wish > self._next else self._next
         self._next = index + 1
         start = BlockStart(index, block_type, metadata, echo, choice)
         self._open[index] = start

@@ -19,7 +19,7 @@ OWN = frozenset({"type", "id", "name", "input"})  # what the next request says o
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
 
-class Opening(Struct, frozen=True):
+class Opening(Struct, frozen=True, gc=False):
     """How a block begins, read from ``content_block``.
 
     Attributes:
@@ -42,21 +42,27 @@ class OpenBlock:
         self.index = index
         self.block_type = block_type
         self.began_whole = began_whole  # a call whose start had its arguments
-        self.pieces: dict[str, list[str]] = {}
-        self.kept: JsonObject = {}
+        self.pieces: dict[str, list[str]] | None = None
+        self.kept: JsonObject | None = None
 
     def keep(self, field: str, piece: str) -> None:
         """Add to a text that the echo will hold."""
+        if self.pieces is None:
+            self.pieces = {}
         self.pieces.setdefault(field, []).append(piece)
+
+    def keep_all(self, fields: JsonObject) -> None:
+        """Put these into the echo as they are."""
+        self.kept = {**(self.kept or {}), **fields}
 
     def echo(self) -> JsonObject | None:
         """What the deltas have added, ``None`` for nothing."""
-        if not self.pieces:
+        if self.pieces is None:
             return self.kept or None
         joined: JsonObject = {field: "".join(pieces) for field, pieces in self.pieces.items()}
         if "input" in joined:
             joined["input"] = parsed(joined["input"])
-        return self.kept | joined
+        return {**(self.kept or {}), **joined}
 
 
 def read_block(block: JsonObject) -> Opening:
@@ -66,13 +72,15 @@ def read_block(block: JsonObject) -> Opening:
     <BlockType.TEXT: 'text'>
     """
     kind = text_of(block.get("type"))
+    if kind == "tool_use":
+        echo: JsonObject | None = None
+        if not OWN.issuperset(block):
+            echo = {key: value for key, value in block.items() if key not in OWN}
+        return Opening(BlockType.TOOL_USE, _tool(block), echo)
     if kind in PROSE:
         return Opening(PROSE[kind])
     if kind == "redacted_thinking":
         return Opening(BlockType.THINKING, None, block)
-    if kind == "tool_use":
-        echo = {key: value for key, value in block.items() if key not in OWN}
-        return Opening(BlockType.TOOL_USE, _tool(block), echo or None)
     if kind in SERVER_CALLS:
         return Opening(BlockType.SERVER_TOOL_USE, _tool(block), block)
     if kind.endswith("_tool_result"):

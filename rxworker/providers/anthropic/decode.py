@@ -31,7 +31,7 @@ from rxworker.framing.sse_frame import datas_of
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.anthropic.block import OpenBlock, read_block, text_of
-from rxworker.providers.anthropic.deltas import ADDERS, IMPLICIT, PLAIN, first_deltas
+from rxworker.providers.anthropic.deltas import ADDERS, FIRST, IMPLICIT, PLAIN
 from rxworker.providers.anthropic.stop import read_stop
 from rxworker.providers.anthropic.usage import merge_usage, read_usage
 from rxworker.providers.anthropic.wire import (
@@ -118,26 +118,26 @@ class AnthropicDecoder:
         if events is None:
             return gathered(event for frame in frames for event in self.feed(frame))
         rows = Rows()
-        place: int | None = None  # of the block whose row goes on, and the deltas that add to it
-        kind: type[object] | None = None
+        kind: type[object] | None = None  # of the deltas that add to the row which goes on
+        place: int | None = None  # and of their block
         for event in events:
             if type(event) is not WireBlockDelta:
-                place = None
-                rows.add(self._take(event))
+                kind = None
+                rows.add(HANDLERS[type(event)](self, event))
                 if self._over:
                     break
                 continue
             delta: Any = event.delta
-            if event.index == place is not None and delta.__class__ is kind:
+            if type(delta) is kind and event.index == place:
                 rows.texts.append(delta.text)
                 continue
-            place, kind = event.index, delta.__class__
+            kind, place = delta.__class__, event.index
             block = self._open.get(place)  # pyright: ignore[reportArgumentType]
             grow = PLAIN.get((block.block_type, delta.__class__)) if block else None
             if block is not None and grow is not None and not block.began_whole:
                 rows.begin(grow(block.index, delta.text))
             else:
-                place = None
+                kind = None
                 rows.add(self._take_delta(event))
         return rows.end()
 
@@ -186,10 +186,11 @@ class AnthropicDecoder:
         if self._open and self._stop.stop_reason is None:
             return self._fail(CUT)
         self._over = True
-        kind = read_stop(self._stop, called=True)  # what is open may be the call
         events: list[ResponseEvent] = []
-        for block in self._open.values():
-            events += self._close_late(block, kind)
+        if self._open:
+            stop = read_stop(self._stop, called=True)  # what is open may be the call
+            for block in self._open.values():
+                events += self._close_late(block, stop)
         events.append(Status(ResponseStatus.COMPLETED, stop_reason=self._reason()))
         return events
 
@@ -205,21 +206,23 @@ class AnthropicDecoder:
     # the life of a block
 
     def _start_block(self, event: WireBlockStart) -> Events:
-        events: list[ResponseEvent] = []
         place = self._next() if event.index is None else event.index
+        events: list[ResponseEvent] = []
         before = self._open.pop(place, None)
-        if before:
+        if before is not None:
             events.append(self._blocks.abort(before.index, "another block took its place"))
         block = event.content_block
         opening = read_block(block)
         metadata = opening.metadata
         if isinstance(metadata, ToolUseMetadata) and not metadata.id:
             metadata = ToolUseMetadata(self._new_id(), metadata.name)
-        start = self._blocks.start(opening.block_type, metadata, opening.echo, wish=max(place, 0))
-        began_whole = bool(block.get("input"))
-        self._open[place] = OpenBlock(start.index, opening.block_type, began_whole)
+        kind = opening.block_type
+        start = self._blocks.start(kind, metadata, opening.echo, wish=place)
+        self._open[place] = OpenBlock(start.index, kind, bool(block.get("input")))
         events.append(start)
-        events += first_deltas(start.index, opening.block_type, block)
+        first = FIRST.get(kind)
+        if first is not None:
+            events += first(start.index, block)
         return events
 
     def _take_delta(self, event: WireBlockDelta) -> Events:
@@ -230,7 +233,7 @@ class AnthropicDecoder:
             opened = IMPLICIT.get(type(delta))
             if opened is None or place in self._closed:
                 return [Opaque("content_block_delta", msgspec.to_builtins(event))]
-            start = self._blocks.start(opened, wish=max(place, 0))
+            start = self._blocks.start(opened, wish=place)
             block = self._open[place] = OpenBlock(start.index, opened)
             return [start, *self._add(block, delta)]
         return self._add(block, delta)

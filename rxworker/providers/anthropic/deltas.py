@@ -39,22 +39,28 @@ IMPLICIT: dict[type, BlockType] = {
 }
 
 
-def first_deltas(index: int, block_type: BlockType, block: JsonObject) -> Events:
-    """What a start already holds, as the deltas that would have brought it."""
+def _first_text(index: int, block: JsonObject) -> Events:
     events: list[ResponseEvent] = []
-    if block_type is BlockType.TEXT:
-        if block.get("text"):
-            events.append(TextDelta(index, text_of(block["text"])))
-        if isinstance(citations := block.get("citations"), list):
-            events += [CitationDelta(index, one) for one in citations if isinstance(one, dict)]
-    elif block_type is BlockType.THINKING:
-        if block.get("thinking"):
-            events.append(ThinkingDelta(index, text_of(block["thinking"])))
-        if block.get("signature"):
-            events.append(SignatureDelta(index, text_of(block["signature"])))
-    elif block.get("input") and block_type in (BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE):
-        events.append(InputJsonDelta(index, msgspec.json.encode(block["input"]).decode()))
+    if block.get("text"):
+        events.append(TextDelta(index, text_of(block["text"])))
+    if isinstance(citations := block.get("citations"), list):
+        events += [CitationDelta(index, one) for one in citations if isinstance(one, dict)]
     return events
+
+
+def _first_thinking(index: int, block: JsonObject) -> Events:
+    events: list[ResponseEvent] = []
+    if block.get("thinking"):
+        events.append(ThinkingDelta(index, text_of(block["thinking"])))
+    if block.get("signature"):
+        events.append(SignatureDelta(index, text_of(block["signature"])))
+    return events
+
+
+def _first_input(index: int, block: JsonObject) -> Events:
+    if not block.get("input"):
+        return ()
+    return [InputJsonDelta(index, msgspec.json.encode(block["input"]).decode())]
 
 
 def _add_text(block: OpenBlock, delta: WireTextDelta) -> Events:
@@ -89,7 +95,7 @@ def _add_server_input(block: OpenBlock, delta: WireInputDelta) -> Events:
 
 def _keep_compaction(block: OpenBlock, delta: WireCompactionDelta) -> Events:
     given: JsonObject = msgspec.to_builtins(delta)
-    block.kept |= {k: v for k, v in given.items() if k != "type" and v is not None}
+    block.keep_all({k: v for k, v in given.items() if k != "type" and v is not None})
     return ()
 
 
@@ -109,9 +115,17 @@ def _keep_input(block: OpenBlock, delta: WireInputDelta) -> Events:
 
 
 def _keep_signature(block: OpenBlock, delta: WireSignatureDelta) -> Events:
-    block.kept["signature"] = delta.signature
+    block.keep_all({"signature": delta.signature})
     return ()
 
+
+# What a start already holds, as the deltas that would have brought it.
+FIRST: dict[BlockType, Callable[[int, JsonObject], Events]] = {
+    BlockType.TEXT: _first_text,
+    BlockType.THINKING: _first_thinking,
+    BlockType.TOOL_USE: _first_input,
+    BlockType.SERVER_TOOL_USE: _first_input,
+}
 
 # What a delta becomes that does nothing but add to the text of its block.
 PLAIN: dict[tuple[BlockType, type], Callable[[int, str], Growing]] = {
@@ -135,4 +149,4 @@ ADDERS: dict[tuple[BlockType, type], Callable[[OpenBlock, Any], Events]] = {
     (BlockType.OPAQUE, WireSignatureDelta): _keep_signature,
 }
 
-__all__ = ["ADDERS", "PLAIN", "IMPLICIT", "first_deltas"]
+__all__ = ["ADDERS", "FIRST", "IMPLICIT", "PLAIN"]

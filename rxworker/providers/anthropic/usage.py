@@ -9,7 +9,9 @@ from rxworker.messages import Counts, Json, JsonObject, Usage
 
 def merge_usage(raw: JsonObject, news: JsonObject) -> JsonObject:
     """The numbers so far with the news over them; what is absent or null in the news stays."""
-    return raw | {key: value for key, value in news.items() if value is not None}
+    if None in news.values():
+        news = {key: value for key, value in news.items() if value is not None}
+    return raw | news
 
 
 def read_usage(raw: JsonObject) -> Usage:
@@ -21,13 +23,16 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"input_tokens": 2, "cache_read_input_tokens": 10, "output_tokens": 3}).input_tokens
     12
     """
-    passes = _passes(raw)
-    fresh, output, cached, created = (
-        map(_sum, zip(*map(_numbers, passes), strict=True)) if passes else _numbers(raw)
-    )
+    numbers = _numbers(raw)
+    if "iterations" in raw and (passes := _passes(raw)):
+        numbers = map(_sum, zip(*map(_numbers, passes), strict=True))
+    fresh, output, cached, created = numbers
+    read = fresh
+    if fresh is None or cached or created:
+        read = _sum((fresh, cached, created))
     details = raw.get("output_tokens_details")
-    thinking = details.get("thinking_tokens") if isinstance(details, dict) else None
-    return Usage(_sum((fresh, cached, created)), output, cached, created, _int(thinking), raw)
+    thinking = _int(details.get("thinking_tokens")) if isinstance(details, dict) else None
+    return Usage(read, output, cached, created, thinking, raw)
 
 
 def count(usage: Usage) -> Counts:

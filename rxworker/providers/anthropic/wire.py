@@ -1,7 +1,8 @@
 """The JSON of the Messages stream.
 
 The Structs name what the decoder reads. A message whose ``type`` is not among them does not fit the union; the decoder
-then takes it as plain JSON, and it travels on as `Opaque`.
+then takes it as plain JSON, and it travels on as `Opaque`. Decoded JSON has no cycles, so the garbage collector need not
+watch these Structs.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ class WireSignatureDelta(Struct, frozen=True, tag_field="type", tag="signature_d
     signature: str
 
 
-class WireCitationDelta(Struct, frozen=True, tag_field="type", tag="citations_delta"):
+class WireCitationDelta(Struct, frozen=True, tag_field="type", tag="citations_delta", gc=False):
     """One more source."""
 
     citation: JsonObject
 
 
-class WireCompactionDelta(Struct, frozen=True, tag_field="type", tag="compaction_delta"):
+class WireCompactionDelta(Struct, frozen=True, tag_field="type", tag="compaction_delta", gc=False):
     """What became of an older part of the conversation."""
 
     content: Json = None
@@ -68,20 +69,20 @@ class WireBlockDelta(Struct, frozen=True, tag_field="type", tag="content_block_d
     index: int | None = None
 
 
-class WireBlockStart(Struct, frozen=True, tag_field="type", tag="content_block_start"):
+class WireBlockStart(Struct, frozen=True, tag_field="type", tag="content_block_start", gc=False):
     """A block begins; it is kept as it came, since some blocks are whole from the start."""
 
     content_block: JsonObject
     index: int | None = None
 
 
-class WireBlockStop(Struct, frozen=True, tag_field="type", tag="content_block_stop"):
+class WireBlockStop(Struct, frozen=True, tag_field="type", tag="content_block_stop", gc=False):
     """A block ends."""
 
     index: int | None = None
 
 
-class WireMessage(Struct, frozen=True):
+class WireMessage(Struct, frozen=True, gc=False):
     """The head of a message."""
 
     id: Json = None
@@ -89,13 +90,13 @@ class WireMessage(Struct, frozen=True):
     usage: JsonObject | None = None
 
 
-class WireMessageStart(Struct, frozen=True, tag_field="type", tag="message_start"):
+class WireMessageStart(Struct, frozen=True, tag_field="type", tag="message_start", gc=False):
     """A message begins."""
 
     message: WireMessage
 
 
-class WireStop(Struct, frozen=True):
+class WireStop(Struct, frozen=True, gc=False):
     """Why a message ends."""
 
     stop_reason: str | None = None
@@ -103,22 +104,22 @@ class WireStop(Struct, frozen=True):
     stop_details: Json = None
 
 
-class WireMessageDelta(Struct, frozen=True, tag_field="type", tag="message_delta"):
+class WireMessageDelta(Struct, frozen=True, tag_field="type", tag="message_delta", gc=False):
     """What is known of a message near its end."""
 
     delta: WireStop | None = None
     usage: JsonObject | None = None
 
 
-class WireMessageStop(Struct, frozen=True, tag_field="type", tag="message_stop"):
+class WireMessageStop(Struct, frozen=True, tag_field="type", tag="message_stop", gc=False):
     """A message is over."""
 
 
-class WirePing(Struct, frozen=True, tag_field="type", tag="ping"):
+class WirePing(Struct, frozen=True, tag_field="type", tag="ping", gc=False):
     """The connection lives."""
 
 
-class WireError(Struct, frozen=True, tag_field="type", tag="error"):
+class WireError(Struct, frozen=True, tag_field="type", tag="error", gc=False):
     """The message failed."""
 
     error: Json = None
