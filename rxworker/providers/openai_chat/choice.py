@@ -22,10 +22,11 @@ from rxworker.events import (
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.providers.alike import Repeat
 from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.openai_chat.alone import text_alone
 from rxworker.providers.openai_chat.details import merge_details, text_of_details
 from rxworker.providers.openai_chat.stop import keeps_calls, read_stop
 from rxworker.providers.openai_chat.tools import Tell, ToolCalls
-from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
+from rxworker.providers.openai_chat.wire import WireChoice, WireChunk, WireDelta, WireToolCall
 
 # The encoder finds this in the echo of thinking that must be sent back under its name.
 FIELD = "field"
@@ -82,21 +83,21 @@ class Choice:
         if wire.finish_reason:  # some servers send an empty one with every piece
             self.end(wire.finish_reason, wire.stop_reason)
 
-    def more_of(self, delta: WireDelta) -> TextDelta | InputJsonDelta | None:
-        """More of the text that is open, or of the arguments of a call, where a delta holds nothing else."""
-        content, pieces = delta.content, delta.tool_calls
-        if pieces is None:
-            if self.text is not None and type(content) is str and content:
-                return TextDelta(self.text, content, self.index)
-        elif (
-            len(pieces) == 1
-            and not content
-            and delta.reasoning_content is None
-            and self._prose is None
-            and not self._owes_reasoning
-        ):
-            return self._tools.more_of(pieces[0])
-        return None
+    def more_of(self, chunk: WireChunk, place: int | None) -> TextDelta | InputJsonDelta | None:
+        """More of the text that is open, or of the arguments of the call at a place, where a chunk holds nothing else."""
+        if place is None:
+            text = text_alone(chunk, self.index, None) if self.text is not None else None
+            return TextDelta(self.text or 0, text, self.index) if text else None
+        call = self._tools.started(place)
+        if call is None or self._prose is not None or self._owes_reasoning:
+            return None
+        text = text_alone(chunk, self.index, place)
+        return self._tools.go_on(call, text) if text else None
+
+    def pieces_at(self, place: int | None) -> list[str] | None:
+        """Those of the arguments of the call at a place, to add to."""
+        call = None if place is None else self._tools.started(place)
+        return call.pieces if call is not None else None
 
     def repeat_call(self, index: int) -> Repeat | None:
         """What pieces of arguments would make that are like the last one, if that was this block's."""
@@ -112,15 +113,15 @@ class Choice:
         self.ended = self.ended or raw is not None
         self._close_prose()
         told = self.stop if self.index else None
-        whole = keeps_calls(self.stop)
-        self._tools.close(told, whole, f"the response was cut: {raw}")
+        self._tools.close(told, keeps_calls(self.stop), raw)
 
     def _take_delta(self, delta: WireDelta) -> None:
         self._take_thinking(delta)
-        if isinstance(delta.content, str):
-            self._say(BlockType.TEXT, delta.content)
-        elif delta.content is not None:
-            for part in delta.content:
+        content = delta.content
+        if isinstance(content, str):
+            self._say(BlockType.TEXT, content)
+        elif content is not None:
+            for part in content:
                 self._take_part(part)
         if delta.refusal:
             self._refused = True

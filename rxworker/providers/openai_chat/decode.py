@@ -27,6 +27,7 @@ from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
+from rxworker.providers.openai_chat.alone import target_of, text_alone
 from rxworker.providers.openai_chat.choice import Choice
 from rxworker.providers.openai_chat.usage import read_usage
 from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk
@@ -90,37 +91,46 @@ class OpenAIChatDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._take_garbage(frame)
         else:
-            more = self._more_of(chunk)
+            more = self._more_of(chunk, *target_of(chunk))
             if more is not None:
                 return [more]
-            self._take(chunk, frame)
+            self._take(chunk, frame.data)
         return self._told()
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
         is_plain = self._halves is None and not (self._over or self._broken)
         is_plain = is_plain and not has_event(frames, "error")
+        datas = datas_of(frames)
         try:
-            chunks = [*map(decode_chunk, datas_of(frames))] if is_plain else None
+            chunks = [*map(decode_chunk, datas)] if is_plain else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             chunks = None
         if chunks is None:
             return gathered(event for frame in frames for event in self.feed(frame))
         rows = Rows()
-        last: TextDelta | InputJsonDelta | None = None  # which has begun the row that goes on
-        for place, chunk in enumerate(chunks):
-            more = self._more_of(chunk)
-            if more is None:
-                last = None
-                self._take(chunk, frames[place])
-                rows.add(self._told())
-                if self._over:
-                    break
-            elif last is not None and more.index == last.index and type(more) is type(last):
-                rows.texts.append(more.text)
-            else:
-                last = more
+        # The choice to which the row adds that goes on; the place of its call on the wire, if it adds to one; its arguments.
+        growing: int | None = None
+        place: int | None = None
+        pieces: list[str] | None = None
+        for data, chunk in zip(datas, chunks, strict=True):
+            text = text_alone(chunk, growing, place)
+            if text:
+                rows.texts.append(text)
+                if pieces is not None:
+                    pieces.append(text)
+                continue
+            growing, place = target_of(chunk)
+            more = self._more_of(chunk, growing, place)
+            if more is not None:
                 rows.begin(more)
+                pieces = self._choices[growing or 0].pieces_at(place)
+                continue
+            growing = None
+            self._take(chunk, data)
+            rows.add(self._told())
+            if self._over:
+                break
         return rows.end()
 
     def _told(self) -> Events:
@@ -150,44 +160,24 @@ class OpenAIChatDecoder:
             self._fail(CUT)
         return self._told()
 
-    def _more_of(self, chunk: WireChunk) -> TextDelta | InputJsonDelta | None:
+    def _more_of(
+        self, chunk: WireChunk, index: int | None, place: int | None
+    ) -> TextDelta | InputJsonDelta | None:
         """More of a text or of arguments, and nothing else: nearly every chunk. ``None``: not such a chunk."""
-        choices = chunk.choices
-        if choices is None or len(choices) != 1 or chunk.usage is not None or self._failure:
-            return None
-        wire = choices[0]
-        delta = wire.delta
-        choice = self._choices.get(wire.index)
-        if (
-            choice is None
-            or delta is None
-            or wire.finish_reason
-            or wire.usage is not None
-            or chunk.error is not None
-            or chunk.x_groq is not None
-            or delta.function_call is not None
-            or delta.refusal
-            or delta.reasoning
-            or delta.reasoning_content
-            or delta.reasoning_details
-            or delta.annotations
-            or delta.audio is not None
-            or delta.images is not None
-            or delta.executed_tools is not None
-        ):
-            return None
-        return choice.more_of(delta)
+        choice = None if index is None or self._failure else self._choices.get(index)
+        return None if choice is None else choice.more_of(chunk, place)
 
-    def _take(self, chunk: WireChunk, frame: SseFrame) -> None:
-        failure = _failure(chunk, frame)
+    def _take(self, chunk: WireChunk, data: bytes) -> None:
         choices = chunk.choices or ()
+        is_plain = choices and chunk.error is None and chunk.x_groq is None
+        failure = None if is_plain else _failure(chunk, data)
         if not self._started and (failure is None or choices):
             self._start(chunk)
         if self._failure is None and failure is None:
             for wire in choices:
                 self._choice(wire.index).take(wire)
             if not choices and not _has_usage(chunk):
-                self._keep(Opaque("chunk", read_json(frame.data)))
+                self._keep(Opaque("chunk", read_json(data)))
         self._take_usage(chunk)
         if failure is not None and self._failure is None:
             self._failure = failure
@@ -216,8 +206,8 @@ class OpenAIChatDecoder:
 
     def _take_usage(self, chunk: WireChunk) -> None:
         raw = chunk.usage or (chunk.x_groq.usage if chunk.x_groq else None)
-        for choice in chunk.choices or ():
-            raw = raw or choice.usage
+        for wire in chunk.choices or ():
+            raw = raw or wire.usage
         if raw and raw != self._usage:
             self._usage = raw
             self._keep(read_usage(raw))
@@ -265,7 +255,7 @@ class OpenAIChatDecoder:
         self._start(chunk)
         if rest:
             self._keep(Opaque("chunk", rest))
-        return self._take(chunk, frame)
+        return self._take(chunk, frame.data)
 
     def _take_last(self, frame: SseFrame) -> None:
         """A frame behind which there is nothing to read."""
@@ -290,16 +280,16 @@ class OpenAIChatDecoder:
         return None
 
 
-def _failure(chunk: WireChunk, frame: SseFrame) -> Failure | None:
+def _failure(chunk: WireChunk, data: bytes) -> Failure | None:
     error = chunk.error or (chunk.x_groq.error if chunk.x_groq else None)
-    if not error and not chunk.choices and frame.data.find(b'"error"') >= 0:
-        raw = read_json(frame.data)
+    if not error and not chunk.choices and data.find(b'"error"') >= 0:
+        raw = read_json(data)
         if isinstance(raw, dict) and raw.get("object") == "error":  # with nothing around it
             error = raw
     if not error:
         return None
     # A bare text has its code beside it.
-    told = read_failure({"error": error} if isinstance(error, dict) else read_json(frame.data))
+    told = read_failure({"error": error} if isinstance(error, dict) else read_json(data))
     return told or Failure("the provider gave no reason", "error")
 
 

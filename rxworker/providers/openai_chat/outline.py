@@ -10,33 +10,33 @@ _MARKS = re.compile(r'["\\{}\[\]]')
 class Outline:
     r"""The pieces of a JSON text, each of them looked at once at most.
 
-    >>> outline = Outline()
-    >>> outline.add('{"a": "}')
+    Args:
+        pieces: What has come, and will be added to.
+
+    >>> pieces = ['{"a": "}']
+    >>> outline = Outline(pieces)
     >>> outline.is_whole()
     False
-    >>> outline.add('"}')
+    >>> pieces.append('"}')
     >>> outline.is_whole()
     True
     """
 
-    __slots__ = ("_began", "_depth", "_escaped", "_in_text", "_pieces")
+    __slots__ = ("_began", "_depth", "_escaped", "_in_text", "_pieces", "_place")
 
-    def __init__(self) -> None:
-        self._pieces: list[str] = []  # that nobody has looked at
+    def __init__(self, pieces: list[str]) -> None:
+        self._pieces = pieces
+        self._place = 0  # of the first that nobody has looked at
         self._began = False
         self._depth = 0
         self._in_text = False
         self._escaped = False
 
-    def add(self, piece: str) -> None:
-        """Another piece."""
-        self._pieces.append(piece)
-
     def is_whole(self) -> bool:
         """Whether every bracket that was opened has been closed, and there was one."""
-        for piece in self._pieces:
+        for piece in self._pieces[self._place :]:
             self._look_at(piece)
-        self._pieces.clear()
+        self._place = len(self._pieces)
         return self._began and not self._depth and not self._in_text
 
     def _look_at(self, piece: str) -> None:

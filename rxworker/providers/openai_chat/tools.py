@@ -40,45 +40,36 @@ class PendingCall:
         wire_id: The id that the server sent, empty if none.
         name: The tool's name, empty while unknown.
         index: The index of its block; ``None`` before the start.
-        has_arguments: Whether any have come.
-        only_piece: Their first piece, as long as it is the only one.
-        outline: Tells whether they are whole by now.
+        pieces: Of its arguments.
+        echo: What the server wants back.
+        started_echo: What of it was told with the start of the block.
     """
 
-    __slots__ = (
-        "echo",
-        "has_arguments",
-        "index",
-        "name",
-        "only_piece",
-        "outline",
-        "started_echo",
-        "waiting",
-        "wire_id",
-    )
+    __slots__ = ("_outline", "echo", "index", "name", "pieces", "started_echo", "wire_id")
 
     def __init__(self) -> None:
         self.wire_id = ""
         self.name = ""
         self.index: int | None = None
-        self.has_arguments = False
-        self.only_piece = ""
-        self.outline = Outline()
-        self.waiting: list[str] = []
-        self.echo: JsonObject = {}
-        self.started_echo: JsonObject = {}
-
-    def take(self, text: str) -> None:
-        """A piece of its arguments."""
-        self.only_piece = "" if self.has_arguments else text
-        self.has_arguments = True
-        self.outline.add(text)
+        self.pieces: list[str] = []
+        self.echo: JsonObject | None = None
+        self.started_echo: JsonObject | None = None
+        self._outline: Outline | None = None
 
     def repeat(self, texts: list[str]) -> Row:
-        """More pieces that are nothing but arguments, when the block has started."""
-        self.only_piece = ""
-        self.outline.add("".join(texts))
+        """More pieces that are nothing but arguments, behind the first one, when the block has started."""
+        self.pieces.append("".join(texts))
         return Deltas(InputJsonDelta(self.index or 0, ""), texts)
+
+    def is_whole(self) -> bool:
+        """Whether the arguments are, by their brackets."""
+        if self._outline is None:
+            self._outline = Outline(self.pieces)
+        return self._outline.is_whole()
+
+    def is_whole_piece(self) -> bool:
+        """Whether the arguments have come in one piece, and are whole."""
+        return len(self.pieces) == 1 and _is_whole(self.pieces[0])
 
     def late_echo(self) -> JsonObject | None:
         """What came for the echo after the block had started."""
@@ -119,50 +110,40 @@ class ToolCalls:
         if piece.extra_content is not None:
             call.echo = {"extra_content": piece.extra_content}
         if text:
-            call.take(text)
+            call.pieces.append(text)
         if call.index is None:
             call.name = function.name or ""
-            if text:
-                call.waiting.append(text)
             if call.name:
                 self._start(call)
         elif text:
             self._tell(InputJsonDelta(call.index, text))
 
-    def more_of(self, piece: WireToolCall) -> InputJsonDelta | None:
-        """More of the arguments of a call whose block has started, if the piece is nothing but that."""
-        function = piece.function
-        if (
-            function is None
-            or function.name
-            or piece.index is None
-            or piece.id
-            or piece.extra_content is not None
-        ):
-            return None
-        text = function.arguments
-        call = self._by_index.get(piece.index)
-        if call is None or call.index is None or not text or not isinstance(text, str):
-            return None
-        call.take(text)
+    def started(self, place: int) -> PendingCall | None:
+        """The call with this index on the wire, if its block has started."""
+        call = self._by_index.get(place)
+        return call if call is not None and call.index is not None else None
+
+    def go_on(self, call: PendingCall, text: str) -> InputJsonDelta:
+        """A piece that is nothing but more arguments of a call whose block has started."""
+        call.pieces.append(text)
         self._last = self._bare = call
-        return InputJsonDelta(call.index, text)
+        return InputJsonDelta(call.index or 0, text)
 
     def repeat(self, index: int) -> Repeat | None:
         """What pieces would make that are like the last one, if that added to this block and was nothing but arguments."""
         call = self._bare
         return call.repeat if call is not None and call.index == index else None
 
-    def close(self, stop: StopReason | None, whole: bool, reason: str) -> None:
+    def close(self, stop: StopReason | None, whole: bool, raw: str | None) -> None:
         """The choice ended: the calls stop if they are whole, else they are aborted."""
+        if not self._open:
+            return
         for call in self._open:
-            if call.index is None:
-                self._start(call)
-            if call.index is not None:
-                if whole and call.name:
-                    self._tell(self._blocks.stop(call.index, stop, call.late_echo()))
-                else:
-                    self._tell(self._blocks.abort(call.index, reason))
+            index = self._start(call) if call.index is None else call.index
+            if whole and call.name:
+                self._tell(self._blocks.stop(index, stop, call.late_echo()))
+            else:
+                self._tell(self._blocks.abort(index, f"the response was cut: {raw}"))
         self._open = []
         self._by_index, self._by_id, self._last = {}, {}, None
 
@@ -175,9 +156,9 @@ class ToolCalls:
         else:
             known = self._by_id.get(piece.id) if piece.id else self._last
             new = False
-        if known and function.name and known.has_arguments and not new:
+        if known and function.name and known.pieces and not new:
             new = _is_whole(text) and (
-                not piece.id or (piece.id == known.wire_id and _is_whole(known.only_piece))
+                not piece.id or (piece.id == known.wire_id and known.is_whole_piece())
             )
         if known is None or new:
             known = PendingCall()
@@ -189,16 +170,15 @@ class ToolCalls:
         self._last = known
         return known
 
-    def _start(self, call: PendingCall) -> None:
+    def _start(self, call: PendingCall) -> int:
         metadata = ToolUseMetadata(call.wire_id or self._new_id(), call.name)
-        start = self._blocks.start(
-            BlockType.TOOL_USE, metadata, call.echo or None, choice=self._choice
-        )
-        call.index, call.started_echo = start.index, call.echo
+        start = self._blocks.start(BlockType.TOOL_USE, metadata, call.echo, choice=self._choice)
+        index = start.index
+        call.index, call.started_echo = index, call.echo
         self._tell(start)
-        if call.waiting:
-            self._tell(InputJsonDelta(start.index, "".join(call.waiting)))
-            call.waiting = []
+        if call.pieces:
+            self._tell(InputJsonDelta(index, "".join(call.pieces)))
+        return index
 
 
 def _begins_anew(known: PendingCall, name: str | None, text: str) -> bool:
@@ -207,7 +187,7 @@ def _begins_anew(known: PendingCall, name: str | None, text: str) -> bool:
         return False
     if known.name and known.name != name:
         return True
-    return known.outline.is_whole() if known.has_arguments else bool(known.name and not text)
+    return known.is_whole() if known.pieces else bool(known.name and not text)
 
 
 def _text(function: WireFunction) -> str:

@@ -13,32 +13,27 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"prompt_tokens": 5, "completion_tokens": 2}).total_tokens
     7
     """
-    counts = count(Usage(raw=raw))
+    read, output, cached, created = _numbers(raw)
     reasoning = _int(_details(raw, "completion_tokens_details").get("reasoning_tokens"))
-    output = counts.output_tokens
     if output is not None and reasoning:
-        apart = (counts.input_tokens or 0) + output + reasoning
+        apart = (read or 0) + output + reasoning
         output = output + reasoning if raw.get("total_tokens") == apart else output
-    return Usage(
-        input_tokens=counts.input_tokens,
-        output_tokens=output,
-        cache_read_tokens=counts.cache_read,
-        cache_creation_tokens=counts.cache_creation,
-        reasoning_tokens=reasoning,
-        raw=raw,
-    )
+    return Usage(read, output, cached, created, reasoning, raw)
 
 
 def count(usage: Usage) -> Counts:
     """The four numbers as they were sent."""
-    raw = usage.raw or {}
+    return Counts(*_numbers(usage.raw or {}))
+
+
+def _numbers(raw: JsonObject) -> tuple[int | None, int | None, int | None, int | None]:
     details = _details(raw, "prompt_tokens_details")
     cached = _int(details.get("cached_tokens"))
     if cached is None:
         cached = _int(raw.get("cached_tokens"))  # Together, Moonshot
     if cached is None:
         cached = _int(raw.get("prompt_cache_hit_tokens"))  # DeepSeek
-    return Counts(
+    return (
         _int(raw.get("prompt_tokens")),
         _int(raw.get("completion_tokens")),
         cached,
@@ -52,7 +47,7 @@ def _details(raw: JsonObject, name: str) -> JsonObject:
 
 
 def _int(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int else None  # a bool is an int, too, but no number
 
 
 __all__ = ["count", "read_usage"]
