@@ -67,8 +67,6 @@ CHOICE: dict[str, list[Any]] = {
     "content_filter_offsets": [{"end": 1}],
 }
 CHUNK: dict[str, list[Any]] = {
-    "id": [None, "y"],
-    "model": [None, "n"],
     "choices": [None, [], [{"delta": TEXT}, {"index": 1, "delta": TEXT}]],
     "usage": [{}, {"prompt_tokens": 3}],
     "error": ["bad", {"message": "bad"}],

@@ -624,3 +624,24 @@ def test_usage_that_is_repeated_is_told_once() -> None:
     raw = {"prompt_tokens": 5, "completion_tokens": 2}
     events = decode(chunk({"content": "a"}, usage=raw), chunk({"content": "b"}, usage=raw), DONE)
     assert sum(isinstance(event, Usage) for event in events) == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        (b'"r1"', "r1"),
+        (b"7", "7"),
+        (b"null", None),
+        (rb'"\ud83d"', "\ufffd"),
+        (rb'"a\ude00"', "a\ufffd"),
+        (b'"\xff"', "\ufffd"),
+    ],
+)
+def test_a_name_that_is_no_text_costs_no_content(written: bytes, name: str | None) -> None:
+    data = b'{"id": %b, "choices": [{"delta": {"content": "Hi"}}]}' % written
+    for events in (
+        OpenAIChatDecoder().feed(SseFrame(data)),
+        OpenAIChatDecoder().feed_many([SseFrame(data)]),
+    ):
+        assert events[0] == Status(ResponseStatus.STARTED, name)
+        assert events[-1] == TextDelta(0, "Hi")

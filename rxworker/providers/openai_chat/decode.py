@@ -30,7 +30,7 @@ from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_chat.alone import target_of, text_alone
 from rxworker.providers.openai_chat.choice import Choice
 from rxworker.providers.openai_chat.usage import read_usage
-from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk
+from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk, read_names
 from rxworker.providers.rows import Row, Rows
 from rxworker.providers.surrogates import Halves
 
@@ -172,7 +172,7 @@ class OpenAIChatDecoder:
         is_plain = choices and chunk.error is None and chunk.x_groq is None
         failure = None if is_plain else _failure(chunk, data)
         if not self._started and (failure is None or choices):
-            self._start(chunk)
+            self._start(chunk, data)
         if self._failure is None and failure is None:
             for wire in choices:
                 self._choice(wire.index).take(wire)
@@ -185,12 +185,15 @@ class OpenAIChatDecoder:
         if self._failure and (not choices or self._usage is not None):
             self._end()
 
-    def _start(self, chunk: WireChunk) -> None:
+    def _start(self, chunk: WireChunk, data: bytes) -> None:
+        if self._started:
+            return
+        names = read_names(data)
         # Azure sends a chunk without a name and without choices before the first real one.
-        if self._started or not (chunk.id or chunk.choices):
+        if not (names.id or chunk.choices):
             return
         self._started = True
-        self._tell(Status(ResponseStatus.STARTED, _name(chunk.id), _name(chunk.model)))
+        self._tell(Status(ResponseStatus.STARTED, _name(names.id), _name(names.model)))
         self._events += self._early
         self._early = []
 
@@ -252,7 +255,7 @@ class OpenAIChatDecoder:
         chunk, rest = read_loosely(raw, WireChunk)
         if not (chunk.choices or chunk.x_groq or _has_usage(chunk)):
             return self._keep(Opaque("chunk", raw))
-        self._start(chunk)
+        self._start(chunk, frame.data)
         if rest:
             self._keep(Opaque("chunk", rest))
         return self._take(chunk, frame.data)

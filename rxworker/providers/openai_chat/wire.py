@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.messages import Json, JsonObject
+from rxworker.providers.garbage import read_mended
 
 
 class WireFunction(Struct, frozen=True, gc=False):
@@ -85,11 +86,16 @@ class WireGroq(Struct, frozen=True, gc=False):
     error: Any = None
 
 
-class WireChunk(Struct, frozen=True, gc=False):
-    """One frame of the stream. Its names are texts, but no content is worth losing for one that is not."""
+class WireNames(Struct, frozen=True, gc=False):
+    """What a frame says of the whole response, the same each time: texts, but no content is worth losing for one that is not."""
 
     id: Any = None
     model: Any = None
+
+
+class WireChunk(Struct, frozen=True, gc=False):
+    """One frame of the stream. Its names are read from the first one alone."""
+
     choices: list[WireChoice] | None = None
     usage: JsonObject | None = None
     error: Any = None
@@ -97,6 +103,16 @@ class WireChunk(Struct, frozen=True, gc=False):
 
 
 decode_chunk = msgspec.json.Decoder(WireChunk).decode
+_decode_names = msgspec.json.Decoder(WireNames).decode
+
+
+def read_names(data: bytes) -> WireNames:
+    """The names in a frame, as far as they can be read."""
+    try:
+        return _decode_names(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # a chunk is read without looking at them
+        return msgspec.convert(read_mended(data) or {}, WireNames)
+
 
 __all__ = [
     "WireChoice",
@@ -104,6 +120,8 @@ __all__ = [
     "WireDelta",
     "WireFunction",
     "WireGroq",
+    "WireNames",
     "WireToolCall",
     "decode_chunk",
+    "read_names",
 ]
