@@ -114,7 +114,7 @@ class OpenAIChatDecoder:
         place: int | None = None
         pieces: list[str] | None = None
         for data, chunk in zip(datas, chunks, strict=True):
-            text = text_alone(chunk, growing, place)
+            text = None if growing is None else text_alone(chunk, growing, place)
             if text:
                 rows.texts.append(text)
                 if pieces is not None:
