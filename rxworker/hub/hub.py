@@ -61,6 +61,8 @@ class Hub(Stage[Record]):
         2
     """
 
+    is_direct = True
+
     def __init__(self, on_detach: OnRaise | None = None, *, defer: Defer | None = None) -> None:
         super().__init__()
         self.history = History()
@@ -188,7 +190,9 @@ class Hub(Stage[Record]):
 
         That operator is the plain definition. Deltas that have come together reach the observer without a record being made of each.
         """
-        return Stage(self._attach_events)
+        stage: Stage[Event] = Stage(self._attach_events)
+        stage.is_direct = True
+        return stage
 
     def _subscribe_core(
         self,

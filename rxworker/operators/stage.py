@@ -1,14 +1,17 @@
 """What the verbs that every token passes are built from: a hot `Source`, and `Stage`, an operator's result.
 
 Theory of operation. reactivex guards each subscription between two operators with an observer that detaches itself and
-with a trampoline; per event and per subscription that costs more than the operators do. The guard is needed once, at
-the end of a pipeline, where it stays: ``subscribe`` is not overridden. Between two of our own stages `connect` attaches
-directly. What it asks in return of whoever writes a stage:
+with a trampoline; per event and per subscription that costs more than the operators do. Between two of our own stages
+`connect` attaches directly. What it asks in return of whoever writes a stage:
 
 * nothing is emitted after a terminal event, provided that upstream does the same;
 * what a callback of the user's raises goes to ``on_error``, and the stage is silent from then on;
 * all state is born in the function that subscribes;
 * one thread at a time: there are no locks.
+
+The guard is needed once, at the end of a pipeline. There ``subscribe`` is what reactivex's is, to the letter of its contract, with an
+observer of our own make (see `Guard`). The trampoline lets a source that emits while it is subscribed to wait until whoever
+subscribes holds the subscription. Upstream of a stage that is direct nothing waits there: what comes is pushed by hand.
 
 A network read brings many events at once. Between two stages these travel together, as a list: `many` says how an observer
 takes it. Nothing changes in meaning: a list is its items, one after the other, and a stage that knows no lists, like any
@@ -21,16 +24,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable
+from reactivex.scheduler import CurrentThreadScheduler
+
+from rxworker.operators.disposables import Call
+from rxworker.operators.guard import Guard
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 Many: TypeAlias = Callable[[Sequence[A]], None]
+
+TRAMPOLINE = CurrentThreadScheduler.singleton()
+"""Each thread's own, whichever asks."""
 
 
 class Sink(abc.ObserverBase[A]):
@@ -71,8 +81,9 @@ def many(observer: abc.ObserverBase[A]) -> Many[A]:
     >>> seen
     [1, 2]
     """
-    if isinstance(observer, Sink) and observer.on_many is not None:
-        return observer.on_many
+    on_many: Many[A] | None = getattr(observer, "on_many", None)
+    if on_many is not None:
+        return on_many
     push = observer.on_next
 
     def each(items: Sequence[A]) -> None:
@@ -87,7 +98,15 @@ class Stage(Observable[A]):
 
     There are many of them, most for the time of one response. The lock that every observable has, for operators of reactivex that
     join several, is made when one of those asks for it.
+
+    Args:
+        subscribe: Attaches an observer.
+
+    Attributes:
+        is_direct: Whether nothing upstream waits in the trampoline of the thread that subscribes.
     """
+
+    is_direct = False
 
     def __init__(self, subscribe: abc.Subscription[A] | None = None) -> None:
         # Not the base's: it makes the lock.
@@ -97,6 +116,34 @@ class Stage(Observable[A]):
     def lock(self) -> threading.RLock:  # pyright: ignore[reportIncompatibleVariableOverride] - made late
         """For operators that join several sources."""
         return threading.RLock()
+
+    def subscribe(
+        self,
+        on_next: abc.ObserverBase[A] | abc.OnNext[A] | None = None,
+        on_error: abc.OnError | None = None,
+        on_completed: abc.OnCompleted | None = None,
+        *,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        """Subscribe an observer, or functions: ``Observable.subscribe``, which see, for less."""
+        push: Any = on_next  # or an observer
+        if callable(getattr(push, "on_next", None)):
+            push, on_error, on_completed = push.on_next, push.on_error, push.on_completed
+        guard: Guard[A] = Guard(push, on_error, on_completed)
+        if self.is_direct or not TRAMPOLINE.schedule_required():
+            guard.begin(self._subscribe_core, scheduler)
+        else:
+            TRAMPOLINE.schedule(partial(guard.begin, self._subscribe_core, scheduler))
+        return Call(guard.dispose)
+
+    if not TYPE_CHECKING:  # the base's knows its types
+
+        def pipe(self, *operators: Callable[[Any], Any]) -> Any:
+            """Compose operators, from left to right: ``Observable.pipe``, which see, for less."""
+            result = self
+            for operator in operators:
+                result = operator(result)
+            return result
 
 
 def connect(
@@ -134,7 +181,10 @@ def stage(
     ) -> abc.DisposableBase:
         return connect(source, make(observer), scheduler)
 
-    return Stage(subscribe)
+    made: Stage[B] = Stage(subscribe)
+    if getattr(source, "is_direct", False):
+        made.is_direct = True
+    return made
 
 
 class Source(Stage[A]):

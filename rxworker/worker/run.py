@@ -51,6 +51,8 @@ class Run(Stage[Record], Generic[T_co]):
         id: Its name in the records.
     """
 
+    is_direct = True
+
     def __init__(
         self,
         context: RunContext,
