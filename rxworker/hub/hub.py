@@ -215,12 +215,14 @@ class Hub(Stage[Record]):
         if self._ended and not self._observers.is_telling:
             self._observers.end(self._error)
             return NOTHING
-        self.deferred.ring()
+        if self.deferred.is_needed:
+            self.deferred.ring()
         return Call(partial(self._detach, watcher))
 
     def _detach(self, watcher: Observer) -> None:
         self._observers.remove(watcher)
-        self.deferred.ring()
+        if self.deferred.is_needed:
+            self.deferred.ring()
 
     def _close(self) -> None:
         self._observers.end(self._error)

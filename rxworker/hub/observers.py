@@ -158,7 +158,8 @@ class Observers:
     def remove(self, observer: Observer) -> None:
         """It is given nothing more, not even by a round that is under way."""
         observer.push = observer.push_many = ignore
-        self._set(tuple(o for o in self.row if o is not observer))
+        if observer in self.row:
+            self._set(tuple([o for o in self.row if o is not observer]))
 
     def _lose(self, observer: Observer, error: BaseException) -> None:
         self.remove(observer)
@@ -166,7 +167,7 @@ class Observers:
 
     def _set(self, row: tuple[Observer, ...]) -> None:
         self.row = row
-        self.take_records = not all(observer.wants_events for observer in row)
+        self.take_records = False in [observer.wants_events for observer in row]
 
     def end(self, error: Exception | None) -> None:
         """Nothing more comes."""

@@ -10,6 +10,7 @@ on: only there is that safe.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from threading import RLock
 from typing import Any, Protocol
 
@@ -42,6 +43,9 @@ class Collecting(Protocol):
         ...
 
 
+NONE: frozenset[Collecting] = frozenset()
+
+
 class Backlog:
     """Events that were not given to the collectors of a timeline yet. For any thread.
 
@@ -54,7 +58,7 @@ class Backlog:
     """
 
     def __init__(self, lock: RLock, give: Callable[[Sequence[Any]], None]) -> None:
-        self.collectors: frozenset[Collecting] = frozenset()
+        self.collectors: AbstractSet[Collecting] = NONE
         self._lock = lock
         self._give = give
         self._is_giving = False
@@ -120,4 +124,4 @@ def _size_of(event: Event) -> int:
     return EACH + len(event.text) if isinstance(event, Growing) else EACH
 
 
-__all__ = ["MOST", "OVER", "Backlog", "Collecting"]
+__all__ = ["MOST", "NONE", "OVER", "Backlog", "Collecting"]

@@ -57,8 +57,9 @@ class _Collector(Generic[C]):
 
     def drop(self) -> None:
         """Forget what has been added."""
-        with self._lock:
-            self._collected = []
+        if self._collected:
+            with self._lock:
+                self._collected = []
 
     def waits_for(self, backlog: Backlog) -> bool:
         """Whether it may be given what comes late: whoever looks will ask for that first. It can wait for one timeline."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from reactivex import abc
 
@@ -73,12 +73,12 @@ class Registration(abc.DisposableBase):
     ) -> None:
         self.kind = kind
         self.collector: Collecting | None = None
-        if not hasattr(handler, "on_event"):
-            handler = _Plain(cast("Callable[[Any], None]", handler))
-        handler = cast("Handler[Any, Any]", handler)
-        self.scope: Callable[[], Any] = handler.scope
-        self.on_event: Callable[[Any, Any], None] = handler.on_event
-        self.gather: Callable[[Any, Sequence[Any]], None] | None = getattr(handler, "gather", None)
+        known: Any = handler
+        if not hasattr(known, "on_event"):
+            known = _Plain(known)
+        self.scope: Callable[[], Any] = known.scope
+        self.on_event: Callable[[Any, Any], None] = known.on_event
+        self.gather: Callable[[Any, Sequence[Any]], None] | None = getattr(known, "gather", None)
         self._remove = remove
 
     def dispose(self) -> None:

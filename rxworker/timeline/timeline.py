@@ -27,7 +27,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
@@ -45,7 +44,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Deltas
 from rxworker.operators.group import BLOCK_EVENTS, start_of
 from rxworker.operators.stage import Stage, connect
-from rxworker.timeline.backlog import Backlog, Over
+from rxworker.timeline.backlog import NONE, Backlog, Collecting, Over
 from rxworker.timeline.collectors import may_wait
 from rxworker.timeline.follower import Follower
 from rxworker.timeline.handler import HandlerLike, Registration, raise_all
@@ -236,9 +235,14 @@ class Timeline:
 
     def _register(self, kind: Kind[object], registrations: tuple[Registration, ...]) -> None:
         self._registrations[kind] = registrations
-        every = [one.collector for one in chain.from_iterable(self._registrations.values())]
-        collectors = frozenset(one for one in every if one is not None)
-        self._backlog.collectors = frozenset() if None in every else collectors
+        collectors: set[Collecting] = set()
+        for row in self._registrations.values():
+            for registration in row:
+                if registration.collector is None:
+                    self._backlog.collectors = NONE
+                    return
+                collectors.add(registration.collector)
+        self._backlog.collectors = collectors
 
     def _give(self, rows: Sequence[Event | Deltas[Event] | Over]) -> None:
         """Give what was kept to the collectors."""

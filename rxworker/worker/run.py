@@ -274,7 +274,9 @@ class Run(Stage[Record], Generic[T_co]):
             return self._result.__await__()
         # A future for each who waits, since to be cancelled cancels what one waits for.
         waiting: asyncio.Future[RunResult[T_co]] = self._loop.create_future()
-        self._waiting = [*(other for other in self._waiting if not other.done()), waiting]
+        if self._waiting:
+            self._waiting = [other for other in self._waiting if not other.done()]
+        self._waiting.append(waiting)
         return waiting.__await__()
 
     def __aiter__(self) -> AsyncIterator[Record]:

@@ -15,7 +15,15 @@ from rxworker.events import Event, Record, RunAbort, RunStart
 from rxworker.hooks import Hooks
 from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
-from rxworker.timeline import RunState, TextBlockCollector, Timeline, ToolCallCollector, step_run
+from rxworker.timeline import (
+    TEXT_BLOCK,
+    TOOL_USE_BLOCK,
+    RunState,
+    TextBlockCollector,
+    Timeline,
+    ToolCallCollector,
+    step_run,
+)
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
 from rxworker.transport import Model, Retry
 from rxworker.transport.clock import loop_clock
@@ -109,25 +117,31 @@ class Worker:
             error_formatter = tools.error_formatter
         self.tools = Toolbox(several, error_formatter=error_formatter)
         self.hooks = Hooks(expect_several("hooks", hooks, "hooks=[permit]"))
-        self.options = expect("options", options or SETTINGS, Options, "options=Options(...)")
-        self.limits = expect("limits", limits or USUAL, Limits, "limits=Limits(max_turns=3)")
+        self.options = SETTINGS
+        if options:
+            self.options = expect("options", options, Options, "options=Options(...)")
+        self.limits = USUAL
+        if limits:
+            self.limits = expect("limits", limits, Limits, "limits=Limits(max_turns=3)")
         self.operators = expect_operators(operators)
         self.parallel = expect_parallel(parallel)
-        self.budget = expect(
-            "budget", budget, (Budget, type(None)), "budget=Budget(max_tokens=1000)"
-        )
-        self.retry = expect("retry", retry or RETRY, Retry, "retry=Retry(retries=0)")
+        self.budget = budget
+        if budget is not None:
+            expect("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
+        self.retry = expect("retry", retry, Retry, "retry=Retry(retries=0)") if retry else RETRY
         self.workspace = HERE if workspace == "." else Path(workspace)
-        said = conversation or SILENCE
-        said = expect("conversation", said, Conversation, "conversation=Conversation((message,))")
+        said = SILENCE
+        if conversation:
+            example = "conversation=Conversation((message,))"
+            said = expect("conversation", conversation, Conversation, example)
         if system is not None:
             said = Conversation(said.messages, expect("system", system, str, "system='Be brief.'"))
         self.conversation = said
         self.timeline = Timeline()
         self.texts = TextBlockCollector()
         self.tool_calls = ToolCallCollector()
-        self.timeline.on_text_block(self.texts)
-        self.timeline.on_tool_use_block(self.tool_calls)
+        self.timeline.on(TEXT_BLOCK, self.texts)
+        self.timeline.on(TOOL_USE_BLOCK, self.tool_calls)
         self._current: Run[Any] | None = None
         self._paused: Paused[Any] | None = None
         self._output: Output[Any] | None = None
