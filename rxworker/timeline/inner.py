@@ -50,6 +50,10 @@ class InnerUsage(Struct, frozen=True):
         return usage
 
 
+NOTHING_INSIDE = InnerUsage()
+"""What most runs have inside them."""
+
+
 def step_inner(state: InnerUsage, record: Record | Row) -> InnerUsage:
     """The tokens after a record of a run inside.
 
@@ -74,4 +78,4 @@ def step_inner(state: InnerUsage, record: Record | Row) -> InnerUsage:
     )
 
 
-__all__ = ["InnerUsage", "step_inner"]
+__all__ = ["NOTHING_INSIDE", "InnerUsage", "step_inner"]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rxworker.events import ResponseStatus, RunPause
 from rxworker.messages import Conversation, Message, StopReason, ToolCall, ToolResult, Usage, repair
-from rxworker.timeline.inner import InnerUsage
+from rxworker.timeline.inner import NOTHING_INSIDE, InnerUsage
 from rxworker.timeline.message import ResponseState, message_of
 
 RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
@@ -65,14 +65,15 @@ class RunState(Struct, frozen=True):
     seq: int = 0
     path: tuple[str, ...] = ()
     spent: Usage = Usage()
-    inner: InnerUsage = InnerUsage()
+    inner: InnerUsage = NOTHING_INSIDE
     base: Conversation = Conversation()
     is_closed: bool = False
 
     @property
     def usage(self) -> Usage:
         """The tokens of all responses, with the one that is being received, and of the runs inside."""
-        return self.own_usage + self.inner.usage
+        own, inner = self.own_usage, self.inner
+        return own if inner is NOTHING_INSIDE else own + inner.usage
 
     @property
     def own_usage(self) -> Usage:

@@ -8,7 +8,7 @@ from typing import cast
 
 from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolMeta
-from rxworker.tools.base import Tool, check_name
+from rxworker.tools.base import Tool, check_name, policy_of
 from rxworker.tools.failure import ErrorFormatter, tell
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.inline import check_schema
@@ -42,6 +42,7 @@ class Toolbox:
         inherited = tools.error_formatter if isinstance(tools, Toolbox) else None
         self.error_formatter = error_formatter or inherited
         self._tools: dict[str, Tool] = {}
+        self._starts_early: bool | None = None  # not asked since the last one came or went
         self.add(*tools)
 
     @property
@@ -53,6 +54,15 @@ class Toolbox:
     def metas(self) -> tuple[ToolMeta, ...]:
         """What the model is told of the tools, in order."""
         return tuple([tool.meta for tool in self._tools.values()])
+
+    @property
+    def starts_early(self) -> bool:
+        """Whether calls of any tool may start while the model still streams. The tools are asked once, as they come and go."""
+        early = self._starts_early
+        if early is None:
+            early = any(policy_of(tool).starts_early for tool in self._tools.values())
+            self._starts_early = early
+        return early
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""
@@ -75,6 +85,7 @@ class Toolbox:
                 )
             added[name] = tool
         self._tools.update(added)
+        self._starts_early = None
 
     def tell(self, error: ToolError) -> str:
         """What the model reads of a call that went wrong."""
@@ -94,6 +105,7 @@ class Toolbox:
         """
         if name not in self._tools:
             raise ConfigurationError(f"there is no tool {name!r} to remove; there are: {self}")
+        self._starts_early = None
         return self._tools.pop(name)
 
     def __contains__(self, name: object) -> bool:

@@ -21,7 +21,7 @@ from rxworker.operators.disposables import Both, Call
 from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.operators.types import Operator
 from rxworker.timeline import content_of, step_block
-from rxworker.tools import EarlyCalls, Surroundings, policy_of
+from rxworker.tools import EarlyCalls, Surroundings
 from rxworker.worker.context import CALLING, RunContext, TurnScope
 
 THROWN_AWAY = "This call was started early, and its result was thrown away."
@@ -37,7 +37,7 @@ def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]
 
     def apply(source: Observable[Event]) -> Observable[Event]:
         scope.early = None
-        if not any(policy_of(tool).starts_early for tool in context.tools):
+        if not context.tools.starts_early:
             return source
 
         def subscribe(
