@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any, Protocol
 
 from rxworker.events import BlockStart, BlockStop, BlockType, Event
-from rxworker.events.deltas import Deltas, Growing, rows, rows_of
+from rxworker.events.deltas import GROWING, Deltas, rows, rows_of
 from rxworker.operators.group import BLOCK_EVENTS
 
 MOST = 64 * 1024
@@ -70,15 +70,24 @@ class Backlog:
         """Keep what has come. Called with the lock."""
         if self._cleared:
             self.catch_up()
-        for row in rows_of(events):
-            if type(row) is Deltas:
-                self._size += EACH * len(row.texts) + sum(map(len, row.texts))
-            elif row.__class__ in BLOCK_EVENTS:
-                self._size += _size_of(row)
+        kept, size = self._kept, self._size
+        for told in rows_of(events):
+            row: Any = told  # everything comes by here
+            kind: type[object] = row.__class__
+            if kind is Deltas:
+                size += EACH * len(row.texts) + sum(map(len, row.texts))
+            elif kind is BlockStart or kind is BlockStop:
+                # An echo may be long where it is more than what the block says.
+                size += MOST if row.echo and row.block_type not in PLAIN else EACH
+            elif kind in GROWING:
+                size += EACH + len(row.text)
+            elif kind in BLOCK_EVENTS:
+                size += EACH
             else:
                 continue  # no collector wants it
-            self._kept.append(row)
-        if self._size >= MOST:
+            kept.append(row)
+        self._size = size
+        if size >= MOST:
             self.catch_up()
 
     def end(self) -> None:
@@ -115,13 +124,6 @@ class Backlog:
             elif self._cleared >= self.collectors:
                 del self._kept[:-1]  # it is for nobody any more
                 self.catch_up()
-
-
-def _size_of(event: Event) -> int:
-    """What an event of a block counts. An echo may be long where it is more than what the block says."""
-    if isinstance(event, BlockStart | BlockStop):
-        return MOST if event.echo and event.block_type not in PLAIN else EACH
-    return EACH + len(event.text) if isinstance(event, Growing) else EACH
 
 
 __all__ = ["MOST", "NONE", "OVER", "Backlog", "Collecting"]
