@@ -3,13 +3,13 @@
 Who is given several events at once (see `rxworker.operators.stage`) would have to look at each of them to know what to do. So
 they are looked at once, where they come in; a decoder knows many rows without that. What is a `Deltas` says by its class alone that
 nothing begins or ends in it, and that all in it are of one type, one block and one choice. A `Batch` is all that one read has brought:
-such rows, and the events between them.
+such rows, and the events between them. Of a provider that tells the usage with every delta, a row is a `Counted`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, TypeAlias, TypeVar, cast, final, overload
 
 from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
@@ -76,15 +76,65 @@ class Deltas(Sequence[E]):
 
     def _events(self) -> list[E]:
         if self._made is None:
-            self._made = self._make()
+            self._made = self.made()
         return self._made
 
-    def _make(self) -> list[E]:
+    def made(self) -> list[E]:
+        """The events, made anew."""
         like: Any = self.like
         kind: Callable[..., E] = like.__class__
         if like.__class__ is InputJsonDelta:  # its block says whose it is
             return list(map(kind, repeat(like.index), self.texts))
         return list(map(kind, repeat(like.index), self.texts, repeat(like.choice)))
+
+
+@final
+class Counted(Sequence[E]):
+    """A row of deltas with an event behind each: the usage so far, where a provider tells it with every piece of a text.
+
+    It travels by itself, and never in a `Batch`: who does not know of it takes it for what it is, the events one behind the other.
+
+    Args:
+        deltas: The deltas.
+        usages: What stands behind each of them; may be made when somebody looks.
+
+    >>> from rxworker.messages import Usage
+    >>> row = Counted(Deltas(TextDelta(0, ""), ["hel", "lo"]), [Usage(9, 1), Usage(9, 2)])
+    >>> len(row), row[1], row[2].text
+    (4, Usage(input_tokens=9, output_tokens=1), 'lo')
+    """
+
+    __slots__ = ("deltas", "usages")
+
+    def __init__(self, deltas: Deltas[E], usages: Sequence[E]) -> None:
+        self.deltas = deltas
+        self.usages = usages
+
+    def __len__(self) -> int:
+        return 2 * len(self.deltas.texts)
+
+    def __iter__(self) -> Iterator[E]:
+        # Made anew each time: what keeps the row keeps no events.
+        return chain.from_iterable(zip(self.deltas.made(), self.usages, strict=True))
+
+    @overload
+    def __getitem__(self, place: int, /) -> E: ...
+    @overload
+    def __getitem__(self, place: slice, /) -> list[E]: ...
+    def __getitem__(self, place: int | slice, /) -> E | list[E]:
+        places = range(len(self))[place]
+        if isinstance(places, int):
+            row = self.usages if places % 2 else self.deltas
+            return row[places // 2]
+        if places.step != 1:
+            return list(self)[place]
+        pair, within = divmod(places.start, 2)
+        pairs = slice(pair, (places.stop + 1) // 2)
+        part = Counted(Deltas(self.deltas.like, self.deltas.texts[pairs]), self.usages[pairs])
+        return list(part)[within : within + len(places)]
+
+    def __repr__(self) -> str:
+        return f"Counted({self.deltas!r}, {self.usages!r})"
 
 
 @final
@@ -140,6 +190,11 @@ def rows_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
     return (cast("Deltas[E]", events),) if kind is Deltas else events
 
 
+def block_rows_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
+    """The same for those who want nothing but what blocks say: of a `Counted` it is the deltas alone."""
+    return rows_of(cast("Counted[E]", events).deltas if type(events) is Counted else events)
+
+
 def rows(events: Iterable[E]) -> list[E | Deltas[E]]:
     """The events one by one, but neighbours that add to the same text together.
 
@@ -181,4 +236,14 @@ def _adds_to_same(delta: Any, other: Any) -> bool:
     )
 
 
-__all__ = ["FEW", "GROWING", "Growing", "Batch", "Deltas", "rows", "rows_of"]
+__all__ = [
+    "FEW",
+    "GROWING",
+    "Growing",
+    "Batch",
+    "Counted",
+    "Deltas",
+    "block_rows_of",
+    "rows",
+    "rows_of",
+]

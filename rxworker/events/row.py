@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Counted, Deltas
 from rxworker.events.record import Record
 
 
@@ -73,4 +73,38 @@ class Row(Struct, frozen=True, eq=False, gc=False):
         return max(after - self.first + 1, 0)
 
 
-__all__ = ["Row"]
+class CountedRow(Struct, frozen=True, eq=False, gc=False):
+    """The same for deltas with the usage behind each. As one record it cannot be told, only as all that it stands for.
+
+    Attributes:
+        seq: The number of the last record, a usage.
+        run: As in a `Record`, like those that follow.
+        turn: The turn's number.
+        attempt: The request's number.
+        time: When they came.
+        event: All of them.
+        path: The tool calls that lead to them.
+    """
+
+    seq: int
+    run: str
+    turn: int
+    attempt: int
+    time: float
+    event: Counted[Any]
+    path: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> int:
+        """The number of the first record."""
+        return self.seq - len(self.event) + 1
+
+    def records(self, after: int, until: int) -> Iterator[Record]:
+        """The records behind ``after`` up to and with ``until``."""
+        first = self.first
+        begin = max(after + 1, first)
+        for seq, event in enumerate(self.event[begin - first : max(until - first + 1, 0)], begin):
+            yield Record(seq, self.run, self.turn, self.attempt, self.time, event, self.path)
+
+
+__all__ = ["CountedRow", "Row"]

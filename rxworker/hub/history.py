@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from rxworker.events import Record
-from rxworker.events.row import Row
+from rxworker.events.row import CountedRow, Row
 from rxworker.hub.span import (
     MERGEABLE,
     Entry,
+    Kept,
     continues,
     packed,
     place_after,
@@ -45,11 +46,11 @@ class History:
 
     def __init__(self) -> None:
         self.last_seq = 0
-        self.tail: list[Record | Row] = []
-        self._packed: list[Entry] = []
+        self.tail: list[Record | Row | CountedRow] = []
+        self._packed: list[Kept] = []
         self._packed_to = 0
 
-    def append(self, entry: Record | Row) -> None:
+    def append(self, entry: Record | Row | CountedRow) -> None:
         """Keep the next record, or a row of the next ones."""
         self.last_seq = seq = entry.seq
         self.tail.append(entry)
@@ -57,7 +58,7 @@ class History:
         if count >= TAIL or seq - self._packed_to - count >= TAIL:
             self.pack()
 
-    def extend(self, entries: Sequence[Record | Row]) -> None:
+    def extend(self, entries: Sequence[Record | Row | CountedRow]) -> None:
         """Keep the next ones, at least one."""
         self.last_seq = seq = entries[-1].seq
         self.tail += entries
@@ -73,11 +74,14 @@ class History:
 
     def entries(self, after: int) -> Iterator[Entry]:
         """What holds the records behind this number; of the first entry, some may stand before it."""
+        return mergeable(self._kept(after), after)
+
+    def _kept(self, after: int) -> Iterator[Kept]:
         if after < self._packed_to:
             return self._entries_from(place_after(self._packed, after))
         return iter(self.tail[place_after(self.tail, after) :])
 
-    def _entries_from(self, place: int) -> Iterator[Entry]:
+    def _entries_from(self, place: int) -> Iterator[Kept]:
         # By index: whoever is shown these may push, and what stands in the tail is packed then.
         while place < len(self._packed):
             yield self._packed[place]
@@ -102,14 +106,14 @@ class History:
             return entry if isinstance(entry, Record) else None
         return None
 
-    def standing(self, after: int) -> Sequence[Record | Row]:
+    def standing(self, after: int) -> Sequence[Record | Row | CountedRow]:
         """The same story as it stands, with what is packed as one record a span: what costs least to take in."""
         if after < self._packed_to:
-            return [_standing(entry, after) for entry in self.entries(after)]
+            return [one for kept in self._kept(after) for one in _standing(kept, after)]
         tail = self.tail
         behind = tail[place_after(tail, after) :]
         if behind and behind[0].first <= after:
-            behind[0] = _standing(behind[0], after)
+            behind[:1] = _standing(behind[0], after)
         return behind
 
     def merged(self, after: int) -> list[Record]:
@@ -118,12 +122,23 @@ class History:
         return [only] if only is not None else merge_entries(self.entries(after), after)
 
 
-def _standing(entry: Entry, after: int) -> Record | Row:
-    if isinstance(entry, Record):
-        return entry
-    if isinstance(entry, Row) and entry.first > after:
-        return entry
-    return entry.merged(after)
+def mergeable(kept: Iterable[Kept], after: int) -> Iterator[Entry]:
+    """The same with records in the place of rows that cannot be told as one."""
+    for entry in kept:
+        if isinstance(entry, CountedRow):
+            yield from entry.records(after, entry.seq)
+        else:
+            yield entry
+
+
+def _standing(kept: Kept, after: int) -> Sequence[Record | Row | CountedRow]:
+    if isinstance(kept, Record):
+        return (kept,)
+    if isinstance(kept, Row | CountedRow) and kept.first > after:
+        return (kept,)
+    if isinstance(kept, CountedRow):
+        return [*kept.records(after, kept.seq)]
+    return (kept.merged(after),)
 
 
 def merge_entries(entries: Iterable[Entry], after: int) -> list[Record]:
@@ -162,4 +177,4 @@ def _one(head: Record, row: list[Entry], after: int) -> Record:
     return replace(head, seq=last.seq, time=last.time, event=event, covers=last.seq - first + 1)
 
 
-__all__ = ["TAIL", "History", "merge_entries"]
+__all__ = ["TAIL", "History", "merge_entries", "mergeable"]

@@ -24,7 +24,7 @@ from itertools import count
 from reactivex import abc
 
 from rxworker.events import Event, Record
-from rxworker.events.row import Row
+from rxworker.events.row import CountedRow, Row
 from rxworker.hub.deferred import Bell, Defer, Deferred
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_place
 from rxworker.hub.history import History
@@ -122,7 +122,9 @@ class Hub(Stage[Record]):
         if self._ended or self.deferred.is_needed:
             self._pushed()
 
-    def push_entries(self, entries: Sequence[Record | Row], events: Sequence[Event]) -> None:
+    def push_entries(
+        self, entries: Sequence[Record | Row | CountedRow], events: Sequence[Event]
+    ) -> None:
         """Show what has come together.
 
         Of deltas records are made only if somebody wants records right now; else those who come for them later have them made.
@@ -259,7 +261,7 @@ class Hub(Stage[Record]):
         return aiter(self.watch(Reliable(limit=None)))
 
 
-def _records(entry: Record | Row) -> Sequence[Record]:
+def _records(entry: Record | Row | CountedRow) -> Sequence[Record]:
     return (entry,) if isinstance(entry, Record) else list(entry.records(0, entry.seq))
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rxworker.events import Event, InputJsonDelta, Record, RefusalDelta, TextDelta, ThinkingDelta
 from rxworker.events.deltas import Growing
-from rxworker.events.row import Row
+from rxworker.events.row import CountedRow, Row
 
 MERGEABLE: frozenset[type[object]] = frozenset(
     {TextDelta, ThinkingDelta, RefusalDelta, InputJsonDelta}
@@ -94,6 +94,9 @@ class Span:
 
 
 Entry: TypeAlias = Record | Row | Span
+"""What deltas can be merged from."""
+
+Kept: TypeAlias = Entry | CountedRow
 
 _seq = attrgetter("seq")
 
@@ -138,7 +141,7 @@ def continues(record: Record, head: Record) -> bool:
     )
 
 
-def packed(entries: Sequence[Entry]) -> list[Entry]:
+def packed(entries: Sequence[Kept]) -> list[Kept]:
     """The entries with each row as a span, and neighbouring records as one, too.
 
     >>> records = [Record(n, "r", 1, 1, 0.0, TextDelta(0, "hi")) for n in (1, 2, 3)]
@@ -146,7 +149,7 @@ def packed(entries: Sequence[Entry]) -> list[Entry]:
     >>> list(span.records(0, 3)) == records
     True
     """
-    spans: list[Entry] = []
+    spans: list[Kept] = []
     row: list[Record] = []
     for entry in entries:
         is_record = isinstance(entry, Record)
@@ -166,14 +169,14 @@ def packed(entries: Sequence[Entry]) -> list[Entry]:
     return spans
 
 
-def _close(row: list[Record], entries: list[Entry]) -> None:
+def _close(row: list[Record], entries: list[Kept]) -> None:
     if len(row) > 1:
         entries.append(Span.of(row))
     else:
         entries.extend(row)
 
 
-def place_after(entries: Sequence[Entry], after: int) -> int:
+def place_after(entries: Sequence[Kept], after: int) -> int:
     """Where the first entry stands that has a record behind this number."""
     return bisect_right(entries, after, key=_seq)
 
@@ -181,6 +184,7 @@ def place_after(entries: Sequence[Entry], after: int) -> int:
 __all__ = [
     "MERGEABLE",
     "Entry",
+    "Kept",
     "Span",
     "continues",
     "is_mergeable",

@@ -8,7 +8,7 @@ from typing import Any
 from reactivex import Observable, abc
 
 from rxworker.events import Event, TextDelta, ThinkingDelta
-from rxworker.events.deltas import Deltas, rows_of
+from rxworker.events.deltas import Deltas, block_rows_of
 from rxworker.operators.stage import Sink, many, stage
 from rxworker.operators.types import Operator
 
@@ -56,7 +56,7 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int) -> Operator[Eve
                     push(event.text)
 
             def on_many(events: Sequence[Event]) -> None:
-                for row in rows_of(events):
+                for row in block_rows_of(events):
                     if type(row) is Deltas:
                         like: Any = row.like
                         if type(like) is wanted and like.choice == choice:

@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any, Protocol
 
 from rxworker.events import BlockStart, BlockStop, BlockType, Event
-from rxworker.events.deltas import GROWING, Deltas, rows, rows_of
+from rxworker.events.deltas import GROWING, Deltas, block_rows_of, rows
 from rxworker.operators.group import BLOCK_EVENTS
 
 MOST = 64 * 1024
@@ -71,7 +71,7 @@ class Backlog:
         if self._cleared:
             self.catch_up()
         kept, size = self._kept, self._size
-        for told in rows_of(events):
+        for told in block_rows_of(events):
             row: Any = told  # everything comes by here
             kind: type[object] = row.__class__
             if kind is Deltas:

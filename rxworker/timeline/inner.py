@@ -20,7 +20,7 @@ from rxworker.events import (
     ToolStart,
     Usage,
 )
-from rxworker.events.row import Row
+from rxworker.events.row import CountedRow, Row
 
 Path = tuple[str, ...]
 
@@ -54,7 +54,7 @@ NOTHING_INSIDE = InnerUsage()
 """What most runs have inside them."""
 
 
-def step_inner(state: InnerUsage, record: Record | Row) -> InnerUsage:
+def step_inner(state: InnerUsage, record: Record | Row | CountedRow) -> InnerUsage:
     """The tokens after a record of a run inside.
 
     >>> record = Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=Usage(10, 5), path=("call_1",))

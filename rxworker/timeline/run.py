@@ -12,7 +12,7 @@ keeps what its tools did, says of each of the others whether it was started, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,8 +26,8 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import Deltas
-from rxworker.events.row import Row
+from rxworker.events.deltas import Counted, Deltas
+from rxworker.events.row import CountedRow, Row
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.inner import step_inner
 from rxworker.timeline.message import ResponseState, step_blocks, step_response
@@ -50,7 +50,9 @@ def step_run(state: RunState, record: Record) -> RunState:
     return fold_run((record,), state)
 
 
-def fold_run(records: Iterable[Record | Row], state: RunState | None = None) -> RunState:
+def fold_run(
+    records: Iterable[Record | Row | CountedRow], state: RunState | None = None
+) -> RunState:
     """The run after all these records: what a snapshot, a resumed run and a test begin with."""
     state = state or RunState()
     seq, path = state.seq, state.path
@@ -88,6 +90,11 @@ def _step_blocks(state: RunState, events: Iterable[BlockEvent | Deltas[Any]]) ->
     return replace(state, response=step_blocks(state.response, events))
 
 
+def _step_counted(state: RunState, rows: Sequence[Counted[Any]]) -> RunState:
+    # What stands between the deltas touches nothing but the usage, of which the last one holds.
+    return _step_meta(_step_blocks(state, [row.deltas for row in rows]), rows[-1].usages[-1])
+
+
 def _step_meta(state: RunState, event: ResponseEvent) -> RunState:
     return received(state, step_response(state.response or ResponseState(), event))
 
@@ -104,7 +111,7 @@ def _step_status(state: RunState, event: Status) -> RunState:
     return _step_meta(state, event)
 
 
-def _step_inner(state: RunState, record: Record | Row) -> RunState:
+def _step_inner(state: RunState, record: Record | Row | CountedRow) -> RunState:
     inner = step_inner(state.inner, record)
     return state if inner is state.inner else replace(state, inner=inner)
 
@@ -118,6 +125,7 @@ _STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
 # The most frequent events, of which a row makes one new state.
 _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
     **dict.fromkeys((*BLOCK_EVENTS, Deltas), _step_blocks),
+    Counted: _step_counted,
     **TOOL_STEPS,
 }
 

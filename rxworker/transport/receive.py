@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypeGuard
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import RxWorkerError, TransportTimeoutError
 from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status, Usage
-from rxworker.events.deltas import Batch, Deltas, rows
+from rxworker.events.deltas import Batch, Counted, Deltas, rows
 from rxworker.operators import Operator
 from rxworker.operators.fail import error_to_exception
 from rxworker.operators.stage import many, stage
 from rxworker.providers.base import ResponseDecoder
-from rxworker.providers.together import Together
+
+Told: TypeAlias = ResponseEvent | Deltas[ResponseEvent] | Counted[ResponseEvent]
 
 
 def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEvent]:
@@ -59,7 +61,10 @@ class Receiver(abc.ObserverBase[bytes]):
 
     def _begin(self) -> None:
         self._decoder = decoder = self._make()
-        self._feed = decoder.feed_rows if isinstance(decoder, Together) else self._feed_one_by_one
+        # Not by their types, of which most processes need one.
+        self._feed: Callable[[bytes], Sequence[Told]] = getattr(
+            decoder, "feed_rows", self._feed_one_by_one
+        )
         self._reads = 0
         self._told = False
         self._over = False
@@ -104,12 +109,12 @@ class Receiver(abc.ObserverBase[bytes]):
         self._stop()
         self._observer.on_completed()
 
-    def _feed_one_by_one(self, data: bytes) -> list[ResponseEvent | Deltas[ResponseEvent]]:
+    def _feed_one_by_one(self, data: bytes) -> Sequence[Told]:
         return rows(self._decoder.feed(data))
 
     def _tell(
         self,
-        events: Sequence[ResponseEvent | Deltas[ResponseEvent]],
+        events: Sequence[Told],
         broken: Exception | None = None,
     ) -> None:
         if len(events) > 1 and self._is_plain(events):
@@ -122,16 +127,23 @@ class Receiver(abc.ObserverBase[bytes]):
             if type(row) is Deltas:
                 self._told = True
                 self._push_many(row)
+            elif type(row) is Counted:
+                self._told = True
+                self._push_many(row)
+                last = row.usages[-1]
+                self._usage = last if isinstance(last, Usage) else None
             else:
                 self._tell_one(row, broken)
 
-    def _is_plain(self, events: Sequence[ResponseEvent | Deltas[ResponseEvent]]) -> bool:
-        """Whether these can be told together, since none of them is about a failure. Keeps the usage that is among them."""
+    def _is_plain(
+        self, events: Sequence[Told]
+    ) -> TypeGuard[Sequence[ResponseEvent | Deltas[ResponseEvent]]]:
+        """Whether these can be told together, since none of them is about a failure or a `Counted`. Keeps the usage that is among them."""
         if self._failure is not None:
             return False
         for event in events:
             if type(event) in _RARE:  # isinstance takes four times as long to say no
-                if isinstance(event, Error):
+                if isinstance(event, Error | Counted):
                     return False
                 if isinstance(event, Usage):
                     self._usage = event
@@ -173,7 +185,7 @@ class Receiver(abc.ObserverBase[bytes]):
         self._observer.on_error(error)
 
 
-_RARE = frozenset({Error, Usage})
+_RARE: frozenset[type[object]] = frozenset({Error, Usage, Counted})
 
 
 def _is_failed(event: ResponseEvent) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from msgspec.structs import replace
 
 from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
-from rxworker.events.deltas import Deltas, rows_of
-from rxworker.events.row import Row
+from rxworker.events.deltas import Counted, Deltas, rows_of
+from rxworker.events.row import CountedRow, Row
 from rxworker.hub import Hub
 from rxworker.timeline import RunState, fold_run
 
@@ -43,6 +44,11 @@ class Journal:
         """Number events that have come together, and show them."""
         seq, now, run = self._history.last_seq, self._clock(), self.run
         turn, attempt = self.turn, self._attempt
+        if type(events) is Counted:
+            row = cast("Counted[Event]", events)
+            seq += len(row)
+            self.hub.push_entries([CountedRow(seq, run, turn, attempt, now, row)], row)
+            return
         entries: list[Record | Row] = []
         for row in rows_of(events):
             if type(row) is Deltas:

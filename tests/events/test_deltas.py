@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -16,8 +17,9 @@ from rxworker.events import (
     SignatureDelta,
     TextDelta,
     ThinkingDelta,
+    Usage,
 )
-from rxworker.events.deltas import FEW, Batch, Deltas, rows, rows_of
+from rxworker.events.deltas import FEW, Batch, Counted, Deltas, block_rows_of, rows, rows_of
 
 EVENTS: list[Event] = [
     TextDelta(0, "a"),
@@ -90,3 +92,21 @@ def test_a_batch_is_the_events_and_the_rows_that_it_stands_for() -> None:
     assert rows_of(batch) == [first, row, last]
     assert rows_of(row) == (row,)
     assert rows_of([first, last]) == [first, last]
+
+
+def test_a_counted_row_is_the_deltas_and_the_usages_that_it_stands_for() -> None:
+    usages: list[Event] = [Usage(9, n) for n in range(3)]
+    row = Counted[Event](Deltas(TextDelta(0, ""), ["a", "b", "c"]), usages)
+    events = [
+        event for pair in zip(map(TextDelta, [0] * 3, "abc"), usages, strict=True) for event in pair
+    ]
+    assert (list(row), len(row)) == (events, 6)
+    assert rows_of(row) is row
+    assert block_rows_of(row) == (row.deltas,)
+    for begin in range(-7, 8):
+        for stop in range(-7, 8):
+            assert row[begin:stop] == events[begin:stop]
+            assert row[begin:stop:2] == events[begin:stop:2]
+    assert [row[place] for place in range(-6, 6)] == [*events, *events]
+    with pytest.raises(IndexError):
+        row[6]

@@ -22,10 +22,11 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
     ToolProgress,
+    Usage,
 )
-from rxworker.events.deltas import Deltas
-from rxworker.events.row import Row
-from rxworker.hub.history import TAIL, History, merge_entries
+from rxworker.events.deltas import Counted, Deltas
+from rxworker.events.row import CountedRow, Row
+from rxworker.hub.history import TAIL, History, merge_entries, mergeable
 from rxworker.hub.span import text_of
 from rxworker.operators import merge_deltas
 
@@ -51,7 +52,10 @@ def rows(draw: st.DrawFn) -> list[tuple[Event, tuple[str, ...]]]:
     if draw(st.booleans()):
         return [(InputJsonDelta(index, text), path) for text in texts]
     kind = draw(st.sampled_from([TextDelta, ThinkingDelta, RefusalDelta]))
-    return [(kind(index, text, choice), path) for text in texts]
+    deltas: list[Event] = [kind(index, text, choice) for text in texts]
+    if draw(st.integers(0, 3)) == 0:
+        return [(event, path) for n, one in enumerate(deltas, 1) for event in (one, Usage(8, n))]
+    return [(delta, path) for delta in deltas]
 
 
 @st.composite
@@ -66,9 +70,13 @@ def stories(draw: st.DrawFn) -> list[Record]:
     return told
 
 
-def together_of(records: Sequence[Record]) -> Row:
-    """Deltas that add to one text, as they would have come together."""
+def together_of(records: Sequence[Record]) -> Row | CountedRow:
+    """Deltas that add to one text, as they would have come together; with the usage behind each, where that is told."""
     last = records[-1]
+    if isinstance(last.event, Usage):
+        texts = [text_of(record, 0) for record in records[::2]]
+        row = Counted(Deltas(records[0].event, texts), [record.event for record in records[1::2]])
+        return CountedRow(last.seq, last.run, last.turn, last.attempt, last.time, row, last.path)
     deltas = Deltas(last.event, [text_of(record, 0) for record in records])
     return Row(last.seq, last.run, last.turn, last.attempt, last.time, deltas, last.path)
 
@@ -147,7 +155,7 @@ def test_what_stands_there_is_the_same_story(records: list[Record], packs: froze
     history = kept(records, packs)
     for after in range(len(records) + 1):
         standing = history.standing(after)
-        assert merge_entries(standing, after) == history.merged(after)
+        assert merge_entries(mergeable(standing, after), after) == history.merged(after)
         assert standing[0].first == after + 1 if standing else after == len(records)
 
 
