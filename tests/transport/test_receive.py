@@ -18,7 +18,9 @@ from rxworker.events import (
     TextDelta,
     Usage,
 )
-from rxworker.providers import Anthropic
+from rxworker.events.deltas import Counted
+from rxworker.operators.stage import Sink, connect
+from rxworker.providers import Anthropic, Gemini
 from rxworker.testing import anthropic_frames, lint, say
 from rxworker.transport.receive import receive
 
@@ -170,3 +172,19 @@ def test_an_error_among_others_of_a_read_keeps_its_place() -> None:
     events, end = several([FAILED], b"ab!c")
     assert events == [TextDelta(0, "a"), TextDelta(0, "b"), BUSY, TextDelta(0, "c"), FAILED]
     assert isinstance(end, ProviderError)
+
+
+def test_usage_that_came_in_a_row_is_told_again_when_the_response_is_cut() -> None:
+    """As partial; by a row of Gemini's, which tells its totals with every piece of a text."""
+    piece = b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":%d}}\n\n'
+    whole = b"".join(piece % n for n in range(100, 200))
+    rows: list[object] = []
+    events: list[ResponseEvent] = []
+    ends: list[Exception] = []
+    hearer = Sink[ResponseEvent](events.append, ends.append, lambda: None, rows.append)
+    connect(then(BROKE, whole).pipe(receive(Gemini("m").decoder)), hearer)
+    assert any(type(row) is Counted for row in rows)
+    assert [event for event in events if isinstance(event, Usage)][-1] == Usage(
+        output_tokens=199, raw={"candidatesTokenCount": 199}, is_partial=True
+    )
+    assert ends == [BROKE]

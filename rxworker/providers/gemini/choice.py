@@ -10,7 +10,7 @@ a candidate ended is not final before the bytes end, since some servers say ``ST
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from rxworker.events import (
@@ -126,6 +126,14 @@ class Choice:
             yield TextDelta(self._prose, text, self.index)
         elif text:
             yield ThinkingDelta(self._prose, text, self.index)
+
+    def is_saying(self, index: int) -> bool:
+        """Whether this block of text or thoughts is open."""
+        return self._prose == index
+
+    def say_more(self, texts: Iterable[str]) -> None:
+        """Take note of more of it that was not sealed."""
+        self._seals.add("".join(texts), None)
 
     # calls
 

@@ -16,7 +16,14 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.events import Opaque, ResponseEvent, ResponseStatus, Status
+from rxworker.events import (
+    Opaque,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+)
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.blocks import CUT, OpenBlocks
@@ -37,6 +44,7 @@ from rxworker.providers.loose import read_loosely
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
+Growing: TypeAlias = TextDelta | ThinkingDelta
 
 DONE = b"[DONE]"
 BROKEN = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
@@ -89,6 +97,32 @@ class GeminiDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(frame)
         return list(self._take(chunk, frame.data))
+
+    @property
+    def usage(self) -> JsonObject:
+        """The totals so far."""
+        return self._usage
+
+    def goes_on(self, delta: Growing) -> bool:
+        """Whether frames like the one that has just made this delta would only add to its text, and tell other totals."""
+        choice = self._choices.get(delta.choice)
+        return (
+            choice is not None
+            and choice.is_saying(delta.index)
+            and not (self._over or self._careful)
+        )
+
+    def go_on(self, delta: Growing, texts: Sequence[str], totals: JsonObject) -> None:
+        """Take note of such frames.
+
+        Args:
+            delta: The one that was asked about.
+            texts: What they added.
+            totals: Those of the last one, as far as they were others.
+        """
+        self._choices[delta.choice].say_more(texts)
+        if totals:
+            self._usage = self._usage | totals
 
     def finish(self) -> Events:
         """The bytes ended."""
