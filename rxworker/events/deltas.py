@@ -177,6 +177,10 @@ class Batch(Sequence[E]):
         return f"Batch({self.rows!r})"
 
 
+Told: TypeAlias = E | Deltas[E] | Counted[E]
+"""What a read may bring, each thing of it."""
+
+
 def rows_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
     """Events that have come together, as the single ones and the rows of deltas that they are known to be.
 
@@ -243,6 +247,7 @@ __all__ = [
     "Batch",
     "Counted",
     "Deltas",
+    "Told",
     "block_rows_of",
     "rows",
     "rows_of",

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeGuard
+from typing import TypeGuard
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import RxWorkerError, TransportTimeoutError
 from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status, Usage
-from rxworker.events.deltas import Batch, Counted, Deltas, rows
+from rxworker.events.deltas import Batch, Counted, Deltas, Told, rows
 from rxworker.operators import Operator
 from rxworker.operators.fail import error_to_exception
 from rxworker.operators.stage import many, stage
 from rxworker.providers.base import ResponseDecoder
-
-Told: TypeAlias = ResponseEvent | Deltas[ResponseEvent] | Counted[ResponseEvent]
 
 
 def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEvent]:
@@ -62,7 +60,7 @@ class Receiver(abc.ObserverBase[bytes]):
     def _begin(self) -> None:
         self._decoder = decoder = self._make()
         # Not by their types, of which most processes need one.
-        self._feed: Callable[[bytes], Sequence[Told]] = getattr(
+        self._feed: Callable[[bytes], Sequence[Told[ResponseEvent]]] = getattr(
             decoder, "feed_rows", self._feed_one_by_one
         )
         self._reads = 0
@@ -109,12 +107,12 @@ class Receiver(abc.ObserverBase[bytes]):
         self._stop()
         self._observer.on_completed()
 
-    def _feed_one_by_one(self, data: bytes) -> Sequence[Told]:
+    def _feed_one_by_one(self, data: bytes) -> Sequence[Told[ResponseEvent]]:
         return rows(self._decoder.feed(data))
 
     def _tell(
         self,
-        events: Sequence[Told],
+        events: Sequence[Told[ResponseEvent]],
         broken: Exception | None = None,
     ) -> None:
         if len(events) > 1 and self._is_plain(events):
@@ -136,7 +134,7 @@ class Receiver(abc.ObserverBase[bytes]):
                 self._tell_one(row, broken)
 
     def _is_plain(
-        self, events: Sequence[Told]
+        self, events: Sequence[Told[ResponseEvent]]
     ) -> TypeGuard[Sequence[ResponseEvent | Deltas[ResponseEvent]]]:
         """Whether these can be told together, since none of them is about a failure or a `Counted`. Keeps the usage that is among them."""
         if self._failure is not None:

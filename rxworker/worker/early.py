@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from reactivex import Observable, abc
 
 from rxworker.events import BlockStop, BlockType, Event, ResponseStatus, Status, ToolStop
-from rxworker.events.deltas import Deltas, rows_of
+from rxworker.events.deltas import Counted, Deltas, rows_of
 from rxworker.hooks import HookPoint
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.operators.disposables import Both, Call
@@ -73,6 +73,9 @@ def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]
                     throw_away(context, scope)
 
             def on_many(events: Sequence[Event]) -> None:
+                if events.__class__ is Counted:
+                    push_many(events)
+                    return
                 for row in rows_of(events):
                     if type(row) is Deltas:
                         push_many(row)

@@ -12,13 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rxworker.events import ResponseEvent, TextDelta, Usage
-from rxworker.events.deltas import Counted, Deltas
+from rxworker.events.deltas import Counted, Deltas, Told
 from rxworker.framing import Chain, SseDecoder
 from rxworker.providers import Gemini
 from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.gemini import GeminiDecoder, stream
 from rxworker.providers.gemini.form import PROBE, learn
-from rxworker.providers.gemini.stream import GeminiStream, Told
+from rxworker.providers.gemini.stream import GeminiStream
 
 # Texts as JSON writes them: what a form could trip over.
 WRITTEN = [
@@ -175,7 +175,7 @@ def test_any_text_may_be_the_one_that_is_learned(first: str, end: str) -> None:
         assert quick == told(plain(), [whole]), second
 
 
-def rows_of(whole: bytes) -> list[Told]:
+def rows_of(whole: bytes) -> list[Told[ResponseEvent]]:
     return GeminiStream(GeminiDecoder(new_id)).feed_rows(whole)
 
 

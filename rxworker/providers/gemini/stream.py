@@ -11,17 +11,14 @@ that was for nothing, the longer it is until the next time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from rxworker.events import ResponseEvent, TextDelta, ThinkingDelta, Usage
-from rxworker.events.deltas import FEW, Counted, Deltas
+from rxworker.events.deltas import FEW, Counted, Deltas, Told
 from rxworker.framing import Chain, SseDecoder, SseFrame
 from rxworker.messages import JsonObject
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.form import Form, Values, learn
 from rxworker.providers.gemini.usage import Totals, read_usage
-
-Told: TypeAlias = ResponseEvent | Deltas[ResponseEvent] | Counted[ResponseEvent]
 
 WINDOW = 64 * 1024
 """So many bytes are cut up at once."""
@@ -75,9 +72,9 @@ class GeminiStream(Chain[bytes, SseFrame, ResponseEvent]):
                 events.append(row)
         return events
 
-    def feed_rows(self, data: bytes, /) -> list[Told]:
+    def feed_rows(self, data: bytes, /) -> list[Told[ResponseEvent]]:
         """The same, with deltas that have been read together as one thing."""
-        made: list[Told] = []
+        made: list[Told[ResponseEvent]] = []
         data, self._rest, place = self._rest + data, b"", 0
         while place < len(data):
             if self._form is not None:
@@ -98,7 +95,9 @@ class GeminiStream(Chain[bytes, SseFrame, ResponseEvent]):
         rest, self._rest, self._form = self._rest, b"", None
         return [*super().feed(rest), *super().finish()]
 
-    def _take_form(self, form: Form, data: bytes, place: int, stop: int, made: list[Told]) -> int:
+    def _take_form(
+        self, form: Form, data: bytes, place: int, stop: int, made: list[Told[ResponseEvent]]
+    ) -> int:
         """Take the frames that fit; where they end."""
         if stop <= place:
             return place
@@ -140,9 +139,11 @@ class GeminiStream(Chain[bytes, SseFrame, ResponseEvent]):
         self._totals = totals
         self._decoder.go_on(self._like, texts, dict(zip(form.names, totals, strict=True)))
 
-    def _take_plain(self, data: bytes, place: int, made: list[Told]) -> int:
+    def _take_plain(self, data: bytes, place: int, made: list[Told[ResponseEvent]]) -> int:
         """Read some frames the plain way, and learn from the last of them; where they end."""
-        end = CRLF if data.find(CRLF, place, place + WINDOW) >= 0 else LF
+        if data.find(self._end, place, place + WINDOW) < 0:
+            self._end = LF if self._end == CRLF else CRLF
+        end = self._end
         last = data.rfind(end, place, place + self._wait)
         if last < 0:
             last = data.find(end, place)
@@ -160,12 +161,10 @@ class GeminiStream(Chain[bytes, SseFrame, ResponseEvent]):
         made += events
         self._plain += stop - place
         if is_whole and self._framing.is_clear and 2 * self._plain >= self._wait:
-            self._learn(data[begin:last], events, before, end)
+            self._learn(data[begin:last], events, before)
         return stop
 
-    def _learn(
-        self, frame: bytes, events: Sequence[ResponseEvent], before: JsonObject, end: bytes
-    ) -> None:
+    def _learn(self, frame: bytes, events: Sequence[ResponseEvent], before: JsonObject) -> None:
         """Learn from a frame, if others like it are to be expected."""
         match events:
             case [(TextDelta() | ThinkingDelta()) as delta]:
@@ -179,7 +178,7 @@ class GeminiStream(Chain[bytes, SseFrame, ResponseEvent]):
         changed = {name: total for name, total in after.items() if before.get(name) != total}
         if self._decoder.goes_on(delta):
             self._form = learn(frame, changed)
-        self._like, self._end = delta, end
+        self._like = delta
         names = self._form.names if self._form else ()
         self._totals = [n for name in names if isinstance(n := changed[name], int)]
 
