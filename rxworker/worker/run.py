@@ -20,6 +20,7 @@ from rxworker.hub import Audience, Delivery, Watch
 from rxworker.messages import Json
 from rxworker.operators import partial_values
 from rxworker.operators.stage import Stage, connect
+from rxworker.providers.surrogates import whole
 from rxworker.timeline import RunState
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import RunContext, TurnScope
@@ -365,7 +366,9 @@ class Run(Stage[Record], Generic[T_co]):
             finally:
                 self._end(error)
             if not (self._awaited or self._journal.hub.watched or self._reason):
-                logger.warning("run %s ended and nobody watched it: %s", self.id, error)
+                # Where a log goes, half of a character could not be written.
+                text = whole(str(error))
+                logger.warning("run %s ended and nobody watched it: %s", self.id, text)
 
     def _driven(self, driver: asyncio.Task[None]) -> None:
         """The last resort: whatever became of the driver, nobody waits for ever."""

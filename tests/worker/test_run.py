@@ -22,7 +22,7 @@ from rxworker.events import (
 from rxworker.hooks import MessageSendContext
 from rxworker.messages import Conversation, Usage
 from rxworker.operators import text_deltas
-from rxworker.testing import ScriptedModel, call, lint, say, think
+from rxworker.testing import ScriptedModel, call, fail, lint, say, think
 from rxworker.timeline import TextBlockEvent
 
 
@@ -303,10 +303,10 @@ async def test_input_may_be_messages_or_content() -> None:
 async def test_a_run_that_nobody_watches_and_that_fails_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    worker = Worker(ScriptedModel([]))
+    worker = Worker(ScriptedModel([fail("too much \ud83d", "invalid_request")]))
     run = worker.run("hi")
     await asyncio.wait([run._driver])
-    assert "nobody watched" in caplog.text
+    assert "nobody watched it: too much \ufffd" in caplog.text
 
 
 async def test_each_turn_begins_after_the_last_one_was_seen_by_everybody() -> None:
