@@ -12,6 +12,7 @@ asks what has come since. It relies on its transport to be silent once it is dis
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import copy_context
 
 from msgspec import Struct
 from reactivex import Observable, abc
@@ -21,9 +22,11 @@ from rxworker.events import ResponseEvent
 from rxworker.operators.stage import connect
 from rxworker.operators.time_out import LOOKS
 from rxworker.providers.base import ResponseDecoder
+from rxworker.transport.clock import LoopClock
 from rxworker.transport.pressure import PRESSURE
 from rxworker.transport.receive import Receiver
 from rxworker.transport.retry import Retry
+from rxworker.transport.ticker import Ticker
 
 SHORTEST_STEP = 0.001
 """Seconds between two looks at a response, at least."""
@@ -68,10 +71,12 @@ class Answer(Receiver, abc.DisposableBase):
         self._source = source
         self._explain = explain
         self._timeouts = timeouts
-        self._step = _step(timeouts)
+        self._step = step = _step(timeouts)
+        self._ticker = None if clock is None or step is None else _ticker_of(clock, step)
         self._retry = retry
         self._clock = clock
         self._pressure = PRESSURE.get()
+        self._context = copy_context()  # what is asked for again belongs to whoever asked
         self._failures = 0
         self._upstream: abc.DisposableBase | None = None
         self._timer: abc.DisposableBase | None = None
@@ -81,7 +86,8 @@ class Answer(Receiver, abc.DisposableBase):
         attempt = self._failures
         self._seen = self._quiet = self._waited = 0
         try:
-            self._arm()
+            if self._ticker is not None and self._ticker.join(self):
+                self._quiet = self._waited = -1  # the first tick comes too early to count
             upstream = connect(self._source, self)
         except Exception as error:
             self.on_error(error)
@@ -105,6 +111,8 @@ class Answer(Receiver, abc.DisposableBase):
 
     def _stop(self) -> None:
         super()._stop()
+        if self._ticker is not None:
+            self._ticker.leave(self)
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.dispose()
@@ -138,11 +146,7 @@ class Answer(Receiver, abc.DisposableBase):
         self._begin()
         self.ask()
 
-    def _arm(self) -> None:
-        if self._clock is not None and self._step is not None:
-            self._timer = self._clock.schedule_relative(self._step, self._look)
-
-    def _look(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
+    def tick(self) -> None:
         """Count the looks without an event, and those without a byte, since the last one that was held."""
         is_held = self._pressure is not None and self._pressure.is_full
         self._waited = 0 if is_held else self._waited + 1
@@ -150,12 +154,14 @@ class Answer(Receiver, abc.DisposableBase):
         self._seen = self._reads
         times, step = self._timeouts, self._step or 0.0
         if self._reads and times.idle is not None and self._quiet * step >= times.idle:
-            self._leave()
-            self.on_error(_overdue(f"nothing came for {times.idle:g} seconds"))
+            self._context.run(self._break_off, times.idle)
         elif not self._told and times.first is not None and self._waited * step >= times.first:
-            self._fail(_overdue(f"nothing came within {times.first:g} seconds"))
-        elif not self._told or times.idle is not None:
-            self._arm()
+            late = _overdue(f"nothing came within {times.first:g} seconds")
+            self._context.run(self._fail, late)
+
+    def _break_off(self, idle: float) -> None:
+        self._leave()
+        self.on_error(_overdue(f"nothing came for {idle:g} seconds"))
 
 
 def _step(times: Timeouts) -> float | None:
@@ -165,6 +171,10 @@ def _step(times: Timeouts) -> float | None:
     else:
         shorter = min(times.first, times.idle)
     return None if shorter is None else max(shorter / LOOKS, SHORTEST_STEP)
+
+
+def _ticker_of(clock: abc.SchedulerBase, step: float) -> Ticker:
+    return clock.ticker(step) if isinstance(clock, LoopClock) else Ticker(clock, step)
 
 
 def _overdue(message: str) -> TransportTimeoutError:

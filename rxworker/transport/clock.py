@@ -1,24 +1,45 @@
 """The time of an event loop, as a scheduler.
 
 It is reactivex's ``AsyncIOScheduler`` with one small object for each thing that waits, where that one makes four with a lock
-each: every request has time-outs.
+each. What looks at the time again and again shares a timer (see `Ticker`), so a loop has one clock for as long as anybody uses it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any, TypeVar
 
 from reactivex import abc, typing
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.operators.disposables import Slot
+from rxworker.transport.ticker import Ticker
 
 A = TypeVar("A")
 
 
 class LoopClock(AsyncIOScheduler):
-    """Runs actions on an event loop, from its own thread."""
+    """Runs actions on an event loop, from its own thread.
+
+    Args:
+        loop: The event loop.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._tickers: dict[float, Ticker] = {}
+
+    def is_of(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it is this loop's."""
+        return self._loop is loop
+
+    def ticker(self, step: float) -> Ticker:
+        """The one timer that ticks at this pace, in seconds."""
+        ticker = self._tickers.get(step)
+        if ticker is None:
+            ticker = self._tickers[step] = Ticker(self, step)
+        return ticker
 
     def schedule(
         self, action: typing.ScheduledAction[A], state: A | None = None
@@ -68,13 +89,22 @@ class _Waiting(Slot):
         super().dispose()
 
 
+_latest: weakref.ref[LoopClock] | None = None  # a thread with a loop of its own only makes another
+
+
 def loop_clock() -> LoopClock:
     """The running loop's clock.
 
     Raises:
         RuntimeError: No loop runs.
     """
-    return LoopClock(asyncio.get_running_loop())
+    global _latest
+    loop = asyncio.get_running_loop()
+    clock = None if _latest is None else _latest()
+    if clock is None or not clock.is_of(loop):
+        clock = LoopClock(loop)
+        _latest = weakref.ref(clock)
+    return clock
 
 
 __all__ = ["LoopClock", "loop_clock"]

@@ -1,0 +1,133 @@
+"""`Ticker`: one timer for several, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import ContextVar
+
+import pytest
+from reactivex import Observable, abc, never
+from reactivex.testing import TestScheduler
+
+from rxworker.errors import TransportTimeoutError
+from rxworker.messages import Conversation
+from rxworker.operators.stage import Stage
+from rxworker.providers import OpenAIChat, Request
+from rxworker.providers.base import HttpRequest
+from rxworker.transport import Client, Retry, Timeouts
+from rxworker.transport.clock import loop_clock
+from rxworker.transport.ticker import Ticker
+
+
+class Member:
+    def __init__(self, clock: TestScheduler, then: Callable[[], None] = lambda: None) -> None:
+        self.told: list[float] = []
+        self._clock = clock
+        self._then = then
+
+    def tick(self) -> None:
+        self.told.append(self._clock.clock)
+        self._then()
+
+
+def test_all_hear_the_same_ticks_and_who_comes_late_is_told_so() -> None:
+    clock = TestScheduler()
+    ticker = Ticker(clock, 10.0)
+    first, second = Member(clock), Member(clock)
+    assert not ticker.join(first)
+    clock.advance_to(15)
+    assert ticker.join(second)
+    clock.advance_to(35)
+    assert (first.told, second.told) == ([10, 20, 30], [20, 30])
+
+
+def test_it_rests_when_all_have_left_and_begins_anew() -> None:
+    clock = TestScheduler()
+    ticker = Ticker(clock, 10.0)
+    member = Member(clock)
+    ticker.join(member)
+    clock.advance_to(12)
+    ticker.leave(member)
+    ticker.leave(member)
+    clock.advance_to(100)
+    assert not ticker.join(member)
+    clock.advance_to(115)
+    assert member.told == [10, 110]
+
+
+def test_who_leaves_within_a_tick_does_not_hear_it_and_who_comes_hears_the_next() -> None:
+    clock = TestScheduler()
+    ticker = Ticker(clock, 10.0)
+    leaving, coming = Member(clock), Member(clock)
+
+    def change() -> None:
+        ticker.leave(leaving)
+        ticker.join(coming)
+
+    ticker.join(Member(clock, change))
+    ticker.join(leaving)
+    clock.advance_to(25)
+    assert (leaving.told, coming.told) == ([], [20])
+
+
+def test_one_that_raises_keeps_nobody_from_hearing() -> None:
+    clock = TestScheduler()
+    ticker = Ticker(clock, 10.0)
+
+    def boom() -> None:
+        raise ValueError("no")
+
+    other = Member(clock)
+    ticker.join(Member(clock, boom))
+    ticker.join(other)
+    with pytest.raises(ValueError, match="no"):
+        clock.advance_to(10)
+    assert other.told == [10]
+    assert ticker.join(Member(clock))  # it goes on
+
+
+async def test_a_loop_has_one_clock_and_one_ticker_for_a_pace() -> None:
+    clock = loop_clock()
+    assert loop_clock() is clock
+    assert clock.ticker(1.0) is clock.ticker(1.0)
+    assert clock.ticker(1.0) is not clock.ticker(2.0)
+
+
+def test_each_loop_has_a_clock_of_its_own() -> None:
+    async def clock() -> abc.SchedulerBase:
+        return loop_clock()
+
+    assert asyncio.run(clock()) is not asyncio.run(clock())
+
+
+async def test_what_is_asked_for_again_is_asked_in_the_context_of_who_asked() -> None:
+    who: ContextVar[str] = ContextVar("who")
+    asked: list[str] = []
+
+    class Silent:
+        def send(self, request: HttpRequest) -> Observable[bytes]:
+            def subscribe(
+                observer: abc.ObserverBase[bytes], scheduler: abc.SchedulerBase | None = None
+            ) -> abc.DisposableBase:
+                asked.append(who.get())
+                return never().subscribe(observer, scheduler=scheduler)
+
+            return Stage(subscribe)
+
+    client = Client(
+        OpenAIChat("m", api_key="k"),
+        transport=Silent(),
+        timeouts=Timeouts(first=0.01),
+        retry=Retry(retries=1, first=0.0),
+    )
+
+    async def ask(name: str) -> None:
+        who.set(name)
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        client.stream(Request(Conversation())).subscribe(on_error=over.set_exception)
+        with pytest.raises(TransportTimeoutError):
+            await over
+
+    await asyncio.gather(*(asyncio.create_task(ask(name)) for name in "abc"))
+    assert sorted(asked) == ["a", "a", "b", "b", "c", "c"]
