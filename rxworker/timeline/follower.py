@@ -10,7 +10,7 @@ from reactivex import abc
 from rxworker.events import Event
 from rxworker.events.deltas import Deltas, rows_of
 from rxworker.operators.disposables import NOTHING
-from rxworker.operators.stage import Sink, many
+from rxworker.operators.stage import many
 
 E = TypeVar("E", bound=Event)
 
@@ -35,8 +35,10 @@ class Followed(Protocol):
         ...
 
 
-class Follower(abc.DisposableBase, Generic[E]):
+class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
     """One subscription to a stream that a timeline follows: the handlers first, then who is downstream.
+
+    It is the observer of the stream, too: it is made for each response.
 
     Attributes:
         upstream: The subscription to the source.
@@ -51,10 +53,6 @@ class Follower(abc.DisposableBase, Generic[E]):
         self._is_over = False
         self.upstream: abc.DisposableBase = NOTHING
 
-    def sink(self) -> Sink[E]:
-        """What to attach to the source."""
-        return Sink(self._on_next, self._on_error, self._on_completed, self._on_many)
-
     def dispose(self) -> None:
         """Let go of the source, and abort what is open."""
         upstream, self.upstream = self.upstream, NOTHING  # which holds this
@@ -62,44 +60,48 @@ class Follower(abc.DisposableBase, Generic[E]):
         if not self._is_over:
             self._end("the subscription was disposed")
 
-    def _on_next(self, event: E) -> None:
+    def on_next(self, value: E) -> None:
+        """Show an event to the handlers, and pass it on."""
         if self._is_over:
             return
         try:
-            self._timeline.dispatch(event)
+            self._timeline.dispatch(value)
         except Exception as error:
-            self._on_error(error)
+            self.on_error(error)
             return
-        self._observer.on_next(event)
+        self._observer.on_next(value)
 
-    def _on_many(self, events: Sequence[E]) -> None:
+    def on_many(self, events: Sequence[E]) -> None:
+        """The same for several that have come together."""
         if self._is_over:
             return
         try:
             is_kept = self._timeline._keep(events)
         except Exception as error:
-            self._on_error(error)
+            self.on_error(error)
             return
         if is_kept:
             self._push_many(events)
             return
         for row in rows_of(events):
             if type(row) is not Deltas:
-                self._on_next(row)
+                self.on_next(row)
             elif not self._is_over:
                 try:
                     self._timeline.dispatch_many(row)
                 except Exception as error:
-                    self._on_error(error)
+                    self.on_error(error)
                     return
                 self._push_many(row)
 
-    def _on_error(self, error: Exception) -> None:
+    def on_error(self, error: Exception) -> None:
+        """Abort what is open, and pass the error on."""
         if not self._is_over:
             self._end(str(error))
             self._observer.on_error(error)
 
-    def _on_completed(self) -> None:
+    def on_completed(self) -> None:
+        """Abort what is open, and pass on that the stream is complete."""
         if self._is_over:
             return
         error = self._end("the stream ended")

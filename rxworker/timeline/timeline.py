@@ -218,7 +218,7 @@ class Timeline:
             observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             follower = Follower(self, observer)
-            follower.upstream = connect(source, follower.sink(), scheduler)
+            follower.upstream = connect(source, follower, scheduler)
             return follower
 
         return Stage(subscribe)

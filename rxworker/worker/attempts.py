@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from reactivex import Observable, abc
 
 from rxworker.events import AttemptRetract, AttemptStart, Event
-from rxworker.operators.stage import Sink, Stage, connect, many
+from rxworker.operators.stage import Stage, connect, many
 
 
 def retry_attempts(
@@ -42,8 +42,8 @@ def retry_attempts(
     return Stage(subscribe)
 
 
-class _Attempts(abc.DisposableBase):
-    """The attempts at one response, for one observer: one object, since it is made for each response."""
+class _Attempts(abc.ObserverBase[Event], abc.DisposableBase):
+    """The attempts at one response, for one observer: one object, since it is made for each response. It observes each of them."""
 
     __slots__ = (
         "_attempt",
@@ -85,11 +85,10 @@ class _Attempts(abc.DisposableBase):
         self._number += 1
         self._said = self._is_waiting = False
         observer = self._observer
-        sink = Sink(self._on_next, self._on_error, observer.on_completed, self._on_many)
         try:
             response = self._attempt()
             observer.on_next(self._started)
-            subscription = connect(response, sink, self._default)
+            subscription = connect(response, self, self._default)
         except Exception as error:
             observer.on_error(error)
             return
@@ -108,15 +107,22 @@ class _Attempts(abc.DisposableBase):
         if held is not None:
             held.dispose()
 
-    def _on_next(self, event: Event) -> None:
+    def on_next(self, value: Event) -> None:
+        """Pass on what an attempt says."""
         self._said = True
-        self._observer.on_next(event)
+        self._observer.on_next(value)
 
-    def _on_many(self, events: Sequence[Event]) -> None:
+    def on_many(self, values: Sequence[Event]) -> None:
+        """Pass on what has come together."""
         self._said = True
-        self._push_many(events)
+        self._push_many(values)
 
-    def _on_error(self, error: Exception) -> None:
+    def on_completed(self) -> None:
+        """An attempt has succeeded."""
+        self._observer.on_completed()
+
+    def on_error(self, error: Exception) -> None:
+        """An attempt has failed: make another, if there is use in it."""
         try:
             wait = self._delay(error, self._number) if self._said else None
         except Exception as other:

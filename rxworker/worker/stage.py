@@ -14,14 +14,14 @@ from reactivex import Observable, abc
 
 from rxworker.errors import RunCancelledError
 from rxworker.operators import Stage
-from rxworker.operators.stage import Many, Sink, connect, many
+from rxworker.operators.stage import Many, connect, many
 from rxworker.transport.inline import INLINE, Inline
 
 A = TypeVar("A")
 
 
-class Voice(Generic[A]):
-    """What work speaks through.
+class Voice(abc.ObserverBase[A]):
+    """What work speaks through. It observes what it follows.
 
     Args:
         emit: Hears one thing.
@@ -31,9 +31,14 @@ class Voice(Generic[A]):
         emit: Says one thing.
     """
 
+    # The slots stand in for the base class's abstract method; the name below only tells its type.
+    __slots__ = ("_following", "_over", "emit", "on_many", "on_next")
+
+    on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]
+
     def __init__(self, emit: Callable[[A], None], emit_many: Many[A]) -> None:
-        self.emit = emit
-        self._emit_many = emit_many
+        self.emit = self.on_next = emit
+        self.on_many = emit_many
         self._following: abc.DisposableBase | None = None
         self._over: asyncio.Future[None]
 
@@ -45,11 +50,10 @@ class Voice(Generic[A]):
             await source.work(self)  # pyright: ignore[reportUnknownMemberType] - a cast would be a call
             return
         over = self._over = asyncio.get_running_loop().create_future()
-        sink = Sink(self.emit, self._failed, self._completed, self._emit_many)
         inline = Inline()
         token = INLINE.set(inline)
         try:
-            following = self._following = connect(source, sink, scheduler)
+            following = self._following = connect(source, self, scheduler)
         finally:
             INLINE.reset(token)
             inline.close()
@@ -61,11 +65,13 @@ class Voice(Generic[A]):
             self._following = None
             following.dispose()
 
-    def _completed(self) -> None:
+    def on_completed(self) -> None:
+        """What is followed has ended."""
         if not self._over.done():
             self._over.set_result(None)
 
-    def _failed(self, error: Exception) -> None:
+    def on_error(self, error: Exception) -> None:
+        """What is followed has failed."""
         if not self._over.done():
             self._over.set_exception(error)
 

@@ -356,7 +356,7 @@ def test_what_a_collector_raises_ends_the_stream_that_brought_it(
     monkeypatch.setattr(timeline, "_keep", fail)
     ended: list[Exception] = []
     follower = Follower(timeline, Sink(print, ended.append, print))
-    many(follower.sink())(Batch([TextDelta(0, "a"), STOP]))
+    many(follower)(Batch([TextDelta(0, "a"), STOP]))
     assert ended == [failure]
 
 

@@ -99,20 +99,20 @@ def encode(
     if tools:
         is_changed = options.cache or point or options.extra
         body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
-        choice = encode_choice(options.tool_choice, options.parallel_tool_calls)
-        if choice:
-            body["tool_choice"] = choice
+        if options.tool_choice is not None or options.parallel_tool_calls is not None:
+            body["tool_choice"] = encode_choice(options.tool_choice, options.parallel_tool_calls)
     if options.stop_sequences:
         body["stop_sequences"] = list(options.stop_sequences)
     if options.temperature is not None:
         body["temperature"] = options.temperature
     if options.thinking is not None:
         body |= encode_thinking(options.thinking)
-    form = encode_output(options.output)
-    if form:
+    if options.output is not None:
+        form = encode_output(options.output)
         effort = body.get("output_config")
         body["output_config"] = {**effort, **form} if isinstance(effort, dict) else form
-    body = with_extra(body, options.extra)
+    if options.extra:
+        body = with_extra(body, options.extra)
     return mark_prefix(body, options.cache, point) if options.cache or point else body
 
 

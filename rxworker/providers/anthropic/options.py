@@ -19,10 +19,8 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
     return encoded
 
 
-def encode_choice(choice: ToolChoice | None, parallel: bool | None) -> JsonObject | None:
-    """Whether the model must call a tool, and how many at once; ``None`` leaves it to Anthropic."""
-    if choice is None and parallel is None:
-        return None
+def encode_choice(choice: ToolChoice | None, parallel: bool | None) -> JsonObject:
+    """Whether the model must call a tool, and how many at once."""
     choice = choice or ToolChoice()
     encoded: JsonObject = {"type": choice.mode}
     if choice.mode == "tool":
@@ -63,17 +61,13 @@ def encode_thinking(thinking: int | str | None) -> JsonObject:
     return body
 
 
-def encode_output(output: OutputFormat | None) -> JsonObject:
+def encode_output(output: OutputFormat) -> JsonObject:
     """What the answer must look like."""
-    if output is None:
-        return {}
     return {"format": {"type": "json_schema", "schema": closed(output.schema)}}
 
 
 def with_extra(body: Body, extra: JsonObject) -> Body:
     """The extra fields come over ours; extra tools, such as the provider's own, stand beside ours."""
-    if not extra:
-        return body
     ours, theirs = body.get("tools"), extra.get("tools")
     body = body | extra
     if isinstance(ours, list) and isinstance(theirs, list):
