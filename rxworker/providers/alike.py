@@ -45,6 +45,9 @@ FIRST_WINDOW = 2 * 1024
 WINDOW = 16 * 1024
 """So many bytes are read the plain way before a pattern is tried, at first and in the end. Where rows are short, patterns cost more."""
 
+HEAD = 24
+"""So many bytes tell one sort of frame from another."""
+
 PROBE = "rxworker probe"
 
 # What was found to be a pattern is one for every response: it is about the bytes of a frame alone.
@@ -149,8 +152,13 @@ class Alike(Together[F]):
         """Read some bytes the plain way, and learn from their last frame if others like it are to be expected."""
         framing, decoder, mark = self._framing, self._decoder, self._end
         rows: Sequence[ResponseEvent | Row] = ()
-        begin = data.rfind(mark, 0, -len(mark)) + len(mark)
-        if begin >= len(mark):
+        begin = _begin_of_last(data, mark)
+        if begin:
+            # Nothing is to be learned from a frame that is the first of its sort, such as the last one of a response.
+            before = _begin_of_last(data, mark, begin)
+            if data[before : before + HEAD] != data[begin : begin + HEAD]:
+                made += decoder.feed_many(framing.feed_run(data))
+                return
             rows = decoder.feed_many(framing.feed_run(data[:begin]))
             made += rows
             data = data[begin:]
@@ -216,6 +224,12 @@ class Alike(Together[F]):
             parts.append(around[place : field.start(1)])
             place = field.end(1)
         return (*parts, around[place:])
+
+
+def _begin_of_last(data: bytes, mark: bytes, end: int | None = None) -> int:
+    """Where the last frame before an end begins, if that is where it ends."""
+    found = data.rfind(mark, 0, -len(mark) if end is None else end - len(mark))
+    return found + len(mark) if found >= 0 else 0
 
 
 @lru_cache(maxsize=16)

@@ -28,20 +28,36 @@ def text_alone(chunk: WireChunk, choice: int | None, place: int | None) -> str |
     ('Hi', None, None)
     """
     choices = chunk.choices
-    if (
-        choices is None
-        or len(choices) != 1
-        or chunk.usage is not None
-        or chunk.error is not None
-        or chunk.x_groq is not None
-    ):
+    if choices is None or len(choices) != 1:
         return None
     wire = choices[0]
     delta = wire.delta
+    if wire.index != choice or delta is None or wire.finish_reason:
+        return None
+    text = delta.content
+    if delta.tool_calls:
+        piece = delta.tool_calls[0]
+        function = piece.function
+        if (
+            piece.index != place
+            or place is None
+            or piece.id
+            or function is None
+            or function.name
+            or text
+            or len(delta.tool_calls) != 1
+            or piece.extra_content is not None
+            or delta.reasoning_content is not None
+        ):
+            return None
+        text = function.arguments
+    elif place is not None:
+        return None
     if (
-        wire.index != choice
-        or delta is None
-        or wire.finish_reason
+        type(text) is not str
+        or chunk.usage is not None
+        or chunk.error is not None
+        or chunk.x_groq is not None
         or wire.usage is not None
         or delta.refusal
         or delta.reasoning
@@ -54,25 +70,7 @@ def text_alone(chunk: WireChunk, choice: int | None, place: int | None) -> str |
         or delta.executed_tools is not None
     ):
         return None
-    text = delta.content
-    if not delta.tool_calls:
-        return text if place is None and type(text) is str else None
-    piece = delta.tool_calls[0]
-    function = piece.function
-    if (
-        piece.index != place
-        or place is None
-        or len(delta.tool_calls) != 1
-        or text
-        or delta.reasoning_content is not None
-        or piece.id
-        or piece.extra_content is not None
-        or function is None
-        or function.name
-    ):
-        return None
-    arguments = function.arguments
-    return arguments if type(arguments) is str else None
+    return text
 
 
 __all__ = ["target_of", "text_alone"]

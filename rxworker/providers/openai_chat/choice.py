@@ -7,6 +7,7 @@ Calls stay open until the choice ends, since their pieces may alternate.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -22,11 +23,10 @@ from rxworker.events import (
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.providers.alike import Repeat
 from rxworker.providers.blocks import OpenBlocks
-from rxworker.providers.openai_chat.alone import text_alone
 from rxworker.providers.openai_chat.details import merge_details, text_of_details
 from rxworker.providers.openai_chat.stop import keeps_calls, read_stop
 from rxworker.providers.openai_chat.tools import Tell, ToolCalls
-from rxworker.providers.openai_chat.wire import WireChoice, WireChunk, WireDelta, WireToolCall
+from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
 
 # The encoder finds this in the echo of thinking that must be sent back under its name.
 FIELD = "field"
@@ -39,6 +39,9 @@ PROSE = {
     BlockType.THINKING: ThinkingDelta,
     BlockType.REFUSAL: RefusalDelta,
 }
+
+More: TypeAlias = tuple[TextDelta | InputJsonDelta, list[str] | None]
+"""A delta, and the pieces of the arguments that it is the last of, if it is one of those: to add to."""
 
 
 class Choice:
@@ -83,21 +86,14 @@ class Choice:
         if wire.finish_reason:  # some servers send an empty one with every piece
             self.end(wire.finish_reason, wire.stop_reason)
 
-    def more_of(self, chunk: WireChunk, place: int | None) -> TextDelta | InputJsonDelta | None:
-        """More of the text that is open, or of the arguments of the call at a place, where a chunk holds nothing else."""
+    def more_of(self, text: str, place: int | None) -> More | None:
+        """More of the text that is open, or of the arguments of the call at a place; ``None``: that is not what is open."""
         if place is None:
-            text = text_alone(chunk, self.index, None) if self.text is not None else None
-            return TextDelta(self.text or 0, text, self.index) if text else None
+            return None if self.text is None else (TextDelta(self.text, text, self.index), None)
         call = self._tools.started(place)
         if call is None or self._prose is not None or self._owes_reasoning:
             return None
-        text = text_alone(chunk, self.index, place)
-        return self._tools.go_on(call, text) if text else None
-
-    def pieces_at(self, place: int | None) -> list[str] | None:
-        """Those of the arguments of the call at a place, to add to."""
-        call = None if place is None else self._tools.started(place)
-        return call.pieces if call is not None else None
+        return self._tools.go_on(call, text), call.pieces
 
     def repeat_call(self, index: int) -> Repeat | None:
         """What pieces of arguments would make that are like the last one, if that was this block's."""
@@ -116,7 +112,8 @@ class Choice:
         self._tools.close(told, keeps_calls(self.stop), raw)
 
     def _take_delta(self, delta: WireDelta) -> None:
-        self._take_thinking(delta)
+        if delta.reasoning_content is not None or delta.reasoning or delta.reasoning_details:
+            self._take_thinking(delta)
         content = delta.content
         if isinstance(content, str):
             self._say(BlockType.TEXT, content)
@@ -176,7 +173,8 @@ class Choice:
             self._tell(Opaque(f"content.{kind}", part))
 
     def _call(self, piece: WireToolCall) -> None:
-        self._close_prose()
+        if self._prose is not None:
+            self._close_prose()
         if self._owes_reasoning:
             self._owes_reasoning = False
             self._open(BlockType.THINKING, {FIELD: REASONING_CONTENT})
@@ -212,4 +210,4 @@ class Choice:
         self._prose = self.text = None
 
 
-__all__ = ["DETAILS", "FIELD", "REASONING_CONTENT", "Choice"]
+__all__ = ["DETAILS", "FIELD", "REASONING_CONTENT", "Choice", "More"]

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatus, Status, TextDelta
+from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatus, Status
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of, has_event
@@ -28,7 +28,7 @@ from rxworker.providers.garbage import garbage_failure, read_json, stream_failur
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_chat.alone import target_of, text_alone
-from rxworker.providers.openai_chat.choice import Choice
+from rxworker.providers.openai_chat.choice import Choice, More
 from rxworker.providers.openai_chat.usage import read_usage
 from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk, read_names
 from rxworker.providers.rows import Row, Rows
@@ -91,9 +91,11 @@ class OpenAIChatDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._take_garbage(frame)
         else:
-            more = self._more_of(chunk, *target_of(chunk))
+            index, place = target_of(chunk)
+            text = text_alone(chunk, index, place)
+            more = self._more_of(text, index, place) if text else None
             if more is not None:
-                return [more]
+                return more[:1]
             self._take(chunk, frame.data)
         return self._told()
 
@@ -102,6 +104,9 @@ class OpenAIChatDecoder:
         is_plain = self._halves is None and not (self._over or self._broken)
         is_plain = is_plain and not has_event(frames, "error")
         datas = datas_of(frames)
+        ends = datas[-1:] == [DONE]
+        if ends:
+            datas = datas[:-1]
         try:
             chunks = [*map(decode_chunk, datas)] if is_plain else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -109,29 +114,42 @@ class OpenAIChatDecoder:
         if chunks is None:
             return gathered(event for frame in frames for event in self.feed(frame))
         rows = Rows()
-        # The choice to which the row adds that goes on; the place of its call on the wire, if it adds to one; its arguments.
-        growing: int | None = None
+        # What the last chunk was about, see `target_of`: to that the row adds which goes on, if one does; its arguments.
+        index: int | None = None
         place: int | None = None
+        goes_on = False
         pieces: list[str] | None = None
         for data, chunk in zip(datas, chunks, strict=True):
-            text = None if growing is None else text_alone(chunk, growing, place)
-            if text:
+            text = text_alone(chunk, index, place)
+            if text and goes_on:
                 rows.texts.append(text)
                 if pieces is not None:
                     pieces.append(text)
                 continue
-            growing, place = target_of(chunk)
-            more = self._more_of(chunk, growing, place)
+            if goes_on:
+                rows.end()
+            if not text:
+                index, place = target_of(chunk)
+                text = text_alone(chunk, index, place)
+            more = self._more_of(text, index, place) if text else None
+            goes_on = more is not None
             if more is not None:
-                rows.begin(more)
-                pieces = self._choices[growing or 0].pieces_at(place)
+                delta, pieces = more
+                rows.begin(delta)
                 continue
-            growing = None
             self._take(chunk, data)
-            rows.add(self._told())
+            self._tell_all(rows)
             if self._over:
-                break
+                return rows.made
+        if ends:
+            rows.end()
+            self._end()
+            self._tell_all(rows)
         return rows.end()
+
+    def _tell_all(self, rows: Rows) -> None:
+        rows.made += self._events
+        self._events.clear()
 
     def _told(self) -> Events:
         events = self._events.copy()
@@ -160,12 +178,10 @@ class OpenAIChatDecoder:
             self._fail(CUT)
         return self._told()
 
-    def _more_of(
-        self, chunk: WireChunk, index: int | None, place: int | None
-    ) -> TextDelta | InputJsonDelta | None:
-        """More of a text or of arguments, and nothing else: nearly every chunk. ``None``: not such a chunk."""
+    def _more_of(self, text: str, index: int | None, place: int | None) -> More | None:
+        """What a chunk makes that brings this and nothing else, as nearly every chunk does. ``None``: that takes a closer look."""
         choice = None if index is None or self._failure else self._choices.get(index)
-        return None if choice is None else choice.more_of(chunk, place)
+        return None if choice is None else choice.more_of(text, place)
 
     def _take(self, chunk: WireChunk, data: bytes) -> None:
         choices = chunk.choices or ()
@@ -175,7 +191,8 @@ class OpenAIChatDecoder:
             self._start(chunk, data)
         if self._failure is None and failure is None:
             for wire in choices:
-                self._choice(wire.index).take(wire)
+                choice = self._choices.get(wire.index) or self._new_choice(wire.index)
+                choice.take(wire)
             if not choices and not _has_usage(chunk):
                 self._keep(Opaque("chunk", read_json(data)))
         self._take_usage(chunk)
@@ -200,11 +217,8 @@ class OpenAIChatDecoder:
     def _keep(self, event: ResponseEvent) -> None:
         (self._events if self._started else self._early).append(event)
 
-    def _choice(self, index: int) -> Choice:
-        choice = self._choices.get(index)
-        if choice is None:
-            choice = Choice(index, self._blocks, self._new_id, self._tell)
-            self._choices[index] = choice
+    def _new_choice(self, index: int) -> Choice:
+        choice = self._choices[index] = Choice(index, self._blocks, self._new_id, self._tell)
         return choice
 
     def _take_usage(self, chunk: WireChunk) -> None:

@@ -18,10 +18,11 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from rxworker.events import BlockType, InputJsonDelta, ResponseEvent, ToolUseMetadata
 from rxworker.events.deltas import Deltas
-from rxworker.messages import JsonObject, StopReason
+from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.alike import Repeat
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.outline import Outline
@@ -33,7 +34,7 @@ Tell: TypeAlias = Callable[[ResponseEvent], None]
 NO_FUNCTION = WireFunction()
 
 
-class PendingCall:
+class PendingCall(Struct, eq=False):
     """One call. It starts as a block when its name is known; what comes before that waits.
 
     Attributes:
@@ -43,18 +44,16 @@ class PendingCall:
         pieces: Of its arguments.
         echo: What the server wants back.
         started_echo: What of it was told with the start of the block.
+        outline: Of its arguments, since somebody has asked whether they are whole.
     """
 
-    __slots__ = ("_outline", "echo", "index", "name", "pieces", "started_echo", "wire_id")
-
-    def __init__(self) -> None:
-        self.wire_id = ""
-        self.name = ""
-        self.index: int | None = None
-        self.pieces: list[str] = []
-        self.echo: JsonObject | None = None
-        self.started_echo: JsonObject | None = None
-        self._outline: Outline | None = None
+    wire_id: str = ""
+    name: str = ""
+    index: int | None = None
+    pieces: list[str] = []
+    echo: JsonObject | None = None
+    started_echo: JsonObject | None = None
+    outline: Outline | None = None
 
     def repeat(self, texts: list[str]) -> Row:
         """More pieces that are nothing but arguments, behind the first one, when the block has started."""
@@ -63,9 +62,9 @@ class PendingCall:
 
     def is_whole(self) -> bool:
         """Whether the arguments are, by their brackets."""
-        if self._outline is None:
-            self._outline = Outline(self.pieces)
-        return self._outline.is_whole()
+        if self.outline is None:
+            self.outline = Outline(self.pieces)
+        return self.outline.is_whole()
 
     def is_whole_piece(self) -> bool:
         """Whether the arguments have come in one piece, and are whole."""
@@ -102,7 +101,9 @@ class ToolCalls:
     def take(self, piece: WireToolCall) -> None:
         """A piece of a call: perhaps a start, perhaps arguments."""
         function = piece.function or NO_FUNCTION
-        text = _text(function)
+        text = function.arguments
+        if type(text) is not str:
+            text = _text(text)
         call = self._find(piece, function, text)
         is_bare = not (piece.id or function.name or piece.extra_content)
         self._bare = call if is_bare else None
@@ -190,11 +191,9 @@ def _begins_anew(known: PendingCall, name: str | None, text: str) -> bool:
     return known.is_whole() if known.pieces else bool(known.name and not text)
 
 
-def _text(function: WireFunction) -> str:
-    arguments = function.arguments
-    if isinstance(arguments, str) or arguments is None:
-        return arguments or ""
-    return msgspec.json.encode(arguments).decode()
+def _text(arguments: Json) -> str:
+    """Arguments that are no text, as some servers send them."""
+    return "" if arguments is None else msgspec.json.encode(arguments).decode()
 
 
 def _is_whole(text: str) -> bool:
