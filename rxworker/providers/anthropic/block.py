@@ -15,6 +15,7 @@ from rxworker.messages import Json, JsonObject
 from rxworker.providers.garbage import read_mended
 
 PROSE = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
+TOOL_USE = BlockType.TOOL_USE
 OWN = frozenset({"type", "id", "name", "input"})  # what the next request says of a call anyway
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
@@ -33,17 +34,22 @@ class Opening(Struct, frozen=True, gc=False):
     echo: JsonObject | None = None
 
 
-class OpenBlock:
-    """A block that has started, with what its deltas add to its echo, in pieces."""
+class OpenBlock(Struct):
+    """A block that has started, with what its deltas add to its echo.
 
-    __slots__ = ("began_whole", "block_type", "index", "kept", "pieces")
+    Attributes:
+        index: Its number among the blocks of the response.
+        block_type: What it holds.
+        began_whole: Whether it is a call whose start had its arguments.
+        pieces: Texts for the echo, by their fields, in pieces.
+        kept: What goes into the echo as it is.
+    """
 
-    def __init__(self, index: int, block_type: BlockType, began_whole: bool = False) -> None:
-        self.index = index
-        self.block_type = block_type
-        self.began_whole = began_whole  # a call whose start had its arguments
-        self.pieces: dict[str, list[str]] | None = None
-        self.kept: JsonObject | None = None
+    index: int
+    block_type: BlockType
+    began_whole: bool = False
+    pieces: dict[str, list[str]] | None = None
+    kept: JsonObject | None = None
 
     def keep(self, field: str, piece: str) -> None:
         """Add to a text that the echo will hold."""
@@ -76,7 +82,7 @@ def read_block(block: JsonObject) -> Opening:
         echo: JsonObject | None = None
         if not OWN.issuperset(block):
             echo = {key: value for key, value in block.items() if key not in OWN}
-        return Opening(BlockType.TOOL_USE, _tool(block), echo)
+        return Opening(TOOL_USE, _tool(block), echo)
     if kind in PROSE:
         return Opening(PROSE[kind])
     if kind == "redacted_thinking":
@@ -103,7 +109,10 @@ def text_of(value: Json) -> str:
 
 
 def _tool(block: JsonObject) -> ToolUseMetadata:
-    return ToolUseMetadata(text_of(block.get("id")), text_of(block.get("name")))
+    call_id, name = block.get("id"), block.get("name")
+    if type(call_id) is str and type(name) is str:
+        return ToolUseMetadata(call_id, name)
+    return ToolUseMetadata(text_of(call_id), text_of(name))
 
 
 __all__ = ["OpenBlock", "Opening", "parsed", "read_block", "text_of"]

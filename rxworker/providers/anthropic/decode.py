@@ -30,10 +30,10 @@ from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.providers.alike import Repeat, repeated
-from rxworker.providers.anthropic.block import OpenBlock, read_block, text_of
+from rxworker.providers.anthropic.block import TOOL_USE, OpenBlock, read_block, text_of
 from rxworker.providers.anthropic.deltas import ADDERS, FIRST, IMPLICIT, PLAIN
 from rxworker.providers.anthropic.stop import read_stop
-from rxworker.providers.anthropic.usage import merge_usage, read_usage
+from rxworker.providers.anthropic.usage import read_usage
 from rxworker.providers.anthropic.wire import (
     WireBlockDelta,
     WireBlockStart,
@@ -111,8 +111,9 @@ class AnthropicDecoder:
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
+        is_plain = self._halves is None and not self._over
         try:
-            events = [*map(decode_event, datas_of(frames))] if self._is_plain else None
+            events = [*map(decode_event, datas_of(frames))] if is_plain else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             events = None
         if events is None:
@@ -122,8 +123,10 @@ class AnthropicDecoder:
         place: int | None = None  # and of their block
         for event in events:
             if type(event) is not WireBlockDelta:
-                kind = None
-                rows.add(HANDLERS[type(event)](self, event))
+                if kind is not None:
+                    kind = None
+                    rows.end()
+                rows.made += HANDLERS[type(event)](self, event)
                 if self._over:
                     break
                 continue
@@ -148,14 +151,9 @@ class AnthropicDecoder:
         if isinstance(delta, InputJsonDelta):
             for block in self._open.values():
                 # A server tool's arguments are remembered for the echo.
-                if block.index == delta.index and block.block_type is not BlockType.TOOL_USE:
+                if block.index == delta.index and block.block_type is not TOOL_USE:
                     return None
         return repeated(delta)
-
-    @property
-    def _is_plain(self) -> bool:
-        """Whether frames are read as they stand."""
-        return self._halves is None and not self._over
 
     def finish(self) -> Events:
         """The bytes ended. Before the end of the message, that is an error."""
@@ -167,7 +165,9 @@ class AnthropicDecoder:
     # what a message says about itself
 
     def _start_message(self, event: WireMessageStart) -> Events:
-        events = self._blocks.abort_all("the provider started the message again")
+        events: list[ResponseEvent] = []
+        if self._open:
+            events += self._blocks.abort_all("the provider started the message again")
         message = event.message
         self._blocks = OpenBlocks()
         self._open, self._closed = {}, set()
@@ -195,9 +195,12 @@ class AnthropicDecoder:
         return events
 
     def _take_usage(self, usage: JsonObject | None) -> Events:
+        """The numbers so far with the news over them; what is absent or null in the news stays."""
         if not usage:
             return []
-        self._usage = merge_usage(self._usage, usage)
+        if None in usage.values():
+            usage = {key: value for key, value in usage.items() if value is not None}
+        self._usage = self._usage | usage
         return [read_usage(self._usage)]
 
     def _reason(self) -> StopReason | None:
@@ -213,16 +216,14 @@ class AnthropicDecoder:
             events.append(self._blocks.abort(before.index, "another block took its place"))
         block = event.content_block
         opening = read_block(block)
-        metadata = opening.metadata
+        kind, metadata = opening.block_type, opening.metadata
         if isinstance(metadata, ToolUseMetadata) and not metadata.id:
             metadata = ToolUseMetadata(self._new_id(), metadata.name)
-        kind = opening.block_type
         start = self._blocks.start(kind, metadata, opening.echo, wish=place)
-        self._open[place] = OpenBlock(start.index, kind, bool(block.get("input")))
+        self._open[place] = opened = OpenBlock(start.index, kind, bool(block.get("input")))
         events.append(start)
-        first = FIRST.get(kind)
-        if first is not None:
-            events += first(start.index, block)
+        if kind is not TOOL_USE or opened.began_whole:
+            events += FIRST[kind](start.index, block) if kind in FIRST else ()
         return events
 
     def _take_delta(self, event: WireBlockDelta) -> Events:
@@ -260,12 +261,13 @@ class AnthropicDecoder:
         return max((*self._open, *self._closed), default=-1) + 1
 
     def _close(self, block: OpenBlock) -> BlockStop:
-        self._called |= block.block_type is BlockType.TOOL_USE
-        return self._blocks.stop(block.index, echo=block.echo())
+        self._called = self._called or block.block_type is TOOL_USE
+        echo = block.echo() if block.pieces or block.kept else None
+        return self._blocks.stop(block.index, echo=echo)
 
     def _close_late(self, block: OpenBlock, stop: StopReason | None) -> Events:
         """Close a block whose stop was left out, as happens when the length limit cuts a call."""
-        if block.block_type is BlockType.TOOL_USE and not (stop and stop.kind in WHOLE):
+        if block.block_type is TOOL_USE and not (stop and stop.kind in WHOLE):
             raw = stop.raw if stop else "no stop reason"
             return [self._blocks.abort(block.index, f"the call was cut off: {raw}")]
         return [self._close(block)]

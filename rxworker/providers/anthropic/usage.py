@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rxworker.messages import Counts, Json, JsonObject, Usage
 
-
-def merge_usage(raw: JsonObject, news: JsonObject) -> JsonObject:
-    """The numbers so far with the news over them; what is absent or null in the news stays."""
-    if None in news.values():
-        news = {key: value for key, value in news.items() if value is not None}
-    return raw | news
+# As they are counted: what is read, written, found in the cache and put there.
+NUMBERS = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+)
+SENT = frozenset({int, type(None)})
 
 
 def read_usage(raw: JsonObject) -> Usage:
@@ -23,7 +26,7 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"input_tokens": 2, "cache_read_input_tokens": 10, "output_tokens": 3}).input_tokens
     12
     """
-    numbers = _numbers(raw)
+    numbers: Iterable[int | None] = _numbers(raw)
     if "iterations" in raw and (passes := _passes(raw)):
         numbers = map(_sum, zip(*map(_numbers, passes), strict=True))
     fresh, output, cached, created = numbers
@@ -40,13 +43,9 @@ def count(usage: Usage) -> Counts:
     return Counts(*_numbers(usage.raw or {}))
 
 
-def _numbers(raw: JsonObject) -> tuple[int | None, int | None, int | None, int | None]:
-    return (
-        _int(raw.get("input_tokens")),
-        _int(raw.get("output_tokens")),
-        _int(raw.get("cache_read_input_tokens")),
-        _int(raw.get("cache_creation_input_tokens")),
-    )
+def _numbers(raw: JsonObject) -> list[int | None]:
+    sent: list[Any] = [*map(raw.get, NUMBERS)]
+    return sent if SENT.issuperset(map(type, sent)) else [*map(_int, sent)]
 
 
 def _passes(raw: JsonObject) -> list[JsonObject]:
@@ -65,4 +64,4 @@ def _sum(values: Iterable[int | None]) -> int | None:
     return sum(numbers) if numbers else None
 
 
-__all__ = ["count", "merge_usage", "read_usage"]
+__all__ = ["count", "read_usage"]
