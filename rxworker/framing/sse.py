@@ -89,6 +89,8 @@ class SseDecoder:
     def finish(self) -> list[SseFrame]:
         """The stream ended. A last frame without its empty line is delivered: real servers end that way."""
         frames: list[SseFrame] = []
+        if self.is_clear:
+            return frames
         if self._head:
             head, self._head = self._head, None
             self._take(_LINE_END.split(head), frames)

@@ -6,11 +6,10 @@ The plain definition is `rxworker.framing.Chain` of the same two machines; ``tes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias, TypeVar, cast
+from typing import Generic, Protocol, TypeAlias, TypeVar, cast
 
 from rxworker.events import ResponseEvent
 from rxworker.events.deltas import Deltas
-from rxworker.framing import Chain
 from rxworker.providers.rows import Row
 
 F = TypeVar("F")
@@ -57,7 +56,7 @@ class Gathers(Protocol[F_contra]):
         ...
 
 
-class Together(Chain[bytes, F, ResponseEvent]):
+class Together(Generic[F]):
     r"""A decoder from bytes to events that gives those of one read together.
 
     Args:
@@ -73,7 +72,6 @@ class Together(Chain[bytes, F, ResponseEvent]):
     """
 
     def __init__(self, framing: Framing[F], decoder: Gathers[F]) -> None:
-        super().__init__(framing, decoder)
         self._framing = framing
         self._decoder = decoder
 
@@ -93,6 +91,14 @@ class Together(Chain[bytes, F, ResponseEvent]):
         if len(frames) == 1:  # a provider sends one event a chunk
             return self._decoder.feed(frames[0])
         return self._decoder.feed_many(frames)
+
+    def finish(self) -> Events:
+        """The bytes ended: first for the frames, then for the response."""
+        events: list[ResponseEvent] = []
+        for frame in self._framing.finish():
+            events += self._decoder.feed(frame)
+        events += self._decoder.finish()
+        return events
 
 
 __all__ = ["Framing", "Gathers", "Together"]

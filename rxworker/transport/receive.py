@@ -84,7 +84,9 @@ class Receiver(abc.ObserverBase[bytes]):
     def on_completed(self) -> None:
         """Take the end of the connection."""
         if not self._over:
-            self._tell(self._decoder.finish())
+            events = self._decoder.finish()
+            if events:
+                self._tell(events)
             self._close()
 
     def on_error(self, error: Exception) -> None:

@@ -75,9 +75,8 @@ class OpenAIResponsesDecoder:
 
     def __init__(self, new_id: Callable[[], str] = made_id) -> None:
         self._new_id = new_id
-        self._careful = False  # something could not be read as it stood
+        self._halves: Halves | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
-        self._halves = Halves("delta")
         self._over = False
         self._begin()
 
@@ -94,7 +93,7 @@ class OpenAIResponsesDecoder:
             return ()
         if frame.data == DONE:
             return self.finish()
-        if self._careful:
+        if self._halves is not None:
             if self._broken:
                 return self._fail(self._broken)
             frame = replace(frame, data=self._halves.joined(frame.data))
@@ -115,7 +114,7 @@ class OpenAIResponsesDecoder:
         events = cast("list[ResponseEvent]", made)  # for those who put nothing else into it
         datas = datas_of(frames)
         place = 0
-        while place < len(datas) and not (self._careful or self._over):
+        while place < len(datas) and self._halves is None and not self._over:
             try:
                 event = decode_event(datas[place])
             except UNREADABLE:
@@ -246,7 +245,7 @@ class OpenAIResponsesDecoder:
             self._take(event, frame.data, events)
 
     def _take_garbage(self, frame: SseFrame, events: list[ResponseEvent]) -> None:
-        self._careful = True
+        self._halves = self._halves or Halves("delta")
         mended = self._halves.mended(frame.data)
         failure = garbage_failure(frame) if mended is None else None
         if mended is not None:

@@ -28,6 +28,7 @@ from rxworker.events import (
 from rxworker.messages import JsonObject
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_responses.kinds import (
+    BLOCK_TYPES,
     CALLS,
     CUSTOM_CALL,
     MESSAGE,
@@ -101,7 +102,7 @@ class Item:
     def start(self, events: list[ResponseEvent]) -> None:
         """It was added. A call has no block before its name."""
         if self.kind not in CALLS or self._wire.get("name"):
-            self._start_block(block_type_of(self._wire), events)
+            self._start_block(BLOCK_TYPES.get(self.kind) or block_type_of(self._wire), events)
 
     def learn(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         """It was added, after something of it had come already; or it was added twice."""

@@ -17,6 +17,7 @@ from rxworker.providers.garbage import read_json
 from rxworker.providers.openai_responses.item import Item
 from rxworker.providers.openai_responses.kinds import (
     CALLS,
+    CLIENT_CALLS,
     CONTENT,
     DELTAS,
     MESSAGE,
@@ -98,7 +99,7 @@ class Items:
         for item in self.all:
             called = called or item.called
             refused = refused or item.refused
-            if item.waits_for_client:
+            if item.kind in CLIENT_CALLS and item.waits_for_client:
                 waiting.append(item.kind)
         return Outcome(called, refused, tuple(waiting))
 
@@ -133,7 +134,8 @@ class Items:
         text = DELTAS[event.type]
         item = self._item_of(text, event, events)
         if item.takes(text):
-            self.growing = item.add(_place(event, text), event.delta, events)
+            place = _place(event, text) if text.field else WHOLE
+            self.growing = item.add(place, event.delta, events)
         else:
             events.append(Opaque(event.type, read_json(data)))
 
@@ -146,7 +148,7 @@ class Items:
         item = self._item_of(text, event, events)
         if item.takes(text):
             whole = value if isinstance(value, str) else json_text(value)
-            item.complete(_place(event, text), whole, events)
+            item.complete(_place(event, text) if text.field else WHOLE, whole, events)
 
     def _part(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         """A part of a message or thought is whole."""
@@ -211,8 +213,8 @@ class Items:
 
 
 def _place(event: WireEvent, text: Text) -> Place:
-    field = text.field
-    return place_of(field, _position(event, field), text.block_type) if field else WHOLE
+    """Where a text lies that stands in a list."""
+    return place_of(text.field, _position(event, text.field), text.block_type)
 
 
 def _position(event: WireEvent, field: str) -> int | None:

@@ -109,7 +109,7 @@ def place_of(field: str, number: int | None, block_type: BlockType) -> Place:
     >>> place_of("content", None, BlockType.TEXT)
     ('content', 0, <BlockType.TEXT: 'text'>)
     """
-    return (field, number or 0, block_type) if field else WHOLE
+    return field, number or 0, block_type
 
 
 def block_type_of(item: JsonObject) -> BlockType:
@@ -170,7 +170,9 @@ def word(value: Json) -> str:
 
 
 __all__ = [
+    "BLOCK_TYPES",
     "CALLS",
+    "CLIENT_CALLS",
     "CONTENT",
     "CUSTOM_CALL",
     "DELTAS",
