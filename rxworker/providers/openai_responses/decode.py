@@ -10,7 +10,8 @@ the response said before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TypeAlias, cast
 
 import msgspec
@@ -49,7 +50,6 @@ from rxworker.providers.openai_responses.wire import (
     WireEvent,
     WireResponse,
     decode_event,
-    read_row,
 )
 from rxworker.providers.rows import Row
 from rxworker.providers.surrogates import Halves
@@ -110,58 +110,47 @@ class OpenAIResponsesDecoder:
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
+        is_plain = self._halves is None and not self._over
+        datas = datas_of(frames)
+        ends = datas[-1:] == [DONE]
+        if ends:
+            datas = datas[:-1]
+        try:
+            decoded = [*map(decode_event, datas)] if is_plain else None
+        except UNREADABLE:
+            decoded = None
+        if decoded is None:
+            return gathered(event for frame in frames for event in self.feed(frame))
         made: list[ResponseEvent | Row] = []
         events = cast("list[ResponseEvent]", made)  # for those who put nothing else into it
-        datas = datas_of(frames)
         place = 0
-        while place < len(datas) and self._halves is None and not self._over:
-            try:
-                event = decode_event(datas[place])
-            except UNREADABLE:
-                made += self.feed(frames[place])
-                place += 1
-                continue
+        while place < len(decoded) and not self._over:
+            event = decoded[place]
             self._take(event if event.type else _named(event, frames[place]), datas[place], events)
             place += 1
             if event.delta and self._items.is_known(event):
-                row = read_row(event.type, datas[place:])
-                if not self._add_row(event, row, made):
-                    made += self._one_by_one(frames, place, place + len(row))
-                place += len(row)
-        if place < len(datas):
-            made += self._one_by_one(frames, place, len(datas))
+                place += self._add_row(event, islice(decoded, place, None), made)
+        if ends:
+            made += self.finish()
         return made
 
-    def _one_by_one(
-        self, frames: Sequence[SseFrame], begin: int, end: int
-    ) -> list[ResponseEvent | Row]:
-        return gathered(event for n in range(begin, end) for event in self.feed(frames[n]))
-
     def _add_row(
-        self, first: WireEvent, row: list[WireEvent], made: list[ResponseEvent | Row]
-    ) -> bool:
-        """Put the others of a row behind the delta of its first, which is the last that was made, if all add to the same text."""
+        self, first: WireEvent, rest: Iterable[WireEvent], made: list[ResponseEvent | Row]
+    ) -> int:
+        """Put what goes on with the text of a delta behind it, the last that was made; returns how many events that are."""
         pieces = self._items.growing
         delta = made[-1] if pieces is not None else None
         if pieces is None or not isinstance(delta, Growing):
-            return False
-        index, content, summary = first.output_index, first.content_index, first.summary_index
-        texts = [
-            piece.delta
-            for piece in row
-            if piece.output_index == index
-            and piece.content_index == content
-            and piece.summary_index == summary
-            and piece.delta
-        ]
-        if len(texts) < len(row):
-            return False
+            return 0
+        texts = _texts_like(first, rest)
+        if not texts:
+            return 0
         pieces += texts  # the end of a text adds what has not come
         if len(texts) + 1 >= FEW:
             made[-1] = Deltas(delta, [delta.text, *texts])
         else:
             made += Deltas(delta, texts)
-        return True
+        return len(texts)
 
     def finish(self) -> Events:
         """The bytes ended. Before the last event of a response, that is an error."""
@@ -266,6 +255,24 @@ class OpenAIResponsesDecoder:
 
     def _ping(self, _: WireEvent, events: list[ResponseEvent]) -> None:
         events.append(Ping())
+
+
+def _texts_like(first: WireEvent, rest: Iterable[WireEvent]) -> list[str]:
+    """What events add to the text that a first one has added to, up to one that does something else."""
+    kind, index = first.type, first.output_index
+    content, summary = first.content_index, first.summary_index
+    texts: list[str] = []
+    for event in rest:
+        if (
+            event.type != kind
+            or event.output_index != index
+            or event.content_index != content
+            or event.summary_index != summary
+            or not event.delta
+        ):
+            break
+        texts.append(event.delta)
+    return texts
 
 
 def _named(event: WireEvent, frame: SseFrame) -> WireEvent:

@@ -7,10 +7,6 @@ and parts stay plain objects, since they are kept as they came. What the server 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
-from typing import Any, Literal, cast
-
 import msgspec
 from msgspec import Struct
 
@@ -62,28 +58,6 @@ class WireEvent(Struct, frozen=True, gc=False):
     error: Json = None
 
 
-def read_row(kind: str, frames: Iterable[bytes]) -> list[WireEvent]:
-    """The events of this type that the frames begin with.
-
-    >>> frame = b'{"type": "response.refusal.delta", "output_index": 1, "delta": "No"}'
-    >>> len(read_row("response.refusal.delta", [frame, frame, b'{"type": "response.refusal.done"}']))
-    2
-    """
-    row: list[WireEvent] = []
-    try:
-        row.extend(map(_decoder_of(kind), frames))
-    except UNREADABLE:  # another type is an error, too; what came before it is in the row by then
-        return row
-    return row
-
-
-@lru_cache(maxsize=16)  # there are ten types of deltas
-def _decoder_of(kind: str) -> Callable[[bytes], WireEvent]:
-    fields = [("type", cast("Any", Literal)[kind])]
-    event = msgspec.defstruct(WireEvent.__name__, fields, bases=(WireEvent,), frozen=True, gc=False)
-    return msgspec.json.Decoder(cast("type[WireEvent]", event)).decode
-
-
 decode_event = msgspec.json.Decoder(WireEvent).decode
 
-__all__ = ["UNREADABLE", "WireEvent", "WireResponse", "decode_event", "read_row"]
+__all__ = ["UNREADABLE", "WireEvent", "WireResponse", "decode_event"]
