@@ -75,10 +75,12 @@ def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
     return state if step is None else step(state, event)
 
 
-def step_blocks(state: ResponseState, events: Iterable[BlockEvent | Deltas[Any]]) -> ResponseState:
-    """The response after events of blocks: the same as `step_response` for each of them, with one new state for all."""
+def step_parts(
+    state: ResponseState, events: Iterable[BlockEvent | Usage | Deltas[Any]]
+) -> ResponseState:
+    """The response after events of blocks and usages: the same as `step_response` for each of them, with one new state for all."""
     # A copy of what is open: a handful of blocks, whatever the length of the response.
-    blocks, closed = state.open.copy(), state.closed
+    blocks, closed, usage = state.open.copy(), state.closed, state.usage
     texts: list[str] = []  # what deltas add that are taken together
     like: Any = None  # one of these
     for told in events:
@@ -95,6 +97,9 @@ def step_blocks(state: ResponseState, events: Iterable[BlockEvent | Deltas[Any]]
             else:
                 texts.append(event.text)
             continue
+        if kind is Usage:
+            usage = event
+            continue
         if like is not None:
             _grow(blocks, like, texts)
             like = None
@@ -106,7 +111,7 @@ def step_blocks(state: ResponseState, events: Iterable[BlockEvent | Deltas[Any]]
             closed = closed.add(block)
     if like is not None:
         _grow(blocks, like, texts)
-    return replace(state, open=blocks, closed=closed)
+    return replace(state, open=blocks, closed=closed, usage=usage)
 
 
 def _grow(blocks: dict[int, BlockState], like: Any, texts: list[str]) -> None:
@@ -138,8 +143,8 @@ def _without_unanswered(content: list[Content]) -> list[Content]:
     return [c for c in content if not isinstance(c, ServerToolCall) or c.id in answered]
 
 
-def _step_block(state: ResponseState, event: BlockEvent) -> ResponseState:
-    return step_blocks(state, (event,))
+def _step_part(state: ResponseState, event: BlockEvent | Usage) -> ResponseState:
+    return step_parts(state, (event,))
 
 
 def _status(state: ResponseState, event: Status) -> ResponseState:
@@ -156,19 +161,14 @@ def _status(state: ResponseState, event: Status) -> ResponseState:
     return replace(state, status=event.status, stop_reason=event.stop_reason)
 
 
-def _usage(state: ResponseState, event: Usage) -> ResponseState:
-    return replace(state, usage=event)
-
-
 def _error(state: ResponseState, event: Error) -> ResponseState:
     return replace(state, error=event)
 
 
 _STEPS: dict[type[object], Callable[[ResponseState, Any], ResponseState]] = {
     Status: _status,
-    Usage: _usage,
     Error: _error,
-    **dict.fromkeys(BLOCK_EVENTS, _step_block),
+    **dict.fromkeys((*BLOCK_EVENTS, Usage), _step_part),
 }
 
-__all__ = ["ResponseState", "message_of", "step_blocks", "step_response"]
+__all__ = ["ResponseState", "message_of", "step_parts", "step_response"]

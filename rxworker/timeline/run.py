@@ -21,7 +21,6 @@ from rxworker.events import (
     BlockEvent,
     Error,
     Record,
-    ResponseEvent,
     ResponseStatus,
     Status,
     Usage,
@@ -30,7 +29,7 @@ from rxworker.events.deltas import Counted, Deltas
 from rxworker.events.row import CountedRow, Row
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.inner import step_inner
-from rxworker.timeline.message import ResponseState, step_blocks, step_response
+from rxworker.timeline.message import ResponseState, step_parts, step_response
 from rxworker.timeline.run_state import RunState, RunStatus, received
 from rxworker.timeline.run_steps import TOOL_STEPS, TURN_STEPS
 
@@ -84,19 +83,15 @@ def fold_run(
     return state if seq == state.seq else replace(state, seq=seq)
 
 
-def _step_blocks(state: RunState, events: Iterable[BlockEvent | Deltas[Any]]) -> RunState:
+def _step_parts(state: RunState, events: Iterable[BlockEvent | Usage | Deltas[Any]]) -> RunState:
     if state.response is None:
-        return received(state, step_blocks(ResponseState(), events))
-    return replace(state, response=step_blocks(state.response, events))
+        return received(state, step_parts(ResponseState(), events))
+    return replace(state, response=step_parts(state.response, events))
 
 
 def _step_counted(state: RunState, rows: Sequence[Counted[Any]]) -> RunState:
     # What stands between the deltas touches nothing but the usage, of which the last one holds.
-    return _step_meta(_step_blocks(state, [row.deltas for row in rows]), rows[-1].usages[-1])
-
-
-def _step_meta(state: RunState, event: ResponseEvent) -> RunState:
-    return received(state, step_response(state.response or ResponseState(), event))
+    return _step_parts(state, [*[row.deltas for row in rows], rows[-1].usages[-1]])
 
 
 def _step_status(state: RunState, event: Status) -> RunState:
@@ -111,6 +106,10 @@ def _step_status(state: RunState, event: Status) -> RunState:
     return _step_meta(state, event)
 
 
+def _step_meta(state: RunState, event: Status | Error) -> RunState:
+    return received(state, step_response(state.response or ResponseState(), event))
+
+
 def _step_inner(state: RunState, record: Record | Row | CountedRow) -> RunState:
     inner = step_inner(state.inner, record)
     return state if inner is state.inner else replace(state, inner=inner)
@@ -119,12 +118,11 @@ def _step_inner(state: RunState, record: Record | Row | CountedRow) -> RunState:
 _STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     **TURN_STEPS,
     Status: _step_status,
-    Usage: _step_meta,
     Error: _step_meta,
 }
-# The most frequent events, of which a row makes one new state.
+# The most frequent events, and those that stand next to them, of which a row makes one new state.
 _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
-    **dict.fromkeys((*BLOCK_EVENTS, Deltas), _step_blocks),
+    **dict.fromkeys((*BLOCK_EVENTS, Usage, Deltas), _step_parts),
     Counted: _step_counted,
     **TOOL_STEPS,
 }
