@@ -8,11 +8,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import ResponseStatus, RunPause
-from rxworker.messages import Conversation, Message, StopReason, ToolCall, ToolResult, Usage, repair
+from rxworker.messages import (
+    Conversation,
+    JsonObject,
+    Message,
+    ResultContent,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    Usage,
+    repair,
+)
 from rxworker.timeline.inner import NOTHING_INSIDE, InnerUsage
 from rxworker.timeline.message import ResponseState, message_of
 
 RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
+Round: TypeAlias = tuple[list[tuple[str, JsonObject | str]], list[tuple[ResultContent, bool]]]
+"""The names and arguments of calls, and the contents of their results and whether they are errors."""
 
 
 class RunState(Struct, frozen=True):
@@ -35,7 +47,7 @@ class RunState(Struct, frozen=True):
         stop_reason: Why the last response that completed ended.
         continuations: How often hooks have sent an answer back.
         repeats: How many turns in a row the same calls have come to the same results, the last one included.
-        round: What the last turn's calls and results were, in short.
+        round: What the last turn's calls asked, and what their results said.
         pause: What the run waits for, while it is paused.
         seq: The number of the last record.
         path: Whose records are folded: those of runs inside the run have a longer path.
@@ -60,7 +72,7 @@ class RunState(Struct, frozen=True):
     stop_reason: StopReason | None = None
     continuations: int = 0
     repeats: int = 0
-    round: str = ""
+    round: Round | None = None
     pause: RunPause | None = None
     seq: int = 0
     path: tuple[str, ...] = ()
@@ -128,9 +140,10 @@ def close(state: RunState) -> RunState:
             told = _results_of(calls, state.results)
             conversation = repair(conversation.add(*told))
         return replace(state, conversation=conversation, is_closed=True, results=())
-    done = {result.tool_use_id for result in state.results}
-    pending = tuple([call for call in calls if call.id not in done]) if done else calls
-    return replace(state, conversation=conversation, is_closed=True, pending=pending)
+    if state.results:
+        done = {result.tool_use_id for result in state.results}
+        calls = tuple([call for call in calls if call.id not in done])
+    return replace(state, conversation=conversation, is_closed=True, pending=calls)
 
 
 def _results_of(
@@ -149,4 +162,4 @@ def settle(state: RunState) -> RunState:
     return replace(state, response=None, is_closed=False, spent=state.own_usage)
 
 
-__all__ = ["RunState", "RunStatus", "close", "received", "settle"]
+__all__ = ["Round", "RunState", "RunStatus", "close", "received", "settle"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -28,7 +27,7 @@ from rxworker.events import (
 )
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
 from rxworker.timeline.message import ResponseState
-from rxworker.timeline.run_state import RunState, close, settle
+from rxworker.timeline.run_state import Round, RunState, close, settle
 
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
 
@@ -98,23 +97,29 @@ def _answered(conversation: Conversation, answers: Message) -> Conversation:
     return conversation.with_messages((*messages[:end], answers, *messages[end:]))
 
 
-def _round(conversation: Conversation, results: Iterable[ToolResult]) -> str:
-    """The calls and results of this turn in short, to be compared with those of the turn before it."""
-    asked: list[object] = []
+def _round(conversation: Conversation, results: Iterable[ToolResult]) -> Round:
+    """The calls and results of this turn, to be compared with those of the turn before it."""
+    calls: Iterable[ToolCall] = ()
     for message in reversed(conversation.messages):
-        asked = [(call.name, call.input) for call in message.tool_calls]
-        if asked:
+        if calls := message.tool_calls:
             break
-    answers = [(result.content, result.is_error) for result in results]
-    return blake2b(_told(asked, answers), digest_size=16).hexdigest()
+    return (
+        [(call.name, call.input) for call in calls],
+        [(result.content, result.is_error) for result in results],
+    )
 
 
-def _told(asked: object, answers: object) -> bytes:
-    """Both as JSON, the same for the same."""
+def _is_same(one: Round, other: Round | None) -> bool:
+    # To Python 1, 1.0 and True are the same; to a tool they are not.
+    return other is not None and one == other and _told(one) == _told(other)
+
+
+def _told(told: Round) -> bytes:
+    """A round as JSON, the same for the same."""
     try:
-        return msgspec.json.encode((asked, answers), order="sorted")
+        return msgspec.json.encode(told, order="sorted")
     except UnicodeEncodeError:  # half a character, which a model may write and UTF-8 cannot say
-        return json.dumps(msgspec.to_builtins((asked, answers)), sort_keys=True).encode()
+        return json.dumps(msgspec.to_builtins(told), sort_keys=True).encode()
 
 
 def _hook_verdict(state: RunState, event: HookVerdict) -> RunState:
@@ -215,7 +220,7 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
         pending=tuple([call for call in state.pending if call.id not in told]),
         results=tuple([result for result in state.results if result.tool_use_id not in told]),
         round=this,
-        repeats=state.repeats + 1 if this == state.round else 1,
+        repeats=state.repeats + 1 if _is_same(this, state.round) else 1,
     )
 
 

@@ -42,6 +42,7 @@ from rxworker.events.deltas import Deltas
 from rxworker.events.row import Row
 from rxworker.messages import (
     Conversation,
+    JsonObject,
     Message,
     StopKind,
     StopReason,
@@ -360,3 +361,15 @@ def test_all_at_once_is_the_same_as_one_record_at_a_time(events: list[Event]) ->
     for record in story:
         state = step_run(state, record)
     assert fold_run(story) == state
+
+
+def test_calls_with_arguments_that_are_told_apart_are_no_repetition() -> None:
+    def turn(arguments: JsonObject) -> list[Event]:
+        asked = Message("assistant", (ToolCall("call_1", "look", arguments),))
+        heard = Message("user", (ToolResult("call_1", "nothing", name="look"),))
+        return [TurnStart(), MessageAdd((asked,), "test"), MessageAdd((heard,), "tools")]
+
+    once, again = turn({"depth": 1, "at": "x"}), turn({"at": "x", "depth": 1})
+    assert fold(RunStart(HELLO), *once, *again).repeats == 2
+    for other in (1.0, True, 2):
+        assert fold(RunStart(HELLO), *once, *turn({"depth": other, "at": "x"})).repeats == 1
