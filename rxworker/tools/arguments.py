@@ -46,7 +46,14 @@ class ArgumentDecoder:
         Raises:
             InvalidArgumentError: It does not fit; the error names the path.
         """
-        given = self._given(input_json)
+        try:
+            given = self._decoder.decode(input_json if input_json.strip() else b"{}")
+        except msgspec.ValidationError as error:
+            path, reason = explain(str(error))
+            raise self._invalid(reason, path) from error
+        # No JSON, a lone surrogate, or brackets without end.
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            raise self._invalid(f"this is no JSON object: {error}", "$") from error
         named: dict[str, Any] = {}
         for field, name in self._fields:
             value = getattr(given, field)
@@ -57,16 +64,6 @@ class ArgumentDecoder:
         if not self._positional:
             return (), named
         return [named.pop(p.name, p.default) for p in self._positional], named
-
-    def _given(self, input_json: str | bytes) -> Struct:
-        try:
-            return self._decoder.decode(input_json if input_json.strip() else b"{}")
-        except msgspec.ValidationError as error:
-            path, reason = explain(str(error))
-            raise self._invalid(reason, path) from error
-        # No JSON, a lone surrogate, or brackets without end.
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise self._invalid(f"this is no JSON object: {error}", "$") from error
 
     def _invalid(self, reason: str, path: str) -> InvalidArgumentError:
         return InvalidArgumentError(

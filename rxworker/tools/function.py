@@ -47,7 +47,7 @@ class FunctionTool(Generic[P, B_co]):
         self.__name__: str = function.__name__
         self.__qualname__: str = function.__qualname__
         functools.update_wrapper(self, function)
-        self._function = function
+        self._function: Callable[..., Any] = function
         self._arguments = arguments
         self._on_loop = on_loop
         self.meta = meta
@@ -102,11 +102,11 @@ class FunctionTool(Generic[P, B_co]):
         try:
             args, kwargs = self._arguments.decode(input_json, context)
             if self._on_loop:
-                value = cast("Callable[..., object]", self._function)(*args, **kwargs)
+                value: Any = self._function(*args, **kwargs)
             else:
                 value = await in_thread(partial(self._work, args, kwargs, context))
-            if isinstance(value, CoroutineType):  # as most tools do
-                value = await cast("CoroutineType[Any, Any, object]", value)
+            if value.__class__ is CoroutineType:  # as most tools do
+                value = await value
             if isinstance(value, str):
                 return value
             return to_content(await settle(value, context), name)
@@ -117,7 +117,7 @@ class FunctionTool(Generic[P, B_co]):
 
     def _work(self, args: Sequence[Any], kwargs: dict[str, Any], context: ToolContext) -> object:
         """Call the function, in a thread. A generator is followed there too."""
-        value = cast("Callable[..., object]", self._function)(*args, **kwargs)
+        value: object = self._function(*args, **kwargs)
         if isinstance(value, Generator):
             return settle_generator(cast("Generator[object, None, object]", value), context)
         return value

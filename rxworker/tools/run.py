@@ -96,14 +96,15 @@ async def run_calls(
     except asyncio.CancelledError:
         await stop_all(tasks)
         raise
-    return list(map(_come_to, tasks, called))
+    return [
+        task.result() if not task.cancelled() else _cancelled(call)
+        for task, call in zip(tasks, called, strict=True)
+    ]
 
 
-def _come_to(task: asyncio.Task[Finished], call: ToolCall) -> Finished:
-    """What a call has come to. A tool that cancels its own task has failed, and the run goes on."""
-    if task.cancelled():
-        return Finished(ToolResult(call.id, "The tool cancelled itself.", True, call.name), 0.0)
-    return task.result()
+def _cancelled(call: ToolCall) -> Finished:
+    """A tool that cancels its own task has failed, and the run goes on."""
+    return Finished(ToolResult(call.id, "The tool cancelled itself.", True, call.name), 0.0)
 
 
 async def run_at(

@@ -44,7 +44,8 @@ async def call_tools(context: RunContext, scope: TurnScope, emit: Emit) -> None:
             scope.key = scope.key or f"{context.journal.run}/{state.turns}"
             await _ask_and_run(context, scope, calls, emit)
     finally:
-        throw_away(context, scope)
+        if scope.early is not None:
+            throw_away(context, scope)
 
 
 async def _ask_and_run(
@@ -61,7 +62,8 @@ async def _ask_and_run(
     allowed, refused = await _ask(context, scope, calls, emit)
     if scope.paused:
         return
-    throw_away(context, scope, keep=allowed)
+    if scope.early is not None:
+        throw_away(context, scope, keep=allowed)
     CALLING.set(context)
     finished = await run_calls(
         context.tools,

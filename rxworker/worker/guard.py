@@ -21,9 +21,8 @@ async def before_request(context: RunContext, emit: Emit) -> None:
     limits, state = context.limits, context.journal.state
     if limits.max_turns is not None and state.turns >= limits.max_turns:
         raise _reached("max_turns", limits.max_turns, emit)
-    _within(context, emit)
-    for around in context.around:
-        _within(around, emit)
+    for run in (context, *context.around):
+        _within(run, emit)
     if limits.max_depth is not None and len(context.around) > limits.max_depth:
         raise _reached("max_depth", limits.max_depth, emit)
     for budget in report(context):
@@ -60,15 +59,10 @@ def before_calls(context: RunContext, more: int, emit: Emit) -> None:
     Raises:
         LimitExceededError: They may not.
     """
-    _count_calls(context, more, emit)
-    for around in context.around:
-        _count_calls(around, more, emit)
-
-
-def _count_calls(context: RunContext, more: int, emit: Emit) -> None:
-    most = context.limits.max_tool_calls
-    if most is not None and context.journal.state.all_tool_calls + more > most:
-        raise _reached("max_tool_calls", most, emit)
+    for run in (context, *context.around):
+        most = run.limits.max_tool_calls
+        if most is not None and run.journal.state.all_tool_calls + more > most:
+            raise _reached("max_tool_calls", most, emit)
 
 
 def after_calls(context: RunContext, emit: Emit) -> None:
