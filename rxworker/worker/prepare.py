@@ -26,9 +26,8 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
     journal = context.journal
     state = journal.state
     emit(TurnStart())
-    context.inbox.deliver(emit)
     # The start of a turn by itself changes nothing in the conversation.
-    if journal.hub.last_seq > state.seq + 1 or state.response is not None:
+    if context.inbox.deliver(emit) or state.response is not None:
         state = journal.state
     conversation = state.conversation
     if context.hooks.at(HookPoint.ON_MESSAGE_SEND):
