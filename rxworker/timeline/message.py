@@ -86,23 +86,22 @@ def step_parts(
     for told in events:
         event: Any = told  # every delta comes by here
         kind: type[object] = event.__class__
-        if kind is Deltas or kind in GROWING:
-            one = event.like if kind is Deltas else event
-            if like is None or one.__class__ is not like.__class__ or one.index != like.index:
-                if like is not None:
-                    _grow(blocks, like, texts)
-                like, texts = one, []
+        if kind is Usage:
+            usage = event
+            continue
+        one = event.like if kind is Deltas else event if kind in GROWING else None
+        if like is not None and (
+            one is None or one.__class__ is not like.__class__ or one.index != like.index
+        ):
+            blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
+            like, texts = None, []
+        if one is not None:
+            like = one
             if kind is Deltas:
                 texts += event.texts
             else:
                 texts.append(event.text)
             continue
-        if kind is Usage:
-            usage = event
-            continue
-        if like is not None:
-            _grow(blocks, like, texts)
-            like = None
         block = step_block(blocks.get(event.index), event)
         if block.phase == "open":
             blocks[event.index] = block
@@ -110,14 +109,8 @@ def step_parts(
             blocks.pop(event.index, None)
             closed = closed.add(block)
     if like is not None:
-        _grow(blocks, like, texts)
+        blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
     return replace(state, open=blocks, closed=closed, usage=usage)
-
-
-def _grow(blocks: dict[int, BlockState], like: Any, texts: list[str]) -> None:
-    """Add what deltas of one sort say."""
-    index: int = like.index
-    blocks[index] = step_texts(blocks.get(index), like, texts)
 
 
 def message_of(state: ResponseState, provider: str) -> Message | None:

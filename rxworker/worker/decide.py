@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from rxworker.errors import HookError
 from rxworker.events import (
@@ -18,6 +19,7 @@ from rxworker.hooks.ask import Answer
 from rxworker.messages import StopKind, StopReason
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.guard import after_answer
+from rxworker.worker.output import Output
 from rxworker.worker.pausing import BY_CALLER
 
 Emit = Callable[[Event], None]
@@ -51,13 +53,15 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     if context.inbox.deliver(emit):
         emit(TurnStop())
         return
-    complaint = _complaint(context, reason)
+    complaint = None if context.output is None else _complaint(context, context.output, reason)
     if complaint is not None:
         emit(HookVerdict("output", "on_turn_end", "ContinueWithMessages", complaint))
         _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
         emit(TurnStop())
         return
-    verdict, hook = await _ask(context, scope, emit)
+    verdict, hook = Finish(), ""
+    if context.hooks.at(HookPoint.ON_TURN_END):
+        verdict, hook = await _ask(context, scope, emit)
     match verdict:
         case ContinueWithMessages():
             _send_back(context, verdict, hook, emit)
@@ -74,8 +78,6 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
 
 
 async def _ask(context: RunContext, scope: TurnScope, emit: Emit) -> Answer:
-    if not context.hooks.at(HookPoint.ON_TURN_END):
-        return Finish(), ""
     asked = TurnEndContext(
         since=context.since,
         **context.situation(scope.variables),
@@ -83,12 +85,12 @@ async def _ask(context: RunContext, scope: TurnScope, emit: Emit) -> Answer:
     return await context.hooks.ask(HookPoint.ON_TURN_END, asked, emit)
 
 
-def _complaint(context: RunContext, reason: StopReason | None) -> str | None:
+def _complaint(context: RunContext, output: Output[Any], reason: StopReason | None) -> str | None:
     """What is wrong with the answer, where it should be a value. A refusal is an answer of its own."""
-    if context.output is None or (reason is not None and reason.kind in REFUSALS):
+    if reason is not None and reason.kind in REFUSALS:
         return None
     last = context.journal.state.conversation.last
-    return context.output.complaint(last.text if last is not None else "")
+    return output.complaint(last.text if last is not None else "")
 
 
 def _send_back(context: RunContext, verdict: ContinueWithMessages, hook: str, emit: Emit) -> None:
