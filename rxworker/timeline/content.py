@@ -53,7 +53,7 @@ def content_of(state: BlockState) -> Content | None:
 
 
 def _text_content(state: BlockState) -> Content | None:
-    text, citations = joined(state.text), tuple(state.citations)
+    text, citations = joined(state.text), tuple(state.citations.to_list())
     is_whole = state.phase == "stopped"
     if not text and not (is_whole and (citations or state.echo)):
         return None

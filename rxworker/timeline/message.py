@@ -140,7 +140,8 @@ def _step_part(state: ResponseState, event: BlockEvent | Usage) -> ResponseState
     return step_parts(state, (event,))
 
 
-def _status(state: ResponseState, event: Status) -> ResponseState:
+def step_status(state: ResponseState, event: Status) -> ResponseState:
+    """The same as `step_response`, for those who know what it is."""
     if event.status is ResponseStatus.STARTED:
         # The first start keeps what came before it, such as the usage; a second one takes everything back.
         before = state if state.status is None else ResponseState(model=state.model)
@@ -154,14 +155,22 @@ def _status(state: ResponseState, event: Status) -> ResponseState:
     return replace(state, status=event.status, stop_reason=event.stop_reason)
 
 
-def _error(state: ResponseState, event: Error) -> ResponseState:
+def step_error(state: ResponseState, event: Error) -> ResponseState:
+    """The same as `step_response`, for those who know what it is."""
     return replace(state, error=event)
 
 
 _STEPS: dict[type[object], Callable[[ResponseState, Any], ResponseState]] = {
-    Status: _status,
-    Error: _error,
+    Status: step_status,
+    Error: step_error,
     **dict.fromkeys((*BLOCK_EVENTS, Usage), _step_part),
 }
 
-__all__ = ["ResponseState", "message_of", "step_parts", "step_response"]
+__all__ = [
+    "ResponseState",
+    "message_of",
+    "step_error",
+    "step_parts",
+    "step_response",
+    "step_status",
+]

@@ -29,7 +29,7 @@ from rxworker.events.deltas import Counted, Deltas
 from rxworker.events.row import CountedRow, Row
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.inner import step_inner
-from rxworker.timeline.message import ResponseState, step_parts, step_response
+from rxworker.timeline.message import ResponseState, step_error, step_parts, step_status
 from rxworker.timeline.run_state import RunState, RunStatus, received
 from rxworker.timeline.run_steps import TOOL_STEPS, TURN_STEPS
 
@@ -103,11 +103,11 @@ def _step_status(state: RunState, event: Status) -> RunState:
     ):
         # A response that starts for a second time takes back what it said, and what tools have made of that.
         state = replace(state, started=(), results=())
-    return _step_meta(state, event)
+    return received(state, step_status(response or ResponseState(), event))
 
 
-def _step_meta(state: RunState, event: Status | Error) -> RunState:
-    return received(state, step_response(state.response or ResponseState(), event))
+def _step_error(state: RunState, event: Error) -> RunState:
+    return received(state, step_error(state.response or ResponseState(), event))
 
 
 def _step_inner(state: RunState, record: Record | Row | CountedRow) -> RunState:
@@ -118,7 +118,7 @@ def _step_inner(state: RunState, record: Record | Row | CountedRow) -> RunState:
 _STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     **TURN_STEPS,
     Status: _step_status,
-    Error: _step_meta,
+    Error: _step_error,
 }
 # The most frequent events, and those that stand next to them, of which a row makes one new state.
 _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
