@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat
-from typing import Any, TypeAlias, TypeVar, cast, final, overload
+from typing import Any, TypeAlias, TypeVar, final, overload
 
 from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
 
@@ -188,15 +188,17 @@ def rows_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
     >>> rows_of(deltas) == (deltas,), rows_of(Batch([deltas])) == [deltas]
     (True, True)
     """
-    kind: type[object] = events.__class__  # isinstance would ask the abstract Sequence first
+    told: Any = events  # every read comes by here; isinstance would ask the abstract Sequence first
+    kind: type[object] = told.__class__
     if kind is Batch:
-        return cast("Batch[E]", events).rows
-    return (cast("Deltas[E]", events),) if kind is Deltas else events
+        return told.rows
+    return (told,) if kind is Deltas else events
 
 
 def block_rows_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
     """The same for those who want nothing but what blocks say: of a `Counted` it is the deltas alone."""
-    return rows_of(cast("Counted[E]", events).deltas if type(events) is Counted else events)
+    told: Any = events
+    return rows_of(told.deltas if told.__class__ is Counted else events)
 
 
 def rows(events: Iterable[E]) -> list[E | Deltas[E]]:
