@@ -67,7 +67,7 @@ class Guard(abc.ObserverBase[A]):
             return
         self._held = subscription if hasattr(subscription, "dispose") else Disposable(subscription)
         if self._is_disposed:
-            self._let_go()
+            self.dispose()
 
     def on_next(self, value: A) -> None:
         """Pass on an item."""
@@ -103,9 +103,6 @@ class Guard(abc.ObserverBase[A]):
     def dispose(self) -> None:
         """Pass nothing on any more, and let go of the source."""
         self._is_stopped = self._is_disposed = True
-        self._let_go()
-
-    def _let_go(self) -> None:
         held, self._held = self._held, None
         if held is not None:
             held.dispose()

@@ -107,10 +107,12 @@ class Stage(Observable[A]):
     """
 
     is_direct = False
+    _subscribe = None
 
     def __init__(self, subscribe: abc.Subscription[A] | None = None) -> None:
-        # Not the base's: it makes the lock.
-        self._subscribe = subscribe
+        # Not the base's: it makes the lock. Nor is its way of calling the function needed.
+        if subscribe is not None:
+            self._subscribe_core = subscribe  # pyright: ignore[reportAttributeAccessIssue] - its parameters have no names
 
     @cached_property
     def lock(self) -> threading.RLock:  # pyright: ignore[reportIncompatibleVariableOverride] - made late
