@@ -91,7 +91,7 @@ class History:
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
         """Every record behind ``after``, as it was pushed, up to and with ``until``."""
         until = self.last_seq if until is None else until
-        for entry in self.entries(after):
+        for entry in self._kept(after):
             if not isinstance(entry, Record):
                 yield from entry.records(after, until)
             elif entry.seq <= until:

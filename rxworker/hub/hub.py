@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
 from itertools import count
 
 from reactivex import abc
@@ -33,7 +32,7 @@ from rxworker.hub.latch import Latch
 from rxworker.hub.observers import Observer, Observers, OnRaise
 from rxworker.hub.watch import Watch
 from rxworker.hub.watcher import WatcherState
-from rxworker.operators.disposables import NOTHING, Call
+from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import Stage
 
 
@@ -201,14 +200,15 @@ class Hub(Stage[Record]):
         observer: abc.ObserverBase[Record],
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        return self._attach(Observer(observer, self.named("")))
+        return self._attach(Observer(observer, self.named(""), self._detach))
 
     def _attach_events(
         self,
         observer: abc.ObserverBase[Event],
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        return self._attach(Observer(observer, self.named(""), wants_events=True))
+        watcher = Observer(observer, self.named(""), self._detach, wants_events=True)
+        return self._attach(watcher)
 
     def _attach(self, watcher: Observer) -> abc.DisposableBase:
         """Push to an observer at once, from the first record."""
@@ -219,7 +219,7 @@ class Hub(Stage[Record]):
             return NOTHING
         if self.deferred.is_needed:
             self.deferred.ring()
-        return Call(partial(self._detach, watcher))
+        return watcher
 
     def _detach(self, watcher: Observer) -> None:
         self._observers.remove(watcher)

@@ -25,31 +25,40 @@ OnRaise: TypeAlias = Callable[[str, BaseException], None]
 RAISED = (Exception, asyncio.CancelledError)
 
 
-class Observer:
-    """One that is pushed to at once. Compared by identity.
+class Observer(abc.DisposableBase):
+    """One that is pushed to at once, and the subscription. Compared by identity.
 
     Args:
         observer: Whom.
         name: For people.
+        leave: Called with it when it is disposed.
         wants_events: Whether it takes the bare events of the run itself, and not records.
 
     Attributes:
         push: Takes a record, or an event.
         push_many: Takes several.
-        seen: The number of the last record that it was given while it caught up.
     """
 
-    __slots__ = ("name", "observer", "push", "push_many", "seen", "wants_events")
+    __slots__ = ("_leave", "name", "observer", "push", "push_many", "wants_events")
 
     def __init__(
-        self, observer: abc.ObserverBase[Any], name: str, *, wants_events: bool = False
+        self,
+        observer: abc.ObserverBase[Any],
+        name: str,
+        leave: Callable[[Observer], None],
+        *,
+        wants_events: bool = False,
     ) -> None:
         self.observer = observer
         self.push: Callable[[Any], None] = observer.on_next
         self.push_many: Many[Any] = many(observer)
         self.name = name
         self.wants_events = wants_events
-        self.seen = 0
+        self._leave = leave
+
+    def dispose(self) -> None:
+        """Show it nothing more."""
+        self._leave(self)
 
     def show(self, record: Record) -> None:
         """Push a record to it, or what is in it."""
@@ -141,38 +150,33 @@ class Observers:
 
     def catch_up(self, observer: Observer) -> bool:
         """Show it everything that the others have been shown, and let it join them. Whether it did, and has not raised."""
+        seen = 0
         try:
-            while observer.seen < (until := self._until()):
-                for record in self._history.records(observer.seen, until):
-                    observer.seen = record.seq
+            while seen < (until := self._shown if self.is_telling else self._history.last_seq):
+                for record in self._history.records(seen, until):
                     observer.show(record)
+                seen = until
         except RAISED as error:
             self._on_raise(observer.name, error)
             return False
-        self._set((*self.row, observer))
+        self.row = (*self.row, observer)
+        self.take_records = self.take_records or not observer.wants_events
         return True
-
-    def _until(self) -> int:
-        return self._shown if self.is_telling else self._history.last_seq
 
     def remove(self, observer: Observer) -> None:
         """It is given nothing more, not even by a round that is under way."""
         observer.push = observer.push_many = ignore
         if observer in self.row:
-            self._set(tuple([o for o in self.row if o is not observer]))
+            self.row = tuple([o for o in self.row if o is not observer])
+            self.take_records = False in [o.wants_events for o in self.row]
 
     def _lose(self, observer: Observer, error: BaseException) -> None:
         self.remove(observer)
         self._on_raise(observer.name, error)
 
-    def _set(self, row: tuple[Observer, ...]) -> None:
-        self.row = row
-        self.take_records = False in [observer.wants_events for observer in row]
-
     def end(self, error: Exception | None) -> None:
         """Nothing more comes."""
-        row = self.row
-        self._set(())
+        row, self.row = self.row, ()
         for observer in row:
             tell_end(observer.observer, error)
 
