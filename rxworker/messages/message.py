@@ -40,17 +40,17 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
         >>> Message.user("hello").text
         'hello'
         """
-        return cls("user", tuple(Text(c) if isinstance(c, str) else c for c in content))
+        return cls("user", tuple([Text(c) if isinstance(c, str) else c for c in content]))
 
     @classmethod
     def assistant(cls, *content: Content | str) -> Message:
         """A message of the model's, from text or blocks."""
-        return cls("assistant", tuple(Text(c) if isinstance(c, str) else c for c in content))
+        return cls("assistant", tuple([Text(c) if isinstance(c, str) else c for c in content]))
 
     @property
     def text(self) -> str:
         """Its visible text."""
-        return "".join(block.text for block in self.content if isinstance(block, Text))
+        return "".join([block.text for block in self.content if isinstance(block, Text)])
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:

@@ -53,13 +53,13 @@ class _Collector(Generic[C]):
         """Forget what was collected."""
         if self._backlog is not None:
             self._backlog.forget(self)
-        self.drop()
+        if self._collected:
+            self.drop()
 
     def drop(self) -> None:
         """Forget what has been added."""
-        if self._collected:
-            with self._lock:
-                self._collected = []
+        with self._lock:
+            self._collected = []
 
     def waits_for(self, backlog: Backlog) -> bool:
         """Whether it may be given what comes late: whoever looks will ask for that first. It can wait for one timeline."""

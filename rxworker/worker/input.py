@@ -20,23 +20,25 @@ def to_messages(given: Input) -> tuple[Message, ...]:
     >>> [message.text for message in to_messages("hi")]
     ['hi']
     """
-    messages = _read(given)
+    messages = (Message.user(given),) if isinstance(given, str) else _read(given)
     says_something = False
-    for message in messages:
-        for block in message.content:
-            if not isinstance(block, Text):
-                says_something = True
-            elif block.text.strip():
-                says_something = True
-                _check(block.text)
+    try:
+        for message in messages:
+            for block in message.content:
+                if not isinstance(block, Text):
+                    says_something = True
+                elif block.text.strip():
+                    says_something = True
+                    block.text.encode()  # here: in the conversation it would spoil every later run
+    except UnicodeEncodeError as error:
+        text = "the input holds half of a surrogate pair, which is no text and cannot be sent"
+        raise ConfigurationError(f"{text}: {error}") from error
     if not says_something:
         raise ConfigurationError("the input is empty: no provider answers that; say something")
     return messages
 
 
 def _read(given: Input) -> tuple[Message, ...]:
-    if isinstance(given, str):
-        return (Message.user(given),)
     if isinstance(given, Message):
         return (given,)
     parts: list[object] = list(given) if isinstance(given, list | tuple) else []
@@ -48,15 +50,6 @@ def _read(given: Input) -> tuple[Message, ...]:
         f"the input of a run is a text, a message, or a list of messages or content, not {given!r}"
     )
     raise ConfigurationError(message)
-
-
-def _check(text: str) -> None:
-    """Refuse what cannot be sent before it is in the conversation, where it would spoil every later run."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        message = "the input holds half of a surrogate pair, which is no text and cannot be sent"
-        raise ConfigurationError(f"{message}: {error}") from error
 
 
 __all__ = ["Input", "to_messages"]

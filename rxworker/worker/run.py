@@ -271,7 +271,7 @@ class Run(Stage[Record], Generic[T_co]):
             message = "this run's event loop has closed before the run ended: start a new run"
             raise LocalProtocolError(message)
         self._awaited = True
-        if self.done:
+        if self._result.done():
             return self._result.__await__()
         # A future for each who waits, since to be cancelled cancels what one waits for.
         waiting: asyncio.Future[RunResult[T_co]] = self._loop.create_future()
@@ -362,7 +362,7 @@ class Run(Stage[Record], Generic[T_co]):
             self._result.set_exception(error)
             self._result.exception()
             try:
-                self._let_go(None)
+                self._let_go(self.state, None)
             finally:
                 self._end(error)
             if not (self._awaited or self._journal.hub.watched or self._reason):
@@ -379,11 +379,12 @@ class Run(Stage[Record], Generic[T_co]):
             self._result.exception()
             self._journal.emit(RunAbort(cause_of(error), str(error)))
             self._end(error)
-            self._let_go(None)
+            self._let_go(self.state, None)
 
     def _finish(self) -> None:
-        result: RunResult[T_co] = result_of(self.state, self.id, self._context.output)
-        self._let_go(result)
+        state = self._journal.state
+        result: RunResult[T_co] = result_of(state, self.id, self._context.output)
+        self._let_go(state, result)
         self._result.set_result(result)
         self._end(None)
 
@@ -398,11 +399,11 @@ class Run(Stage[Record], Generic[T_co]):
             else:
                 waiting.set_exception(error)
 
-    def _let_go(self, result: RunResult[T_co] | None) -> None:
+    def _let_go(self, state: RunState, result: RunResult[T_co] | None) -> None:
         """Give everything back that belongs to others: the budget, whoever sent a message, the worker."""
         report(self._context)
         self._context.inbox.close()
-        self._ended(self.state, result)
+        self._ended(state, result)
 
 
 __all__ = ["Run"]

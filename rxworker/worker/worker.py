@@ -279,7 +279,9 @@ class Worker:
             hooks=self.hooks,
             timeline=self.timeline,
             operators=self.operators,
-            options=self._options(),
+            options=self.options
+            if self._output is None
+            else replace(self.options, output=self._output.format),
             output=self._output,
             limits=self.limits,
             budget=self.budget,
@@ -301,11 +303,6 @@ class Worker:
         self._current = None
         self._paused = result if isinstance(result, Paused) else None
         # Arguments can be changed in place; what was shown is kept apart.
-
-    def _options(self) -> Options:
-        if self._output is None:
-            return self.options
-        return replace(self.options, output=self._output.format)
 
     def _check_free(self, call: str) -> None:
         try:
