@@ -66,6 +66,9 @@ class Backlog:
         self._size = 0
         self._cleared: set[Collecting] = set()  # since the last of what is kept came
 
+    def __bool__(self) -> bool:
+        return bool(self._kept)
+
     def keep(self, events: Sequence[Event]) -> None:
         """Keep what has come. Called with the lock."""
         if self._cleared:

@@ -143,14 +143,10 @@ class Timeline:
         Returns:
             What removes the handler and its scopes when it is disposed.
         """
-        registration = Registration(kind, handler, self._remove)
-        if not kind.deltas:  # a meta kind: its one scope lives from now on
-            self._meta_scopes[registration] = registration.scope()
-        elif may_wait(handler) and handler.waits_for(self._backlog):
-            registration.collector = handler
+        registration = self._registration(kind, handler)
         with self._lock:
             self._backlog.catch_up()
-            self._register(kind, (*self._registrations.get(kind, ()), registration))
+            self._register(registration)
         return registration
 
     def dispatch(self, event: Event) -> None:
@@ -228,13 +224,26 @@ class Timeline:
             self._backlog.catch_up()
             kind = registration.kind
             others = tuple(r for r in self._registrations[kind] if r is not registration)
-            self._register(kind, others)
+            self._registrations[kind] = others
+            self._know_collectors()
             # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this handler.
             scopes = self._meta_scopes
             self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
 
-    def _register(self, kind: Kind[object], registrations: tuple[Registration, ...]) -> None:
-        self._registrations[kind] = registrations
+    def _registration(self, kind: Kind[K], handler: HandlerLike[K, S]) -> Registration:
+        registration = Registration(kind, handler, self._remove)
+        if not kind.deltas:  # a meta kind: its one scope lives from now on
+            self._meta_scopes[registration] = registration.scope()
+        elif may_wait(handler) and handler.waits_for(self._backlog):
+            registration.collector = handler
+        return registration
+
+    def _register(self, registration: Registration) -> None:
+        kind = registration.kind
+        self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
+        self._know_collectors()
+
+    def _know_collectors(self) -> None:
         collectors: set[Collecting] = set()
         for row in self._registrations.values():
             for registration in row:

@@ -15,15 +15,8 @@ from rxworker.events import Event, Record, RunAbort, RunStart
 from rxworker.hooks import Hooks
 from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
-from rxworker.timeline import (
-    TEXT_BLOCK,
-    TOOL_USE_BLOCK,
-    RunState,
-    TextBlockCollector,
-    Timeline,
-    ToolCallCollector,
-    step_run,
-)
+from rxworker.timeline import RunState, TextBlockCollector, ToolCallCollector, step_run
+from rxworker.timeline.gathering import Gathering
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
 from rxworker.transport import Model, Retry
 from rxworker.transport.clock import loop_clock
@@ -81,8 +74,6 @@ class Worker:
         tools: The toolbox; tools may come and go between turns.
         hooks: The hooks; they may come and go.
         timeline: Handlers may be added to it.
-        texts: Gathers the text blocks of the responses.
-        tool_calls: Gathers their tool calls.
 
     Raises:
         ConfigurationError: Something is not what it should be; the message says what.
@@ -137,11 +128,7 @@ class Worker:
         if system is not None:
             said = Conversation(said.messages, expect("system", system, str, "system='Be brief.'"))
         self.conversation = said
-        self.timeline = Timeline()
-        self.texts = TextBlockCollector()
-        self.tool_calls = ToolCallCollector()
-        self.timeline.on(TEXT_BLOCK, self.texts)
-        self.timeline.on(TOOL_USE_BLOCK, self.tool_calls)
+        self.timeline = Gathering()
         self._current: Run[Any] | None = None
         self._paused: Paused[Any] | None = None
         self._output: Output[Any] | None = None
@@ -149,6 +136,16 @@ class Worker:
 
     def __repr__(self) -> str:
         return f"Worker({self.model!r}, tools=[{self.tools}])"
+
+    @property
+    def texts(self) -> TextBlockCollector:
+        """Gathers the text blocks of the responses."""
+        return self.timeline.texts
+
+    @property
+    def tool_calls(self) -> ToolCallCollector:
+        """Gathers their tool calls."""
+        return self.timeline.tool_calls
 
     @overload
     def run(self, input: Input) -> Run[None]: ...
@@ -293,8 +290,7 @@ class Worker:
             journal=Journal(f"run-{os.urandom(6).hex()}"),
         )
         self._paused = None
-        self.texts.clear()
-        self.tool_calls.clear()
+        self.timeline.clear()
         self._current = Run(context, first, scope, self._ended)
         return self._current
 

@@ -34,6 +34,7 @@ from rxworker.timeline import TextBlockCollector, TextBlockEvent, Timeline, Tool
 from rxworker.timeline import backlog as backlog_module
 from rxworker.timeline.backlog import EACH, MOST
 from rxworker.timeline.follower import Follower
+from rxworker.timeline.gathering import Gathering
 from rxworker.tools import tool
 from rxworker.worker import Worker
 
@@ -61,11 +62,11 @@ class Scene:
         self, texts: type[TextBlockCollector], tool_calls: type[ToolCallCollector]
     ) -> None:
         self.timelines = Timeline(), Timeline()
-        self.collectors = texts(), tool_calls(), texts()
+        self.made = texts(), tool_calls(), texts()
         first, second = self.timelines
-        first.on_text_block(self.collectors[0])
-        first.on_tool_use_block(self.collectors[1])
-        self.others = [second.on_text_block(self.collectors[0])]
+        first.on_text_block(self.made[0])
+        first.on_tool_use_block(self.made[1])
+        self.others = [second.on_text_block(self.made[0])]
         self.seen: list[object] = []
         self.pushes = [self._follow(timeline) for timeline in self.timelines]
 
@@ -81,6 +82,10 @@ class Scene:
         events: Observable[Event] = Stage(subscribe)
         connect(timeline(events), Sink(self.seen.append, print, print))
         return observers[0]
+
+    @property
+    def collectors(self) -> tuple[TextBlockCollector, ToolCallCollector, TextBlockCollector]:
+        return self.made
 
     def look(self, which: int) -> None:
         self.seen.append(tuple(map(str, self.collectors[which].collected())))
@@ -128,6 +133,25 @@ class Scene:
         timeline.dispatch(TextDelta(5, "by hand"))
         timeline.dispatch(BlockStop(5, T.TEXT))
         texts.on_event(scope, TextDelta(0, "unheard"))
+
+
+class Late(Scene):
+    """The first timeline makes its collectors when somebody looks at them."""
+
+    def __init__(self) -> None:
+        super().__init__(TextBlockCollector, ToolCallCollector)
+        self.remove(0)
+        self.gathering = Gathering()
+        self.timelines = self.gathering, Timeline()
+        self.pushes = [self._follow(timeline) for timeline in self.timelines]
+
+    @property
+    def collectors(self) -> tuple[TextBlockCollector, ToolCallCollector, TextBlockCollector]:
+        return self.gathering.texts, self.gathering.tool_calls, self.made[2]
+
+    def clear_all(self, _: int) -> None:
+        self.gathering.clear()
+        self.made[2].clear()
 
 
 def deltas(kind: type[TextDelta | InputJsonDelta], index: int, texts: list[str]) -> Deltas[Event]:
@@ -215,7 +239,20 @@ deeds: st.SearchStrategy[Deed] = st.one_of(
 def test_what_is_given_late_is_what_would_have_been_given_at_once(
     script: list[Deed], most: int
 ) -> None:
-    late, plain = Scene(TextBlockCollector, ToolCallCollector), Scene(Texts, Calls)
+    compare(Scene(TextBlockCollector, ToolCallCollector), Scene(Texts, Calls), script, most)
+
+
+@settings(max_examples=200)
+@given(st.lists(deeds, max_size=25), st.sampled_from([3 * EACH, 20 * EACH, MOST]))
+def test_collectors_that_are_made_late_have_what_they_would_have_had(
+    script: list[Deed], most: int
+) -> None:
+    plain = Scene(Texts, Calls)
+    plain.remove(0)  # what is made late is of one timeline
+    compare(Late(), plain, script, most)
+
+
+def compare(late: Scene, plain: Scene, script: list[Deed], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backlog_module, "MOST", most)
         for deed in script:
@@ -444,3 +481,35 @@ async def test_a_run_whose_texts_nobody_has_read_costs_the_next_run_nothing(
     await worker.run("Hello.")
     await worker.run("Bye.")
     assert worker.texts.collected() == added == ["Bye."]
+
+
+async def test_a_worker_whose_texts_nobody_reads_makes_no_collectors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[object] = []
+    make = TextBlockCollector.__init__
+
+    def tell(collector: TextBlockCollector) -> None:
+        made.append(collector)
+        make(collector)
+
+    monkeypatch.setattr(TextBlockCollector, "__init__", tell)
+    worker = Worker(ScriptedModel([say("Hello.")]))
+    await worker.run("Hello.")
+    assert made == []
+    assert worker.texts.take_collected() == ["Hello."]
+    assert made == [worker.texts]
+
+
+def test_a_handler_comes_behind_the_collectors_that_are_not_made_yet() -> None:
+    timeline = Gathering()
+    play(timeline, TextDelta(0, "a"), STOP)
+    seen: list[object] = []
+
+    def look(event: TextBlockEvent) -> None:
+        del event
+        seen.append(timeline.texts.collected())
+
+    timeline.on_text_block(look)
+    play(timeline, TextDelta(0, "b"), STOP)
+    assert seen == [["a"], ["a", "b"]]
