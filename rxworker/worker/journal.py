@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
+from weakref import ref
 
 from msgspec.structs import replace
 
@@ -25,7 +27,8 @@ class Journal:
 
     def __init__(self, run: str, clock: Callable[[], float] = time.time) -> None:
         self.run = run
-        self.hub = Hub(self._detached)
+        # Not the journal itself: the two would be left to the garbage collector, with all that was said.
+        self.hub = Hub(partial(_detached, ref(self)))
         self.turn = 0
         self._attempt = 0
         self._history = self.hub.history
@@ -89,8 +92,11 @@ class Journal:
             self._state = state = fold_run(history.standing(state.seq), state)
         return state
 
-    def _detached(self, watcher: str, error: BaseException) -> None:
-        self.emit(WatcherDetach(watcher, f"{type(error).__name__}: {error}"))
+
+def _detached(kept: ref[Journal], watcher: str, error: BaseException) -> None:
+    journal = kept()
+    if journal is not None:  # else its run has ended
+        journal.emit(WatcherDetach(watcher, f"{type(error).__name__}: {error}"))
 
 
 _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 from reactivex import operators as ops
@@ -372,3 +374,21 @@ async def test_a_follower_is_shown_the_last_record_before_who_waits_goes_on() ->
     run.watch().subscribe(seen.append)
     await run
     assert isinstance(seen[-1].event, RunStop)
+
+
+async def test_a_run_that_nobody_holds_any_more_needs_no_garbage_collector() -> None:
+    worker = Worker(ScriptedModel([say("Hello!")]))
+
+    async def begin() -> list[weakref.ref[object]]:
+        run = worker.run("Hi")
+        run.events.subscribe(lambda event: None)
+        await run
+        return [weakref.ref(run), weakref.ref(run._journal), weakref.ref(run._journal.hub)]
+
+    gc.disable()
+    try:
+        parts = await begin()
+        await asyncio.sleep(0)
+        assert [part() for part in parts] == [None, None, None]
+    finally:
+        gc.enable()
