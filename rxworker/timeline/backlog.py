@@ -51,16 +51,16 @@ class Backlog:
 
     Args:
         lock: The timeline's. Where nothing is kept it is not asked for: handlers may wait for a thread that looks at a collector.
-        give: Gives events, and rows of deltas, to the collectors.
 
     Attributes:
+        give: Gives events, and rows of deltas, to the collectors. Said by the first of them that comes.
         collectors: All handlers of the timeline; none where others are among them, from which nothing may be kept.
     """
 
-    def __init__(self, lock: RLock, give: Callable[[Sequence[Any]], None]) -> None:
+    def __init__(self, lock: RLock) -> None:
         self.collectors: AbstractSet[Collecting] = NONE
+        self.give: Callable[[Sequence[Any]], None] = _to_nobody
         self._lock = lock
-        self._give = give
         self._is_giving = False
         self._kept: list[Event | Deltas[Event] | Over] = []
         self._size = 0
@@ -107,7 +107,7 @@ class Backlog:
                 return  # called by a collector, about what it is being given
             self._is_giving = True
             try:
-                self._give(rows(self._kept))
+                self.give(rows(self._kept))
             finally:
                 for collector in self._cleared:
                     collector.drop()
@@ -127,6 +127,10 @@ class Backlog:
             elif self._cleared >= self.collectors:
                 del self._kept[:-1]  # it is for nobody any more
                 self.catch_up()
+
+
+def _to_nobody(_: Sequence[Any]) -> None:
+    """No collector has come."""
 
 
 __all__ = ["MOST", "NONE", "OVER", "Backlog", "Collecting"]

@@ -8,7 +8,9 @@ nowhere: it is as if they had been registered first.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
+from weakref import ref
 
 from reactivex import abc
 
@@ -49,6 +51,8 @@ class Gathering(Timeline):
         super().__init__()
         self._own: _Own | None = None
         self._backlog.collectors = TO_COME
+        # Not the timeline itself: where they are never made, all that is kept goes with it.
+        self._backlog.give = partial(_give_late, ref(self))
 
     @property
     def texts(self) -> TextBlockCollector:
@@ -81,9 +85,16 @@ class Gathering(Timeline):
                     self._own = own  # for other threads they are there from here on
         return self._own
 
-    def _give(self, rows: Sequence[Any]) -> None:
+    def give_late(self, rows: Sequence[Any]) -> None:
+        """Give what was kept to the collectors, which are made for that."""
         self._collectors()
-        super()._give(rows)
+        self._give(rows)
+
+
+def _give_late(kept: ref[Gathering], rows: Sequence[Any]) -> None:
+    timeline = kept()
+    if timeline is not None:  # of course: it is who asks
+        timeline.give_late(rows)
 
 
 __all__ = ["Gathering"]

@@ -103,7 +103,7 @@ class Timeline:
         self._lock = threading.RLock()
         self._queue: deque[Event | Deltas[Any]] = deque()
         self._busy = False
-        self._backlog = Backlog(self._lock, self._give)
+        self._backlog = Backlog(self._lock)
 
     def on_usage(self, handler: HandlerLike[Usage, S]) -> abc.DisposableBase:
         """Call the handler with every snapshot of the usage. Disposing the result removes it again."""
@@ -236,6 +236,7 @@ class Timeline:
             self._meta_scopes[registration] = registration.scope()
         elif may_wait(handler) and handler.waits_for(self._backlog):
             registration.collector = handler
+            self._backlog.give = self._give
         return registration
 
     def _register(self, registration: Registration) -> None:

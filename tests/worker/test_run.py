@@ -376,19 +376,19 @@ async def test_a_follower_is_shown_the_last_record_before_who_waits_goes_on() ->
     assert isinstance(seen[-1].event, RunStop)
 
 
-async def test_a_run_that_nobody_holds_any_more_needs_no_garbage_collector() -> None:
-    worker = Worker(ScriptedModel([say("Hello!")]))
-
+async def test_a_worker_that_nobody_holds_after_its_run_needs_no_garbage_collector() -> None:
     async def begin() -> list[weakref.ref[object]]:
+        worker = Worker(ScriptedModel([say("Hello!")]))
         run = worker.run("Hi")
         run.events.subscribe(lambda event: None)
         await run
-        return [weakref.ref(run), weakref.ref(run._journal), weakref.ref(run._journal.hub)]
+        parts = worker, worker.timeline, run, run._journal, run._journal.hub
+        return [weakref.ref(part) for part in parts]
 
     gc.disable()
     try:
         parts = await begin()
         await asyncio.sleep(0)
-        assert [part() for part in parts] == [None, None, None]
+        assert [part() for part in parts] == [None] * 5
     finally:
         gc.enable()
