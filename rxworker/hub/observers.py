@@ -125,7 +125,8 @@ class Observers:
                     observer.push_many(events)
                 except RAISED as error:
                     self._lose(observer, error)
-            self._tell_rest()
+            if self._shown < self._history.last_seq:
+                self._tell_rest()
         finally:
             self.is_telling = False
 

@@ -114,7 +114,7 @@ class Worker:
         self.limits = USUAL
         if limits:
             self.limits = expect("limits", limits, Limits, "limits=Limits(max_turns=3)")
-        self.operators = expect_operators(operators)
+        self.operators = expect_operators(operators) if operators != () else ()
         self.parallel = expect_parallel(parallel)
         self.budget = budget
         if budget is not None:
