@@ -178,12 +178,12 @@ class Hub(Stage[Record]):
 
     def hold(self) -> asyncio.Future[None] | None:
         """What a source waits for before it reads on: done when no `Reliable` watcher is too far behind, ``None`` when none is."""
-        return self.deferred.readers.hold()
+        return self.deferred.readers.hold() if self.deferred.is_needed else None
 
     @property
     def is_full(self) -> bool:
         """Whether a source should wait now."""
-        return self.deferred.readers.is_full
+        return self.deferred.is_needed and self.deferred.readers.is_full
 
     @property
     def events(self) -> Stage[Event]:
