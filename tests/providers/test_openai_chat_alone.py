@@ -96,7 +96,7 @@ def variants(delta: dict[str, Any]) -> list[dict[str, Any]]:
 class Thorough(OpenAIChatDecoder):
     """Looks at all of every chunk."""
 
-    def _more_of(self, chunk: WireChunk, index: int | None, place: int | None) -> None:
+    def _more_of(self, text: str, index: int | None, place: int | None) -> None:
         return None
 
 
