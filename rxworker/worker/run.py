@@ -246,11 +246,12 @@ class Run(Stage[Record], Generic[T_co]):
         # A task that is cancelled before it began never runs at all; this one looks for a reason first.
         if when == "now" and self._begun and not self._winding:
             self._driver.cancel()
-            self._patience = self._loop.call_later(GRACE, self._give_up)
+            if self._patience is None:
+                self._patience = self._loop.call_later(GRACE, self._give_up)
 
     def _give_up(self) -> None:
         """A hook or a tool does not care that it was cancelled: end without it."""
-        if not self._winding:
+        if not (self._winding or self.done):
             self._winding = True
             self._driver = self._driven_by(self._fail(self._cut_off()))
 
@@ -310,8 +311,9 @@ class Run(Stage[Record], Generic[T_co]):
         except Exception as cause:
             error = cause
         finally:
-            if timer is not None:
-                timer.cancel()
+            for waiting in (timer, self._patience):
+                if waiting is not None:
+                    waiting.cancel()
         if self._winding:
             return  # it was given up, and has come to its end after all
         if error is None:
@@ -353,8 +355,6 @@ class Run(Stage[Record], Generic[T_co]):
 
     async def _fail(self, error: Exception) -> None:
         self._winding = True
-        if self._patience is not None:
-            self._patience.cancel()
         try:
             await wind_up(self._context, error)
         finally:

@@ -474,6 +474,29 @@ async def test_something_cancelled_within_a_hook_ends_the_run_instead_of_hanging
         await worker.run("go")
 
 
+async def test_a_run_that_is_cancelled_within_its_last_record_has_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rxworker.worker.run.GRACE", 0.0)
+    told: list[str] = []
+
+    @on_abort
+    def tell(context: AbortContext) -> None:
+        told.append(context.reason)
+
+    run = Worker(ScriptedModel(["done"]), hooks=[tell]).run("go")
+
+    def cancel(record: Record) -> None:
+        if isinstance(record.event, RunStop):
+            run.cancel()
+
+    run.subscribe(cancel)
+    assert (await run).text == "done"
+    for _ in range(3):
+        await asyncio.sleep(0)  # whoever is out of patience with a hook comes now
+    assert told == []
+
+
 async def test_cancel_at_no_known_time_is_refused_and_does_not_stand_in_the_way_of_another() -> (
     None
 ):
