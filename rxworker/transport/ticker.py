@@ -5,6 +5,7 @@ Every response has time-outs, and hardly one runs into them: what a timer costs 
 
 from __future__ import annotations
 
+from contextvars import Context
 from typing import Protocol
 
 from reactivex import abc
@@ -14,7 +15,7 @@ class Ticked(Protocol):
     """Somebody who looks at the clock."""
 
     def tick(self) -> None:
-        """A step of time has passed. It is said in anybody's context."""
+        """A step of time has passed. It is said in a context of its own, in which nothing is set."""
         ...
 
 
@@ -48,19 +49,23 @@ class Ticker:
 
     def _go_on(self) -> None:
         self._is_on = True
-        self._clock.schedule_relative(self._step, self._tick)
+        # A timer keeps the context it is set in, and with it the run of whoever came first: for as long as anybody ticks.
+        Context().run(self._clock.schedule_relative, self._step, self._tick)
 
     def _tick(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
         self._is_on = False
         failure: Exception | None = None
-        for member in tuple(self._members):
-            try:
-                if member in self._members:
-                    member.tick()
-            except Exception as error:
-                failure = failure or error
-        if self._members and not self._is_on:
-            self._go_on()
+        try:
+            for member in tuple(self._members):
+                try:
+                    if member in self._members:
+                        member.tick()
+                except Exception as error:
+                    failure = failure or error
+        finally:
+            # Also when one of them was cancelled: that is none of the others' business.
+            if self._members and not self._is_on:
+                self._go_on()
         if failure is not None:
             raise failure
 

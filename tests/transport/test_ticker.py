@@ -87,6 +87,37 @@ def test_one_that_raises_keeps_nobody_from_hearing() -> None:
     assert ticker.join(Member(clock))  # it goes on
 
 
+def test_it_goes_on_when_one_is_cancelled() -> None:
+    clock = TestScheduler()
+    ticker = Ticker(clock, 10.0)
+    other = Member(clock)
+
+    def boom() -> None:
+        raise asyncio.CancelledError
+
+    ticker.join(Member(clock, boom))
+    ticker.join(other)
+    with pytest.raises(asyncio.CancelledError):
+        clock.advance_to(10)
+    assert ticker.join(Member(clock))  # it goes on
+
+
+async def test_it_keeps_nothing_of_the_context_of_who_came_first() -> None:
+    who: ContextVar[str] = ContextVar("who", default="nobody")
+    heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    class Asking:
+        def tick(self) -> None:
+            if not heard.done():
+                heard.set_result(who.get())
+
+    who.set("somebody")
+    ticker, asking = Ticker(loop_clock(), 0.001), Asking()
+    ticker.join(asking)
+    assert await heard == "nobody"
+    ticker.leave(asking)
+
+
 async def test_a_loop_has_one_clock_and_one_ticker_for_a_pace() -> None:
     clock = loop_clock()
     assert loop_clock() is clock
