@@ -22,9 +22,9 @@ from rxworker.errors import (
     TransportError,
     TransportTimeoutError,
 )
+from rxworker.operators.inline import INLINE
 from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest
-from rxworker.transport.inline import INLINE
 from rxworker.transport.pressure import PRESSURE
 from rxworker.transport.proxy import proxy_for
 from rxworker.transport.session import open_session, shared_session
@@ -181,7 +181,7 @@ class _Exchange(abc.DisposableBase):
             finally:
                 self._is_telling = False
             # What is not read stays with the server: aiohttp and TCP stop taking it.
-            while pressure is not None and (held := pressure.hold()) is not None:
+            while not (self._is_over or pressure is None) and (held := pressure.hold()) is not None:
                 await held
         return None
 

@@ -14,8 +14,8 @@ from reactivex import Observable, abc
 
 from rxworker.errors import RunCancelledError
 from rxworker.operators import Stage
+from rxworker.operators.inline import INLINE, Inline
 from rxworker.operators.stage import Many, connect, many
-from rxworker.transport.inline import INLINE, Inline
 
 A = TypeVar("A")
 

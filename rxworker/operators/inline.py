@@ -2,7 +2,10 @@
 
 A request over HTTP is a coroutine, and a subscription to it begins a task. Whoever subscribes from a coroutine, only to wait for the end
 of the stream, can do the work itself: that is a task and two turns of the event loop less for each request. It puts an `Inline` here
-while it subscribes, and awaits what has been left in it. It travels in a context variable, since there may be any operators between.
+while it subscribes, and awaits what has been left in it. It travels in a context variable, since there may be any stages between.
+
+Only stages that `connect` can leave work there. Whoever subscribes from outside, and each operator of another make, stands behind a `Guard`,
+which hides it: such a one may share what it hears with others, leave it in another thread, or ask for something by the way that nobody waits for.
 """
 
 from __future__ import annotations

@@ -7,18 +7,21 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-import reactivex
 from reactivex import Observable, abc
 from reactivex import operators as ops
+from reactivex.scheduler import ImmediateScheduler
 
 from rxworker.errors import TransportError
-from rxworker.operators.disposables import NOTHING
+from rxworker.operators import Sink, Stage, connect
+from rxworker.operators.disposables import NOTHING, Both
+from rxworker.operators.inline import INLINE, Inline
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import Answer, ReplayServer, stall
 from rxworker.transport import HttpTransport
-from rxworker.transport.inline import INLINE, Inline
+from rxworker.transport.pressure import PRESSURE
 from rxworker.worker.stage import Voice
 
+IMMEDIATE = ImmediateScheduler()
 FRAMES = [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]
 
 Factory = Callable[[asyncio.AbstractEventLoop, Any], "asyncio.Task[Any]"]
@@ -27,6 +30,41 @@ Factory = Callable[[asyncio.AbstractEventLoop, Any], "asyncio.Task[Any]"]
 def send(base_url: str) -> Observable[bytes]:
     headers = {"content-type": "application/json"}
     return HttpTransport().send(HttpRequest(base_url + "/v1/messages", headers, b"{}"))
+
+
+def cut(source: Observable[bytes], stop: asyncio.Future[None]) -> Observable[bytes]:
+    """What a stage does that leaves its source as soon as ``stop`` is done."""
+
+    def subscribe(
+        observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        held = connect(source, observer)
+
+        def leave(_: asyncio.Future[None]) -> None:
+            held.dispose()
+            observer.on_completed()
+
+        stop.add_done_callback(leave)
+        return held
+
+    return Stage(subscribe)
+
+
+def first(source: Observable[bytes]) -> Observable[bytes]:
+    """What a stage does that leaves its source within the first item."""
+
+    def subscribe(
+        observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        def on_next(value: bytes) -> None:
+            observer.on_next(value)
+            held.dispose()
+            observer.on_completed()
+
+        held = connect(source, Sink(on_next, observer.on_error, observer.on_completed))
+        return held
+
+    return Stage(subscribe)
 
 
 async def followed(source: Observable[bytes]) -> list[bytes]:
@@ -76,25 +114,39 @@ async def test_what_goes_wrong_is_raised() -> None:
 
 async def test_leaving_when_enough_was_heard_closes_the_connection_and_goes_on() -> None:
     async with ReplayServer([stall()]) as server:
-        heard = await followed(send(server.base_url).pipe(ops.take(1)))
+        heard = await followed(first(send(server.base_url)))
         await server.wait_closed()
         assert (len(heard), server.disconnects) == (1, 1)
         await asyncio.sleep(0)  # a cancellation that was left behind would come out here
 
 
-async def test_being_left_from_elsewhere_closes_the_connection_and_goes_on() -> None:
-    loop = asyncio.get_running_loop()
-    enough: asyncio.Future[None] = loop.create_future()
+async def test_who_leaves_waits_for_nobody_that_cannot_take_more() -> None:
+    class Full:
+        is_full = True
 
-    def leave_later(chunk: bytes) -> None:
-        if not enough.done():
-            loop.call_soon(enough.set_result, None)
+        def hold(self) -> asyncio.Future[None]:
+            return asyncio.get_running_loop().create_future()
+
+    async def leave() -> None:
+        PRESSURE.set(Full())
+        await followed(first(send(server.base_url)))
 
     async with ReplayServer([stall()]) as server:
-        source = send(server.base_url).pipe(
-            ops.do_action(leave_later), ops.take_until(reactivex.from_future(enough))
-        )
-        await followed(source)
+        await asyncio.wait_for(leave(), 10)
+        await server.wait_closed()
+
+
+async def test_being_left_from_elsewhere_closes_the_connection_and_goes_on() -> None:
+    enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    heard: list[bytes] = []
+
+    def take(chunk: bytes) -> None:
+        if not heard:
+            enough.set_result(None)
+        heard.append(chunk)
+
+    async with ReplayServer([stall()]) as server:
+        await Voice(take, heard.extend).follow(cut(send(server.base_url), enough))
         await server.wait_closed()
         assert server.disconnects == 1
         task = asyncio.current_task()
@@ -106,8 +158,7 @@ async def test_being_left_from_elsewhere_closes_the_connection_and_goes_on() -> 
 async def test_being_left_and_cancelled_at_once_is_to_be_cancelled() -> None:
     async with ReplayServer([Answer.from_frames([], delay=60)]) as server:
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        source = send(server.base_url).pipe(ops.take_until(reactivex.from_future(stop)))
-        task = asyncio.ensure_future(followed(source))
+        task = asyncio.ensure_future(followed(cut(send(server.base_url), stop)))
         await server.wait_requests(1)
         stop.set_result(None)
         task.cancel()
@@ -133,40 +184,74 @@ async def test_leaving_before_it_began_sends_nothing() -> None:
     def at_once(
         observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        source.subscribe(observer).dispose()
+        connect(source, observer).dispose()
         observer.on_completed()
         return NOTHING
 
     async with ReplayServer(["never asked"]) as server:
         source = send(server.base_url)
-        assert await followed(reactivex.create(at_once)) == []
+        assert await followed(Stage(at_once)) == []
         assert len(server.requests) == 0
 
 
 async def test_of_two_requests_at_once_one_has_a_task() -> None:
-    answers = [Answer.from_frames(FRAMES), Answer.from_frames(FRAMES)]
-    async with ReplayServer(answers) as server:
-        source = reactivex.merge(send(server.base_url), send(server.base_url))
+    late = Answer.from_frames(FRAMES, delay=60)
+    async with ReplayServer([late]) as other, ReplayServer([Answer.from_frames(FRAMES)]) as server:
+        slow, quick = send(other.base_url), send(server.base_url)
+        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heard: list[bytes] = []
 
-        async def both() -> None:
-            heard.extend(await followed(source))
+        def both(
+            observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            def ended() -> None:
+                left.set_result(None)
 
-        assert await tasks_of(both()) == ["_Exchange.run"]
-        assert sorted(b"".join(heard)) == sorted(b"".join(FRAMES * 2))
+            first_one = connect(cut(slow, left), observer)
+            return Both(first_one, connect(quick, Sink(heard.append, observer.on_error, ended)))
 
-
-async def test_the_loser_of_a_race_is_left_although_its_work_is_done_here() -> None:
-    answers = [Answer.from_frames(FRAMES, delay=60), Answer.from_frames(FRAMES)]
-    async with ReplayServer(answers) as server:
-        slow, quick = send(server.base_url), send(server.base_url)
-        heard: list[bytes] = []
-
-        async def race() -> None:
-            heard.extend(await followed(slow.pipe(ops.amb(quick))))
-
-        await asyncio.wait_for(race(), 10)
+        assert await tasks_of(followed(Stage(both))) == ["_Exchange.run"]
         assert b"".join(heard) == b"".join(FRAMES)
+
+
+@pytest.mark.parametrize(
+    "operator", [ops.share(), ops.take(1), ops.as_observable(), ops.observe_on(IMMEDIATE)]
+)
+async def test_who_stands_behind_an_operator_of_another_make_waits_for_a_task(
+    operator: Callable[[Observable[bytes]], Observable[bytes]],
+) -> None:
+    async with ReplayServer([Answer.from_frames(FRAMES)]) as server:
+        source = send(server.base_url).pipe(operator)
+        assert await tasks_of(followed(source)) == ["_Exchange.run"]
+
+
+async def test_who_leaves_what_is_shared_takes_it_from_nobody() -> None:
+    async with ReplayServer([Answer.from_frames(FRAMES, delay=0.05)]) as server:
+        source = send(server.base_url).pipe(ops.share())
+        one, other = (asyncio.ensure_future(followed(source)) for _ in range(2))
+        await server.wait_requests(1)
+        one.cancel()
+        assert b"".join(await other) == b"".join(FRAMES)
+        assert one.cancelled()
+
+
+async def test_what_is_asked_for_by_the_way_is_not_waited_for() -> None:
+    async with (
+        ReplayServer([stall()]) as other,
+        ReplayServer([Answer.from_frames(FRAMES)]) as server,
+    ):
+        source, by_the_way = send(server.base_url), send(other.base_url)
+
+        def subscribe(
+            observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            aside.append(by_the_way.subscribe())
+            return connect(source, observer)
+
+        aside: list[abc.DisposableBase] = []
+        assert await asyncio.wait_for(followed(Stage(subscribe)), 10)
+        aside[0].dispose()
+        await other.wait_closed()
 
 
 async def test_what_is_subscribed_to_later_has_a_task_of_its_own() -> None:
