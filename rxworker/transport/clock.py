@@ -7,6 +7,7 @@ each. What looks at the time again and again shares a timer (see `Ticker`), so a
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from typing import Any, TypeVar
 
@@ -89,7 +90,13 @@ class _Waiting(Slot):
         super().dispose()
 
 
-_latest: weakref.ref[LoopClock] | None = None  # a thread with a loop of its own only makes another
+class _Latest(threading.local):
+    """The clock of the loop that ran last in this thread, for as long as anybody uses it."""
+
+    clock: weakref.ref[LoopClock] | None = None
+
+
+_latest = _Latest()
 
 
 def loop_clock() -> LoopClock:
@@ -98,12 +105,11 @@ def loop_clock() -> LoopClock:
     Raises:
         RuntimeError: No loop runs.
     """
-    global _latest
     loop = asyncio.get_running_loop()
-    clock = None if _latest is None else _latest()
+    clock = None if _latest.clock is None else _latest.clock()
     if clock is None or not clock.is_of(loop):
         clock = LoopClock(loop)
-        _latest = weakref.ref(clock)
+        _latest.clock = weakref.ref(clock)
     return clock
 
 

@@ -132,6 +132,16 @@ def test_each_loop_has_a_clock_of_its_own() -> None:
     assert asyncio.run(clock()) is not asyncio.run(clock())
 
 
+async def test_a_loop_in_another_thread_does_not_take_its_place() -> None:
+    async def clock() -> abc.SchedulerBase:
+        return loop_clock()
+
+    mine = loop_clock()
+    other = await asyncio.to_thread(asyncio.run, clock())
+    assert loop_clock() is mine
+    assert other is not mine
+
+
 async def test_what_is_asked_for_again_is_asked_in_the_context_of_who_asked() -> None:
     who: ContextVar[str] = ContextVar("who")
     asked: list[str] = []
