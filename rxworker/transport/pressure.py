@@ -2,7 +2,7 @@
 
 reactivex has no way back from the observer to the source. Whoever may want to wait puts a `Pressure` here before it
 subscribes; what reads a connection asks it between two reads, and the clock asks it whether silence is wanted. It travels in a
-context variable, since a connection is read in a task of its own, which begins with the context of whoever subscribed.
+context variable, since a connection is read by the subscriber's own task, or by one that begins with its context.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
                 await _hear_out(deferred)
         await call_tools(context, scope, voice.emit)
         await decide(context, scope, voice.emit)
-        if deferred.is_needed:
+        if deferred.is_needed and context.journal.state.status == "running":
             await _hear_out(deferred)
 
     return stage(stages, context.tasks)
