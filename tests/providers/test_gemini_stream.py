@@ -164,6 +164,21 @@ def test_every_piece_brings_what_the_plain_machines_make_of_it(size: int) -> Non
     assert told(GeminiStream(GeminiDecoder(new_id)), pieces) == told(plain(), pieces)
 
 
+@pytest.mark.parametrize("usual", ["\r\n\r\n", "\n\n"])
+@pytest.mark.parametrize("other", ["\r\n\r\n", "\n\n", "\r\r", "\n\r\n", "\r\n\n"])
+def test_a_frame_with_another_line_end_is_not_kept_waiting(usual: str, other: str) -> None:
+    pieces = [frame('"a"', n + 1, end=usual) for n in range(40)]
+    pieces += [frame('"b"', 41, end=other), frame('"c"', 42, end=usual)]
+    assert told(GeminiStream(GeminiDecoder(new_id)), pieces) == told(plain(), pieces)
+
+
+@pytest.mark.parametrize("odd", ['"0"', "false", "{}", "0.5"])
+def test_frames_that_are_read_member_by_member_have_no_form(odd: str) -> None:
+    whole = b"".join(frame('"a"', n + 1, more=f',"index": {odd}') for n in range(40))
+    whole = whole.replace(b',"index": 0}', b"}")
+    assert told(GeminiStream(GeminiDecoder(new_id)), [whole]) == told(plain(), [whole])
+
+
 @pytest.mark.parametrize("end", ["\r\n\r\n", "\n\n"])
 @pytest.mark.parametrize("first", WRITTEN)
 def test_any_text_may_be_the_one_that_is_learned(first: str, end: str) -> None:

@@ -194,7 +194,12 @@ def learn(frame: bytes, names: Collection[str]) -> Form | None:
 
 def _is_true(form: Form, frame: bytes) -> bool:
     """Whether a frame of this form says nothing else than this one, but for the values."""
-    told = decode_chunk(frame[len(DATA) :])
+    try:
+        told = decode_chunk(frame[len(DATA) :])
+    except (
+        msgspec.ValidationError
+    ):  # it was read member by member, since it does not fit as a whole
+        return False
     match told.candidates:
         case [WireCandidate(content=WireContent(parts=[dict() as part]))]:
             pass

@@ -79,7 +79,7 @@ class GeminiStream(Chain[bytes, SseFrame, ResponseEvent]):
         while place < len(data):
             if self._form is not None:
                 stop = data.rfind(self._end, place, place + WINDOW)
-                if stop < 0 and len(data) - place < LONGEST_REST and data[-1:] != b"\r":
+                if stop < 0 and _has_only_begun(data[place:]):
                     self._rest = data[place:]
                     break
                 end = self._take_form(self._form, data, place, stop, made)
@@ -181,6 +181,11 @@ class GeminiStream(Chain[bytes, SseFrame, ResponseEvent]):
         self._like = delta
         names = self._form.names if self._form else ()
         self._totals = [n for name in names if isinstance(n := changed[name], int)]
+
+
+def _has_only_begun(rest: bytes) -> bool:
+    """Whether this may become a frame of a form. What has a line end in it may be whole, by another line end than the usual one."""
+    return len(rest) < LONGEST_REST and b"\n" not in rest and b"\r" not in rest
 
 
 __all__ = ["GeminiStream"]
