@@ -48,9 +48,8 @@ class SseDecoder:
         self._keep_stray = stray
         self.is_clear = False
         self._head: bytes | None = b""  # the first bytes, while they may be a BOM
-        self._begun: list[
-            bytes
-        ] = []  # the pieces of what has no end yet, and nothing was pending before
+        # The pieces of what has no end yet; nothing was pending before.
+        self._begun: list[bytes] = []
         self._after_cr = False
         self._line: list[bytes] = []  # the pieces of the unfinished line
         self._data: list[bytes] = []

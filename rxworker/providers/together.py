@@ -1,6 +1,6 @@
 """Frames that came together, taken together: what one read brings becomes events and rows of deltas in one go. Pure.
 
-The plain definition is `rxworker.framing.Chain` of the same two machines; ``tests/providers/test_alike.py`` holds them equal.
+The plain definition is `rxworker.framing.Chain` of the same two machines; ``tests/providers/test_together.py`` holds them equal.
 """
 
 from __future__ import annotations
