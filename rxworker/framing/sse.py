@@ -67,7 +67,7 @@ class SseDecoder:
         if not data:
             return []
         if self._begun:
-            if not _may_end(data, self._begun[-1]):
+            if not _may_end(data, self._begun[-1]) and data[-1:] != b"\n":
                 self._begun.append(data)
                 return []
             data = b"".join((*self._begun, data))
@@ -108,11 +108,12 @@ class SseDecoder:
             return self._take_whole(data)
         begun = data[end:] if end > 1 else data
         frames: Sequence[SseFrame] = self._take_whole(data[:end]) if end > 1 else ()
-        if self.is_clear:
+        # Whole lines are read at once: a server may send comments, and no empty line, for as long as it is silent.
+        if self.is_clear and begun[-1:] != b"\n":
             self._begun, self.is_clear = [begun], False
             return frames
         more = [*frames]
-        self._take_all(begun, more)  # there was a ``retry``, which waits for the next frame
+        self._take_all(begun, more)  # or there was a ``retry``, which waits for the next frame
         return more
 
     def _take_whole(self, data: bytes) -> Sequence[SseFrame]:
