@@ -32,7 +32,7 @@ class Voice(abc.ObserverBase[A]):
     """
 
     # The slots stand in for the base class's abstract method; the name below only tells its type.
-    __slots__ = ("_following", "_over", "emit", "on_many", "on_next")
+    __slots__ = ("_error", "_following", "_is_over", "_over", "emit", "on_many", "on_next")
 
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -40,7 +40,9 @@ class Voice(abc.ObserverBase[A]):
         self.emit = self.on_next = emit
         self.on_many = emit_many
         self._following: abc.DisposableBase | None = None
-        self._over: asyncio.Future[None]
+        self._is_over = False
+        self._error: Exception | None = None
+        self._over: asyncio.Future[None] | None = None  # where the end has to be waited for
 
     async def follow(
         self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
@@ -49,7 +51,7 @@ class Voice(abc.ObserverBase[A]):
         if type(source) is Work:
             await source.work(self)  # pyright: ignore[reportUnknownMemberType] - a cast would be a call
             return
-        over = self._over = asyncio.get_running_loop().create_future()
+        self._is_over, self._error = False, None
         inline = Inline()
         token = INLINE.set(inline)
         try:
@@ -60,20 +62,26 @@ class Voice(abc.ObserverBase[A]):
         try:
             if inline.work is not None:
                 await inline.work()
-            await over
+            if not self._is_over:
+                self._over = asyncio.get_running_loop().create_future()
+                await self._over
+            if self._error is not None:
+                raise self._error
         finally:
-            self._following = None
+            self._following = self._over = self._error = None
             following.dispose()
 
     def on_completed(self) -> None:
         """What is followed has ended."""
-        if not self._over.done():
+        self._is_over = True
+        if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
     def on_error(self, error: Exception) -> None:
         """What is followed has failed."""
-        if not self._over.done():
-            self._over.set_exception(error)
+        if not self._is_over:
+            self._error = error
+            self.on_completed()
 
     def leave(self) -> None:
         """Nobody listens any more: let go of the stream that is followed."""

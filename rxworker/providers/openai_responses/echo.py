@@ -24,6 +24,7 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
+from rxworker.providers.arguments import parse_arguments
 from rxworker.providers.content import arguments, read_arguments
 from rxworker.providers.openai_responses.item import ITEM, PLACE
 from rxworker.providers.openai_responses.kinds import (
@@ -143,7 +144,9 @@ def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
     if item is None:
         return encode_call(call)
     # The text that the model wrote, spaces and all, as long as it says the same.
-    said = _same(arguments(call), item.get("arguments"))
+    text = item.get("arguments")
+    is_same = isinstance(text, str) and parse_arguments(text) == call.input
+    said = text if is_same else _same(arguments(call), text)
     return item | {
         "type": FUNCTION_CALL,
         "call_id": call.id,
