@@ -65,6 +65,7 @@ class Voice(abc.ObserverBase[A]):
             if not self._is_over:
                 self._over = asyncio.get_running_loop().create_future()
                 await self._over
+            _check_wanted()
             if self._error is not None:
                 raise self._error
         finally:
@@ -163,6 +164,17 @@ class _Working(abc.DisposableBase, Generic[A]):
         if not is_again and self._task is not asyncio.current_task():
             self._voice.leave()
             self._task.cancel()
+
+
+def _check_wanted() -> None:
+    """Whoever is told of something may cancel the task that tells it: where it has nothing left to wait for, it would not notice.
+
+    Raises:
+        CancelledError: The task is being cancelled.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:

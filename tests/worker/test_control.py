@@ -37,9 +37,11 @@ from rxworker.events import (
     Event,
     LimitReached,
     Record,
+    ResponseStatus,
     RunAbort,
     RunPause,
     RunStop,
+    Status,
     TextDelta,
     ThinkingDelta,
     ToolStart,
@@ -191,6 +193,20 @@ async def test_cancel_when_the_last_word_was_said_is_a_finish(last: type[Event])
     records = await records_of(run)
     assert isinstance(records[-1].event, RunStop)
     assert lint(records) == []
+
+
+async def test_cancel_at_the_last_event_of_an_answer_is_heard_though_nothing_is_waited_for() -> (
+    None
+):
+    run = Worker(ScriptedModel(["done"])).run("go")
+
+    def cancel_at_the_end(event: Event) -> None:
+        if isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
+            run.cancel(reason="enough")
+
+    run.events.subscribe(cancel_at_the_end, lambda _: None)
+    with pytest.raises(RunCancelledError, match="enough"):
+        await run
 
 
 async def test_cancel_from_another_thread_is_refused_and_can_be_handed_over() -> None:
