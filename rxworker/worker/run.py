@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
 from typing import Generic, Literal
 
 from reactivex import Observable, abc
@@ -356,6 +357,9 @@ class Run(Stage[Record], Generic[T_co]):
     async def _fail(self, error: Exception) -> None:
         self._winding = True
         try:
+            # A cancellation that was not raised yet is not to be raised within what follows.
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
             await wind_up(self._context, error)
         finally:
             # Told to whoever waits; not awaiting a run is no mistake, so asyncio need not complain of it.

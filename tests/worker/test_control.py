@@ -198,7 +198,14 @@ async def test_cancel_when_the_last_word_was_said_is_a_finish(last: type[Event])
 async def test_cancel_at_the_last_event_of_an_answer_is_heard_though_nothing_is_waited_for() -> (
     None
 ):
-    run = Worker(ScriptedModel(["done"])).run("go")
+    told: list[str] = []
+
+    @on_abort
+    async def tell(context: AbortContext) -> None:
+        await asyncio.sleep(0)
+        told.append(context.reason)
+
+    run = Worker(ScriptedModel(["done"]), hooks=[tell]).run("go")
 
     def cancel_at_the_end(event: Event) -> None:
         if isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
@@ -207,6 +214,11 @@ async def test_cancel_at_the_last_event_of_an_answer_is_heard_though_nothing_is_
     run.events.subscribe(cancel_at_the_end, lambda _: None)
     with pytest.raises(RunCancelledError, match="enough"):
         await run
+    assert told == ["the run was cancelled: enough"]
+    records: list[Record] = []
+    run.subscribe(records.append, lambda _: None)
+    assert isinstance(records[-1].event, RunAbort)
+    assert lint(records) == []
 
 
 async def test_cancel_from_another_thread_is_refused_and_can_be_handed_over() -> None:
