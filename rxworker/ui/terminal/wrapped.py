@@ -85,13 +85,15 @@ class WrappedText:
             return
         line, filled = "", 0
         for word in _WORDS.findall(paragraph):
-            bare = _cells(word.rstrip(" "))
+            shown = word.rstrip(" ")
+            bare = _cells(shown)
             if line and bare and filled + bare > width:
                 lines.append(line)
                 line, filled = "", 0
             if bare > width:
-                *whole, word = chop_cells(word, width)
+                *whole, last = chop_cells(shown, width)
                 lines.extend(whole)
+                word = last + word[len(shown) :]
             line, filled = line + word, filled + _cells(word)
         lines.append(line)
 

@@ -1,6 +1,6 @@
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -9,6 +9,7 @@ from rxworker.ui.terminal.wrapped import NARROWEST, WrappedText
 TEXT = st.text(alphabet="ab \n\t京é", max_size=80)
 
 
+@example("a京京\t", [3], 4)
 @given(TEXT, st.lists(st.integers(0, 80)), st.integers(NARROWEST, 20))
 def test_text_that_comes_in_pieces_has_the_same_lines(
     text: str, cuts: list[int], width: int
