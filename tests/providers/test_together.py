@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from rxworker.events.deltas import Deltas
 from rxworker.framing import Chain, SseDecoder
 from rxworker.providers import OpenAIResponses
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
+from rxworker.providers.openai_responses.wire import WireEvent
 
 TEXT = "response.output_text.delta"
 SUMMARY = "response.reasoning_summary_text.delta"
@@ -144,3 +146,40 @@ def test_the_end_of_a_text_adds_only_what_no_row_has_brought() -> None:
     reads = [BEGIN[0] + PIECES[0] * 6 + end]
     assert together(reads) == plainly(reads)
     assert repr(TextDelta(0, "b")) in together(reads)
+
+
+class Looking(list[WireEvent]):
+    """Counts what is looked at in it."""
+
+    looks = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        found = cast("range | int", range(len(self))[place])
+        self.looks += 1 if isinstance(found, int) else len(found)
+        return cast("object", super().__getitem__(place))
+
+    def __iter__(self) -> Iterator[WireEvent]:
+        for place in range(len(self)):
+            yield self[place]
+
+
+class Counting(OpenAIResponsesDecoder):
+    """Counts what it looks at for its rows."""
+
+    looks = 0
+
+    def _add_row(self, first: Any, read: Any, place: int, made: Any) -> int:
+        looking = Looking(read)
+        taken = super()._add_row(first, looking, place, made)
+        self.looks += looking.looks
+        return taken
+
+
+def test_texts_that_alternate_cost_the_same_each_in_a_long_read() -> None:
+    begin, text, call = (
+        SseDecoder().feed(b"".join(some)) for some in (BEGIN, PIECES[:1], PIECES[1:2])
+    )
+    frames = [*begin, *(text + call) * 500]
+    decoder = Counting(new_id)
+    decoder.feed_many(frames)
+    assert 500 < decoder.looks < 3 * len(frames)

@@ -11,7 +11,6 @@ the response said before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
 from typing import TypeAlias, cast
 
 import msgspec
@@ -129,20 +128,25 @@ class OpenAIResponsesDecoder:
             self._take(event if event.type else _named(event, frames[place]), datas[place], events)
             place += 1
             if event.delta and self._items.is_known(event):
-                place += self._add_row(event, islice(decoded, place, None), made)
+                place += self._add_row(event, decoded, place, made)
         if ends:
             made += self.finish()
         return made
 
     def _add_row(
-        self, first: WireEvent, rest: Iterable[WireEvent], made: list[ResponseEvent | Row]
+        self,
+        first: WireEvent,
+        read: Sequence[WireEvent],
+        place: int,
+        made: list[ResponseEvent | Row],
     ) -> int:
         """Put what goes on with the text of a delta behind it, the last that was made; returns how many events that are."""
         pieces = self._items.growing
         delta = made[-1] if pieces is not None else None
         if pieces is None or not isinstance(delta, Growing):
             return 0
-        texts = _texts_like(first, rest)
+        # By their places: to copy or to skip what was read already would cost the square of a long read.
+        texts = _texts_like(first, map(read.__getitem__, range(place, len(read))))
         if not texts:
             return 0
         pieces += texts  # the end of a text adds what has not come
