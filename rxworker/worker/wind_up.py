@@ -26,7 +26,7 @@ from rxworker.worker.context import RunContext
 Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
 
 GRACE = 5.0
-"""Seconds for tools to let go of what they hold when the run is cancelled."""
+"""Seconds for hooks and tools to let go of what they hold when the run is cancelled."""
 
 
 async def wind_up(context: RunContext, error: Exception) -> None:
