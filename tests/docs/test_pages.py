@@ -38,7 +38,10 @@ def test_every_page_is_in_the_index_or_linked_from_a_page_that_is() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#\s]+\.md)", page.read_text(encoding="utf-8")):
             linked.add((page.parent / link).resolve())
-    assert [page for page in PAGES if page not in linked] == []
+    # What is coming is a file for each change, and no page: the changelog speaks of their folder.
+    changes = ROOT / "docs" / "changes"
+    pages = [page for page in PAGES if page.parent != changes or page.name == "README.md"]
+    assert [page for page in pages if page not in linked] == []
 
 
 @pytest.mark.parametrize("mark", ["run-command", "test-command"])
