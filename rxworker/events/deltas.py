@@ -144,7 +144,7 @@ class Batch(Sequence[E]):
     Who knows of rows takes them with `rows_of`; for everybody else it is the events, one behind the other.
 
     Args:
-        rows: The events, and the rows.
+        rows: The events, and the rows. A history keeps them as they are: nobody changes them any more.
 
     >>> batch = Batch([TextDelta(1, "so"), Deltas(TextDelta(0, ""), ["hel", "lo"])])
     >>> len(batch), [event.text for event in batch]

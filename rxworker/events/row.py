@@ -6,13 +6,13 @@ only when the tail is long, which that of most runs never is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.events.deltas import Counted, Deltas
+from rxworker.events.deltas import Batch, Counted, Deltas
 from rxworker.events.record import Record
 
 
@@ -107,4 +107,55 @@ class CountedRow(Struct, frozen=True, eq=False, gc=False):
             yield Record(seq, self.run, self.turn, self.attempt, self.time, event, self.path)
 
 
-__all__ = ["CountedRow", "Row"]
+class BatchRow(Struct, eq=False, gc=False):
+    """The same for all that a read has brought. Most are only folded, which takes them as they are: nobody needs them apart.
+
+    Attributes:
+        seq: The number of the last record.
+        run: As in a `Record`, like those that follow.
+        turn: The turn's number.
+        attempt: The request's number.
+        time: When they came.
+        event: All of them; none is a turn event.
+        path: The tool calls that lead to them.
+    """
+
+    seq: int
+    run: str
+    turn: int
+    attempt: int
+    time: float
+    event: Batch[Any]
+    path: tuple[str, ...] = ()
+    _parts: list[Record | Row] | None = None
+
+    @property
+    def first(self) -> int:
+        """The number of the first record."""
+        return self.seq - len(self.event) + 1
+
+    @property
+    def parts(self) -> list[Record | Row]:
+        """The records, and the rows of deltas. Made for the first who asks, and kept for others; any thread may ask."""
+        if self._parts is None:
+            self._parts = self._apart()
+        return self._parts
+
+    def _apart(self) -> list[Record | Row]:
+        parts: list[Record | Row] = []
+        seq, run, turn, attempt, time = self.first - 1, self.run, self.turn, self.attempt, self.time
+        rows: Sequence[Any] = self.event.rows
+        for row in rows:
+            if row.__class__ is Deltas:
+                seq += len(row.texts)
+                parts.append(Row(seq, run, turn, attempt, time, row, self.path))
+            else:
+                seq += 1
+                parts.append(Record(seq, run, turn, attempt, time, row, self.path))
+        return parts
+
+
+Entry: TypeAlias = Record | Row | CountedRow | BatchRow
+"""What a run writes down at once."""
+
+__all__ = ["BatchRow", "CountedRow", "Entry", "Row"]

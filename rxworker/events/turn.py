@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -254,6 +254,9 @@ TurnEvent: TypeAlias = (
     | RunAbort
 )
 
+TURN_EVENTS: frozenset[type[object]] = frozenset(get_args(TurnEvent))
+"""The types of these."""
+
 __all__ = [
     "AttemptRetract",
     "AttemptStart",
@@ -270,6 +273,7 @@ __all__ = [
     "ToolProgress",
     "ToolStart",
     "ToolStop",
+    "TURN_EVENTS",
     "TurnEvent",
     "TurnStart",
     "TurnStop",

@@ -1,7 +1,8 @@
 """All records of a run, kept in the memory of its text. Pure.
 
-Theory of operation. What was pushed last stands in the tail as it came: a record, or a row of deltas that came together. That is
-all that a push does. When the tail is long it is packed: rows of deltas become spans, from which each record can be made again; a row
+Theory of operation. What was pushed last stands in the tail as it came: a record, a row of deltas that came together, or all that a
+read has brought. That is all that a push does. Whoever wants records is given the latter taken apart. When the tail is long it is
+packed: rows of deltas become spans, from which each record can be made again; a row
 with a usage behind each delta stays what it is, since it holds no records either. So the memory of a run is
 bounded by its text and its other events, a late reader costs no more than that either, and still every reader may begin
 behind any number, also in the middle of a span.
@@ -14,11 +15,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from rxworker.events import Record
-from rxworker.events.row import CountedRow, Row
+from rxworker.events.row import BatchRow, CountedRow, Entry, Row
 from rxworker.hub.span import (
     MERGEABLE,
-    Entry,
     Kept,
+    Mergeable,
+    apart,
     continues,
     packed,
     place_after,
@@ -47,47 +49,52 @@ class History:
 
     def __init__(self) -> None:
         self.last_seq = 0
-        self.tail: list[Record | Row | CountedRow] = []
+        self.tail: list[Entry] = []
         self._packed: list[Kept] = []
         self._packed_to = 0
+        self._may_pack_at = TAIL  # no earlier, since an entry stands for a record at least
 
-    def append(self, entry: Record | Row | CountedRow) -> None:
-        """Keep the next record, or a row of the next ones."""
+    def append(self, entry: Entry) -> None:
+        """Keep the next record, or what the next ones have come in."""
         self.last_seq = seq = entry.seq
         self.tail.append(entry)
-        count = len(self.tail)
-        if count >= TAIL or seq - self._packed_to - count >= TAIL:
-            self.pack()
+        if seq >= self._may_pack_at:
+            self._pack_if_long()
 
-    def extend(self, entries: Sequence[Record | Row | CountedRow]) -> None:
+    def extend(self, entries: Sequence[Entry]) -> None:
         """Keep the next ones, at least one."""
         self.last_seq = seq = entries[-1].seq
         self.tail += entries
+        if seq >= self._may_pack_at:
+            self._pack_if_long()
+
+    def _pack_if_long(self) -> None:
         count = len(self.tail)
-        if count >= TAIL or seq - self._packed_to - count >= TAIL:
+        if count >= TAIL or self.last_seq - self._packed_to - count >= TAIL:
             self.pack()
 
     def pack(self) -> None:
         """Pack what stands in the tail."""
         self._packed.extend(packed(self.tail))
         self._packed_to = self.last_seq
+        self._may_pack_at = self.last_seq + TAIL
         self.tail = []
 
-    def entries(self, after: int) -> Iterator[Entry]:
+    def entries(self, after: int) -> Iterator[Mergeable]:
         """What holds the records behind this number; of the first entry, some may stand before it."""
         return mergeable(self._kept(after), after)
 
     def _kept(self, after: int) -> Iterator[Kept]:
         if after < self._packed_to:
             return self._entries_from(place_after(self._packed, after))
-        return iter(self.tail[place_after(self.tail, after) :])
+        return apart(self.tail[place_after(self.tail, after) :], after)
 
     def _entries_from(self, place: int) -> Iterator[Kept]:
         # By index: whoever is shown these may push, and what stands in the tail is packed then.
         while place < len(self._packed):
             yield self._packed[place]
             place += 1
-        yield from self.tail
+        yield from apart(self.tail)
 
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
         """Every record behind ``after``, as it was pushed, up to and with ``until``."""
@@ -107,13 +114,13 @@ class History:
             return entry if isinstance(entry, Record) else None
         return None
 
-    def standing(self, after: int) -> Sequence[Record | Row | CountedRow]:
+    def standing(self, after: int) -> Sequence[Entry]:
         """The same story as it stands, with what is packed as one record a span: what costs least to take in."""
         if after < self._packed_to:
             return [one for kept in self._kept(after) for one in _standing(kept, after)]
         tail = self.tail
         behind = tail[place_after(tail, after) :]
-        if behind and behind[0].first <= after:
+        if behind and not isinstance(behind[0], Record) and behind[0].first <= after:
             behind[:1] = _standing(behind[0], after)
         return behind
 
@@ -123,18 +130,20 @@ class History:
         return [only] if only is not None else merge_entries(self.entries(after), after)
 
 
-def mergeable(kept: Iterable[Kept], after: int) -> Iterator[Entry]:
+def mergeable(kept: Iterable[Kept | BatchRow], after: int) -> Iterator[Mergeable]:
     """The same with records in the place of rows that cannot be told as one."""
-    for entry in kept:
+    for entry in apart(kept, after):
         if isinstance(entry, CountedRow):
             yield from entry.records(after, entry.seq)
         else:
             yield entry
 
 
-def _standing(kept: Kept, after: int) -> Sequence[Record | Row | CountedRow]:
+def _standing(kept: Kept | BatchRow, after: int) -> Sequence[Entry]:
     if isinstance(kept, Record):
         return (kept,)
+    if isinstance(kept, BatchRow):
+        return [one for part in apart((kept,), after) for one in _standing(part, after)]
     if isinstance(kept, Row | CountedRow) and kept.first > after:
         return (kept,)
     if isinstance(kept, CountedRow):
@@ -142,10 +151,10 @@ def _standing(kept: Kept, after: int) -> Sequence[Record | Row | CountedRow]:
     return (kept.merged(after),)
 
 
-def merge_entries(entries: Iterable[Entry], after: int) -> list[Record]:
+def merge_entries(entries: Iterable[Mergeable], after: int) -> list[Record]:
     """The records behind a number, with each row of neighbours as one."""
     merged: list[Record] = []
-    row: list[Entry] = []
+    row: list[Mergeable] = []
     head: Record | None = None
     for entry in entries:
         first = entry if isinstance(entry, Record) else entry.head
@@ -165,7 +174,7 @@ def merge_entries(entries: Iterable[Entry], after: int) -> list[Record]:
     return merged
 
 
-def _one(head: Record, row: list[Entry], after: int) -> Record:
+def _one(head: Record, row: list[Mergeable], after: int) -> Record:
     """One record for a row of neighbours."""
     last = row[-1]
     if last is head:

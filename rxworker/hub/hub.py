@@ -23,7 +23,7 @@ from itertools import count
 from reactivex import abc
 
 from rxworker.events import Event, Record
-from rxworker.events.row import CountedRow, Row
+from rxworker.events.row import Entry
 from rxworker.hub.deferred import Bell, Defer, Deferred
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_place
 from rxworker.hub.history import History
@@ -121,25 +121,25 @@ class Hub(Stage[Record]):
         if self._ended or self.deferred.is_needed:
             self._pushed()
 
-    def push_entries(
-        self, entries: Sequence[Record | Row | CountedRow], events: Sequence[Event]
-    ) -> None:
+    def push_entries(self, entries: Sequence[Entry], events: Sequence[Event]) -> None:
         """Show what has come together.
 
-        Of deltas records are made only if somebody wants records right now; else those who come for them later have them made.
+        Records are made of it only if somebody wants records right now; else those who come for them later have them made.
 
         Args:
-            entries: The records, and rows of deltas.
-            events: All that is in them.
+            entries: All of it.
+            events: What is in them.
         """
-        observers = self._observers
         if self._ended or not entries:
             return
-        if observers.is_telling or observers.take_records:
-            self.push_many([record for entry in entries for record in _records(entry)])
-            return
+        observers = self._observers
+        before = self.history.last_seq
         self.history.extend(entries)
-        if observers.row:
+        if observers.is_telling:
+            return
+        if observers.take_records:
+            observers.tell_behind(before)
+        elif observers.row:
             observers.tell_together(events)
         if self._ended or self.deferred.is_needed:
             self._pushed()
@@ -259,10 +259,6 @@ class Hub(Stage[Record]):
     def __aiter__(self) -> AsyncIterator[Record]:
         """Everything from the start, record by record, at the reader's own pace."""
         return aiter(self.watch(Reliable(limit=None)))
-
-
-def _records(entry: Record | Row | CountedRow) -> Sequence[Record]:
-    return (entry,) if isinstance(entry, Record) else list(entry.records(0, entry.seq))
 
 
 def _nobody(_name: str, _error: BaseException) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeGuard
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from rxworker.events import Event, InputJsonDelta, Record, RefusalDelta, TextDelta, ThinkingDelta
 from rxworker.events.deltas import Growing
-from rxworker.events.row import CountedRow, Row
+from rxworker.events.row import BatchRow, CountedRow, Row
 
 MERGEABLE: frozenset[type[object]] = frozenset(
     {TextDelta, ThinkingDelta, RefusalDelta, InputJsonDelta}
@@ -44,21 +44,20 @@ class Span:
         self._times = times
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> Span:
-        """The span of records of which each continues the one before."""
-        deltas: list[Any] = [record.event for record in records]
-        texts: list[str] = [delta.text for delta in deltas]
+    def of(cls, entries: Sequence[Record | Row]) -> Span:
+        """The span of records, and of rows of them, of which each continues the one before."""
+        texts: list[str] = []
+        times = array("d")
+        for entry in entries:
+            event: Any = entry.event
+            if isinstance(entry, Row):
+                texts += event.texts
+                times += array("d", (entry.time,)) * len(event.texts)
+            else:
+                texts.append(event.text)
+                times.append(entry.time)
         ends = array("I", accumulate(map(len, texts)))
-        times = array("d", [record.time for record in records])
-        return cls(records[0], records[-1].seq, "".join(texts), ends, times)
-
-    @classmethod
-    def over(cls, row: Row) -> Span:
-        """The span of deltas that have come together."""
-        texts = row.event.texts
-        ends = array("I", accumulate(map(len, texts)))
-        times = array("d", (row.time,)) * len(texts)
-        return cls(row.head, row.seq, "".join(texts), ends, times)
+        return cls(_head(entries[0]), entries[-1].seq, "".join(texts), ends, times)
 
     @property
     def first(self) -> int:
@@ -93,10 +92,10 @@ class Span:
             begin = end
 
 
-Entry: TypeAlias = Record | Row | Span
+Mergeable: TypeAlias = Record | Row | Span
 """What deltas can be merged from."""
 
-Kept: TypeAlias = Entry | CountedRow
+Kept: TypeAlias = Mergeable | CountedRow
 
 _seq = attrgetter("seq")
 
@@ -111,7 +110,7 @@ def is_mergeable(event: Event) -> TypeGuard[Growing]:
     return event.__class__ in MERGEABLE
 
 
-def text_of(entry: Entry, after: int) -> str:
+def text_of(entry: Mergeable, after: int) -> str:
     """What an entry of mergeable deltas adds, behind a number."""
     if not isinstance(entry, Record):
         return entry.text(after)
@@ -141,7 +140,7 @@ def continues(record: Record, head: Record) -> bool:
     )
 
 
-def packed(entries: Sequence[Kept]) -> list[Kept]:
+def packed(entries: Iterable[Kept | BatchRow]) -> list[Kept]:
     """The entries with each row as a span, and neighbouring records as one, too.
 
     >>> records = [Record(n, "r", 1, 1, 0.0, TextDelta(0, "hi")) for n in (1, 2, 3)]
@@ -150,42 +149,59 @@ def packed(entries: Sequence[Kept]) -> list[Kept]:
     True
     """
     spans: list[Kept] = []
-    row: list[Record] = []
-    for entry in entries:
-        is_record = isinstance(entry, Record)
-        if row:
-            if is_record and continues(entry, row[0]):
-                row.append(entry)
-                continue
+    row: list[Record | Row] = []
+    head: Record | None = None  # of the row, where others may continue it
+    for entry in apart(entries):
+        if not isinstance(entry, _PARTS):
             _close(row, spans)
-            row = []
-        if not is_record:
-            spans.append(Span.over(entry) if isinstance(entry, Row) else entry)
-        elif entry.event.__class__ in MERGEABLE and entry.covers == 1:
-            row.append(entry)
-        else:
+            row, head = [], None
             spans.append(entry)
+            continue
+        first = _head(entry)
+        if head is not None and continues(first, head):
+            row.append(entry)
+            continue
+        _close(row, spans)
+        is_whole = first.event.__class__ not in MERGEABLE or first.covers > 1
+        row, head = [entry], None if is_whole else first
     _close(row, spans)
     return spans
 
 
-def _close(row: list[Record], entries: list[Kept]) -> None:
-    if len(row) > 1:
+_PARTS = (Record, Row)
+
+
+def _head(entry: Record | Row) -> Record:
+    return entry if isinstance(entry, Record) else entry.head
+
+
+def _close(row: Sequence[Record | Row], entries: list[Kept]) -> None:
+    if len(row) == 1 and isinstance(row[0], Record):
+        entries.append(row[0])
+    elif row:
         entries.append(Span.of(row))
-    else:
-        entries.extend(row)
 
 
-def place_after(entries: Sequence[Kept], after: int) -> int:
+def place_after(entries: Sequence[Kept | BatchRow], after: int) -> int:
     """Where the first entry stands that has a record behind this number."""
     return bisect_right(entries, after, key=_seq)
 
 
+def apart(entries: Iterable[Kept | BatchRow], after: int = 0) -> Iterator[Kept]:
+    """The entries, and in the place of all that came together each of its parts that has a record behind this number."""
+    for entry in entries:
+        if isinstance(entry, BatchRow):
+            yield from entry.parts[place_after(entry.parts, after) :]
+        else:
+            yield entry
+
+
 __all__ = [
     "MERGEABLE",
-    "Entry",
     "Kept",
+    "Mergeable",
     "Span",
+    "apart",
     "continues",
     "is_mergeable",
     "packed",

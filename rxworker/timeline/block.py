@@ -84,14 +84,18 @@ def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
     return _STEPS[event.__class__](state, event)
 
 
-def step_texts(state: BlockState | None, like: Growing, texts: list[str]) -> BlockState:
-    """The block after deltas of one sort: the same as `step_block` for each of them."""
-    text = "".join(texts)
+def step_texts(
+    state: BlockState | None, like: Growing, texts: list[str], stop: BlockStop | None = None
+) -> BlockState:
+    """The block after deltas of one sort, and the stop behind them if there is one: the same as `step_block` for each of them."""
     if state is None:
-        return step_block(None, replace(like, text=text))
-    if state.block_type not in _HOLDS[like.__class__]:
-        return state
-    return replace(state, text=state.text.add(text))
+        state = step_block(None, start_of(like))
+    text = state.text
+    if state.block_type in _HOLDS[like.__class__]:
+        text = text.add("".join(texts))
+    if stop is not None:
+        return _stop(state, stop, text)
+    return state if text is state.text else replace(state, text=text)
 
 
 def _start(state: BlockState, event: BlockStart) -> BlockState:
@@ -123,8 +127,10 @@ def _citation(state: BlockState, event: CitationDelta) -> BlockState:
     return replace(state, citations=state.citations.add(event.citation))
 
 
-def _stop(state: BlockState, event: BlockStop) -> BlockState:
-    text = state.text  # every block comes by here; most are in one piece, and have no echo
+def _stop(state: BlockState, event: BlockStop, text: Pieces[str] | None = None) -> BlockState:
+    if text is None:
+        text = state.text
+    # Every block comes by here; most are in one piece, and have no echo.
     return replace(
         state,
         phase="stopped",

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from rxworker.events import (
     AttemptStart,
-    Record,
     ResponseStatus,
     RunAbort,
     RunStart,
@@ -20,7 +19,7 @@ from rxworker.events import (
     ToolStart,
     Usage,
 )
-from rxworker.events.row import CountedRow, Row
+from rxworker.events.row import Entry
 
 Path = tuple[str, ...]
 
@@ -54,9 +53,10 @@ NOTHING_INSIDE = InnerUsage()
 """What most runs have inside them."""
 
 
-def step_inner(state: InnerUsage, record: Record | Row | CountedRow) -> InnerUsage:
+def step_inner(state: InnerUsage, record: Entry) -> InnerUsage:
     """The tokens after a record of a run inside.
 
+    >>> from rxworker.events import Record
     >>> record = Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=Usage(10, 5), path=("call_1",))
     >>> step_inner(InnerUsage(), record).usage.total_tokens
     15

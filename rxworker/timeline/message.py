@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from rxworker.events import (
     BlockEvent,
+    BlockStop,
     Error,
     ResponseEvent,
     ResponseStatus,
     Status,
     Usage,
 )
-from rxworker.events.deltas import GROWING, Deltas
+from rxworker.events.deltas import GROWING, Counted, Deltas
 from rxworker.messages import Content, Message, ServerToolCall, ServerToolResult, StopReason
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.block import BlockState, step_block, step_texts
@@ -58,7 +59,10 @@ class ResponseState(Struct, frozen=True):
     @property
     def blocks(self) -> tuple[BlockState, ...]:
         """All blocks, closed and open, in the order of their index."""
-        return tuple(sorted([*self.closed.to_list(), *self.open.values()], key=attrgetter("index")))
+        return tuple(sorted([*self.closed.to_list(), *self.open.values()], key=_index))
+
+
+_index = attrgetter("index")
 
 
 def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
@@ -76,31 +80,57 @@ def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
 
 
 def step_parts(
-    state: ResponseState, events: Iterable[BlockEvent | Usage | Deltas[Any]]
-) -> ResponseState:
-    """The response after events of blocks and usages: the same as `step_response` for each of them, with one new state for all."""
+    state: ResponseState, events: Iterable[Any]
+) -> tuple[ResponseState, Status | Error | None]:
+    """The response after events of blocks and usages, up to the first status or error: the same as `step_response` for each of them.
+
+    Args:
+        state: The response before them.
+        events: Events and rows of deltas.
+
+    Returns:
+        One new state for all of them, and what they stopped at, if anything.
+    """
     # A copy of what is open: a handful of blocks, whatever the length of the response.
     blocks, closed, usage = state.open.copy(), state.closed, state.usage
+    last: Status | Error | None = None
     texts: list[str] = []  # what deltas add that are taken together
     like: Any = None  # one of these
-    for told in events:
-        event: Any = told  # every delta comes by here
+    for event in events:
         kind: type[object] = event.__class__
-        if kind is Usage:
+        one: Any = None  # a delta of the sort that only adds to a text
+        if kind is Deltas:
+            one = event.like
+        elif kind in GROWING:
+            one = event
+        elif kind is Usage:
             usage = event
             continue
-        one = event.like if kind is Deltas else event if kind in GROWING else None
-        if like is not None and (
-            one is None or one.__class__ is not like.__class__ or one.index != like.index
-        ):
-            blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
-            like, texts = None, []
+        elif kind is Counted:
+            # What stands between the deltas touches nothing but the usage, of which the last one holds.
+            event, usage = event.deltas, event.usages[-1]
+            one = event.like
+        elif kind not in BLOCK_EVENTS:
+            if kind is Status or kind is Error:
+                last = event
+                break
+            continue
+        if like is not None:
+            if kind is BlockStop and event.index == like.index:
+                block = step_texts(blocks.pop(event.index, None), like, texts, event)
+                closed = closed.add(block)
+                like = None
+                continue
+            if one is None or one.__class__ is not like.__class__ or one.index != like.index:
+                blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
+                like = None
         if one is not None:
-            like = one
-            if kind is Deltas:
-                texts += event.texts
+            if like is None:
+                like, texts = one, []
+            if one is event:
+                texts.append(one.text)
             else:
-                texts.append(event.text)
+                texts += event.texts
             continue
         block = step_block(blocks.get(event.index), event)
         if block.phase == "open":
@@ -110,7 +140,7 @@ def step_parts(
             closed = closed.add(block)
     if like is not None:
         blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
-    return replace(state, open=blocks, closed=closed, usage=usage)
+    return replace(state, open=blocks, closed=closed, usage=usage), last
 
 
 def message_of(state: ResponseState, provider: str) -> Message | None:
@@ -137,7 +167,7 @@ def _without_unanswered(content: list[Content]) -> list[Content]:
 
 
 def _step_part(state: ResponseState, event: BlockEvent | Usage) -> ResponseState:
-    return step_parts(state, (event,))
+    return step_parts(state, (event,))[0]
 
 
 def step_status(state: ResponseState, event: Status) -> ResponseState:

@@ -12,21 +12,15 @@ keeps what its tools did, says of each of the others whether it was started, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
 
-from rxworker.events import (
-    BlockEvent,
-    Error,
-    Record,
-    ResponseStatus,
-    Status,
-    Usage,
-)
-from rxworker.events.deltas import Counted, Deltas
-from rxworker.events.row import CountedRow, Row
+from rxworker.events import Error, Record, ResponseStatus, Status, Usage
+from rxworker.events.deltas import Batch, Counted, Deltas
+from rxworker.events.row import Entry
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.inner import step_inner
 from rxworker.timeline.message import ResponseState, step_error, step_parts, step_status
@@ -49,9 +43,7 @@ def step_run(state: RunState, record: Record) -> RunState:
     return fold_run((record,), state)
 
 
-def fold_run(
-    records: Iterable[Record | Row | CountedRow], state: RunState | None = None
-) -> RunState:
+def fold_run(records: Iterable[Entry], state: RunState | None = None) -> RunState:
     """The run after all these records: what a snapshot, a resumed run and a test begin with."""
     state = state or RunState()
     seq, path = state.seq, state.path
@@ -68,30 +60,41 @@ def fold_run(
         event: Any = record.event
         kind: type[object] = event.__class__
         found = _ROW_STEPS.get(kind)
-        if found is None and kind not in _STEPS:
+        if found is None and kind not in TURN_STEPS:
             continue
         if found is not step_row:
             if step_row is not None:
                 state, row = step_row(state, row), []
             step_row = found
-        if found is not None:
-            row.append(event)
+        if found is None:
+            state = TURN_STEPS[kind](state, event)
+        elif kind is Batch:
+            row += event.rows
         else:
-            state = _STEPS[kind](state, event)
+            row.append(event)
     if step_row is not None:
         state = step_row(state, row)
     return state if seq == state.seq else replace(state, seq=seq)
 
 
-def _step_parts(state: RunState, events: Iterable[BlockEvent | Usage | Deltas[Any]]) -> RunState:
-    if state.response is None:
-        return received(state, step_parts(ResponseState(), events))
-    return replace(state, response=step_parts(state.response, events))
-
-
-def _step_counted(state: RunState, rows: Sequence[Counted[Any]]) -> RunState:
-    # What stands between the deltas touches nothing but the usage, of which the last one holds.
-    return _step_parts(state, [*[row.deltas for row in rows], rows[-1].usages[-1]])
+def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
+    rest = iter(events)
+    event: Any = next(rest, None)
+    while event is not None:
+        kind: type[object] = event.__class__
+        if kind in _PARTS:
+            before = state.response
+            response, event = step_parts(before or ResponseState(), chain((event,), rest))
+            state = (
+                received(state, response) if before is None else replace(state, response=response)
+            )
+            continue
+        if kind is Status:
+            state = _step_status(state, event)
+        elif kind is Error:
+            state = _step_error(state, event)
+        event = next(rest, None)
+    return state
 
 
 def _step_status(state: RunState, event: Status) -> RunState:
@@ -110,20 +113,15 @@ def _step_error(state: RunState, event: Error) -> RunState:
     return received(state, step_error(state.response or ResponseState(), event))
 
 
-def _step_inner(state: RunState, record: Record | Row | CountedRow) -> RunState:
+def _step_inner(state: RunState, record: Entry) -> RunState:
     inner = step_inner(state.inner, record)
     return state if inner is state.inner else replace(state, inner=inner)
 
 
-_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
-    **TURN_STEPS,
-    Status: _step_status,
-    Error: _step_error,
-}
-# The most frequent events, and those that stand next to them, of which a row makes one new state.
+_PARTS: frozenset[type[object]] = BLOCK_EVENTS | {Usage, Deltas, Counted}
+# The most frequent events, and those that stand next to them, of which a row takes one step.
 _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
-    **dict.fromkeys((*BLOCK_EVENTS, Usage, Deltas), _step_parts),
-    Counted: _step_counted,
+    **dict.fromkeys((*_PARTS, Status, Error, Batch), _step_response),
     **TOOL_STEPS,
 }
 

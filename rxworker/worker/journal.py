@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import Any
 from weakref import ref
 
 from msgspec.structs import replace
 
 from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
-from rxworker.events.deltas import Counted, Deltas, rows_of
-from rxworker.events.row import CountedRow, Row
+from rxworker.events.deltas import Batch, Counted, Deltas, rows_of
+from rxworker.events.row import BatchRow, CountedRow, Entry, Row
+from rxworker.events.turn import TURN_EVENTS
 from rxworker.hub import Hub
 from rxworker.timeline import RunState, fold_run
 
@@ -45,26 +46,30 @@ class Journal:
 
     def emit_many(self, events: Sequence[Event]) -> None:
         """Number events that have come together, and show them."""
+        told: Any = events
+        make = _ROWS.get(told.__class__)
+        if make is None or (make is BatchRow and not TURN_EVENTS.isdisjoint(map(type, told.rows))):
+            self.hub.push_entries(self._numbered(events), events)
+        elif count := len(told):
+            seq, now = self._history.last_seq + count, self._clock()
+            entry = make(seq, self.run, self.turn, self._attempt, now, told)
+            self.hub.push_entries((entry,), events)
+
+    def _numbered(self, events: Sequence[Event]) -> list[Entry]:
+        """An entry for each of the events, which are not all of one response."""
         seq, now, run = self._history.last_seq, self._clock(), self.run
-        turn, attempt = self.turn, self._attempt
-        if type(events) is Counted:
-            row = cast("Counted[Event]", events)
-            seq += len(row)
-            self.hub.push_entries([CountedRow(seq, run, turn, attempt, now, row)], row)
-            return
-        entries: list[Record | Row] = []
+        entries: list[Entry] = []
         for row in rows_of(events):
             if type(row) is Deltas:
                 seq += len(row.texts)
-                entries.append(Row(seq, run, turn, attempt, now, row))
+                entries.append(Row(seq, run, self.turn, self._attempt, now, row))
                 continue
             kind = row.__class__
             if kind in _COUNTED:
                 self._count(kind)
-                turn, attempt = self.turn, self._attempt
             seq += 1
-            entries.append(Record(seq, run, turn, attempt, now, row))
-        self.hub.push_entries(entries, events)
+            entries.append(Record(seq, run, self.turn, self._attempt, now, row))
+        return entries
 
     def _count(self, kind: type[object]) -> None:
         """Another turn begins, or another attempt."""
@@ -100,5 +105,10 @@ def _detached(kept: ref[Journal], watcher: str, error: BaseException) -> None:
 
 
 _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})
+_ROWS: dict[type[object], Callable[[int, str, int, int, float, Any], Entry]] = {
+    Deltas: Row,
+    Counted: CountedRow,
+    Batch: BatchRow,
+}
 
 __all__ = ["Journal"]

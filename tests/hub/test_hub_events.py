@@ -11,7 +11,7 @@ from reactivex import operators as ops
 
 from rxworker.events import Event, Ping, Record, TextDelta
 from rxworker.events.deltas import Batch, Deltas
-from rxworker.events.row import Row
+from rxworker.events.row import BatchRow, Row
 from rxworker.hub import Hub
 from rxworker.operators import events, text_deltas
 
@@ -42,9 +42,14 @@ def push(hub: Hub, move: str) -> None:
         first, last = record(seq, Ping()), record(seq + 6, TextDelta(1, "end"))
         entries = [first, together(seq + 1, row), last]
         hub.push_entries(entries, Batch([first.event, row, last.event]))
+    elif move == "batch":
+        row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
+        batch = Batch[Event]([Ping(), row, TextDelta(1, "end")])
+        entry = BatchRow(seq + len(batch) - 1, "r", 1, 1, float(seq), batch)
+        hub.push_entries([entry], batch)
 
 
-MOVES = ["one", "ping", "inner", "several", "together", "read", "bare", "records", "leave"]
+MOVES = ["one", "ping", "inner", "several", "together", "read", "batch", "bare", "records", "leave"]
 
 
 @given(st.lists(st.sampled_from(MOVES), max_size=25))

@@ -23,6 +23,8 @@ from rxworker.events import (
     ThinkingDelta,
     ToolProgress,
 )
+from rxworker.events.deltas import Deltas
+from rxworker.events.row import Row
 from rxworker.hub.history import TAIL, merge_entries
 from rxworker.hub.span import MERGEABLE, Span, continues, is_mergeable, packed
 
@@ -43,6 +45,16 @@ def test_it_gives_back_equal_records(texts: tuple[str, ...]) -> None:
     span = Span.of(exact)
     assert list(span.records(0, len(texts))) == exact
     assert (span.first, span.seq, span.time) == (1, len(texts), float(len(texts)))
+
+
+def test_rows_and_records_that_go_on_with_a_text_are_one_span() -> None:
+    """A read may end within a delta, so that the last one comes by itself."""
+    row = Row(3, "r", 1, 1, 3.0, Deltas(TextDelta(0, ""), ["a", "b", "c"]))
+    more = Row(6, "r", 1, 1, 6.0, Deltas(TextDelta(0, ""), ["e", "f"]))
+    [span] = packed([row, text(4, "d"), more])
+    assert isinstance(span, Span)
+    exact = [*row.records(0, 3), text(4, "d"), *more.records(0, 6)]
+    assert list(span.records(0, 6)) == exact
 
 
 def test_it_gives_back_those_between_two_numbers() -> None:

@@ -10,16 +10,27 @@ from hypothesis import strategies as st
 
 from rxworker.events import (
     AttemptStart,
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    BlockType,
+    Error,
     Event,
+    InputJsonDelta,
     Ping,
     Record,
+    ResponseStatus,
+    Status,
     TextDelta,
+    ToolUseMetadata,
     TurnStart,
     TurnStop,
     Usage,
 )
 from rxworker.events.deltas import Batch, Counted, Deltas
 from rxworker.hub.history import TAIL
+from rxworker.messages import StopKind, StopReason
+from rxworker.timeline import RunState, fold_run, step_run
 from rxworker.worker.journal import Journal
 
 ROW = Deltas[Event](TextDelta(0, ""), ["a", "b", "c", "d", "e"])
@@ -31,6 +42,24 @@ KINDS: dict[str, Event | Deltas[Event]] = {
     "text": TextDelta(0, "x"),
     "row": ROW,
 }
+RESPONSE: dict[str, Event | Deltas[Event]] = {
+    "begin": Status(ResponseStatus.STARTED, "id", "model-1"),
+    "end": Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.TOOL_USE)),
+    "failed": Status(ResponseStatus.FAILED),
+    "error": Error("broken", "it broke"),
+    "usage": Usage(9, 1),
+    "ping": Ping(),
+    "open": BlockStart(0, BlockType.TEXT),
+    "stop": BlockStop(0, BlockType.TEXT),
+    "abort": BlockAbort(0, BlockType.TEXT),
+    "text": TextDelta(0, "x"),
+    "row": ROW,
+    "other": TextDelta(1, "y"),
+    "call": BlockStart(2, BlockType.TOOL_USE, ToolUseMetadata("c", "look")),
+    "piece": InputJsonDelta(2, '{"a": 1}'),
+    "called": BlockStop(2, BlockType.TOOL_USE),
+}
+READS = st.lists(st.lists(st.sampled_from(sorted(RESPONSE)), max_size=9), max_size=6)
 COUNTED = Counted[Event](ROW, [Usage(9, n) for n in range(5)])
 
 
@@ -51,6 +80,36 @@ def test_a_read_is_numbered_as_its_events_are(reads: Sequence[Sequence[str]]) ->
     assert told(together) == told(single)
     assert together.turn == single.turn
     assert seen == [record.event for record in told(single)]
+
+
+@given(READS, st.frozensets(st.integers(0, 5)), st.frozensets(st.integers(0, 5)))
+def test_a_read_is_read_again_and_folded_as_its_events_are(
+    reads: Sequence[Sequence[str]], packs: frozenset[int], looks: frozenset[int]
+) -> None:
+    together, single = Journal("r", lambda: 1.0), Journal("r", lambda: 1.0)
+    history = together.hub.history
+    single_state = RunState()
+    for place, read in enumerate(reads):
+        for journal in (together, single):
+            if "begin" in read:
+                journal.emit(AttemptStart("p", "m"))
+        batch = Batch([RESPONSE[name] for name in read])
+        together.emit_many(batch)
+        for event in batch:
+            single.emit(event)
+        if place in packs:
+            history.pack()
+        if place in looks:
+            assert together.state == single.state
+    records = told(single)
+    for record in records:
+        single_state = step_run(single_state, record)
+    assert together.state == single.state == single_state
+    for after in range(len(records) + 1):
+        assert list(history.records(after)) == records[after:]
+        assert history.merged(after) == single.hub.history.merged(after)
+        before = fold_run(records[:after])
+        assert fold_run(history.standing(after), before) == single_state
 
 
 @pytest.mark.parametrize("attach", ["events", "records", "nobody"])
