@@ -120,30 +120,38 @@ def received(state: RunState, response: ResponseState) -> RunState:
         )
     if response.status is not ResponseStatus.COMPLETED:
         return replace(state, response=response)
-    return close(replace(state, response=response, stop_reason=response.stop_reason))
+    return _close(state, response, response.stop_reason)
 
 
 def close(state: RunState) -> RunState:
     """The response enters the conversation, unless it has."""
     response = state.response
-    if response is None or state.is_closed:
-        return state
-    message = message_of(response, state.provider)
+    return state if response is None else _close(state, response, state.stop_reason)
+
+
+def _close(state: RunState, response: ResponseState, stop_reason: StopReason | None) -> RunState:
+    message = None if state.is_closed else message_of(response, state.provider)
     if message is None:
-        return replace(state, is_closed=True)
-    conversation = state.conversation.add(message)
-    calls = message.tool_calls
-    stop = response.stop_reason
-    if response.status is not ResponseStatus.COMPLETED or stop is None or not stop.runs_tools:
+        return replace(state, response=response, stop_reason=stop_reason, is_closed=True)
+    conversation, pending, results = state.conversation.add(message), state.pending, state.results
+    calls, stop = message.tool_calls, response.stop_reason
+    if response.status is ResponseStatus.COMPLETED and stop is not None and stop.runs_tools:
+        done = {result.tool_use_id for result in results}
+        pending = tuple([call for call in calls if call.id not in done]) if done else calls
+    else:
         if calls:
             # Of some there may be a word already. The others will not run; the model is told so.
-            told = _results_of(calls, state.results)
-            conversation = repair(conversation.add(*told))
-        return replace(state, conversation=conversation, is_closed=True, results=())
-    if state.results:
-        done = {result.tool_use_id for result in state.results}
-        calls = tuple([call for call in calls if call.id not in done])
-    return replace(state, conversation=conversation, is_closed=True, pending=calls)
+            conversation = repair(conversation.add(*_results_of(calls, results)))
+        results = ()
+    return replace(
+        state,
+        response=response,
+        stop_reason=stop_reason,
+        conversation=conversation,
+        is_closed=True,
+        pending=pending,
+        results=results,
+    )
 
 
 def _results_of(
@@ -158,7 +166,8 @@ def settle(state: RunState) -> RunState:
     """Nothing more comes of the response: it is in the conversation, and its tokens are counted."""
     if state.response is None:
         return state
-    state = close(state)
+    if not state.is_closed:
+        state = close(state)
     return replace(state, response=None, is_closed=False, spent=state.own_usage)
 
 

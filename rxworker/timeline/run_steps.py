@@ -109,9 +109,9 @@ def _round(conversation: Conversation, results: Iterable[ToolResult]) -> Round:
     )
 
 
-def _is_same(one: Round, other: Round | None) -> bool:
+def _is_same(one: Round, other: Round) -> bool:
     # To Python 1, 1.0 and True are the same; to a tool they are not.
-    return other is not None and one == other and _told(one) == _told(other)
+    return one == other and _told(one) == _told(other)
 
 
 def _told(told: Round) -> bytes:
@@ -162,13 +162,12 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
 
 
 def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
-    calls = [event.call for event in events]
     if state.is_closed and state.results:
-        state = _waiting_again(state, calls)
+        state = _waiting_again(state, [event.call for event in events])
     return replace(
         state,
-        tool_calls=state.tool_calls + len(calls),
-        started=(*state.started, *[call.id for call in calls]),
+        tool_calls=state.tool_calls + len(events),
+        started=(*state.started, *[event.call.id for event in events]),
     )
 
 
@@ -193,12 +192,11 @@ def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
             continue
         waiting.discard(call_id)
         results.append(event.result)
-    return replace(
-        state,
-        pending=tuple([call for call in state.pending if call.id in waiting]),
-        started=tuple([call_id for call_id in state.started if call_id not in ended]),
-        results=tuple(results),
-    )
+    # Usually there are as many stops as there are calls.
+    pending = [call for call in state.pending if call.id in waiting] if waiting else ()
+    is_idle = ended.issuperset(state.started)
+    started = () if is_idle else [call_id for call_id in state.started if call_id not in ended]
+    return replace(state, pending=tuple(pending), started=tuple(started), results=tuple(results))
 
 
 def _message_add(state: RunState, event: MessageAdd) -> RunState:
@@ -213,14 +211,15 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
     if not results:
         return replace(state, conversation=conversation)
     told = {result.tool_use_id for result in results}
+    pending = [call for call in state.pending if call.id not in told] if state.pending else ()
     this = _round(before, results)
     return replace(
         state,
         conversation=conversation,
-        pending=tuple([call for call in state.pending if call.id not in told]),
+        pending=tuple(pending),
         results=tuple([result for result in state.results if result.tool_use_id not in told]),
         round=this,
-        repeats=state.repeats + 1 if _is_same(this, state.round) else 1,
+        repeats=state.repeats + 1 if state.round and _is_same(this, state.round) else 1,
     )
 
 
