@@ -69,8 +69,12 @@ class History:
             self._pack_if_long()
 
     def _pack_if_long(self) -> None:
-        count = len(self.tail)
-        if count >= TAIL or self.last_seq - self._packed_to - count >= TAIL:
+        batches = [e for e in self.tail if isinstance(e, BatchRow)]
+        count = len(self.tail) + sum([len(batch.event.rows) - 1 for batch in batches])
+        left = TAIL - max(count, self.last_seq - self._packed_to - count)
+        if left > 0:
+            self._may_pack_at = self.last_seq + left  # each record adds one to one of the two
+        else:
             self.pack()
 
     def pack(self) -> None:
