@@ -10,7 +10,7 @@ the response said before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias, cast
 
 import msgspec
@@ -23,7 +23,7 @@ from rxworker.events import (
     ResponseStatus,
     Status,
 )
-from rxworker.events.deltas import FEW, Deltas, Growing
+from rxworker.events.deltas import FEW, Deltas
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
@@ -123,44 +123,33 @@ class OpenAIResponsesDecoder:
         made: list[ResponseEvent | Row] = []
         events = cast("list[ResponseEvent]", made)  # for those who put nothing else into it
         place = 0
-        while place < len(decoded) and not self._over:
-            event = decoded[place]
-            self._take(event if event.type else _named(event, frames[place]), datas[place], events)
+        read = iter(decoded)
+        event = next(read, None)
+        while event is not None and not self._over:
+            if not event.type:
+                event = _named(event, frames[place])
+            pieces = self._take(event, datas[place], events)
             place += 1
-            if event.delta and self._items.is_known(event):
-                place += self._add_row(event, decoded, place, made)
+            if pieces is None:
+                event = next(read, None)
+                continue
+            texts, event = _texts_like(event, read)
+            place += len(texts) - 1
+            pieces += texts[1:]  # the end of a text adds what has not come
+            if len(texts) >= FEW:
+                made[-1] = Deltas(events[-1], texts)
+            else:
+                made += Deltas(events[-1], texts[1:])
         if ends:
             made += self.finish()
         return made
-
-    def _add_row(
-        self,
-        first: WireEvent,
-        read: Sequence[WireEvent],
-        place: int,
-        made: list[ResponseEvent | Row],
-    ) -> int:
-        """Put what goes on with the text of a delta behind it, the last that was made; returns how many events that are."""
-        pieces = self._items.growing
-        delta = made[-1] if pieces is not None else None
-        if pieces is None or not isinstance(delta, Growing):
-            return 0
-        # By their places: to copy or to skip what was read already would cost the square of a long read.
-        texts = _texts_like(first, map(read.__getitem__, range(place, len(read))))
-        if not texts:
-            return 0
-        pieces += texts  # the end of a text adds what has not come
-        if len(texts) + 1 >= FEW:
-            made[-1] = Deltas(delta, [delta.text, *texts])
-        else:
-            made += Deltas(delta, texts)
-        return len(texts)
 
     def finish(self) -> Events:
         """The bytes ended. Before the last event of a response, that is an error."""
         return () if self._over else self._fail(self._failure or CUT)
 
-    def _take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
+    def _take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> list[str] | None:
+        """Take an event; returns what has come of a text, if events like this one do nothing but add to it."""
         kind = event.type
         if kind == ERROR or (event.error and not kind):
             self._take_error(read_json(data), events)
@@ -169,11 +158,12 @@ class OpenAIResponsesDecoder:
         elif kind in ITEM_HANDLERS:
             if self._started is None:
                 self._start(NOTHING, events)
-            ITEM_HANDLERS[kind](self._items, event, data, events)
+            return ITEM_HANDLERS[kind](self._items, event, data, events)
         elif kind in HANDLERS:
             HANDLERS[kind](self, event, events)
         else:
             events.append(Opaque(kind, read_json(data)))
+        return None
 
     # the response
 
@@ -261,22 +251,24 @@ class OpenAIResponsesDecoder:
         events.append(Ping())
 
 
-def _texts_like(first: WireEvent, rest: Iterable[WireEvent]) -> list[str]:
-    """What events add to the text that a first one has added to, up to one that does something else."""
+def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str], WireEvent | None]:
+    """What an event adds to a text, and those behind it that are like it; and the next one."""
     kind, index = first.type, first.output_index
     content, summary = first.content_index, first.summary_index
-    texts: list[str] = []
+    texts = [first.delta or ""]
     for event in rest:
+        text = event.delta
+        # Most have no more than one place, and what is the same need not be asked whether it equals.
         if (
-            event.type != kind
+            not text
+            or event.type != kind
             or event.output_index != index
-            or event.content_index != content
-            or event.summary_index != summary
-            or not event.delta
+            or (event.content_index is not content and event.content_index != content)
+            or (event.summary_index is not summary and event.summary_index != summary)
         ):
-            break
-        texts.append(event.delta)
-    return texts
+            return texts, event
+        texts.append(text)
+    return texts, None
 
 
 def _named(event: WireEvent, frame: SseFrame) -> WireEvent:

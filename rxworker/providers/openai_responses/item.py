@@ -1,7 +1,7 @@
 """One item of a response, from its start to its end, as blocks.
 
 An item is a message, a thought, a call, or one of the provider's own doings. Messages and thoughts are `Prose`, see
-`rxworker.providers.openai_responses.prose`; any other item is one block. The start of a block says in its echo what item
+`rxworker.providers.openai_responses.prose`; a call is a `Call`; any other item is one block, too. The start of a block says in its echo what item
 it belongs to, the stop of the item's last block has the whole item, which is what the next request must repeat:
 `rxworker.providers.openai_responses.echo` puts it back together.
 
@@ -25,13 +25,12 @@ from rxworker.events import (
     ToolResultMetadata,
     ToolUseMetadata,
 )
-from rxworker.messages import JsonObject
+from rxworker.messages import Json, JsonObject
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_responses.kinds import (
-    BLOCK_TYPES,
-    CALLS,
     CUSTOM_CALL,
     MESSAGE,
+    TOOL_USE,
     WHOLE,
     Place,
     Text,
@@ -40,6 +39,8 @@ from rxworker.providers.openai_responses.kinds import (
     waits_for_client,
     word,
 )
+
+CODE_CALL = "code_interpreter_call"
 
 # What an encoder finds in the echo of a block.
 ITEM = "item"
@@ -51,6 +52,7 @@ class Item:
 
     Args:
         key: Its number within the response.
+        kind: Its type.
         wire: The item as it was added, or as much as is known of it.
         blocks: Where blocks are opened, shared by all items.
         new_id: Makes an id for a call that came without one.
@@ -58,6 +60,7 @@ class Item:
     Attributes:
         key: Its number within the response.
         kind: Its type.
+        names: Under which an event may speak of it, and whatever else the server put there.
         ended: Whether it has ended.
         called: Whether it is a whole call of one of the client's tools.
         refused: Whether it holds a refusal.
@@ -73,21 +76,28 @@ class Item:
         "ended",
         "key",
         "kind",
+        "names",
         "refused",
     )
 
     def __init__(
-        self, key: int, wire: JsonObject, blocks: OpenBlocks, new_id: Callable[[], str]
+        self,
+        key: int,
+        kind: str,
+        wire: JsonObject,
+        blocks: OpenBlocks,
+        new_id: Callable[[], str],
     ) -> None:
         self.key = key
-        self.kind = word(wire.get("type"))
+        self.kind = kind
+        self.names: tuple[Json, ...] = wire.get("id"), wire.get("call_id")
         self.ended = False
         self.called = False
         self.refused = False
         self._wire = wire
         self._blocks = blocks
         self._new_id = new_id
-        self._pieces: list[str] = []  # the input of a call
+        self._pieces: list[str] = []  # of its input
         self._open: int | None = None  # the index of the block that is open
 
     @property
@@ -100,9 +110,8 @@ class Item:
         return not self.ended and self.kind == text.item
 
     def start(self, events: list[ResponseEvent]) -> None:
-        """It was added. A call has no block before its name."""
-        if self.kind not in CALLS or self._wire.get("name"):
-            self._start_block(BLOCK_TYPES.get(self.kind) or block_type_of(self._wire), events)
+        """It was added."""
+        self._start_block(block_type_of(self._wire), events)
 
     def learn(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         """It was added, after something of it had come already; or it was added twice."""
@@ -111,11 +120,14 @@ class Item:
             self.start(events)
 
     def add(self, _: Place, text: str, events: list[ResponseEvent], /) -> list[str] | None:
-        """More of the text at a place; returns what has come of it, if that is told."""
+        """More of the text at a place; returns what has come of it, if all that comes makes deltas that add to one text."""
         self._pieces.append(text)
         if self._open is None:
             return None
-        events.append(self._input(self._open, text))
+        if self.kind == CODE_CALL:
+            events.append(InputValueDelta(self._open, "$.code", text, append=True))
+            return None
+        events.append(InputJsonDelta(self._open, text))
         return self._pieces
 
     def complete(self, place: Place, text: str, events: list[ResponseEvent]) -> None:
@@ -139,31 +151,20 @@ class Item:
         if wire is not None:
             self._wire = self._wire | wire
             self._fill(wire, events)
-        elif self.kind in CALLS and not self._pieces:  # all that came of it is how it began
-            self._fill(self._wire, events)
         index = self._open
         if index is None:  # it has nothing to say, but is sent back all the same
             index = self._start_block(block_type_of(self._wire), events)
-        if self._is_whole(wire, whole):
+        # Half a text can stand, half a thought cannot.
+        if whole or wire is not None or self.kind == MESSAGE:
             events.append(self._blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
-            self.called = self.kind in CALLS
         else:
             events.append(self._blocks.abort(index, reason))
 
-    def _is_whole(self, wire: JsonObject | None, whole: bool) -> bool:
-        """Half a text can stand, half a call or half a thought cannot."""
-        if self.kind in CALLS:
-            return whole and self._wire.get("status") != "incomplete"
-        return whole or wire is not None or self.kind == MESSAGE
-
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         """What was not streamed."""
-        index = self._open
-        if index is None:
-            index = self._start_block(block_type_of(self._wire), events)
-        if self.kind in CALLS:
-            self.complete(WHOLE, input_of(wire), events)
-        elif not self._pieces and block_type_of(self._wire) is BlockType.SERVER_TOOL_USE:
+        block_type = block_type_of(self._wire)
+        index = self._start_block(block_type, events) if self._open is None else self._open
+        if not self._pieces and block_type is BlockType.SERVER_TOOL_USE:
             asked = input_of(wire)
             if asked:
                 events.append(InputJsonDelta(index, asked))
@@ -173,8 +174,6 @@ class Item:
         start = self._blocks.start(block_type, self._metadata(block_type), echo)
         self._open = start.index
         events.append(start)
-        if self._pieces:  # of a call whose name has come only now
-            events.append(self._input(start.index, "".join(self._pieces)))
         return start.index
 
     def _metadata(self, block_type: BlockType, /) -> BlockMetadata | None:
@@ -183,14 +182,50 @@ class Item:
             return OpaqueMetadata(self.kind)
         if block_type is BlockType.SERVER_TOOL_RESULT:
             return ToolResultMetadata(word(wire.get("call_id")), self.kind)
-        call_id = word(wire.get("call_id")) or word(wire.get("id"))
-        name = word(wire.get("name")) or ("" if self.kind in CALLS else self.kind)
-        return ToolUseMetadata(call_id or self._new_id(), name, self.kind == CUSTOM_CALL)
+        return ToolUseMetadata(self._call_id(), word(wire.get("name")) or self.kind)
 
-    def _input(self, index: int, text: str) -> ResponseEvent:
-        if self.kind == "code_interpreter_call":
-            return InputValueDelta(index, "$.code", text, append=True)
-        return InputJsonDelta(index, text)
+    def _call_id(self) -> str:
+        wire = self._wire
+        return word(wire.get("call_id")) or word(wire.get("id")) or self._new_id()
+
+
+class Call(Item):
+    """What has come of a call of one of the client's tools; see `Item`. It has no block before its name."""
+
+    __slots__ = ()
+
+    def start(self, events: list[ResponseEvent]) -> None:
+        """It was added."""
+        if self._wire.get("name"):
+            self._start_call(events)
+
+    def stop(
+        self, wire: JsonObject | None, events: list[ResponseEvent], *, whole: bool, reason: str
+    ) -> None:
+        """It ended, or the response did; see `Item`. Half a call cannot stand."""
+        self.ended = True
+        if wire is not None:
+            self._wire = self._wire | wire
+        index = self._start_call(events) if self._open is None else self._open
+        if wire is not None or not self._pieces:  # all that came of it may be how it began
+            rest = missing(input_of(self._wire if wire is None else wire), self._pieces)
+            if rest:
+                self.add(WHOLE, rest, events)
+        if whole and self._wire.get("status") != "incomplete":
+            self.called = True
+            events.append(self._blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
+        else:
+            events.append(self._blocks.abort(index, reason))
+
+    def _start_call(self, events: list[ResponseEvent]) -> int:
+        index = self._start_block(TOOL_USE, events)
+        if self._pieces:  # the name has come only now
+            events.append(InputJsonDelta(index, "".join(self._pieces)))
+        return index
+
+    def _metadata(self, _: BlockType, /) -> ToolUseMetadata:
+        name = word(self._wire.get("name"))
+        return ToolUseMetadata(self._call_id(), name, self.kind == CUSTOM_CALL)
 
 
 def missing(text: str, pieces: list[str]) -> str:
@@ -207,4 +242,4 @@ def missing(text: str, pieces: list[str]) -> str:
     return text[len(told) :] if text.startswith(told) else ""
 
 
-__all__ = ["ITEM", "PLACE", "Item", "missing"]
+__all__ = ["ITEM", "PLACE", "Call", "Item", "missing"]

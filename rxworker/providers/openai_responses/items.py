@@ -14,12 +14,14 @@ from rxworker.events import Opaque, ResponseEvent
 from rxworker.messages import Json, JsonObject
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.garbage import read_json
-from rxworker.providers.openai_responses.item import Item
+from rxworker.providers.openai_responses.item import Call, Item
 from rxworker.providers.openai_responses.kinds import (
     CALLS,
     CLIENT_CALLS,
     CONTENT,
+    CUSTOM_CALL,
     DELTAS,
+    FUNCTION_CALL,
     MESSAGE,
     PARTS,
     REASONING,
@@ -38,6 +40,9 @@ from rxworker.providers.openai_responses.prose import Prose
 from rxworker.providers.openai_responses.stop import COMPLETED, Outcome
 from rxworker.providers.openai_responses.wire import WireEvent, WireResponse
 
+# What becomes of an item by its type; any other is an `Item`.
+SORTS = {MESSAGE: Prose, REASONING: Prose, FUNCTION_CALL: Call, CUSTOM_CALL: Call}
+
 
 class Items:
     """The items of one response.
@@ -48,23 +53,15 @@ class Items:
 
     Attributes:
         all: In the order in which they came.
-        growing: What has come of the text that the last delta was of, if that was told.
     """
 
     def __init__(self, blocks: OpenBlocks, new_id: Callable[[], str]) -> None:
         self.all: list[Item] = []
-        self.growing: list[str] | None = None
-        self._by_index: dict[int, Item] = {}  # the last item that came under an ``output_index``
-        self._by_id: dict[str, Item] = {}
+        # The last item that came under an ``output_index``; none came without one.
+        self._by_index: dict[int | None, Item] = {}
         self._next = 0
         self._blocks = blocks
         self._new_id = new_id
-
-    def is_known(self, event: WireEvent) -> bool:
-        """Whether a delta says by its index alone which item it is about: then others of that index are about the same."""
-        text, index = DELTAS.get(event.type), event.output_index
-        item = self._by_index.get(index) if index is not None else None
-        return text is not None and item is not None and item.kind == text.item
 
     def close(self, response: WireResponse, status: str, events: list[ResponseEvent]) -> None:
         """What is open ends with the response; what was never told is in its output."""
@@ -88,7 +85,7 @@ class Items:
         """Calls that stand in the output alone. Nothing else is taken from there, since it may be numbered otherwise."""
         calls = [wire for wire in output if isinstance(wire, dict) and wire.get("type") in CALLS]
         for wire in calls:
-            if not any(one in self._by_id for one in _ids(wire)):
+            if self._named(wire.get("id"), wire.get("call_id")) is None:
                 reason = "the response was cut before the call was told"
                 self._new(None, wire).stop(wire, events, whole=whole, reason=reason)
 
@@ -110,7 +107,7 @@ class Items:
         wire, index = event.item, event.output_index
         if wire is None:
             return
-        before = self._by_index.get(index) if index is not None else None
+        before = self._by_index.get(index)
         if before is not None and not before.ended and before.kind == wire.get("type"):
             before.learn(wire, events)
         else:
@@ -120,24 +117,31 @@ class Items:
         wire = event.item
         if wire is None:
             return
-        item = self._find(event, word(wire.get("type")), wire)
+        item = self._by_index.get(event.output_index)
+        if item is None or item.kind != wire.get("type"):
+            item = self._find(event, word(wire.get("type")), wire)
         if item is None:
             item = self._new(event.output_index, wire)
         if not item.ended:  # some say it twice
             item.stop(wire, events, whole=True, reason="the call was cut off")
 
-    def _delta(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
-        """More of a text."""
-        self.growing = None
+    def _delta(
+        self, event: WireEvent, data: bytes, events: list[ResponseEvent]
+    ) -> list[str] | None:
+        """More of a text; returns what has come of it, if events of its type and index do nothing but add to it."""
         if not event.delta:
-            return
+            return None
         text = DELTAS[event.type]
-        item = self._item_of(text, event, events)
-        if item.takes(text):
-            place = _place(event, text) if text.field else WHOLE
-            self.growing = item.add(place, event.delta, events)
-        else:
+        item = self._by_index.get(event.output_index)
+        is_known = item is not None and item.kind == text.item
+        if item is None or not is_known:
+            item = self._item_of(text, event, events)
+        if not item.takes(text):
             events.append(Opaque(event.type, read_json(data)))
+            return None
+        place = _place(event, text) if text.field else WHOLE
+        pieces = item.add(place, event.delta, events)
+        return pieces if is_known else None
 
     def _whole(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         """All of a text."""
@@ -145,7 +149,9 @@ class Items:
         value = getattr(event, text.done)
         if value is None or value == "":
             return
-        item = self._item_of(text, event, events)
+        item = self._by_index.get(event.output_index)
+        if item is None or item.kind != text.item:
+            item = self._item_of(text, event, events)
         if item.takes(text):
             whole = value if isinstance(value, str) else json_text(value)
             item.complete(_place(event, text) if text.field else WHOLE, whole, events)
@@ -179,7 +185,7 @@ class Items:
             known: JsonObject = {"type": text.item}
             known |= {"name": event.name} if event.name else {}
             item = self._new(event.output_index, known)
-            self._by_id |= {event.item_id: item} if event.item_id else {}
+            item.names = (event.item_id,)
             item.start(events)
         return item
 
@@ -189,12 +195,22 @@ class Items:
             found = self._by_index.get(event.output_index)
             if found is None or found.kind == kind:
                 return found
-        for one in (event.item_id or "",) if wire is None else _ids(wire):
-            if one in self._by_id:
-                return self._by_id[one]
+        ids = (event.item_id,) if wire is None else (wire.get("id"), wire.get("call_id"))
+        named = self._named(*ids)
+        if named is not None:
+            return named
         for item in reversed(self.all):
             if item.kind == kind and not item.ended:
                 return item
+        return None
+
+    def _named(self, *names: Json) -> Item | None:
+        """The last item that has the first of these names that one has."""
+        for name in names:
+            if name and isinstance(name, str):
+                for item in reversed(self.all):
+                    if name in item.names:
+                        return item
         return None
 
     def _new(self, output_index: int | None, wire: JsonObject) -> Item:
@@ -203,12 +219,10 @@ class Items:
             key = output_index
         if key >= self._next:
             self._next = key + 1
-        sort = Prose if wire.get("type") in (MESSAGE, REASONING) else Item
-        item = sort(key, wire, self._blocks, self._new_id)
+        kind = word(wire.get("type"))
+        item = SORTS.get(kind, Item)(key, kind, wire, self._blocks, self._new_id)
         self.all.append(item)
         self._by_index[key if output_index is None else output_index] = item
-        for one in _ids(wire):
-            self._by_id[one] = item
         return item
 
 
@@ -221,13 +235,8 @@ def _position(event: WireEvent, field: str) -> int | None:
     return event.summary_index if field == SUMMARY else event.content_index
 
 
-def _ids(wire: JsonObject) -> list[str]:
-    """The names under which an event may speak of an item."""
-    return [one for one in (wire.get("id"), wire.get("call_id")) if one and isinstance(one, str)]
-
-
-# What an event does to the items.
-HANDLERS: dict[str, Callable[[Items, WireEvent, bytes, list[ResponseEvent]], None]] = {
+# What an event does to the items, each with what has come of a text that goes on; see `Items._delta`.
+HANDLERS: dict[str, Callable[[Items, WireEvent, bytes, list[ResponseEvent]], list[str] | None]] = {
     "response.output_item.added": Items._added,
     "response.output_item.done": Items._ended,
     "response.content_part.added": Items._silent,

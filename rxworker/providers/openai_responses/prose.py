@@ -51,9 +51,14 @@ class Prose(Item):
     __slots__ = ("_part", "_parts")
 
     def __init__(
-        self, key: int, wire: JsonObject, blocks: OpenBlocks, new_id: Callable[[], str]
+        self,
+        key: int,
+        kind: str,
+        wire: JsonObject,
+        blocks: OpenBlocks,
+        new_id: Callable[[], str],
     ) -> None:
-        super().__init__(key, wire, blocks, new_id)
+        super().__init__(key, kind, wire, blocks, new_id)
         self._parts: dict[Place, Part] = {}
         self._part: Part | None = None  # the text that is open
 
