@@ -140,17 +140,17 @@ def parts_of(item: JsonObject, field: str) -> list[tuple[BlockType, str, JsonObj
     listed = item.get(field)
     found: list[tuple[BlockType, str, JsonObject]] = []
     for part in listed if isinstance(listed, list) else ():
-        known = PARTS.get(word(part.get("type"))) if isinstance(part, dict) else None
-        if isinstance(part, dict) and known is not None:
-            block_type, name = known
+        kind = part.get("type") if isinstance(part, dict) else None
+        if isinstance(part, dict) and isinstance(kind, str) and kind in PARTS:
+            block_type, name = PARTS[kind]
             found.append((block_type, word(part.get(name)), part))
     return found
 
 
 def input_of(item: JsonObject) -> str:
     """What a call was called with, as text: JSON, or the text that a tool of free text was given."""
-    kind = word(item.get("type"))
-    field = INPUTS.get(kind, "")
+    kind = item.get("type")
+    field = INPUTS.get(kind, "") if isinstance(kind, str) else ""
     value = item.get(field)
     if value is None or value == "":
         return ""

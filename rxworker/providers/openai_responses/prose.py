@@ -101,10 +101,12 @@ class Prose(Item):
 
     def _fill_message(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         # Some servers begin to count their parts at 1, so what was streamed is matched by its order.
-        streamed = sorted((place for place in self._parts if place[0] == CONTENT), key=_order)
+        streamed = [place for place in self._parts if place[0] == CONTENT]
+        if len(streamed) > 1:
+            streamed.sort(key=_order)
         for number, (block_type, text, part) in enumerate(parts_of(wire, CONTENT)):
-            place = place_of(CONTENT, number, block_type)
-            place = streamed[number] if number < len(streamed) else place
+            is_streamed = number < len(streamed)
+            place = streamed[number] if is_streamed else place_of(CONTENT, number, block_type)
             self.complete(place, text, events)
             annotations = part.get("annotations")
             if annotations and place in self._parts and isinstance(annotations, list):

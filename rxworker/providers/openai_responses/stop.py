@@ -54,9 +54,10 @@ def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReas
     >>> read_stop(WireResponse(), "completed", Outcome(called=True)).kind
     <StopKind.TOOL_USE: 'ToolUse'>
     """
-    reason = _reason(response.incomplete_details)
-    if reason:
-        return StopReason(REASONS.get(reason, StopKind.OTHER), reason)
+    if response.incomplete_details:
+        reason = _reason(response.incomplete_details)
+        if reason:
+            return StopReason(REASONS.get(reason, StopKind.OTHER), reason)
     if status != COMPLETED:
         return StopReason(StopKind.OTHER, status)
     if outcome.called:

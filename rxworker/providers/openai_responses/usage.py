@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rxworker.messages import Counts, Json, JsonObject, Usage
+from rxworker.messages import Counts, JsonObject, Usage
 
 
 def read_usage(raw: JsonObject) -> Usage:
@@ -11,39 +11,31 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"input_tokens": 5, "output_tokens": 2}).total_tokens
     7
     """
-    counts = _counts(raw)
-    return Usage(
-        input_tokens=counts.input_tokens,
-        output_tokens=counts.output_tokens,
-        cache_read_tokens=counts.cache_read,
-        cache_creation_tokens=counts.cache_creation,
-        reasoning_tokens=_int(_details(raw, "output_tokens_details").get("reasoning_tokens")),
-        raw=raw,
-    )
+    return Usage(*_numbers(raw), raw=raw)
 
 
 def count(usage: Usage) -> Counts:
     """The four numbers as they were sent."""
-    return _counts(usage.raw or {})
+    return Counts(*_numbers(usage.raw or {})[:4])
 
 
-def _counts(raw: JsonObject) -> Counts:
+def _numbers(raw: JsonObject) -> list[int | None]:
+    """Of the input and the output, of what of the input was read from a cache and written to it, and of the reasoning."""
     details = _details(raw, "input_tokens_details")
-    return Counts(
-        _int(raw.get("input_tokens")),
-        _int(raw.get("output_tokens")),
-        _int(details.get("cached_tokens")),
-        _int(details.get("cache_write_tokens")),
+    told = (
+        raw.get("input_tokens"),
+        raw.get("output_tokens"),
+        details.get("cached_tokens"),
+        details.get("cache_write_tokens"),
+        _details(raw, "output_tokens_details").get("reasoning_tokens"),
     )
+    # A bool is an int, too, but no number.
+    return [number if type(number) is int else None for number in told]
 
 
 def _details(raw: JsonObject, name: str) -> JsonObject:
     details = raw.get(name)
     return details if isinstance(details, dict) else {}
-
-
-def _int(value: Json) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 __all__ = ["count", "read_usage"]
