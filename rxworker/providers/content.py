@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rxworker.errors import LocalProtocolError
-from rxworker.messages import Conversation, Document, Image, JsonObject, Message, Text, ToolCall
+from rxworker.messages import Conversation, Document, Image, JsonObject, Message, ToolCall
 from rxworker.providers.arguments import parse_arguments
 
 
@@ -64,11 +64,6 @@ def plain_text(document: Document) -> str:
         raise LocalProtocolError("the data of a document is not base64") from error
 
 
-def joined_text(blocks: Iterable[object]) -> str:
-    """The text among the blocks."""
-    return "".join(block.text for block in blocks if isinstance(block, Text))
-
-
 def _data(block: Image | Document) -> str:
     if not block.data:
         raise LocalProtocolError(f"a block of {block.media_type} has neither data nor a url")
@@ -78,7 +73,6 @@ def _data(block: Image | Document) -> str:
 __all__ = [
     "arguments",
     "data_url",
-    "joined_text",
     "plain_text",
     "read_arguments",
     "split_system",

@@ -18,6 +18,7 @@ from rxworker.messages import (
     Conversation,
     Document,
     Image,
+    Json,
     JsonObject,
     Message,
     Refusal,
@@ -28,7 +29,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options, OutputFormat, ToolChoice
-from rxworker.providers.content import arguments, data_url, joined_text, plain_text
+from rxworker.providers.content import arguments, data_url, plain_text
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
 from rxworker.providers.openai_chat.details import merge_details
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
@@ -117,10 +118,16 @@ class MessagesEncoder(MessageEncoder):
         elif message.role == "system":
             self._rest += _system(message.text)
         else:
-            results = [_result(r, self._ids, self.dialect) for r in message.tool_results]
+            results: list[JsonObject] = []
+            parts: list[JsonObject] = []
+            for block in message.content:
+                if isinstance(block, ToolResult):
+                    results.append(_result(block, self._ids, self.dialect))
+                    if isinstance(block.content, str):
+                        continue
+                parts += _parts(block)
             if results:
                 self._answered.append(members(results))
-            parts = [part for block in message.content for part in _parts(block)]
             if parts:
                 self._rest.append(to_json({"role": "user", "content": _flat(parts)}))
 
@@ -133,39 +140,41 @@ class MessagesEncoder(MessageEncoder):
         return array([*_system(system), *self._answered, *self._rest])
 
     def _take_answer(self, message: Message) -> None:
-        own = message.provider == NAME
-        calls: list[JsonObject] = []
-        for call in message.tool_calls:
-            call_id = self._ids[call.id] = self.dialect.named(call.id, own)
-            calls.append(_call(call, call_id, own, self.dialect))
-        assistant = _assistant(message, calls, self.dialect)
-        if assistant:
-            self._answered += [*self._rest, to_json(assistant)]
-            self._rest.clear()
+        own, dialect = message.provider == NAME, self.dialect
+        text = refusal = ""
+        calls: list[Json] = []
+        thinking: list[Thinking] = []
+        for block in message.content:
+            if isinstance(block, ToolCall):
+                call_id = self._ids[block.id] = dialect.named(block.id, own)
+                calls.append(_call(block, call_id, own, dialect))
+            elif isinstance(block, Text):
+                text += block.text
+            elif isinstance(block, Refusal):
+                refusal += block.text
+            elif isinstance(block, Thinking) and own:
+                thinking.append(block)
+        # Thinking alone is no answer: a response that was cut before it began to speak.
+        if not (calls or refusal or text):
+            return
+        encoded = _said(text, refusal, own and REFUSAL in dialect.echoes)
+        if calls:
+            encoded["tool_calls"] = calls
+        if thinking or dialect.demands_reasoning:
+            encoded |= _thinking(thinking, bool(calls), dialect)
+        self._answered += [*self._rest, to_json(encoded)]
+        self._rest.clear()
 
 
 def _system(text: str | None) -> list[bytes]:
     return [to_json({"role": "system", "content": text})] if text else []
 
 
-def _assistant(
-    message: Message, calls: Sequence[JsonObject], dialect: Dialect
-) -> JsonObject | None:
-    own = message.provider == NAME
-    text = joined_text(message.content)
-    refusal = "".join(block.text for block in message.content if isinstance(block, Refusal))
-    encoded: JsonObject = {"role": "assistant", "content": text or None}
-    if refusal and own and REFUSAL in dialect.echoes:
-        encoded[REFUSAL] = refusal
-    elif refusal:
-        encoded["content"] = text + refusal
-    if calls:
-        encoded["tool_calls"] = [*calls]
-    thinking = [block for block in message.content if isinstance(block, Thinking)] if own else []
-    if thinking or dialect.demands_reasoning:
-        encoded |= _thinking(thinking, bool(calls), dialect)
-    # Thinking alone is no answer: a response that was cut before it began to speak.
-    return encoded if calls or refusal or text else None
+def _said(text: str, refusal: str, apart: bool) -> JsonObject:
+    """A message of what the model said, with its refusal apart or as text."""
+    if refusal and apart:
+        return {"role": "assistant", "content": text or None, REFUSAL: refusal}
+    return {"role": "assistant", "content": text + refusal or None}
 
 
 def _thinking(blocks: Iterable[Thinking], called: bool, dialect: Dialect) -> JsonObject:

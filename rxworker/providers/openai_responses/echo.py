@@ -51,8 +51,9 @@ def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
     """
     groups: list[list[Content]] = []
     by_place: dict[int, list[Content]] = {}
-    blocks = [block for block in content if not isinstance(block, CachePoint)]
-    for block in blocks:
+    for block in content:
+        if isinstance(block, CachePoint):
+            continue
         place = _echo(block).get(PLACE)
         if not isinstance(place, int):
             groups.append([block])
@@ -61,9 +62,13 @@ def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
         else:
             by_place[place] = [block]
             groups.append(by_place[place])
-    if sum(map(len, by_place.values())) == len(blocks):
+    if len(groups) == len(by_place):  # each has a place
         groups = [by_place[place] for place in sorted(by_place)]
-    items = [item for group in groups if (item := _encode_item(group)) is not None]
+    items: list[JsonObject] = []
+    for group in groups:
+        item = _encode_item(group)
+        if item is not None:
+            items.append(item)
     while items and items[-1].get("type") == REASONING:
         items.pop()
     return items
@@ -87,10 +92,12 @@ def is_custom(call: ToolCall) -> bool:
 def _encode_item(blocks: Sequence[Content]) -> JsonObject | None:
     """One item from its blocks; the last of them has it whole."""
     block = blocks[-1]
-    found = _echo(block).get(ITEM)
+    echo = _echo(block)
+    found = echo.get(ITEM)
     item = found if isinstance(found, dict) else None
     if isinstance(block, ToolCall):
-        return _call(block, item)
+        is_free = echo.get("type") == CUSTOM_CALL
+        return _custom_call(block, item or {}) if is_free else _call(block, item)
     if isinstance(block, SPOKEN):
         return _message([b for b in blocks if isinstance(b, SPOKEN)], item)
     if isinstance(block, Thinking):
@@ -134,13 +141,15 @@ def _reasoning(blocks: Sequence[Thinking], item: JsonObject | None) -> JsonObjec
     return item | changed | ({CONTENT: content if text else []} if told[1] else {})
 
 
+def _custom_call(call: ToolCall, item: JsonObject) -> JsonObject:
+    return (item or {"type": CUSTOM_CALL}) | {
+        "call_id": call.id,
+        "name": call.name,
+        "input": _same(call.input, item.get("input")),
+    }
+
+
 def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
-    if is_custom(call):
-        return (item or {"type": CUSTOM_CALL}) | {
-            "call_id": call.id,
-            "name": call.name,
-            "input": _same(call.input, (item or {}).get("input")),
-        }
     if item is None:
         return encode_call(call)
     # The text that the model wrote, spaces and all, as long as it says the same.

@@ -51,6 +51,8 @@ from rxworker.providers.remember import Body, MessageEncoder, array, members
 
 NAME = "openai_responses"
 LONGEST_ID = 64
+OUTPUT = "function_call_output"
+CUSTOM_OUTPUT = "custom_tool_call_output"
 
 
 def encode(
@@ -95,13 +97,16 @@ class InputEncoder(MessageEncoder):
     def __init__(self) -> None:
         super().__init__()
         self.items: list[bytes] = []
-        self._answers: dict[str, JsonObject] = {}  # by the calls' ids, which may come again
+        # What a call is answered with, and under which id: by its own, which may come again.
+        self._answers: dict[str, tuple[str, str]] = {}
 
     def feed(self, message: Message) -> None:
         """Take the next message."""
         if message.role == "assistant":
             own = message.provider == NAME
-            self._answers |= {call.id: _answer_to(call, own) for call in message.tool_calls}
+            for block in message.content:
+                if isinstance(block, ToolCall):
+                    self._answers[block.id] = _answer_to(block, own)
             items = encode_answer(message.content) if own else _encode_foreign(message.content)
         elif message.role == "system":
             text = message.text
@@ -121,9 +126,10 @@ def safe_id(call_id: str) -> str:
     return shortened(call_id, LONGEST_ID)
 
 
-def _answer_to(call: ToolCall, own: bool) -> JsonObject:
-    kind = "custom_tool_call_output" if own and is_custom(call) else "function_call_output"
-    return {"type": kind, "call_id": call.id if own else safe_id(call.id)}
+def _answer_to(call: ToolCall, own: bool) -> tuple[str, str]:
+    if not own:
+        return OUTPUT, safe_id(call.id)
+    return CUSTOM_OUTPUT if is_custom(call) else OUTPUT, call.id
 
 
 def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
@@ -136,30 +142,35 @@ def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
     return items
 
 
-def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonObject]:
+def _encode_user(message: Message, answers: dict[str, tuple[str, str]]) -> list[JsonObject]:
     """Results and other items first, then what the user says."""
-    items = [_result(result, answers.get(result.tool_use_id)) for result in message.tool_results]
-    items += [item for block in message.content if (item := _item(block)) is not None]
-    parts = [part for block in message.content for part in _parts(block)]
+    items: list[JsonObject] = []
+    others: list[JsonObject] = []
+    parts: list[JsonObject] = []
+    for block in message.content:
+        if isinstance(block, ToolResult):
+            items.append(_result(block, answers.get(block.tool_use_id)))
+        elif isinstance(block, OpaqueBlock):
+            if block.echo and "type" in block.echo and PLACE not in block.echo:
+                others.append(block.echo)
+        else:
+            parts += _parts(block)
+    if others:
+        items += others
     if parts:
         items.append({"role": "user", "content": _flat(parts)})
     return items
 
 
-def _item(block: Content) -> JsonObject | None:
-    echo = block.echo if isinstance(block, OpaqueBlock) else None
-    return echo if echo and "type" in echo and PLACE not in echo else None
-
-
-def _result(result: ToolResult, answer: JsonObject | None) -> JsonObject:
+def _result(result: ToolResult, answer: tuple[str, str] | None) -> JsonObject:
     output: Json = result.content if isinstance(result.content, str) else None
     if not isinstance(result.content, str):
         parts = [part for one in result.content for part in _parts(one)]
         output = result.text if all(p["type"] == "input_text" for p in parts) else [*parts]
     if not output and result.is_error:
         output = "The tool failed and gave no reason."
-    head = answer or {"type": "function_call_output", "call_id": safe_id(result.tool_use_id)}
-    return head | {"output": output}
+    kind, call_id = answer or (OUTPUT, safe_id(result.tool_use_id))
+    return {"type": kind, "call_id": call_id, "output": output}
 
 
 def _parts(block: object) -> list[JsonObject]:

@@ -51,9 +51,12 @@ def encode_options(options: Options, *, tools: bool) -> Body:
     return body
 
 
+@lru_cache(maxsize=64)  # asked for with each request, and always the same
 def encode_storage(model: str) -> Body:
-    """Nothing is kept by the service, so that what it thought must come with the answer, sealed."""
-    return {"store": False, "include": [SEALED]} if _thinks(model) else {"store": False}
+    """Nothing is kept by the service, so that what it thought must come with the answer, sealed. Not to be changed."""
+    if THOUGHTLESS.match(model.rpartition("/")[2]):
+        return {"store": False}
+    return {"store": False, "include": [SEALED]}
 
 
 def encode_tool(tool: ToolMeta) -> JsonObject:
@@ -90,11 +93,6 @@ def with_extra(body: Body, extra: JsonObject) -> Body:
         elif field in ("reasoning", "text") and isinstance(ours, dict) and isinstance(theirs, dict):
             whole[field] = ours | theirs
     return whole
-
-
-@lru_cache(maxsize=64)  # asked for with each request, and always the same
-def _thinks(model: str) -> bool:
-    return not THOUGHTLESS.match(model.rpartition("/")[2])
 
 
 def _tool_choice(choice: ToolChoice) -> Json:
