@@ -11,7 +11,7 @@ from msgspec.structs import fields
 from rxworker.events import ResponseEvent
 from rxworker.events.deltas import Deltas
 from rxworker.framing import SseFrame
-from rxworker.providers.openai_chat.alone import target_of, text_alone
+from rxworker.providers.openai_chat.alone import target_of, texts_alone
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.wire import (
     WireChoice,
@@ -142,4 +142,5 @@ def test_what_says_nothing_does_not_make_a_chunk_slow(delta: dict[str, Any]) -> 
     ]
     for one in empty:
         read = decode_chunk(json.dumps(one).encode())
-        assert text_alone(read, *target_of(read)) == ("a" if delta is TEXT else "1"), one
+        alone = ["a" if delta is TEXT else "1"], None
+        assert texts_alone([read], *target_of(read)) == alone, one

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from rxworker.events import (
     BlockType,
     CitationDelta,
-    InputJsonDelta,
     Opaque,
     RefusalDelta,
     TextDelta,
@@ -25,7 +24,7 @@ from rxworker.providers.alike import Repeat
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.details import merge_details, text_of_details
 from rxworker.providers.openai_chat.stop import keeps_calls, read_stop
-from rxworker.providers.openai_chat.tools import Tell, ToolCalls
+from rxworker.providers.openai_chat.tools import Arguments, Tell, ToolCalls
 from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
 
 # The encoder finds this in the echo of thinking that must be sent back under its name.
@@ -40,8 +39,8 @@ PROSE = {
     BlockType.REFUSAL: RefusalDelta,
 }
 
-More: TypeAlias = tuple[TextDelta | InputJsonDelta, list[str] | None]
-"""A delta, and the pieces of the arguments that it is the last of, if it is one of those: to add to."""
+More: TypeAlias = tuple[TextDelta, None] | Arguments
+"""A delta, and the pieces of the arguments that it belongs to, if it is one of those: to add to."""
 
 
 class Choice:
@@ -90,10 +89,9 @@ class Choice:
         """More of the text that is open, or of the arguments of the call at a place; ``None``: that is not what is open."""
         if place is None:
             return None if self.text is None else (TextDelta(self.text, text, self.index), None)
-        call = self._tools.started(place)
-        if call is None or self._prose is not None or self._owes_reasoning:
+        if self._prose is not None or self._owes_reasoning:
             return None
-        return self._tools.go_on(call, text), call.pieces
+        return self._tools.more_of(text, place)
 
     def repeat_call(self, index: int) -> Repeat | None:
         """What pieces of arguments would make that are like the last one, if that was this block's."""

@@ -11,12 +11,13 @@ followed by the usage, which is waited for; any other ends the response at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatus, Status
+from rxworker.events.deltas import FEW, Deltas
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of, has_event
@@ -27,11 +28,11 @@ from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
-from rxworker.providers.openai_chat.alone import target_of, text_alone
+from rxworker.providers.openai_chat.alone import target_of, texts_alone
 from rxworker.providers.openai_chat.choice import Choice, More
 from rxworker.providers.openai_chat.usage import read_usage
 from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk, read_names
-from rxworker.providers.rows import Row, Rows
+from rxworker.providers.rows import Row
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -68,7 +69,7 @@ class OpenAIChatDecoder:
         self._usage: JsonObject | None = None
         self._started = False
         self._early: list[ResponseEvent] = []  # what came before the response had a name
-        self._events: list[ResponseEvent] = []  # what this frame has made so far
+        self._events: list[ResponseEvent] = []  # what has been made and was not told yet
         self._tell = self._events.append
         self._failure: Failure | None = None  # waits for the usage
         self._halves: Halves | None = None  # since something could not be read as it stood
@@ -92,10 +93,13 @@ class OpenAIChatDecoder:
             self._take_garbage(frame)
         else:
             index, place = target_of(chunk)
-            text = text_alone(chunk, index, place)
-            more = self._more_of(text, index, place) if text else None
+            texts, _ = texts_alone((chunk,), index, place)
+            more = self._more_of(texts[0], index, place) if texts else None
             if more is not None:
-                return more[:1]
+                delta, pieces = more
+                if pieces is not None:
+                    pieces += texts
+                return (delta,)
             self._take(chunk, frame.data)
         return self._told()
 
@@ -113,43 +117,41 @@ class OpenAIChatDecoder:
             chunks = None
         if chunks is None:
             return gathered(event for frame in frames for event in self.feed(frame))
-        rows = Rows()
-        # What the last chunk was about, see `target_of`: to that the row adds which goes on, if one does; its arguments.
-        index: int | None = None
-        place: int | None = None
-        goes_on = False
-        pieces: list[str] | None = None
-        for data, chunk in zip(datas, chunks, strict=True):
-            text = text_alone(chunk, index, place)
-            if text and goes_on:
-                rows.texts.append(text)
-                if pieces is not None:
-                    pieces.append(text)
-                continue
-            if goes_on:
-                rows.end()
-            if not text:
-                index, place = target_of(chunk)
-                text = text_alone(chunk, index, place)
-            more = self._more_of(text, index, place) if text else None
-            goes_on = more is not None
-            if more is not None:
-                delta, pieces = more
-                rows.begin(delta)
-                continue
-            self._take(chunk, data)
-            self._tell_all(rows)
-            if self._over:
-                return rows.made
-        if ends:
-            rows.end()
+        made = cast("list[ResponseEvent | Row]", self._events)
+        self._take_all(chunks, datas, made)
+        if ends and not self._over:
             self._end()
-            self._tell_all(rows)
-        return rows.end()
+        told = made.copy()
+        made.clear()
+        return told
 
-    def _tell_all(self, rows: Rows) -> None:
-        rows.made += self._events
-        self._events.clear()
+    def _take_all(
+        self, chunks: Sequence[WireChunk], datas: Sequence[bytes], made: list[ResponseEvent | Row]
+    ) -> None:
+        """Take chunks, and gather those that do nothing but add to the same text."""
+        count = 0  # of the chunks that were taken
+        read = iter(chunks)
+        chunk = next(read, None)
+        while chunk is not None and not self._over:
+            index, place = target_of(chunk)
+            more = self._more_of("", index, place)
+            texts = [] if more is None else texts_alone((chunk,), index, place)[0]
+            if more is None or not texts:
+                self._take(chunk, datas[count])
+                count += 1
+                chunk = next(read, None)
+                continue
+            behind, chunk = texts_alone(read, index, place)
+            texts += behind
+            count += len(texts)
+            delta, pieces = more
+            if pieces is not None:
+                pieces += texts
+            row: Row = Deltas(delta, texts)
+            if len(texts) >= FEW:
+                made.append(row)
+            else:
+                made += row
 
     def _told(self) -> Events:
         events = self._events.copy()
@@ -195,7 +197,12 @@ class OpenAIChatDecoder:
                 choice.take(wire)
             if not choices and not _has_usage(chunk):
                 self._keep(Opaque("chunk", read_json(data)))
-        self._take_usage(chunk)
+        usage = chunk.usage or (chunk.x_groq.usage if chunk.x_groq else None)
+        for wire in choices:
+            usage = usage or wire.usage
+        if usage and usage != self._usage:
+            self._usage = usage
+            self._keep(read_usage(usage))
         if failure is not None and self._failure is None:
             self._failure = failure
             self._events += self._blocks.abort_all(failure.message)
@@ -220,14 +227,6 @@ class OpenAIChatDecoder:
     def _new_choice(self, index: int) -> Choice:
         choice = self._choices[index] = Choice(index, self._blocks, self._new_id, self._tell)
         return choice
-
-    def _take_usage(self, chunk: WireChunk) -> None:
-        raw = chunk.usage or (chunk.x_groq.usage if chunk.x_groq else None)
-        for wire in chunk.choices or ():
-            raw = raw or wire.usage
-        if raw and raw != self._usage:
-            self._usage = raw
-            self._keep(read_usage(raw))
 
     # how it ends
 

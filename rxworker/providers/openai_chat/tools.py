@@ -30,6 +30,8 @@ from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
 from rxworker.providers.rows import Row
 
 Tell: TypeAlias = Callable[[ResponseEvent], None]
+Arguments: TypeAlias = tuple[InputJsonDelta, list[str]]
+"""More arguments of a call, and the pieces of them: to add to."""
 
 NO_FUNCTION = WireFunction()
 
@@ -119,16 +121,13 @@ class ToolCalls:
         elif text:
             self._tell(InputJsonDelta(call.index, text))
 
-    def started(self, place: int) -> PendingCall | None:
-        """The call with this index on the wire, if its block has started."""
+    def more_of(self, text: str, place: int) -> Arguments | None:
+        """A piece that is nothing but more arguments of the call with this index on the wire, if its block has started."""
         call = self._by_index.get(place)
-        return call if call is not None and call.index is not None else None
-
-    def go_on(self, call: PendingCall, text: str) -> InputJsonDelta:
-        """A piece that is nothing but more arguments of a call whose block has started."""
-        call.pieces.append(text)
+        if call is None or call.index is None:
+            return None
         self._last = self._bare = call
-        return InputJsonDelta(call.index or 0, text)
+        return InputJsonDelta(call.index, text), call.pieces
 
     def repeat(self, index: int) -> Repeat | None:
         """What pieces would make that are like the last one, if that added to this block and was nothing but arguments."""
@@ -203,4 +202,4 @@ def _is_whole(text: str) -> bool:
         return False
 
 
-__all__ = ["PendingCall", "Tell", "ToolCalls"]
+__all__ = ["Arguments", "PendingCall", "Tell", "ToolCalls"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rxworker.messages import Counts, Json, JsonObject, Usage
+from rxworker.messages import Counts, JsonObject, Usage
 
 
 def read_usage(raw: JsonObject) -> Usage:
@@ -13,8 +13,7 @@ def read_usage(raw: JsonObject) -> Usage:
     >>> read_usage({"prompt_tokens": 5, "completion_tokens": 2}).total_tokens
     7
     """
-    read, output, cached, created = _numbers(raw)
-    reasoning = _int(_details(raw, "completion_tokens_details").get("reasoning_tokens"))
+    read, output, cached, created, reasoning = _numbers(raw)
     if output is not None and reasoning:
         apart = (read or 0) + output + reasoning
         output = output + reasoning if raw.get("total_tokens") == apart else output
@@ -23,31 +22,32 @@ def read_usage(raw: JsonObject) -> Usage:
 
 def count(usage: Usage) -> Counts:
     """The four numbers as they were sent."""
-    return Counts(*_numbers(usage.raw or {}))
+    return Counts(*_numbers(usage.raw or {})[:4])
 
 
-def _numbers(raw: JsonObject) -> tuple[int | None, int | None, int | None, int | None]:
+def _numbers(raw: JsonObject) -> list[int | None]:
+    """Of the input and the output, of what of the input was read from a cache and written to it, and of the reasoning."""
     details = _details(raw, "prompt_tokens_details")
-    cached = _int(details.get("cached_tokens"))
-    if cached is None:
-        cached = _int(raw.get("cached_tokens"))  # Together, Moonshot
-    if cached is None:
-        cached = _int(raw.get("prompt_cache_hit_tokens"))  # DeepSeek
-    return (
-        _int(raw.get("prompt_tokens")),
-        _int(raw.get("completion_tokens")),
-        cached,
-        _int(details.get("cache_write_tokens")),
+    told = (
+        raw.get("prompt_tokens"),
+        raw.get("completion_tokens"),
+        details.get("cached_tokens"),
+        details.get("cache_write_tokens"),
+        _details(raw, "completion_tokens_details").get("reasoning_tokens"),
+        raw.get("cached_tokens"),  # Together, Moonshot
+        raw.get("prompt_cache_hit_tokens"),  # DeepSeek
     )
+    # A bool is an int, too, but no number.
+    numbers = [number if type(number) is int else None for number in told]
+    *numbers, elsewhere, hit = numbers
+    if numbers[2] is None:
+        numbers[2] = hit if elsewhere is None else elsewhere
+    return numbers
 
 
 def _details(raw: JsonObject, name: str) -> JsonObject:
     details = raw.get(name)
     return details if isinstance(details, dict) else {}
-
-
-def _int(value: Json) -> int | None:
-    return value if type(value) is int else None  # a bool is an int, too, but no number
 
 
 __all__ = ["count", "read_usage"]

@@ -151,14 +151,15 @@ class OpenAIResponsesDecoder:
     def _take(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> list[str] | None:
         """Take an event; returns what has come of a text, if events like this one do nothing but add to it."""
         kind = event.type
+        take = ITEM_HANDLERS.get(kind)
+        if take is not None and self._failure is None:
+            if self._started is None:
+                self._start(NOTHING, events)
+            return take(self._items, event, data, events)
         if kind == ERROR or (event.error and not kind):
             self._take_error(read_json(data), events)
         elif self._failure is not None and kind not in LAST:
             events += self._fail(self._failure)
-        elif kind in ITEM_HANDLERS:
-            if self._started is None:
-                self._start(NOTHING, events)
-            return ITEM_HANDLERS[kind](self._items, event, data, events)
         elif kind in HANDLERS:
             HANDLERS[kind](self, event, events)
         else:
