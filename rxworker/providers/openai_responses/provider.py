@@ -88,7 +88,9 @@ class OpenAIResponses:
         url = endpoint(base_address(self._base_url, "OPENAI_BASE_URL", BASE_URL), PATH)
         host = host_of(url)
         headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        own = self._headers | checked_headers(options.headers)
+        own = self._headers
+        if options.headers:
+            own = own | checked_headers(options.headers)
         if "authorization" not in own and "api-key" not in own:
             key = read_key(self._api_key, KEY, needed=url == endpoint(BASE_URL, PATH))
             if key and host.endswith(AZURE):
