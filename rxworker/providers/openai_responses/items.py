@@ -136,6 +136,8 @@ class Items:
         is_known = item is not None and item.kind == text.item
         if item is None or not is_known:
             item = self._item_of(text, event, events)
+            # It may be new, and may be found by its index from now on.
+            is_known = item.kind == text.item and item is self._by_index.get(event.output_index)
         if not item.takes(text):
             events.append(Opaque(event.type, read_json(data)))
             return None
