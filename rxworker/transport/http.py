@@ -8,6 +8,7 @@ alone. Foreign exceptions become ours here and nowhere else.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from io import BytesIO
 from typing import TypeVar
 
@@ -27,7 +28,7 @@ from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest
 from rxworker.transport.pressure import PRESSURE
 from rxworker.transport.proxy import proxy_for
-from rxworker.transport.session import open_session, shared_session
+from rxworker.transport.session import AHEAD, open_session, shared_session
 
 E = TypeVar("E", bound=RxWorkerError)
 
@@ -75,7 +76,7 @@ class HttpTransport:
                 message = "HTTP needs a running event loop: subscribe from within asyncio.run(...)"
                 observer.on_error(_because(error, LocalProtocolError(message)))
             else:
-                exchange.task = loop.create_task(exchange.run())
+                exchange.task = loop.create_task(exchange.run(loop))
             return exchange
 
         return Stage(subscribe)
@@ -112,11 +113,12 @@ class _Exchange(abc.DisposableBase):
 
     async def run_inline(self) -> None:
         """The same as `run`, in a task that goes on afterwards."""
-        task = self.task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = self.task = asyncio.current_task(loop)
         if task is None or self._is_over:
             return
         try:
-            await self.run()
+            await self.run(loop)
         except asyncio.CancelledError:
             # Whoever left has cancelled the task, and meant no more of it than this.
             if not self._is_cut or task.cancelling() > 1:
@@ -125,10 +127,10 @@ class _Exchange(abc.DisposableBase):
             if self._is_cut:
                 task.uncancel()
 
-    async def run(self) -> None:
+    async def run(self, loop: asyncio.AbstractEventLoop) -> None:
         """Send the request and push what arrives."""
         try:
-            response = await self._answered()
+            response = await self._answer_by(open_session(loop) or await shared_session())
             try:
                 raised = await self._read(response)
             finally:
@@ -136,7 +138,7 @@ class _Exchange(abc.DisposableBase):
                 if response.connection is not None:
                     response.close()
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
+            task = asyncio.current_task(loop)
             if task is None or task.cancelling():
                 raise
             # Not ours: whoever reads the response raised it, and has to hear of it rather than wait for ever.
@@ -146,14 +148,13 @@ class _Exchange(abc.DisposableBase):
         except Exception as error:
             self._fail(_translated(error, shown(self._request.url), self._timeout.connect))
         else:
-            self._end(raised)
+            self._end(raised, loop)
         finally:
             self.task = None  # which holds this
 
-    async def _answered(self) -> aiohttp.ClientResponse:
+    def _answer_by(self, session: aiohttp.ClientSession) -> Awaitable[aiohttp.ClientResponse]:
         request, body = self._request, self._request.body
-        session = open_session() or await shared_session()
-        return await session.request(
+        return session.request(
             request.method,
             request.url,
             # aiohttp warns of long bytes, which it would write in one piece.
@@ -173,6 +174,8 @@ class _Exchange(abc.DisposableBase):
         content = response.content
         # At the end nothing is awaited: most answers of a tool loop come with their end.
         while not (self._is_over or content.at_eof()) and (chunk := await content.readany()):
+            if len(chunk) > AHEAD:  # the rest may have been held back
+                chunk = b"".join((chunk, *iter(content.read_nowait, b"")))
             self._is_telling = True
             try:
                 self._observer.on_next(chunk)
@@ -185,12 +188,12 @@ class _Exchange(abc.DisposableBase):
                 await held
         return None
 
-    def _end(self, raised: Exception | None) -> None:
+    def _end(self, raised: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
         if raised is not None:
             self._fail(raised)
             # It is no fault of the connection's, and not to be lost where nobody listens to errors.
             context = {"message": "an observer of a response raised", "exception": raised}
-            asyncio.get_running_loop().call_exception_handler(context)
+            loop.call_exception_handler(context)
         elif not self._is_over:
             self._is_over = True
             self._observer.on_completed()

@@ -9,31 +9,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from weakref import WeakKeyDictionary
 
 import aiohttp
 
 from rxworker.transport.sockets import make_socket
 
+AHEAD = 8 * 1024
+"""Bytes of an answer that may wait to be read; twice as many, and aiohttp takes nothing more until they have become less again.
+
+For each HTTP chunk that is read while fewer wait it asks for more, which costs as much as the chunk itself; so it is few.
+"""
+
 _Keeper = AsyncGenerator[aiohttp.ClientSession, None]
-_kept: WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, _Keeper]] = (
-    WeakKeyDictionary()
-)
+# A session holds its loop, so that weak keys would let go of none.
+_kept: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, _Keeper]] = {}
 
 
-def open_session() -> aiohttp.ClientSession | None:
+def open_session(loop: asyncio.AbstractEventLoop) -> aiohttp.ClientSession | None:
     """The session of the running loop, if there is one that is open."""
-    held = _kept.get(asyncio.get_running_loop())
+    held = _kept.get(loop)
     return None if held is None or held[0].closed else held[0]
 
 
 async def shared_session() -> aiohttp.ClientSession:
     """The session of the running loop; made when it is first asked for, closed when the loop ends."""
-    session = open_session()
+    loop = asyncio.get_running_loop()
+    session = open_session(loop)
     if session is None:
-        keeper = _keep()
+        keeper = _keep(loop)
         session = await anext(keeper)
-        _kept[asyncio.get_running_loop()] = session, keeper
+        _kept[loop] = session, keeper
     return session
 
 
@@ -44,19 +49,19 @@ async def close_session() -> None:
         await held[1].aclose()
 
 
-async def _keep() -> _Keeper:
+async def _keep(loop: asyncio.AbstractEventLoop) -> _Keeper:
     # No total time-out: a long answer is no failure. Many streams may go to one host at once.
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, socket_factory=make_socket),
         timeout=aiohttp.ClientTimeout(total=None),
         auto_decompress=True,
+        read_bufsize=AHEAD,
     )
     try:
         yield session
     finally:
-        # The session holds its loop, so that the weak key alone would not let go of it.
-        _kept.pop(asyncio.get_running_loop(), None)
+        _kept.pop(loop, None)
         await session.close()
 
 
-__all__ = ["close_session", "open_session", "shared_session"]
+__all__ = ["AHEAD", "close_session", "open_session", "shared_session"]

@@ -143,6 +143,30 @@ async def test_one_connection_serves_request_after_request(raw_server: RawServer
     assert connections == 1
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+async def test_a_long_answer_that_comes_at_once_is_all_heard(
+    raw_server: RawServer, is_cut: bool
+) -> None:
+    pieces = [b"data: %d\n\n" % n for n in range(10_000)]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b'{"stream": true}')
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
+        writer.write(b"transfer-encoding: chunked\r\n\r\n")
+        writer.write(b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces))
+        if not is_cut:
+            writer.write(b"0\r\n\r\n")
+        writer.close()
+
+    got: list[bytes] = []
+    source = send(await raw_server(serve)).pipe(ops.do_action(got.append))
+    if is_cut:
+        assert "was cut" in str(await failure_of(source))
+    else:
+        await source
+    assert b"".join(got) == b"".join(pieces)
+
+
 async def test_many_streams_run_side_by_side() -> None:
     async with ReplayServer(lambda _: Answer.from_frames(FRAMES)) as server:
         bodies = await asyncio.gather(*(body_of(send(server.base_url)) for _ in range(50)))
