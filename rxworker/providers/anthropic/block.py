@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from msgspec import Struct
 
 from rxworker.events import (
@@ -20,18 +22,8 @@ OWN = frozenset({"type", "id", "name", "input"})  # what the next request says o
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
 
-class Opening(Struct, frozen=True, gc=False):
-    """How a block begins, read from ``content_block``.
-
-    Attributes:
-        block_type: What it holds.
-        metadata: Which tool, result or unknown kind.
-        echo: What the next request must repeat, as far as it is known.
-    """
-
-    block_type: BlockType
-    metadata: BlockMetadata | None = None
-    echo: JsonObject | None = None
+Opening: TypeAlias = tuple[BlockType, BlockMetadata | None, JsonObject | None]
+"""How a block begins: what it holds; which tool, result or unknown kind; and what the next request must repeat, as far as it is known."""
 
 
 class OpenBlock(Struct):
@@ -74,25 +66,26 @@ class OpenBlock(Struct):
 def read_block(block: JsonObject) -> Opening:
     """What a ``content_block`` is.
 
-    >>> read_block({"type": "text", "text": ""}).block_type
-    <BlockType.TEXT: 'text'>
+    >>> read_block({"type": "text", "text": ""})
+    (<BlockType.TEXT: 'text'>, None, None)
     """
-    kind = text_of(block.get("type"))
-    if kind == "tool_use":
+    sort = block.get("type")
+    if sort == "tool_use":
         echo: JsonObject | None = None
         if not OWN.issuperset(block):
             echo = {key: value for key, value in block.items() if key not in OWN}
-        return Opening(TOOL_USE, _tool(block), echo)
+        return TOOL_USE, _tool(block), echo
+    kind = text_of(sort)
     if kind in PROSE:
-        return Opening(PROSE[kind])
+        return PROSE[kind], None, None
     if kind == "redacted_thinking":
-        return Opening(BlockType.THINKING, None, block)
+        return BlockType.THINKING, None, block
     if kind in SERVER_CALLS:
-        return Opening(BlockType.SERVER_TOOL_USE, _tool(block), block)
+        return BlockType.SERVER_TOOL_USE, _tool(block), block
     if kind.endswith("_tool_result"):
         metadata = ToolResultMetadata(text_of(block.get("tool_use_id")), kind)
-        return Opening(BlockType.SERVER_TOOL_RESULT, metadata, block)
-    return Opening(BlockType.OPAQUE, OpaqueMetadata(kind), block)
+        return BlockType.SERVER_TOOL_RESULT, metadata, block
+    return BlockType.OPAQUE, OpaqueMetadata(kind), block
 
 
 def parsed(value: Json) -> Json:

@@ -7,7 +7,7 @@ the middle comes from a proxy that tried again: it takes back what the response 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -25,6 +25,7 @@ from rxworker.events import (
     TextDelta,
     ToolUseMetadata,
 )
+from rxworker.events.deltas import FEW, Deltas
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
@@ -53,7 +54,7 @@ from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
-from rxworker.providers.rows import Row, Rows
+from rxworker.providers.rows import Row
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
@@ -118,31 +119,48 @@ class AnthropicDecoder:
             events = None
         if events is None:
             return gathered(event for frame in frames for event in self.feed(frame))
-        rows = Rows()
-        kind: type[object] | None = None  # of the deltas that add to the row which goes on
-        place: int | None = None  # and of their block
-        for event in events:
-            if type(event) is not WireBlockDelta:
-                if kind is not None:
-                    kind = None
-                    rows.end()
-                rows.made += HANDLERS[type(event)](self, event)
-                if self._over:
-                    break
+        made: list[ResponseEvent | Row] = []
+        rest = iter(events)
+        event = next(rest, None)
+        while event is not None:
+            if type(event) is WireBlockDelta:
+                event = self._take_row(event, rest, made)
                 continue
-            delta: Any = event.delta
-            if type(delta) is kind and event.index == place:
-                rows.texts.append(delta.text)
-                continue
-            kind, place = delta.__class__, event.index
-            block = self._open.get(place)  # pyright: ignore[reportArgumentType]
-            grow = PLAIN.get((block.block_type, delta.__class__)) if block else None
-            if block is not None and grow is not None and not block.began_whole:
-                rows.begin(grow(block.index, delta.text))
-            else:
-                kind = None
-                rows.add(self._take_delta(event))
-        return rows.end()
+            made += HANDLERS[type(event)](self, event)
+            if self._over:
+                break
+            event = next(rest, None)
+        return made
+
+    def _take_row(
+        self, event: WireBlockDelta, rest: Iterator[WireEvent], made: list[ResponseEvent | Row]
+    ) -> WireEvent | None:
+        """Take a delta together with those behind it that add to the same text; what comes behind them."""
+        delta: Any = event.delta
+        kind: type[object] = delta.__class__
+        place = event.index
+        block = self._open.get(place)  # pyright: ignore[reportArgumentType]
+        grow = PLAIN.get((block.block_type, kind)) if block else None
+        if block is None or grow is None or block.began_whole:
+            made += self._take_delta(event)
+            return next(rest, None)
+        texts: list[str] = [delta.text]
+        behind: WireEvent | None = None
+        for behind in rest:
+            if type(behind) is not WireBlockDelta or behind.index != place:
+                break
+            more: Any = behind.delta
+            if more.__class__ is not kind:
+                break
+            texts.append(more.text)
+        else:
+            behind = None
+        row: Row = Deltas(grow(block.index, delta.text), texts)
+        if len(texts) < FEW:
+            made += row
+        else:
+            made.append(row)
+        return behind
 
     def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
         """What frames would make that are like the one which has just made this delta; see `Repeats`."""
@@ -166,12 +184,12 @@ class AnthropicDecoder:
 
     def _start_message(self, event: WireMessageStart) -> Events:
         events: list[ResponseEvent] = []
-        if self._open:
+        if self._open or self._closed:
             events += self._blocks.abort_all("the provider started the message again")
-        message = event.message
-        self._blocks = OpenBlocks()
-        self._open, self._closed = {}, set()
+            self._blocks = OpenBlocks()
+            self._open, self._closed = {}, set()
         self._usage, self._stop, self._called = {}, NO_STOP, False
+        message = event.message
         name, model = text_of(message.id), text_of(message.model)
         events.append(Status(ResponseStatus.STARTED, name or None, model or None))
         events += self._take_usage(message.usage)
@@ -191,7 +209,8 @@ class AnthropicDecoder:
             stop = read_stop(self._stop, called=True)  # what is open may be the call
             for block in self._open.values():
                 events += self._close_late(block, stop)
-        events.append(Status(ResponseStatus.COMPLETED, stop_reason=self._reason()))
+        reason = read_stop(self._stop, self._called)
+        events.append(Status(ResponseStatus.COMPLETED, stop_reason=reason))
         return events
 
     def _take_usage(self, usage: JsonObject | None) -> Events:
@@ -203,9 +222,6 @@ class AnthropicDecoder:
         self._usage = self._usage | usage
         return [read_usage(self._usage)]
 
-    def _reason(self) -> StopReason | None:
-        return read_stop(self._stop, self._called)
-
     # the life of a block
 
     def _start_block(self, event: WireBlockStart) -> Events:
@@ -215,11 +231,10 @@ class AnthropicDecoder:
         if before is not None:
             events.append(self._blocks.abort(before.index, "another block took its place"))
         block = event.content_block
-        opening = read_block(block)
-        kind, metadata = opening.block_type, opening.metadata
+        kind, metadata, echo = read_block(block)
         if isinstance(metadata, ToolUseMetadata) and not metadata.id:
             metadata = ToolUseMetadata(self._new_id(), metadata.name)
-        start = self._blocks.start(kind, metadata, opening.echo, wish=place)
+        start = self._blocks.start(kind, metadata, echo, wish=place)
         self._open[place] = opened = OpenBlock(start.index, kind, bool(block.get("input")))
         events.append(start)
         if kind is not TOOL_USE or opened.began_whole:
@@ -309,7 +324,7 @@ class AnthropicDecoder:
 
     def _fail(self, failure: Failure) -> Events:
         self._over = True
-        return self._blocks.fail(failure, self._reason())
+        return self._blocks.fail(failure, read_stop(self._stop, self._called))
 
     def _ping(self, _: WirePing) -> Events:
         return [Ping()]
