@@ -77,12 +77,14 @@ class SseDecoder:
             self._head, self.is_clear = None, True
         if not self.is_clear or CR in data:
             return self._take_slowly(data)
-        # The usual case: a provider sends one event a chunk.
-        head, _, value = data.partition(b"data: ")
-        if value[-2:] == b"\n\n" and value.find(b"\n") == len(value) - 2:
-            event = _event_of(head) if len(head) <= LONGEST_HEAD else None
-            if event:
-                return [SseFrame(value[:-2], event, self._id)]
+        if (
+            data.find(b"\n\n") == len(data) - 2
+        ):  # the usual case: a provider sends one event a chunk
+            head, _, value = data.partition(b"data: ")
+            if value.find(b"\n") == len(value) - 2:
+                event = _event_of(head) if len(head) <= LONGEST_HEAD else None
+                if event:
+                    return [SseFrame(value[:-2], event, self._id)]
         return self._take_run(data)
 
     def finish(self) -> list[SseFrame]:
@@ -102,22 +104,10 @@ class SseDecoder:
         return frames
 
     def _take_run(self, data: bytes) -> Sequence[SseFrame]:
-        """The quick path: what has its end is read, and what has only begun waits as it is."""
+        """The quick path: plain frames from the start on, as many as there are; the rest line by line."""
         end = data.rfind(b"\n\n") + 2
-        if end == len(data):
-            return self._take_whole(data)
-        begun = data[end:] if end > 1 else data
-        frames: Sequence[SseFrame] = self._take_whole(data[:end]) if end > 1 else ()
-        # Whole lines are read at once: a server may send comments, and no empty line, for as long as it is silent.
-        if self.is_clear and begun[-1:] != b"\n":
-            self._begun, self.is_clear = [begun], False
-            return frames
-        more = [*frames]
-        self._take_all(begun, more)  # or there was a ``retry``, which waits for the next frame
-        return more
-
-    def _take_whole(self, data: bytes) -> Sequence[SseFrame]:
-        """Plain frames from the start on, as many as there are; the rest line by line."""
+        if end < len(data):
+            return self._take_begun(data, end)
         # What stands between frames, their names and their values, in turn.
         parts = _FRAME.split(data)
         if not b"".join(parts[::3]):
@@ -128,6 +118,18 @@ class SseDecoder:
         frames = list(SseRun(parts[2::3], parts[1::3], self._id))
         self._take_all(data[end:], frames)
         return frames
+
+    def _take_begun(self, data: bytes, end: int) -> Sequence[SseFrame]:
+        """The same up to the last end of a frame; what has only begun waits as it is."""
+        begun = data[end:] if end > 1 else data
+        frames: Sequence[SseFrame] = self._take_run(data[:end]) if end > 1 else ()
+        # Whole lines are read at once: a server may send comments, and no empty line, for as long as it is silent.
+        if self.is_clear and begun[-1:] != b"\n":
+            self._begun, self.is_clear = [begun], False
+            return frames
+        more = [*frames]
+        self._take_all(begun, more)  # or there was a ``retry``, which waits for the next frame
+        return more
 
     def _take_slowly(self, data: bytes) -> list[SseFrame]:
         """Line by line to the first empty line, behind which nothing is pending; the rest by the quick path."""

@@ -102,10 +102,10 @@ class Alike(Together[F]):
         end: bytes = b"\n\n",
         varying: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(framing, decoder)
+        self._framing = framing
         self._decoder: Repeats[F] = decoder
         self._end = end
-        self._varying = _any_value_of(varying)
+        self._varying = _any_value_of(varying) if varying else None
         self._learned: Growing | None = None
         self._pattern: Pattern | None = None
         self._repeat: Repeat | None = None
@@ -130,8 +130,10 @@ class Alike(Together[F]):
                     self._add(repeat(texts), made)
                     place = end
                     continue
-            end = self._end_of_window(data, place)
             self._pattern = None
+            # Of few bytes, it is not worth while to look for what is alike in them.
+            is_short = len(data) - place <= WINDOW and data.endswith(self._end)
+            end = len(data) if is_short else self._end_of_window(data, place)
             self._take_window(data[place:end], made)
             if self._pattern is None and framing.is_clear:
                 self._window = min(2 * self._window, WINDOW)
@@ -141,7 +143,6 @@ class Alike(Together[F]):
     def _end_of_window(self, data: bytes, place: int) -> int:
         """Where what is read the plain way ends: behind a frame, if there is an end of one."""
         mark = self._end
-        # Of few bytes, it is not worth while to look for what is alike in them.
         size = WINDOW if len(data) - place <= WINDOW else self._window
         found = data.rfind(mark, place, place + size)
         if found < 0:
@@ -152,10 +153,12 @@ class Alike(Together[F]):
         """Read some bytes the plain way, and learn from their last frame if others like it are to be expected."""
         framing, decoder, mark = self._framing, self._decoder, self._end
         rows: Sequence[ResponseEvent | Row] = ()
-        begin = _begin_of_last(data, mark)
-        if begin:
+        last = data.rfind(mark, 0, -len(mark))
+        if last >= 0:
+            begin = last + len(mark)
+            before = data.rfind(mark, 0, last)
+            before = before + len(mark) if before >= 0 else 0
             # Nothing is to be learned from a frame that is the first of its sort, such as the last one of a response.
-            before = _begin_of_last(data, mark, begin)
             if data[before : before + HEAD] != data[begin : begin + HEAD]:
                 made += decoder.feed_many(framing.feed_run(data))
                 return
@@ -224,12 +227,6 @@ class Alike(Together[F]):
             parts.append(around[place : field.start(1)])
             place = field.end(1)
         return (*parts, around[place:])
-
-
-def _begin_of_last(data: bytes, mark: bytes, end: int | None = None) -> int:
-    """Where the last frame before an end begins, if that is where it ends."""
-    found = data.rfind(mark, 0, -len(mark) if end is None else end - len(mark))
-    return found + len(mark) if found >= 0 else 0
 
 
 @lru_cache(maxsize=16)
