@@ -94,6 +94,8 @@ class Together(Generic[F]):
 
     def finish(self) -> Events:
         """The bytes ended: first for the frames, then for the response."""
+        if self._framing.is_clear:
+            return self._decoder.finish()
         events: list[ResponseEvent] = []
         for frame in self._framing.finish():
             events += self._decoder.feed(frame)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import copy_context
+from functools import lru_cache
 
 from msgspec import Struct
 from reactivex import Observable, abc
@@ -72,7 +73,11 @@ class Answer(Receiver, abc.DisposableBase):
         self._explain = explain
         self._timeouts = timeouts
         self._step = step = _step(timeouts)
-        self._ticker = None if clock is None or step is None else _ticker_of(clock, step)
+        self._ticker: Ticker | None = None
+        if step is not None and clock is not None:
+            self._ticker = (
+                clock.ticker(step) if isinstance(clock, LoopClock) else Ticker(clock, step)
+            )
         self._retry = retry
         self._clock = clock
         self._pressure = PRESSURE.get()
@@ -107,10 +112,11 @@ class Answer(Receiver, abc.DisposableBase):
 
     def dispose(self) -> None:
         """Leave; the connection is closed."""
-        self._stop()
+        if not self._over or self._timer is not None:
+            self._stop()
 
     def _stop(self) -> None:
-        super()._stop()
+        self._over = True
         if self._ticker is not None:
             self._ticker.leave(self)
         timer, self._timer = self._timer, None
@@ -164,6 +170,7 @@ class Answer(Receiver, abc.DisposableBase):
         self.on_error(_overdue(f"nothing came for {idle:g} seconds"))
 
 
+@lru_cache(maxsize=16)  # asked for with each response, and always the same
 def _step(times: Timeouts) -> float | None:
     """Seconds from one look at a response to the next; ``None`` where none is needed."""
     if times.first is None or times.idle is None:
@@ -171,10 +178,6 @@ def _step(times: Timeouts) -> float | None:
     else:
         shorter = min(times.first, times.idle)
     return None if shorter is None else max(shorter / LOOKS, SHORTEST_STEP)
-
-
-def _ticker_of(clock: abc.SchedulerBase, step: float) -> Ticker:
-    return clock.ticker(step) if isinstance(clock, LoopClock) else Ticker(clock, step)
 
 
 def _overdue(message: str) -> TransportTimeoutError:
