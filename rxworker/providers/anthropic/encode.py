@@ -57,6 +57,7 @@ NAME = "anthropic"
 
 OWN_CALLS = ("server_tool_use", "mcp_tool_use")
 THOUGHTS = ("thinking", "redacted_thinking")
+RESULT = "tool_result"
 
 _NOT_AN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -177,8 +178,12 @@ class MessagesEncoder(MessageEncoder):
 def _message(said: tuple[str, list[JsonObject]]) -> JsonObject:
     role, blocks = said
     # Results come first in what a user says.
-    ordered = sorted(blocks, key=_is_no_result) if role == "user" else blocks
-    return {"role": role, "content": [*ordered]}
+    if role == "user" and len(blocks) > 1:
+        results = [block for block in blocks if block["type"] == RESULT]
+        if 0 < len(results) < len(blocks):
+            results += [block for block in blocks if block["type"] != RESULT]
+            blocks = results
+    return {"role": role, "content": [*blocks]}
 
 
 def _settled(encoded: list[tuple[str, list[JsonObject]]]) -> list[tuple[str, list[JsonObject]]]:
@@ -204,10 +209,6 @@ def _let_go(blocks: list[JsonObject]) -> None:
         blocks[:] = [b for b in blocks if b["type"] not in OWN_CALLS or b.get("id") in answered]
     while blocks and blocks[-1]["type"] in THOUGHTS:
         blocks.pop()
-
-
-def _is_no_result(block: JsonObject) -> bool:
-    return block["type"] != "tool_result"
 
 
 def _text(block: Text, own: bool) -> JsonObject | None:
@@ -238,7 +239,7 @@ def _tool_call(block: ToolCall, own: bool) -> JsonObject:
         "type": "tool_use",
         "id": safe_id(block.id),
         "name": block.name,
-        "input": arguments(block),
+        "input": arguments(block) if isinstance(block.input, str) else block.input,
     }
     return block.echo | call if own and block.echo else call
 
@@ -254,7 +255,7 @@ def _tool_result(block: ToolResult, _: bool) -> JsonObject:
     else:
         parts = (USER[type(part)](part, False) for part in block.content)
         content = [part for part in parts if part is not None]
-    encoded: JsonObject = {"type": "tool_result", "tool_use_id": safe_id(block.tool_use_id)}
+    encoded: JsonObject = {"type": RESULT, "tool_use_id": safe_id(block.tool_use_id)}
     if block.is_error:
         encoded["is_error"] = True
         content = content or "The tool failed and gave no reason."

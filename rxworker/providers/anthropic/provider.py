@@ -20,7 +20,9 @@ from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.remember import Remembered
 
+PATH = "/messages"
 BASE_URL = "https://api.anthropic.com"
+HOME = endpoint(BASE_URL, PATH)
 KEY = "ANTHROPIC_API_KEY"
 DEFAULT_MAX_TOKENS = 8192
 
@@ -53,8 +55,7 @@ class Anthropic:
         base_url: str | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
     ) -> None:
-        if base_url:
-            endpoint(base_url, "/messages")
+        self._url = endpoint(base_url, PATH) if base_url else None
         self._model = read_model(model)
         self._api_key = api_key
         self._base_url = base_url
@@ -83,18 +84,15 @@ class Anthropic:
         Raises:
             ConfigurationError: No key is to be had, or an address, key or header cannot be sent.
         """
-        base = base_address(self._base_url, "ANTHROPIC_BASE_URL", BASE_URL)
-        url = endpoint(base, "/messages")
+        url = self._url or endpoint(base_address(None, "ANTHROPIC_BASE_URL", BASE_URL), PATH)
         headers = {
             "content-type": "application/json",
             "accept": "text/event-stream",
             "anthropic-version": "2023-06-01",
         }
-        own = checked_headers(options.headers)
-        authorised = "authorization" in own or "x-api-key" in own
-        needed = url == endpoint(BASE_URL, "/messages") and not authorised
-        if not authorised:
-            key = read_key(self._api_key, KEY, needed=needed)
+        own = checked_headers(options.headers) if options.headers else None
+        if own is None or not ("authorization" in own or "x-api-key" in own):
+            key = read_key(self._api_key, KEY, needed=url == HOME)
             if key:
                 headers["x-api-key"] = key
         remembered, messages = self._remembered, conversation.messages
@@ -103,7 +101,7 @@ class Anthropic:
         said = encode(self._model, conversation, tools, options, most, encoder, remembered.tools)
         body = msgspec.json.encode(said)
         remembered.keep(messages, encoder, len(body))
-        return HttpRequest(url, headers | own, body)
+        return HttpRequest(url, headers | own if own else headers, body)
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
