@@ -14,7 +14,6 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker.events import (
-    BlockStop,
     BlockType,
     InputJsonDelta,
     Opaque,
@@ -207,8 +206,8 @@ class AnthropicDecoder:
         events: list[ResponseEvent] = []
         if self._open:
             stop = read_stop(self._stop, called=True)  # what is open may be the call
-            for block in self._open.values():
-                events += self._close_late(block, stop)
+            for place in [*self._open]:
+                events += self._close_late(place, stop)
         reason = read_stop(self._stop, self._called)
         events.append(Status(ResponseStatus.COMPLETED, stop_reason=reason))
         return events
@@ -266,7 +265,9 @@ class AnthropicDecoder:
         if block is None:
             return [Opaque("content_block_stop", {"index": event.index})]
         self._closed.add(place)
-        return [self._close(block)]
+        self._called = self._called or block.block_type is TOOL_USE
+        echo = block.echo() if block.pieces or block.kept else None
+        return [self._blocks.stop(block.index, echo=echo)]
 
     def _last(self) -> int:
         """The block that a message is about which does not say: the last one that is open, else a new one."""
@@ -275,17 +276,13 @@ class AnthropicDecoder:
     def _next(self) -> int:
         return max((*self._open, *self._closed), default=-1) + 1
 
-    def _close(self, block: OpenBlock) -> BlockStop:
-        self._called = self._called or block.block_type is TOOL_USE
-        echo = block.echo() if block.pieces or block.kept else None
-        return self._blocks.stop(block.index, echo=echo)
-
-    def _close_late(self, block: OpenBlock, stop: StopReason | None) -> Events:
+    def _close_late(self, place: int, stop: StopReason | None) -> Events:
         """Close a block whose stop was left out, as happens when the length limit cuts a call."""
+        block = self._open[place]
         if block.block_type is TOOL_USE and not (stop and stop.kind in WHOLE):
             raw = stop.raw if stop else "no stop reason"
             return [self._blocks.abort(block.index, f"the call was cut off: {raw}")]
-        return [self._close(block)]
+        return self._stop_block(WireBlockStop(place))
 
     # what went wrong
 
