@@ -122,10 +122,6 @@ class Answer(Receiver, abc.DisposableBase):
         timer, self._timer = self._timer, None
         if timer is not None:
             timer.dispose()
-        self._leave()
-
-    def _leave(self) -> None:
-        """Close the connection."""
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.dispose()
@@ -166,7 +162,9 @@ class Answer(Receiver, abc.DisposableBase):
             self._context.run(self._fail, late)
 
     def _break_off(self, idle: float) -> None:
-        self._leave()
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.dispose()
         self.on_error(_overdue(f"nothing came for {idle:g} seconds"))
 
 
