@@ -195,6 +195,15 @@ def test_frames_that_came_together_are_those_that_come_one_by_one() -> None:
     assert not has_event(one_by_one, "b")
 
 
+def test_names_are_known_however_much_white_space_there_is() -> None:
+    pieces = [b"data: 1\n\n", b"event:b\ndata:2\n\n", *[b"data:3\n\n"] * 8]
+    together = SseDecoder().feed_run(b"".join(pieces))
+    assert isinstance(together, SseRun)
+    assert [frame.event for frame in together] == ["message", "b", *["message"] * 8]
+    assert has_event(together, "b")
+    assert not has_event(SseDecoder().feed_run(pieces[0] * 3), "b")
+
+
 def test_a_read_that_ends_in_a_frame_gives_those_before_and_those_behind_together() -> None:
     frame = b"event: a\ndata: 1\n\n"
     for cut in range(1, len(frame)):
