@@ -19,7 +19,6 @@ from rxworker.hooks import HookPoint
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.operators.disposables import Both, Call
 from rxworker.operators.stage import Sink, Stage, connect, many
-from rxworker.operators.types import Operator
 from rxworker.timeline import content_of, step_block
 from rxworker.tools import EarlyCalls, Surroundings
 from rxworker.worker.context import CALLING, RunContext, TurnScope
@@ -27,68 +26,63 @@ from rxworker.worker.context import CALLING, RunContext, TurnScope
 THROWN_AWAY = "This call was started early, and its result was thrown away."
 
 
-def start_early(context: RunContext, scope: TurnScope) -> Operator[Event, Event]:
-    """Pass the response on, and start pure tools as their blocks close.
+def start_early(
+    context: RunContext, scope: TurnScope, source: Observable[Event]
+) -> Observable[Event]:
+    """Pass the response on, and start pure tools as their blocks close. To be asked where there is such a tool.
 
     --s--d--e--m--|      e the stop of a block of a call of a pure tool
     [ start_early ]
     --s--d--e--m--|      with the start of the tool behind e, among the records
     """
 
-    def apply(source: Observable[Event]) -> Observable[Event]:
-        scope.early = None
-        if not context.tools.starts_early:
-            return source
+    def subscribe(
+        observer: abc.ObserverBase[Event], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        is_over = False  # also when it was left: what has come together still comes by
 
-        def subscribe(
-            observer: abc.ObserverBase[Event], scheduler: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            is_over = False  # also when it was left: what has come together still comes by
+        def on_next(event: Event) -> None:
+            call = _whole_call(context, event) if isinstance(event, BlockStop) else None
+            if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
+                throw_away(context, scope)  # what was said before is taken back
+            observer.on_next(event)
+            if call is not None and not is_over and _may_start(context, scope, call):
+                token = CALLING.set(context)
+                _early_of(context, scope).start(call)
+                CALLING.reset(token)
 
-            def on_next(event: Event) -> None:
-                call = _whole_call(context, event) if isinstance(event, BlockStop) else None
-                if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
-                    throw_away(context, scope)  # what was said before is taken back
-                observer.on_next(event)
-                if call is not None and not is_over and _may_start(context, scope, call):
-                    token = CALLING.set(context)
-                    _early_of(context, scope).start(call)
-                    CALLING.reset(token)
+        def on_error(error: Exception) -> None:
+            nonlocal is_over
+            is_over = True
+            throw_away(context, scope)
+            observer.on_error(error)
 
-            def on_error(error: Exception) -> None:
-                nonlocal is_over
+        def on_completed() -> None:
+            nonlocal is_over
+            is_over = True
+            observer.on_completed()
+
+        def leave() -> None:
+            nonlocal is_over
+            if not is_over:
                 is_over = True
                 throw_away(context, scope)
-                observer.on_error(error)
 
-            def on_completed() -> None:
-                nonlocal is_over
-                is_over = True
-                observer.on_completed()
+        def on_many(events: Sequence[Event]) -> None:
+            if events.__class__ is Counted:
+                push_many(events)
+                return
+            for row in rows_of(events):
+                if type(row) is Deltas:
+                    push_many(row)
+                else:
+                    on_next(row)
 
-            def leave() -> None:
-                nonlocal is_over
-                if not is_over:
-                    is_over = True
-                    throw_away(context, scope)
+        push_many = many(observer)
+        sink = Sink(on_next, on_error, on_completed, on_many)
+        return Both(connect(source, sink, scheduler), Call(leave))
 
-            def on_many(events: Sequence[Event]) -> None:
-                if events.__class__ is Counted:
-                    push_many(events)
-                    return
-                for row in rows_of(events):
-                    if type(row) is Deltas:
-                        push_many(row)
-                    else:
-                        on_next(row)
-
-            push_many = many(observer)
-            sink = Sink(on_next, on_error, on_completed, on_many)
-            return Both(connect(source, sink, scheduler), Call(leave))
-
-        return Stage(subscribe)
-
-    return apply
+    return Stage(subscribe)
 
 
 def throw_away(context: RunContext, scope: TurnScope, keep: Iterable[ToolCall] = ()) -> None:

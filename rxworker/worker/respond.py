@@ -1,36 +1,77 @@
-"""Second stage of a turn: the request goes out, the response comes in."""
+"""Second stage of a turn: the request goes out, the response comes in.
+
+A request that fails after its first event is made again, and everybody can see it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+
 from reactivex import Observable
 
-from rxworker.events import AttemptStart, Event
+from rxworker.events import AttemptRetract, AttemptStart, Event, ResponseEvent
 from rxworker.providers import Request
 from rxworker.transport.pressure import PRESSURE
-from rxworker.worker.attempts import retry_attempts
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.early import began_early, start_early
 from rxworker.worker.pressure import RunPressure
+from rxworker.worker.stage import Voice
 from rxworker.worker.through import through
 
 
-def respond(context: RunContext, scope: TurnScope) -> Observable[Event]:
-    """The events of one response, or of several attempts at it, through the worker's operators and its timeline."""
-    model = context.model
+async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) -> None:
+    """Say what a response says, through the worker's operators and its timeline; again, until it succeeds or there is no use in it.
 
-    def attempt() -> Observable[Event]:
-        # The subscription follows in this context.
-        PRESSURE.set(RunPressure(context))
-        request = scope.request or Request(context.journal.state.conversation)
-        response = through(context.operators, model.stream(request), context.scheduler)
-        # Applied by hand: what `pipe` adds costs more than the operators do.
-        return start_early(context, scope)(context.timeline(response))
+        response   ---d--#            d what the response said
+                            ---e--|
+        [ respond ]
+        --a--d--r-----------a--e--|    a AttemptStart, r AttemptRetract: what was said is taken back
 
-    def delay(error: Exception, attempts: int) -> float | None:
-        return None if began_early(scope) else context.retry.delay(error, attempts)
-
+    Raises:
+        Exception: What the last attempt came to.
+    """
+    model, history = context.model, context.journal.hub.history
     started = AttemptStart(model.name, model.model)
-    return retry_attempts(attempt, started, delay, context.scheduler)
+    PRESSURE.set(RunPressure(context))  # the subscriptions follow in this context
+    attempts = 0
+    while True:
+        attempts += 1
+        response = _response(context, scope)
+        voice.emit(started)
+        begun = history.last_seq
+        try:
+            await voice.follow(response, context.scheduler)
+            return
+        except Exception as error:
+            may_repeat = _may_repeat(context, scope, begun)
+            wait = context.retry.delay(error, attempts) if may_repeat else None
+            if wait is None:
+                raise
+            scope.early = None
+            voice.emit(AttemptRetract(str(error), wait))
+        await asyncio.sleep(wait)
+
+
+def _response(context: RunContext, scope: TurnScope) -> Observable[Event]:
+    """What one attempt will say."""
+    request = scope.request or Request(context.journal.state.conversation)
+    response = context.model.stream(request)
+    if context.operators:
+        response = through(context.operators, response, context.scheduler)
+    # Applied by hand: what `pipe` adds costs more than the operators do.
+    told = context.timeline(response)
+    return start_early(context, scope, told) if context.tools.starts_early else told
+
+
+def _may_repeat(context: RunContext, scope: TurnScope, begun: int) -> bool:
+    """Whether an attempt that failed could be made again.
+
+    Not one that said nothing: whoever made the request has tried already. Nor one for which a tool has started: the next answer may be
+    another one.
+    """
+    records = context.journal.hub.history.records(begun)
+    has_said = any(not r.path and isinstance(r.event, ResponseEvent) for r in records)
+    return has_said and not began_early(scope)
 
 
 __all__ = ["respond"]

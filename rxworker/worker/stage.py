@@ -32,7 +32,7 @@ class Voice(abc.ObserverBase[A]):
     """
 
     # The slots stand in for the base class's abstract method; the name below only tells its type.
-    __slots__ = ("_error", "_following", "_is_over", "_over", "emit", "on_many", "on_next")
+    __slots__ = ("_error", "_following", "_is_over", "_over", "_task", "emit", "on_many", "on_next")
 
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]
 
@@ -43,14 +43,20 @@ class Voice(abc.ObserverBase[A]):
         self._is_over = False
         self._error: Exception | None = None
         self._over: asyncio.Future[None] | None = None  # where the end has to be waited for
+        self._task: asyncio.Task[object] | None = None  # that all the following is done in
 
-    async def follow(
+    def follow(
         self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
-    ) -> None:
-        """Say what a stream says, until it has ended. Raises the error that it ends with."""
+    ) -> Awaitable[None]:
+        """Say what a stream says, until it has ended. Who awaits it is raised the error that it ends with.
+
+        Work is handed on as it is: each coroutine in between would be gone through whenever what is awaited goes on.
+        """
         if type(source) is Work:
-            await source.work(self)  # pyright: ignore[reportUnknownMemberType] - a cast would be a call
-            return
+            return source.work(self)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - a cast would be a call
+        return self._listen(source, scheduler)
+
+    async def _listen(self, source: Observable[A], scheduler: abc.SchedulerBase | None) -> None:
         self._is_over, self._error = False, None
         inline = Inline()
         token = INLINE.set(inline)
@@ -65,7 +71,7 @@ class Voice(abc.ObserverBase[A]):
             if not self._is_over:
                 self._over = asyncio.get_running_loop().create_future()
                 await self._over
-            _check_wanted()
+            self._check_wanted()
             if self._error is not None:
                 raise self._error
         finally:
@@ -83,6 +89,17 @@ class Voice(abc.ObserverBase[A]):
         if not self._is_over:
             self._error = error
             self.on_completed()
+
+    def _check_wanted(self) -> None:
+        """Whoever is told of something may cancel the task that tells it: where it has nothing left to wait for, it would not notice.
+
+        Raises:
+            CancelledError: The task is being cancelled.
+        """
+        if self._task is None:
+            self._task = asyncio.current_task()
+        if self._task is not None and self._task.cancelling():
+            raise asyncio.CancelledError
 
     def leave(self) -> None:
         """Nobody listens any more: let go of the stream that is followed."""
@@ -107,7 +124,7 @@ class Work(Stage[A]):
     """
 
     def __init__(self, subscribe: abc.Subscription[A], work: Speaker[A]) -> None:
-        super().__init__(subscribe)
+        self._subscribe_core = subscribe  # pyright: ignore[reportAttributeAccessIssue] - as the base's, which one is made for each turn
         self.work = work
 
 
@@ -164,17 +181,6 @@ class _Working(abc.DisposableBase, Generic[A]):
         if not is_again and self._task is not asyncio.current_task():
             self._voice.leave()
             self._task.cancel()
-
-
-def _check_wanted() -> None:
-    """Whoever is told of something may cancel the task that tells it: where it has nothing left to wait for, it would not notice.
-
-    Raises:
-        CancelledError: The task is being cancelled.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:

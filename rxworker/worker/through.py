@@ -34,8 +34,6 @@ def through(
         source: The response.
         scheduler: Whose time it is, for operators that were given none.
     """
-    if not operators:
-        return source
 
     def subscribe(
         observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None

@@ -33,7 +33,7 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
     async def stages(voice: Voice[Event]) -> None:
         if not scope.is_resumed:
             await prepare(context, scope, voice.emit)
-            await voice.follow(respond(context, scope), context.scheduler)
+            await respond(context, scope, voice)
             if deferred.is_needed:
                 await _hear_out(deferred)
         await call_tools(context, scope, voice.emit)

@@ -2,57 +2,105 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
 import pytest
 import reactivex
+from msgspec import field
 from reactivex import Observable
-from reactivex.testing import TestScheduler
 
 from rxworker import Worker, tool
 from rxworker.errors import ProviderError, TruncatedError
-from rxworker.events import AttemptRetract, AttemptStart, Event, Record, TextDelta, ToolStart
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    Event,
+    Record,
+    ResponseEvent,
+    RunStop,
+    TextDelta,
+    ToolStart,
+    TurnStop,
+    WatcherDetach,
+)
 from rxworker.operators import committed, events, text_deltas
+from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, call, cut, fail, lint, say
 from rxworker.transport import Retry
-from rxworker.worker.attempts import retry_attempts
 
 QUICK = Retry(first=0.0)
 LATER = ProviderError("later", retryable=True)
 
 
-def test_the_pause_before_the_next_attempt_is_the_schedulers() -> None:
-    scheduler = TestScheduler()
+class Model:
+    """Each request is answered by the next of these streams."""
+
+    name = model = "model"
+
+    def __init__(self, *answers: Observable[ResponseEvent]) -> None:
+        self.left = list(answers)
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:
+        return self.left.pop(0)
+
+
+class Waits(Retry, frozen=True):
+    """Another attempt after a while of its own; writes down what it is asked with."""
+
+    asked: list[int] = field(default_factory=list[int])
+
+    def delay(
+        self, error: Exception, attempt: int, chance: Callable[[], float] = random.random
+    ) -> float | None:
+        self.asked.append(attempt)
+        return 0.01 * attempt
+
+
+async def test_the_next_attempt_is_made_after_the_pause_that_is_told() -> None:
     half = reactivex.concat(reactivex.just(TextDelta(0, "ha")), reactivex.throw(LATER))
-    left = [half, reactivex.just(TextDelta(0, "whole"))]
-    seen: list[tuple[float, Event]] = []
-
-    def wait(error: Exception, number: int) -> float | None:
-        return 30.0 * number
-
-    retry_attempts(lambda: left.pop(0), AttemptStart(), wait, scheduler).subscribe(
-        lambda event: seen.append((scheduler.clock, event))
-    )
-    scheduler.advance_to(100)
-    assert seen == [
-        (0, AttemptStart()),
-        (0, TextDelta(0, "ha")),
-        (0, AttemptRetract("later", 30.0)),
-        (30, AttemptStart()),
-        (30, TextDelta(0, "whole")),
+    retry = Waits()
+    run = Worker(Model(half, half, reactivex.just(TextDelta(0, "whole"))), retry=retry).run("hi")
+    await run
+    told = [r.event async for r in run if r.attempt]
+    assert [e for e in told if not isinstance(e, TurnStop | RunStop)] == [
+        AttemptStart("model", "model"),
+        TextDelta(0, "ha"),
+        AttemptRetract("later", 0.01),
+        AttemptStart("model", "model"),
+        TextDelta(0, "ha"),
+        AttemptRetract("later", 0.02),
+        AttemptStart("model", "model"),
+        TextDelta(0, "whole"),
     ]
+    times = {type(r.event): r.time async for r in run if r.attempt in (2, 3)}
+    assert times[AttemptStart] - times[AttemptRetract] >= 0.019
+    assert retry.asked == [1, 2]
 
 
-def test_an_attempt_that_said_nothing_is_not_made_again() -> None:
-    asked: list[int] = []
+async def test_an_attempt_that_said_nothing_is_not_made_again() -> None:
+    retry = Waits()
+    model = Model(reactivex.throw(LATER), reactivex.just(TextDelta(0, "whole")))
+    with pytest.raises(ProviderError, match="later"):
+        await Worker(model, retry=retry).run("hi")
+    assert (retry.asked, len(model.left)) == ([], 1)
 
-    def wait(error: Exception, number: int) -> float | None:
-        asked.append(number)
-        return 0.0
 
-    errors: list[Exception] = []
-    silent: Observable[Event] = reactivex.throw(LATER)
-    attempts = retry_attempts(lambda: silent, AttemptStart(), wait, TestScheduler())
-    attempts.subscribe(on_error=errors.append)
-    assert (errors, asked) == ([LATER], [])
+async def test_what_watchers_say_is_not_said_by_the_attempt() -> None:
+    retry = Waits()
+    run = Worker(Model(reactivex.throw(LATER)), retry=retry).run("hi")
+
+    def hear(record: Record) -> None:
+        if isinstance(record.event, AttemptStart):
+            raise ValueError("a watcher that raises is detached, and the others are told so")
+
+    seen: list[Event] = []
+    run.subscribe(hear)
+    run.events.subscribe(seen.append, lambda _: None)
+    with pytest.raises(ProviderError, match="later"):
+        await run
+    assert any(isinstance(event, WatcherDetach) for event in seen)
+    assert retry.asked == []
 
 
 async def test_a_worker_takes_back_what_was_said_and_answers_whole() -> None:
