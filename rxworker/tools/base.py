@@ -61,6 +61,7 @@ class Tool(Protocol):
 
 
 USUAL = ToolPolicy()
+"""Most tools have this very one: who asks many of them need not look into it."""
 
 
 def policy_of(tool: Tool | None) -> ToolPolicy:
@@ -84,7 +85,7 @@ def check_name(name: str) -> str:
 
 
 def check_policy(policy: ToolPolicy) -> ToolPolicy:
-    """The policy, if it makes sense.
+    """The policy, if it makes sense; for what is usual the one that is `USUAL`.
 
     Raises:
         ConfigurationError: It does not.
@@ -101,7 +102,7 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
             f"retries={retries!r}: only a tool that may be repeated can be retried; declare it with "
             "effect='idempotent' or effect='pure'"
         )
-    return policy
+    return USUAL if policy == USUAL else policy
 
 
 __all__ = ["Effect", "Tool", "ToolPolicy", "check_name", "check_policy", "policy_of"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import cast
 
 from rxworker.errors import ConfigurationError, ToolError
-from rxworker.messages import ToolMeta
-from rxworker.tools.base import Tool, check_name, policy_of
+from rxworker.messages import ToolCall, ToolMeta
+from rxworker.tools.base import USUAL, Tool, check_name, policy_of
 from rxworker.tools.failure import ErrorFormatter, tell
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.inline import check_schema
 
+META = attrgetter("meta")
 logger = logging.getLogger("rxworker.tools")
 
 
@@ -53,16 +55,28 @@ class Toolbox:
     @property
     def metas(self) -> tuple[ToolMeta, ...]:
         """What the model is told of the tools, in order."""
-        return tuple([tool.meta for tool in self._tools.values()])
+        return tuple(map(META, self._tools.values()))
 
     @property
     def starts_early(self) -> bool:
         """Whether calls of any tool may start while the model still streams. The tools are asked once, as they come and go."""
         early = self._starts_early
         if early is None:
-            early = any(policy_of(tool).starts_early for tool in self._tools.values())
+            early = False
+            for tool in self._tools.values():
+                # Most have the usual policy, and need not be asked.
+                if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).starts_early:
+                    early = True
             self._starts_early = early
         return early
+
+    def wants_approval(self, calls: Iterable[ToolCall]) -> bool:
+        """Whether somebody has to agree to any of these calls."""
+        for call in calls:
+            tool = self._tools.get(call.name)
+            if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).requires_approval:
+                return True
+        return False
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""
@@ -76,7 +90,13 @@ class Toolbox:
         """
         added: dict[str, Tool] = {}
         for tool in tools:
-            name = _checked_name(tool)
+            given: object = tool
+            if isinstance(given, FunctionTool) and not given.unbound:
+                name = (
+                    tool.meta.name
+                )  # looked at, as its schema was, when a tool was made of the function
+            else:
+                name = _checked_name(tool)
             other = self._tools.get(name) or added.get(name)
             if other is not None:
                 raise ConfigurationError(
@@ -122,14 +142,12 @@ class Toolbox:
 
 
 def _checked_name(tool: Tool) -> str:
-    """The name of what can be a tool. Of a function its name and schema were looked at when a tool was made of it."""
+    """The name of what can be a tool, of whatever make."""
     if isinstance(tool, FunctionTool):
-        if tool.unbound:
-            raise ConfigurationError(
-                f"{_origin(cast('object', tool))} is a method without its object: take it from one, such as app.{tool.__name__}; "
-                "for a static method put @tool above @staticmethod"
-            )
-        return tool.meta.name
+        raise ConfigurationError(
+            f"{_origin(cast('object', tool))} is a method without its object: take it from one, such as app.{tool.__name__}; "
+            "for a static method put @tool above @staticmethod"
+        )
     # Who passes a plain function has not heeded the types, so they are no proof here.
     if not isinstance(getattr(tool, "meta", None), ToolMeta) or not hasattr(tool, "execute"):
         hint = (

@@ -16,18 +16,20 @@ from rxworker.events import Event, MessageAdd, RunPause, ToolStop
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.hooks.verdicts import Verdict
 from rxworker.messages import Message, ToolCall, ToolResult
+from rxworker.timeline import RunState
 from rxworker.tools import Finished as FinishedCall
 from rxworker.tools import Tool, policy_of, run_calls
 from rxworker.worker.checks import call_of, result_of
 from rxworker.worker.context import CALLING, RunContext, TurnScope
-from rxworker.worker.early import began_early, throw_away
+from rxworker.worker.early import throw_away
 from rxworker.worker.guard import after_calls, before_calls
 from rxworker.worker.pausing import BY_CALLER
+from rxworker.worker.stage import Voice
 
 Emit = Callable[[Event], None]
 
 
-async def call_tools(context: RunContext, scope: TurnScope, emit: Emit) -> None:
+async def call_tools(context: RunContext, scope: TurnScope, voice: Voice[Event]) -> None:
     """Ask, run, look at the results, and put them into the conversation.
 
     Raises:
@@ -42,27 +44,36 @@ async def call_tools(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         if calls or scope.refused:
             # What idempotency keys begin with is the same however often the turn is paused, so that no call is made twice.
             scope.key = scope.key or f"{context.journal.run}/{state.turns}"
-            await _ask_and_run(context, scope, calls, emit)
+            await _ask_and_run(context, scope, state, calls, voice)
     finally:
         if scope.early is not None:
             throw_away(context, scope)
 
 
 async def _ask_and_run(
-    context: RunContext, scope: TurnScope, calls: tuple[ToolCall, ...], emit: Emit
+    context: RunContext,
+    scope: TurnScope,
+    state: RunState,
+    calls: tuple[ToolCall, ...],
+    voice: Voice[Event],
 ) -> None:
-    if context.pausing.is_asked:
+    emit = voice.emit
+    if context.pausing.reason is not None:
         # Nothing has been asked or decided about these yet: the hooks are asked about all of them when the run goes on.
         context.pausing.take(emit, RunPause(BY_CALLER, calls, refused=scope.refused, key=scope.key))
         throw_away(context, scope)
         scope.paused = True
         return
+    early = scope.early
     # Those that have started early are counted already.
-    before_calls(context, len(calls) - began_early(scope), emit)
-    allowed, refused = await _ask(context, scope, calls, emit)
-    if scope.paused:
-        return
-    if scope.early is not None:
+    before_calls(context, state, len(calls) - (0 if early is None else early.begun), emit)
+    allowed: Sequence[ToolCall] = calls
+    refused: Sequence[ToolResult] = scope.refused
+    if context.hooks.at(HookPoint.BEFORE_TOOL_CALL) or context.tools.wants_approval(calls):
+        allowed, refused = await _ask(context, scope, calls, emit)
+        if scope.paused:
+            return
+    if early is not None:
         throw_away(context, scope, keep=allowed)
     CALLING.set(context)
     finished = await run_calls(
@@ -73,13 +84,20 @@ async def _ask_and_run(
         relay=context.journal.relay,
         scope=scope.key,
         variables=scope.variables,
-        early=scope.early,
+        early=early,
     )
-    results = await _look_at_all(context, scope, allowed, finished, emit)
+    is_looked_at = bool(context.hooks.at(HookPoint.AFTER_TOOL_CALL))
+    if is_looked_at:
+        finished = await _look_at_all(context, scope, allowed, finished, emit)
     scope.called = True
+    results = [done.result for done in finished]
     # Without others among them they are in the order of the calls.
     answers = _in_call_order(_called(context), [*results, *refused]) if refused else results
-    emit(MessageAdd((Message("user", tuple(answers)),), "tools"))
+    added = MessageAdd((Message("user", tuple(answers)),), "tools")
+    if is_looked_at:
+        emit(added)
+    else:  # nobody has a say in between
+        voice.on_many([*[ToolStop(done.result, done.seconds) for done in finished], added])
     after_calls(context, emit)
 
 
@@ -115,10 +133,10 @@ async def _ask(
     """The calls that may run, and the results of those that may not."""
     allowed: list[ToolCall] = []
     refused = list(scope.refused)
-    hooks = context.hooks.at(HookPoint.BEFORE_TOOL_CALL)
+    is_hooked = bool(context.hooks.at(HookPoint.BEFORE_TOOL_CALL))
     for place, call in enumerate(calls):
         tool = context.tools.get(call.name)
-        is_free = not hooks and not policy_of(tool).requires_approval
+        is_free = not is_hooked and not policy_of(tool).requires_approval
         if is_free or tool is None or place in scope.approved:
             allowed.append(call)
             continue
@@ -168,17 +186,14 @@ async def _look_at_all(
     calls: Sequence[ToolCall],
     finished: Sequence[FinishedCall],
     emit: Emit,
-) -> list[ToolResult]:
-    """The results as the hooks leave them."""
-    hooks = context.hooks.at(HookPoint.AFTER_TOOL_CALL)
-    results: list[ToolResult] = []
-    for place, done in enumerate(finished):
-        result = done.result
-        if hooks:
-            result = await _look_at(context, scope, calls[place], result, emit)
+) -> list[FinishedCall]:
+    """The results as the hooks leave them. Each is told before the next is looked at."""
+    looked_at: list[FinishedCall] = []
+    for call, done in zip(calls, finished, strict=True):
+        result = await _look_at(context, scope, call, done.result, emit)
         emit(ToolStop(result, done.seconds))
-        results.append(result)
-    return results
+        looked_at.append(replace(done, result=result))
+    return looked_at
 
 
 async def _look_at(

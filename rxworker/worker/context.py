@@ -61,7 +61,7 @@ class RunContext(Struct, frozen=True, eq=False):
         options: Settings of each request.
         output: The type of the answer, where one was asked for.
         limits: How far the run may go.
-        budget: What it shares with other runs.
+        budgets: What it, and each run around it, shares with other runs.
         parallel: How many tools run at once.
         retry: When a response that failed in the middle is asked for again.
         scheduler: Whose time it is.
@@ -81,7 +81,7 @@ class RunContext(Struct, frozen=True, eq=False):
     options: Options
     output: Output[Any] | None
     limits: Limits
-    budget: Budget | None
+    budgets: Sequence[Budget]
     parallel: int
     retry: Retry
     scheduler: abc.SchedulerBase

@@ -38,8 +38,8 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         return
     if scope.called:
         emit(TurnStop())
-        if context.pausing.is_asked:
-            scope.paused = context.pausing.take(emit, RunPause(BY_CALLER))
+        if context.pausing.reason is not None:
+            context.pausing.take(emit, RunPause(BY_CALLER))
         return
     reason = context.journal.state.stop_reason
     if reason is not None and reason.kind is StopKind.PAUSE_TURN:
@@ -50,7 +50,8 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         emit(TurnStop())
         emit(RunStop())
         return
-    if context.inbox.deliver(emit):
+    if context.inbox.waiting:
+        context.inbox.deliver(emit)
         emit(TurnStop())
         return
     complaint = None if context.output is None else _complaint(context, context.output, reason)
@@ -71,10 +72,15 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
             emit(RunPause(hook, reason=reason))
         case _:
             # The hooks may have taken their time, and something may have been sent meanwhile.
-            is_over = not context.inbox.deliver(emit)
+            if context.inbox.waiting:
+                context.inbox.deliver(emit)
+                emit(TurnStop())
+                return
             emit(TurnStop())
-            if is_over and not context.pausing.take(emit, RunPause(BY_CALLER)):
+            if context.pausing.reason is None:
                 emit(RunStop())
+            else:
+                context.pausing.take(emit, RunPause(BY_CALLER))
 
 
 async def _ask(context: RunContext, scope: TurnScope, emit: Emit) -> Answer:

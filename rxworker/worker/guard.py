@@ -2,49 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from rxworker.errors import LimitExceededError
 from rxworker.events import Event, LimitReached
-from rxworker.worker.budget import Budget
+from rxworker.messages import Usage
+from rxworker.timeline import RunState
 from rxworker.worker.context import RunContext
+from rxworker.worker.limits import Limits
 
 Emit = Callable[[Event], None]
 
 
-async def before_request(context: RunContext, emit: Emit) -> None:
-    """Whether another request may go out. Waits while the shared budget is held.
+def before_request(context: RunContext, state: RunState, emit: Emit) -> None:
+    """Whether another request may go out, as far as the limits say; `admit` asks the budgets.
 
     Raises:
-        LimitExceededError: The run, or the budget that it shares, has had all it may.
+        LimitExceededError: The run has had all it may.
     """
-    limits, state = context.limits, context.journal.state
+    limits = context.limits
     if limits.max_turns is not None and state.turns >= limits.max_turns:
         raise _reached("max_turns", limits.max_turns, emit)
-    for run in (context, *context.around):
-        _within(run, emit)
+    _within(limits, state.usage, emit)
+    for run in context.around:
+        _within(run.limits, run.journal.state.usage, emit)
     if limits.max_depth is not None and len(context.around) > limits.max_depth:
         raise _reached("max_depth", limits.max_depth, emit)
-    for budget in report(context):
+
+
+async def admit(context: RunContext, emit: Emit) -> None:
+    """Whether the budgets let another request go out. Waits while one is held.
+
+    Raises:
+        LimitExceededError: One is used up.
+    """
+    report(context)
+    for budget in context.budgets:
         found = await budget.admit()
         if found is not None:
             raise _reached(*found, emit)
 
 
-def report(context: RunContext) -> Iterable[Budget]:
-    """Tell the budgets, its own and those of the runs around it, what the run itself has taken. Which they are."""
-    if context.budget is None and not context.around:  # as most
-        return ()
-    # Each budget once: a run and the run around it may share one.
-    budgets = {id(c.budget): c.budget for c in context.line if c.budget is not None}.values()
-    for budget in budgets:
+def report(context: RunContext) -> None:
+    """Tell the budgets, its own and those of the runs around it, what the run itself has taken."""
+    for budget in context.budgets:
         budget.report(context.journal.run, context.journal.state.own_usage)
-    return budgets
 
 
-def _within(context: RunContext, emit: Emit) -> None:
-    """Whether a run, with the runs inside it, may take more tokens."""
-    limits, usage = context.limits, context.journal.state.usage
+def _within(limits: Limits, usage: Usage, emit: Emit) -> None:
+    """Whether a run that has taken this, with the runs inside it, may take more."""
     if limits.max_tokens is not None and usage.total_tokens >= limits.max_tokens:
         raise _reached("max_tokens", limits.max_tokens, emit)
     if limits.max_cost is not None and limits.prices is not None:
@@ -53,16 +59,21 @@ def _within(context: RunContext, emit: Emit) -> None:
             raise _reached("max_cost", limits.max_cost, emit)
 
 
-def before_calls(context: RunContext, more: int, emit: Emit) -> None:
+def before_calls(context: RunContext, state: RunState, more: int, emit: Emit) -> None:
     """Whether so many more tools may run.
 
     Raises:
         LimitExceededError: They may not.
     """
-    for run in (context, *context.around):
-        most = run.limits.max_tool_calls
-        if most is not None and run.journal.state.all_tool_calls + more > most:
-            raise _reached("max_tool_calls", most, emit)
+    _may_call(context.limits, state, more, emit)
+    for run in context.around:
+        _may_call(run.limits, run.journal.state, more, emit)
+
+
+def _may_call(limits: Limits, state: RunState, more: int, emit: Emit) -> None:
+    most = limits.max_tool_calls
+    if most is not None and state.all_tool_calls + more > most:
+        raise _reached("max_tool_calls", most, emit)
 
 
 def after_calls(context: RunContext, emit: Emit) -> None:
@@ -92,4 +103,4 @@ def _reached(limit: str, value: float, emit: Emit) -> LimitExceededError:
     return LimitExceededError(limit, value)
 
 
-__all__ = ["after_answer", "after_calls", "before_calls", "before_request", "report"]
+__all__ = ["admit", "after_answer", "after_calls", "before_calls", "before_request", "report"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Event, MessageAdd
@@ -12,33 +15,35 @@ from rxworker.messages import Message
 SOURCE = "send"
 TOO_LATE = "the run ended before the message could be put into its conversation"
 
+Waiting: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None]]]
 
-class Inbox:
-    """What was sent to a run and is not delivered yet."""
 
-    def __init__(self) -> None:
-        self._waiting: list[tuple[tuple[Message, ...], asyncio.Future[None]]] = []
+class Inbox(Struct, eq=False):
+    """What was sent to a run and is not delivered yet.
+
+    Attributes:
+        waiting: In order, each with the future that is done when it is delivered.
+    """
+
+    waiting: Waiting = []
 
     def put(self, messages: tuple[Message, ...]) -> asyncio.Future[None]:
         """Take messages; done when they are in the conversation."""
         delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((messages, delivered))
+        self.waiting.append((messages, delivered))
         return delivered
 
-    def deliver(self, emit: Callable[[Event], None]) -> bool:
-        """Put what waits into the conversation, in order; whether there was anything."""
-        if not self._waiting:
-            return False
-        waiting, self._waiting = self._waiting, []
+    def deliver(self, emit: Callable[[Event], None]) -> None:
+        """Put what waits into the conversation, in order."""
+        waiting, self.waiting = self.waiting, []
         for messages, delivered in waiting:
             emit(MessageAdd(messages, SOURCE))
             if not delivered.done():
                 delivered.set_result(None)
-        return True
 
     def close(self) -> None:
         """The run has ended: what still waits will not be delivered."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         for _, delivered in waiting:
             if not delivered.done():
                 delivered.set_exception(LocalProtocolError(TOO_LATE))

@@ -11,7 +11,7 @@ from rxworker.messages import Conversation
 from rxworker.providers import Request
 from rxworker.worker.checks import messages_of
 from rxworker.worker.context import RunContext, TurnScope
-from rxworker.worker.guard import before_request
+from rxworker.worker.guard import admit, before_request
 
 
 async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event], None]) -> None:
@@ -22,12 +22,16 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
         RunAbortedError: A hook held the request back.
         HookError: A hook failed, or left something other than messages.
     """
-    await before_request(context, emit)
     journal = context.journal
     state = journal.state
+    before_request(context, state, emit)
+    if context.budgets:
+        await admit(context, emit)
+        state = journal.state
     emit(TurnStart())
     # The start of a turn by itself changes nothing in the conversation.
-    if context.inbox.deliver(emit) or state.response is not None:
+    if context.inbox.waiting or state.response is not None:
+        context.inbox.deliver(emit)
         state = journal.state
     conversation = state.conversation
     if context.hooks.at(HookPoint.ON_MESSAGE_SEND):

@@ -36,7 +36,7 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
             await respond(context, scope, voice)
             if deferred.is_needed:
                 await _hear_out(deferred)
-        await call_tools(context, scope, voice.emit)
+        await call_tools(context, scope, voice)
         await decide(context, scope, voice.emit)
         if deferred.is_needed and context.journal.state.status == "running":
             await _hear_out(deferred)

@@ -269,7 +269,15 @@ class Worker:
 
     def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run[Any]:
         outer = INSIDE.get()
-        INSIDE.set(None)  # it is for this run alone, and not for what its tools begin by themselves
+        around: tuple[RunContext, ...] = ()
+        budgets = () if self.budget is None else (self.budget,)
+        if outer is not None:
+            INSIDE.set(
+                None
+            )  # it is for this run alone, and not for what its tools begin by themselves
+            around = outer.line
+            # Each once: a run and the run around it may share one.
+            budgets = tuple(dict.fromkeys((*budgets, *outer.budgets)))
         context = RunContext(
             model=self.model,
             tools=self.tools,
@@ -281,11 +289,11 @@ class Worker:
             else replace(self.options, output=self._output.format),
             output=self._output,
             limits=self.limits,
-            budget=self.budget,
+            budgets=budgets,
             parallel=self.parallel,
             retry=self.retry,
             workspace=self.workspace,
-            around=() if outer is None else outer.line,
+            around=around,
             scheduler=loop_clock(),
             journal=Journal(f"run-{os.urandom(6).hex()}"),
         )
