@@ -298,16 +298,21 @@ class Run(Stage[Record], Generic[T_co]):
 
     async def _drive(self) -> None:
         self._begun = True
+        journal, scheduler = self._journal, self._context.scheduler
+        task = asyncio.current_task(self._loop)
         timer: asyncio.TimerHandle | None = None
         error: Exception | None = None
         try:
             timer = self._start_timer()
             if self._reason is not None and not self._after_turn:
                 raise RunCancelledError(self._reason)
-            await self._turns()
+            turns = repeat_turns(self._turn, self._goes_on, scheduler)
+            await Voice(journal.emit, journal.emit_many, task).follow(turns, scheduler)
+            if journal.state.status == "running":
+                raise RunCancelledError(self._reason or "")
         except asyncio.CancelledError as cause:
             # Otherwise the last record was out already.
-            if self.state.status != "finished":
+            if journal.state.status != "finished":
                 error = self._cut_off(cause)
         except Exception as cause:
             error = cause
@@ -317,10 +322,12 @@ class Run(Stage[Record], Generic[T_co]):
                     waiting.cancel()
         if self._winding:
             return  # it was given up, and has come to its end after all
-        if error is None:
-            self._finish()
-        else:
+        if error is not None:
             await self._fail(error)
+            return
+        self._finish()
+        if task is not None:
+            task.remove_done_callback(self._driven)  # it would find nothing to do
 
     def _cut_off(self, cause: asyncio.CancelledError | None = None) -> Exception:
         """What ended the run in the middle."""
@@ -330,19 +337,12 @@ class Run(Stage[Record], Generic[T_co]):
             return cut_off(cause)
         return RunCancelledError(self._reason or "its task was cancelled")
 
-    async def _turns(self) -> None:
-        journal, scheduler = self._journal, self._context.scheduler
-        turns = repeat_turns(self._turn, self._goes_on, scheduler)
-        await Voice(journal.emit, journal.emit_many).follow(turns, scheduler)
-        if self.state.status == "running":
-            raise RunCancelledError(self._reason or "")
-
     def _turn(self) -> Observable[Event]:
         scope, self._scope = self._scope, TurnScope()
         return turn(self._context, scope)
 
     def _goes_on(self) -> bool:
-        return self.state.status == "running" and not self._after_turn
+        return self._journal.state.status == "running" and not self._after_turn
 
     def _start_timer(self) -> asyncio.TimerHandle | None:
         most = self._context.limits.max_seconds
@@ -405,8 +405,11 @@ class Run(Stage[Record], Generic[T_co]):
 
     def _let_go(self, state: RunState, result: RunResult[T_co] | None) -> None:
         """Give everything back that belongs to others: the budget, whoever sent a message, the worker."""
-        report(self._context)
-        self._context.inbox.close()
+        context = self._context
+        if context.budgets:
+            report(context)
+        if context.inbox.waiting:
+            context.inbox.close()
         self._ended(state, result)
 
 

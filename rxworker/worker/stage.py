@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeAlias, TypeVar, final
+from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from reactivex import Observable, abc
 
@@ -26,6 +26,7 @@ class Voice(abc.ObserverBase[A]):
     Args:
         emit: Hears one thing.
         emit_many: Hears several that have come together.
+        task: That all the following is done in, where it is at hand.
 
     Attributes:
         emit: Says one thing.
@@ -36,14 +37,19 @@ class Voice(abc.ObserverBase[A]):
 
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]
 
-    def __init__(self, emit: Callable[[A], None], emit_many: Many[A]) -> None:
+    def __init__(
+        self,
+        emit: Callable[[A], None],
+        emit_many: Many[A],
+        task: asyncio.Task[Any] | None = None,
+    ) -> None:
         self.emit = self.on_next = emit
         self.on_many = emit_many
         self._following: abc.DisposableBase | None = None
         self._is_over = False
         self._error: Exception | None = None
         self._over: asyncio.Future[None] | None = None  # where the end has to be waited for
-        self._task: asyncio.Task[object] | None = None  # that all the following is done in
+        self._task = task
 
     def follow(
         self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
