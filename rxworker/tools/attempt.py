@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-import msgspec
 from msgspec import Struct, field
+from msgspec.json import Encoder
 
 from rxworker.errors import (
     ExecutionFailedError,
@@ -33,6 +33,8 @@ from rxworker.tools.stop import TooLateError, at_work, within
 Emit: TypeAlias = Callable[[ToolStart | ToolProgress], None]
 Relay: TypeAlias = Callable[[str, Record], None]
 """Takes the id of a call, and a record of a run that this call has begun."""
+
+encode = Encoder().encode
 
 
 def ignore(event: ToolStart | ToolProgress) -> None:
@@ -111,18 +113,23 @@ async def attempts(
     Raises:
         ToolError: What the last attempt came to.
     """
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task(loop)
+    task = asyncio.current_task()
+    loop = asyncio.get_running_loop() if task is None else task.get_loop()
     cancels = 0 if task is None else task.cancelling()
     left = policy.retries
+    try:
+        arguments = call.input if isinstance(call.input, str) else encode(call.input)
+    except (TypeError, ValueError, RecursionError) as error:
+        text = f"invalid arguments at $: this has no JSON form: {error}"
+        raise InvalidArgumentError(text, tool=call.name) from error
     while True:
         line = _Line(call, around, loop)
         try:
             if own_task and task is not None and policy.timeout is None:
                 at_work[task] = line
-                value = await tool.execute(_input(call), line)
+                value = await tool.execute(arguments, line)
             else:
-                work = _executed(tool, _input(call), line)
+                work = _executed(tool, arguments, line)
                 value = await within(work, policy.timeout, call.name)
             return value if isinstance(value, str) else to_content(value, call.name)
         except (Exception, asyncio.CancelledError) as error:
@@ -160,17 +167,6 @@ def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolEr
 
 async def _executed(tool: Tool, arguments: str | bytes, context: ToolContext) -> ResultContent:
     return await tool.execute(arguments, context)
-
-
-def _input(call: ToolCall) -> str | bytes:
-    if isinstance(call.input, str):
-        return call.input
-    try:
-        return msgspec.json.encode(call.input)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(
-            f"invalid arguments at $: this has no JSON form: {error}", tool=call.name
-        ) from error
 
 
 __all__ = ["Emit", "Relay", "Surroundings", "attempts", "ignore", "ignore_record"]

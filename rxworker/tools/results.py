@@ -63,7 +63,7 @@ def _to_json(value: object, tool: str) -> str:
 def clean(content: ResultContent) -> ResultContent:
     """The content with a question mark for each lone surrogate, such as in odd file names: no request can carry one."""
     if isinstance(content, str):
-        return content if content.isascii() else content.encode("utf-8", "replace").decode()
+        return content.encode("utf-8", "replace").decode()
     return tuple(
         msgspec.structs.replace(part, text=part.text.encode("utf-8", "replace").decode())
         if isinstance(part, Text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from time import perf_counter
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -131,8 +132,7 @@ async def run_at(
         tool = toolbox.get(call.name)  # tools come and go
         policy = policy_of(tool)
     try:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = perf_counter()
         around.emit(ToolStart(call))
         is_error = True
         if tool is None:
@@ -144,8 +144,10 @@ async def run_at(
             except ToolError as error:
                 logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
                 content = toolbox.tell(error)
-        result = ToolResult(call.id, clean(content), is_error, call.name)
-        return Finished(result, loop.time() - began)
+        if not (isinstance(content, str) and content.isascii()):
+            content = clean(content)
+        result = ToolResult(call.id, content, is_error, call.name)
+        return Finished(result, perf_counter() - began)
     finally:
         gate.leave()
 

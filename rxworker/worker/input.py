@@ -20,7 +20,7 @@ def to_messages(given: Input) -> tuple[Message, ...]:
     >>> [message.text for message in to_messages("hi")]
     ['hi']
     """
-    messages = (Message.user(given),) if isinstance(given, str) else _read(given)
+    messages = (Message("user", (Text(given),)),) if isinstance(given, str) else _read(given)
     says_something = False
     try:
         for message in messages:
