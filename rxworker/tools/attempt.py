@@ -99,7 +99,13 @@ class _Line(ToolContext):
 
 
 async def attempts(
-    tool: Tool, policy: ToolPolicy, call: ToolCall, around: Surroundings, *, own_task: bool
+    tool: Tool,
+    policy: ToolPolicy,
+    call: ToolCall,
+    around: Surroundings,
+    loop: asyncio.AbstractEventLoop,
+    *,
+    own_task: bool,
 ) -> ResultContent:
     """Run a tool, again and again as far as its policy allows. What it raises becomes a `ToolError`.
 
@@ -108,13 +114,13 @@ async def attempts(
         policy: How it may be run.
         call: What it was called with.
         around: What it shares with the other calls.
+        loop: The event loop.
         own_task: Whether this is the call's own task, which `stop_all` may leave behind.
 
     Raises:
         ToolError: What the last attempt came to.
     """
-    task = asyncio.current_task()
-    loop = asyncio.get_running_loop() if task is None else task.get_loop()
+    task = asyncio.current_task(loop)
     cancels = 0 if task is None else task.cancelling()
     left = policy.retries
     try:

@@ -117,8 +117,8 @@ class EarlyCalls:
     def run(self, early: _Early) -> asyncio.Task[Finished]:
         """Begin to run; made for the calls themselves."""
         around = replace(self._around, emit=early.emit, relay=early.relay)
-        work = run_at(self.gate, self._toolbox, early.call, around)
-        return asyncio.get_running_loop().create_task(work)
+        loop = asyncio.get_running_loop()
+        return loop.create_task(run_at(self.gate, self._toolbox, early.call, around, loop))
 
     def tell(self, event: ToolStart | ToolProgress) -> None:
         """Tell the watchers; made for the calls themselves."""

@@ -102,7 +102,7 @@ class _Row:
     def take(self, call: ToolCall) -> None:
         # Each call has variables of its own: a stream of calls has no end at which they could be forgotten.
         around = replace(self._around, variables={})
-        work = run_at(self._gate, self._toolbox, call, around, own_task=False)
+        work = run_at(self._gate, self._toolbox, call, around, self._loop, own_task=False)
         task = self._loop.create_task(work)
         self._tasks.append(task)
         task.add_done_callback(self._advance)

@@ -18,7 +18,6 @@ from rxworker.errors import ToolError
 from rxworker.events import ToolStart
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools.attempt import Emit, Relay, Surroundings, attempts, ignore, ignore_record
-from rxworker.tools.base import policy_of
 from rxworker.tools.gate import Gate
 from rxworker.tools.results import clean
 from rxworker.tools.stop import ended, stop_all
@@ -88,7 +87,7 @@ async def run_calls(
     called = list(calls)
     for call in called:
         started = None if early is None else early.take(call)
-        tasks.append(started or loop.create_task(run_at(gate, toolbox, call, around)))
+        tasks.append(started or loop.create_task(run_at(gate, toolbox, call, around, loop)))
     try:
         await asyncio.sleep(0)  # what has nothing to wait for is done then
         for task in tasks:
@@ -113,6 +112,7 @@ async def run_at(
     toolbox: Toolbox,
     call: ToolCall,
     around: Surroundings,
+    loop: asyncio.AbstractEventLoop,
     *,
     own_task: bool = True,
 ) -> Finished:
@@ -123,14 +123,13 @@ async def run_at(
         toolbox: Where its tool is.
         call: What to run.
         around: What it shares with the other calls.
+        loop: The event loop.
         own_task: Whether it has a task that whoever made it ends with `stop_all`.
     """
-    tool = toolbox.get(call.name)
-    policy = policy_of(tool)
+    tool, policy = toolbox.find(call.name)
     if not gate.enter_now(policy.barrier):
         await gate.enter(policy.barrier)
-        tool = toolbox.get(call.name)  # tools come and go
-        policy = policy_of(tool)
+        tool, policy = toolbox.find(call.name)  # tools come and go
     try:
         began = perf_counter()
         around.emit(ToolStart(call))
@@ -139,7 +138,7 @@ async def run_at(
             content = f"There is no tool called {call.name!r}. These are the tools: {toolbox}."
         else:
             try:
-                content = await attempts(tool, policy, call, around, own_task=own_task)
+                content = await attempts(tool, policy, call, around, loop, own_task=own_task)
                 is_error = False
             except ToolError as error:
                 logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
@@ -176,7 +175,8 @@ async def run_call(
     (True, "There is no tool called 'fly'. These are the tools: none.")
     """
     around = Surroundings(emit, relay, scope, {} if variables is None else variables)
-    return (await run_at(Gate(1), toolbox, call, around, own_task=False)).result
+    loop = asyncio.get_running_loop()
+    return (await run_at(Gate(1), toolbox, call, around, loop, own_task=False)).result
 
 
 __all__ = ["Early", "Finished", "run_at", "run_call", "run_calls"]

@@ -9,7 +9,7 @@ from typing import cast
 
 from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolCall, ToolMeta
-from rxworker.tools.base import USUAL, Tool, check_name, policy_of
+from rxworker.tools.base import USUAL, Tool, ToolPolicy, check_name, policy_of
 from rxworker.tools.failure import ErrorFormatter, tell
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.inline import check_schema
@@ -81,6 +81,12 @@ class Toolbox:
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""
         return self._tools.get(name)
+
+    def find(self, name: str) -> tuple[Tool | None, ToolPolicy]:
+        """The tool of that name, and how it may be run."""
+        tool = self._tools.get(name)
+        is_usual = getattr(tool, "policy", USUAL) is USUAL
+        return tool, USUAL if is_usual else policy_of(tool)
 
     def add(self, *tools: Tool) -> None:
         """Put tools in: all of them, or with an error none.

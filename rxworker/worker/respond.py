@@ -31,16 +31,23 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
         Exception: What the last attempt came to.
     """
     model, history = context.model, context.journal.hub.history
+    request = scope.request or Request(context.journal.state.conversation)
     started = AttemptStart(model.name, model.model)
     PRESSURE.set(RunPressure(context))  # the subscriptions follow in this context
     attempts = 0
     while True:
         attempts += 1
-        response = _response(context, scope)
+        response: Observable[Event] = model.stream(request)
+        if context.operators:
+            response = through(context.operators, response, context.scheduler)
+        # Applied by hand: what `pipe` adds costs more than the operators do.
+        response = context.timeline(response)
+        if context.tools.starts_early:
+            response = start_early(context, scope, response)
         voice.emit(started)
         begun = history.last_seq
         try:
-            await voice.follow(response, context.scheduler)
+            await voice.listen(response, context.scheduler)
             return
         except Exception as error:
             may_repeat = _may_repeat(context, scope, begun)
@@ -50,17 +57,6 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
             scope.early = None
             voice.emit(AttemptRetract(str(error), wait))
         await asyncio.sleep(wait)
-
-
-def _response(context: RunContext, scope: TurnScope) -> Observable[Event]:
-    """What one attempt will say."""
-    request = scope.request or Request(context.journal.state.conversation)
-    response = context.model.stream(request)
-    if context.operators:
-        response = through(context.operators, response, context.scheduler)
-    # Applied by hand: what `pipe` adds costs more than the operators do.
-    told = context.timeline(response)
-    return start_early(context, scope, told) if context.tools.starts_early else told
 
 
 def _may_repeat(context: RunContext, scope: TurnScope, begun: int) -> bool:

@@ -60,9 +60,12 @@ class Voice(abc.ObserverBase[A]):
         """
         if type(source) is Work:
             return source.work(self)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - a cast would be a call
-        return self._listen(source, scheduler)
+        return self.listen(source, scheduler)
 
-    async def _listen(self, source: Observable[A], scheduler: abc.SchedulerBase | None) -> None:
+    async def listen(
+        self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
+    ) -> None:
+        """The same for what is no work."""
         self._is_over, self._error = False, None
         inline = Inline()
         token = INLINE.set(inline)
@@ -77,7 +80,11 @@ class Voice(abc.ObserverBase[A]):
             if not self._is_over:
                 self._over = asyncio.get_running_loop().create_future()
                 await self._over
-            self._check_wanted()
+            if self._task is None:
+                self._task = asyncio.current_task()
+            # Whoever is told of something may cancel the task that tells it: where it has nothing left to wait for, it would not notice.
+            if self._task is not None and self._task.cancelling():
+                raise asyncio.CancelledError
             if self._error is not None:
                 raise self._error
         finally:
@@ -95,17 +102,6 @@ class Voice(abc.ObserverBase[A]):
         if not self._is_over:
             self._error = error
             self.on_completed()
-
-    def _check_wanted(self) -> None:
-        """Whoever is told of something may cancel the task that tells it: where it has nothing left to wait for, it would not notice.
-
-        Raises:
-            CancelledError: The task is being cancelled.
-        """
-        if self._task is None:
-            self._task = asyncio.current_task()
-        if self._task is not None and self._task.cancelling():
-            raise asyncio.CancelledError
 
     def leave(self) -> None:
         """Nobody listens any more: let go of the stream that is followed."""
