@@ -21,6 +21,9 @@ class StopKind(Enum):
     OTHER = "Other"
 
 
+TOOL_USE = StopKind.TOOL_USE  # here, since a member of an enumeration is dear to look up
+
+
 class StopReason(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why a response ended.
 
@@ -37,7 +40,7 @@ class StopReason(Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def runs_tools(self) -> bool:
         """Whether the tool calls of the response may be run: never those of a cut or malformed one."""
-        return self.kind is StopKind.TOOL_USE
+        return self.kind is TOOL_USE
 
 
 __all__ = ["StopKind", "StopReason"]

@@ -28,6 +28,9 @@ from rxworker.worker.stage import Voice
 
 Emit = Callable[[Event], None]
 
+# Here, since a member of an enumeration is dear to look up.
+BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL
+
 
 async def call_tools(context: RunContext, scope: TurnScope, voice: Voice[Event]) -> None:
     """Ask, run, look at the results, and put them into the conversation.
@@ -69,7 +72,7 @@ async def _ask_and_run(
     before_calls(context, state, len(calls) - (0 if early is None else early.begun), emit)
     allowed: Sequence[ToolCall] = calls
     refused: Sequence[ToolResult] = scope.refused
-    if context.hooks.at(HookPoint.BEFORE_TOOL_CALL) or context.tools.wants_approval(calls):
+    if context.hooks.at(BEFORE) or context.tools.wants_approval(calls):
         allowed, refused = await _ask(context, scope, calls, emit)
         if scope.paused:
             return
@@ -86,7 +89,7 @@ async def _ask_and_run(
         variables=scope.variables,
         early=early,
     )
-    is_looked_at = bool(context.hooks.at(HookPoint.AFTER_TOOL_CALL))
+    is_looked_at = bool(context.hooks.at(AFTER))
     if is_looked_at:
         finished = await _look_at_all(context, scope, allowed, finished, emit)
     scope.called = True
@@ -133,7 +136,7 @@ async def _ask(
     """The calls that may run, and the results of those that may not."""
     allowed: list[ToolCall] = []
     refused = list(scope.refused)
-    is_hooked = bool(context.hooks.at(HookPoint.BEFORE_TOOL_CALL))
+    is_hooked = bool(context.hooks.at(BEFORE))
     for place, call in enumerate(calls):
         tool = context.tools.get(call.name)
         is_free = not is_hooked and not policy_of(tool).requires_approval
@@ -176,7 +179,7 @@ async def _ask_about(
         tool=tool,
         **context.situation(scope.variables),
     )
-    verdict, hook = await context.hooks.ask(HookPoint.BEFORE_TOOL_CALL, asked, emit)
+    verdict, hook = await context.hooks.ask(BEFORE, asked, emit)
     return verdict, hook, call_of(asked, call)
 
 
@@ -209,7 +212,7 @@ async def _look_at(
         tool=tool,
         **context.situation(scope.variables),
     )
-    verdict, hook = await context.hooks.ask(HookPoint.AFTER_TOOL_CALL, asked, emit)
+    verdict, hook = await context.hooks.ask(AFTER, asked, emit)
     if isinstance(verdict, Abort):
         raise RunAbortedError(verdict.reason, hook=hook)
     return result_of(asked, result)

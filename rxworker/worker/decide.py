@@ -24,6 +24,8 @@ from rxworker.worker.pausing import BY_CALLER
 
 Emit = Callable[[Event], None]
 
+# Here, since a member of an enumeration is dear to look up.
+POINT, PAUSE_TURN = HookPoint.ON_TURN_END, StopKind.PAUSE_TURN
 REFUSALS = (StopKind.REFUSAL, StopKind.CONTENT_FILTER)
 
 
@@ -42,7 +44,7 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
             context.pausing.take(emit, RunPause(BY_CALLER))
         return
     reason = context.journal.state.stop_reason
-    if reason is not None and reason.kind is StopKind.PAUSE_TURN:
+    if reason is not None and reason.kind is PAUSE_TURN:
         # The provider wants its own words back to go on with.
         emit(TurnStop())
         return
@@ -61,7 +63,7 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         emit(TurnStop())
         return
     verdict, hook = Finish(), ""
-    if context.hooks.at(HookPoint.ON_TURN_END):
+    if context.hooks.at(POINT):
         verdict, hook = await _ask(context, scope, emit)
     match verdict:
         case ContinueWithMessages():
@@ -88,7 +90,7 @@ async def _ask(context: RunContext, scope: TurnScope, emit: Emit) -> Answer:
         since=context.since,
         **context.situation(scope.variables),
     )
-    return await context.hooks.ask(HookPoint.ON_TURN_END, asked, emit)
+    return await context.hooks.ask(POINT, asked, emit)
 
 
 def _complaint(context: RunContext, output: Output[Any], reason: StopReason | None) -> str | None:
@@ -102,7 +104,7 @@ def _complaint(context: RunContext, output: Output[Any], reason: StopReason | No
 def _send_back(context: RunContext, verdict: ContinueWithMessages, hook: str, emit: Emit) -> None:
     if not verdict.messages:
         text = f"hook {hook!r} answered ContinueWithMessages without messages"
-        raise HookError(text, hook=hook, point=HookPoint.ON_TURN_END.value)
+        raise HookError(text, hook=hook, point=POINT.value)
     after_answer(context, emit)
     emit(MessageAdd(tuple(verdict.messages), hook))
 

@@ -13,6 +13,8 @@ from rxworker.worker.checks import messages_of
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.guard import admit, before_request
 
+POINT = HookPoint.ON_MESSAGE_SEND  # here, since a member of an enumeration is dear to look up
+
 
 async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event], None]) -> None:
     """Ask ``on_message_send`` and leave the request in the scope.
@@ -34,7 +36,7 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
         context.inbox.deliver(emit)
         state = journal.state
     conversation = state.conversation
-    if context.hooks.at(HookPoint.ON_MESSAGE_SEND):
+    if context.hooks.at(POINT):
         conversation = await _ask(context, scope, emit)
     scope.request = Request(conversation, context.tools.metas, context.options)
 
@@ -46,7 +48,7 @@ async def _ask(
     asked = MessageSendContext(
         **context.situation(scope.variables),
     )
-    verdict, hook = await context.hooks.ask(HookPoint.ON_MESSAGE_SEND, asked, emit)
+    verdict, hook = await context.hooks.ask(POINT, asked, emit)
     if isinstance(verdict, Cancel):
         raise RunAbortedError(verdict.reason, hook=hook)
     return Conversation(messages_of(asked), asked.system)
