@@ -2,8 +2,7 @@
 
 A turn's results reach the next turn only through here. The hop through the scheduler lets every observer see the end of a turn
 before the next one begins, and keeps the stack flat however many turns there are. Where the scheduler is the event loop's own
-clock, whoever follows the turns from a coroutine awaits them one by one: the hop is then a turn of the loop, and there is no subscription
-and no task for each.
+clock, a coroutine awaits the turns one by one: the hop is then a turn of the loop, and there is no subscription and no task for each.
 """
 
 from __future__ import annotations
@@ -50,6 +49,15 @@ def repeat_turns(
         ['a', 'b', 'a', 'b']
     """
 
+    async def turns(voice: Voice[A]) -> None:
+        await voice.follow(turn(), scheduler)
+        while goes_on():
+            await asyncio.sleep(0)
+            await voice.follow(turn(), scheduler)
+
+    if isinstance(scheduler, LoopClock):
+        return Work(turns, set())
+
     def subscribe(
         observer: abc.ObserverBase[A], _scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
@@ -76,13 +84,7 @@ def repeat_turns(
         next_one.put(scheduler.schedule(begin))
         return Both(next_one, current)
 
-    async def turns(voice: Voice[A]) -> None:
-        await voice.follow(turn(), scheduler)
-        while goes_on():
-            await asyncio.sleep(0)
-            await voice.follow(turn(), scheduler)
-
-    return Work(subscribe, turns) if isinstance(scheduler, LoopClock) else Stage(subscribe)
+    return Stage(subscribe)
 
 
 __all__ = ["repeat_turns"]

@@ -117,33 +117,26 @@ Speaker: TypeAlias = Callable[[Voice[A]], Awaitable[None]]
 class Work(Stage[A]):
     """An observable of what a coroutine emits, which whoever follows it can await instead.
 
+    It completes when the coroutine returns, and fails when that raises. Disposing a subscription cancels it.
+
     Args:
-        subscribe: What a subscription does.
-        work: Does the same for whoever waits.
+        work: What it does.
+        tasks: Holds the task of each subscription while it runs, so that whoever disposed that can wait until it has let go.
 
     Attributes:
         work: See above.
     """
 
-    def __init__(self, subscribe: abc.Subscription[A], work: Speaker[A]) -> None:
-        self._subscribe_core = subscribe  # pyright: ignore[reportAttributeAccessIssue] - as the base's, which one is made for each turn
-        self.work = work
+    def __init__(self, work: Speaker[A], tasks: set[asyncio.Task[None]]) -> None:
+        self.work = work  # and nothing of the base's, which would hold a function to subscribe with
+        self._tasks = tasks
 
-
-def stage(work: Speaker[A], tasks: set[asyncio.Task[None]]) -> Work[A]:
-    """The events that ``work`` emits; completes when it returns, fails when it raises. Disposing cancels it.
-
-    Args:
-        work: What it does.
-        tasks: Holds the task while it runs, so that whoever disposed the stage can wait until it has let go.
-    """
-
-    def subscribe(
-        observer: abc.ObserverBase[A], _scheduler: abc.SchedulerBase | None = None
+    def _subscribe_core(
+        self,
+        observer: abc.ObserverBase[A],
+        scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        return _Working(work, observer, tasks)
-
-    return Work(subscribe, work)
+        return _Working(self.work, observer, self._tasks)
 
 
 class _Working(abc.DisposableBase, Generic[A]):
@@ -192,4 +185,4 @@ def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
     return error
 
 
-__all__ = ["Speaker", "Voice", "Work", "cut_off", "stage"]
+__all__ = ["Speaker", "Voice", "Work", "cut_off"]

@@ -13,7 +13,7 @@ from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.decide import decide
 from rxworker.worker.prepare import prepare
 from rxworker.worker.respond import respond
-from rxworker.worker.stage import Voice, stage
+from rxworker.worker.stage import Voice, Work
 
 
 def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
@@ -41,7 +41,7 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
         if deferred.is_needed and context.journal.state.status == "running":
             await _hear_out(deferred)
 
-    return stage(stages, context.tasks)
+    return Work(stages, context.tasks)
 
 
 async def _hear_out(deferred: Deferred) -> None:

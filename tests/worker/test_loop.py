@@ -8,13 +8,14 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reactivex import Observable
+from reactivex import Observable, abc
 from reactivex import operators as ops
+from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import RunCancelledError
 from rxworker.transport.clock import loop_clock
 from rxworker.worker import repeat_turns
-from rxworker.worker.stage import Voice, Work, cut_off, stage
+from rxworker.worker.stage import Voice, Work, cut_off
 
 Heard = list[object]
 
@@ -36,14 +37,15 @@ def turn_of(steps: str) -> Work[str]:
             else:
                 voice.emit(step)
 
-    return stage(work, set())
+    return Work(work, set())
 
 
-def turns_of(turns: list[str]) -> Observable[str]:
+def turns_of(turns: list[str], scheduler: abc.SchedulerBase | None = None) -> Observable[str]:
     """The turns, as a run has them; each is begun and asked about only when its time has come."""
     left = iter(turns)
     asked = iter([*turns[1:], None])
-    return repeat_turns(lambda: turn_of(next(left)), lambda: next(asked) is not None, loop_clock())
+    scheduler = scheduler or loop_clock()
+    return repeat_turns(lambda: turn_of(next(left)), lambda: next(asked) is not None, scheduler)
 
 
 async def subscribed(source: Observable[str]) -> Heard:
@@ -76,11 +78,17 @@ async def followed(source: Observable[str]) -> Heard:
 
 @given(st.lists(STEPS.map("".join), min_size=1, max_size=4))
 def test_turns_that_are_followed_say_what_turns_do_that_are_subscribed_to(turns: list[str]) -> None:
-    async def both() -> tuple[Heard, Heard]:
-        return await subscribed(turns_of(turns)), await followed(turns_of(turns))
+    async def ways() -> list[Heard]:
+        plain = AsyncIOScheduler(asyncio.get_running_loop())
+        return [
+            await subscribed(turns_of(turns, plain)),
+            await followed(turns_of(turns, plain)),
+            await subscribed(turns_of(turns)),
+            await followed(turns_of(turns)),
+        ]
 
-    plain, awaited = asyncio.run(both())
-    assert awaited == plain
+    heard = asyncio.run(ways())
+    assert heard == heard[:1] * 4
 
 
 @pytest.mark.parametrize("way", [subscribed, followed])
@@ -95,7 +103,7 @@ async def test_everybody_has_heard_the_end_of_a_turn_before_the_next_begins(
             told.append("begin")
             loop.call_soon(told.append, "told a little later")
 
-        return stage(work, set())
+        return Work(work, set())
 
     rest = iter([True, True, False])
     await way(repeat_turns(turn, lambda: next(rest), loop_clock()))
@@ -117,7 +125,7 @@ async def test_who_follows_is_cancelled_with_what_it_follows() -> None:
         finally:
             let_go.append("let go")
 
-    task = asyncio.ensure_future(Voice[str](print, print).follow(stage(work, set())))
+    task = asyncio.ensure_future(Voice[str](print, print).follow(Work(work, set())))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -125,21 +133,29 @@ async def test_who_follows_is_cancelled_with_what_it_follows() -> None:
     assert let_go == ["let go"]
 
 
-async def test_disposing_of_turns_cancels_the_one_that_is_on() -> None:
-    tasks: set[asyncio.Task[None]] = set()
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_disposing_of_turns_cancels_the_one_that_is_on(is_plain: bool) -> None:
+    told: list[str] = []
     failed: list[Exception] = []
+    tasks: set[asyncio.Task[None]] = set()
 
     async def work(voice: Voice[str]) -> None:
-        await asyncio.Event().wait()
+        told.append("begin")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append("let go")
 
-    turns = repeat_turns(lambda: stage(work, tasks), lambda: True, loop_clock())
+    scheduler = AsyncIOScheduler(asyncio.get_running_loop()) if is_plain else loop_clock()
+    turns = repeat_turns(lambda: Work(work, tasks), lambda: True, scheduler)
     subscription = turns.subscribe(on_error=failed.append)
-    await asyncio.sleep(0)
-    (task,) = tasks
-    await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (told, len(tasks)) == (["begin"], int(is_plain))
     subscription.dispose()
-    await asyncio.wait([task])
-    assert (task.cancelled(), failed, tasks) == (True, [], set())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (told, failed, tasks) == (["begin", "let go"], [], set())
 
 
 async def test_what_is_cancelled_under_work_is_told_to_who_subscribed() -> None:
