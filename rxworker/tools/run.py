@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from time import perf_counter
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -131,7 +130,7 @@ async def run_at(
         await gate.enter(policy.barrier)
         tool, policy = toolbox.find(call.name)  # tools come and go
     try:
-        began = perf_counter()
+        began = loop.time()
         around.emit(ToolStart(call))
         is_error = True
         if tool is None:
@@ -146,7 +145,7 @@ async def run_at(
         if not (isinstance(content, str) and content.isascii()):
             content = clean(content)
         result = ToolResult(call.id, content, is_error, call.name)
-        return Finished(result, perf_counter() - began)
+        return Finished(result, loop.time() - began)
     finally:
         gate.leave()
 

@@ -5,11 +5,10 @@ A request that fails after its first event is made again, and everybody can see 
 
 from __future__ import annotations
 
-import asyncio
-
-from reactivex import Observable
+from reactivex import Observable, abc
 
 from rxworker.events import AttemptRetract, AttemptStart, Event, ResponseEvent
+from rxworker.operators import Stage
 from rxworker.providers import Request
 from rxworker.transport.pressure import PRESSURE
 from rxworker.worker.context import RunContext, TurnScope
@@ -56,7 +55,21 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
                 raise
             scope.early = None
             voice.emit(AttemptRetract(str(error), wait))
-        await asyncio.sleep(wait)
+        await voice.listen(_pause(wait, context.scheduler))
+
+
+def _pause(seconds: float, scheduler: abc.SchedulerBase) -> Observable[Event]:
+    """Says nothing, and ends when so much of the scheduler's time has gone by."""
+
+    def subscribe(
+        observer: abc.ObserverBase[Event], _: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        def end(_: abc.SchedulerBase, __: object = None) -> None:
+            observer.on_completed()
+
+        return scheduler.schedule_relative(seconds, end)
+
+    return Stage(subscribe)
 
 
 def _may_repeat(context: RunContext, scope: TurnScope, begun: int) -> bool:
