@@ -25,6 +25,10 @@ from rxworker.timeline.block import BlockState, step_block, step_texts
 from rxworker.timeline.content import content_of
 from rxworker.timeline.pieces import Pieces
 
+# To ask an Enum for a member costs as much as to make a small object.
+STARTED = ResponseStatus.STARTED
+COMPLETED = ResponseStatus.COMPLETED
+
 
 class ResponseState(Struct, frozen=True):
     """A response so far. A value: a step makes another.
@@ -54,7 +58,7 @@ class ResponseState(Struct, frozen=True):
     @property
     def is_over(self) -> bool:
         """Whether it has ended, well or not."""
-        return self.status is not None and self.status is not ResponseStatus.STARTED
+        return self.status is not None and self.status is not STARTED
 
     @property
     def blocks(self) -> tuple[BlockState, ...]:
@@ -151,7 +155,7 @@ def message_of(state: ResponseState, provider: str) -> Message | None:
         provider: Whose words they are, where the response does not say: the name of the provider.
     """
     content = [c for block in state.blocks if block.choice == 0 and (c := content_of(block))]
-    if state.status is not ResponseStatus.COMPLETED:
+    if state.status is not COMPLETED:
         content = _without_unanswered(content)
     if not content:
         return None
@@ -172,7 +176,7 @@ def _step_part(state: ResponseState, event: BlockEvent | Usage) -> ResponseState
 
 def step_status(state: ResponseState, event: Status) -> ResponseState:
     """The same as `step_response`, for those who know what it is."""
-    if event.status is ResponseStatus.STARTED:
+    if event.status is STARTED:
         # The first start keeps what came before it, such as the usage; a second one takes everything back.
         before = state if state.status is None else ResponseState(model=state.model)
         return replace(
@@ -197,6 +201,8 @@ _STEPS: dict[type[object], Callable[[ResponseState, Any], ResponseState]] = {
 }
 
 __all__ = [
+    "COMPLETED",
+    "STARTED",
     "ResponseState",
     "message_of",
     "step_error",

@@ -18,12 +18,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rxworker.events import Error, Record, ResponseStatus, Status, Usage
+from rxworker.events import Error, Record, Status, Usage
 from rxworker.events.deltas import Batch, Counted, Deltas
 from rxworker.events.row import Entry
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.inner import step_inner
-from rxworker.timeline.message import ResponseState, step_error, step_parts, step_status
+from rxworker.timeline.message import (
+    STARTED,
+    ResponseState,
+    step_error,
+    step_parts,
+    step_status,
+)
 from rxworker.timeline.run_state import RunState, RunStatus, received
 from rxworker.timeline.run_steps import TOOL_STEPS, TURN_STEPS
 
@@ -99,11 +105,7 @@ def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
 
 def _step_status(state: RunState, event: Status) -> RunState:
     response = state.response
-    if (
-        event.status is ResponseStatus.STARTED
-        and response is not None
-        and response.status is not None
-    ):
+    if event.status is STARTED and response is not None and response.status is not None:
         # A response that starts for a second time takes back what it said, and what tools have made of that.
         state = replace(state, started=(), results=())
     return received(state, step_status(response or ResponseState(), event))

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.events import ResponseStatus, RunPause
+from rxworker.events import RunPause
 from rxworker.messages import (
     Conversation,
     JsonObject,
@@ -20,7 +20,7 @@ from rxworker.messages import (
     repair,
 )
 from rxworker.timeline.inner import NOTHING_INSIDE, InnerUsage
-from rxworker.timeline.message import ResponseState, message_of
+from rxworker.timeline.message import COMPLETED, STARTED, ResponseState, message_of
 
 RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
 Round: TypeAlias = tuple[list[tuple[str, JsonObject | str]], list[tuple[ResultContent, bool]]]
@@ -94,7 +94,7 @@ class RunState(Struct, frozen=True):
         if response is None:
             return self.spent
         usage = response.usage or Usage()
-        if response.status is not ResponseStatus.COMPLETED and (response.usage or response.status):
+        if response.status is not COMPLETED and (response.usage or response.status):
             usage = replace(usage, is_partial=True)
         return self.spent + usage
 
@@ -113,12 +113,12 @@ def received(state: RunState, response: ResponseState) -> RunState:
     """The run with its response a step further."""
     if state.response is None:
         return replace(state, response=response, base=state.conversation, is_closed=False)
-    if state.is_closed and response.status is ResponseStatus.STARTED:
+    if state.is_closed and response.status is STARTED:
         # The response begins anew although it was complete: what it said is taken back.
         return replace(
             state, response=response, conversation=state.base, is_closed=False, pending=()
         )
-    if response.status is not ResponseStatus.COMPLETED:
+    if response.status is not COMPLETED:
         return replace(state, response=response)
     return _close(state, response, response.stop_reason)
 
@@ -135,7 +135,7 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
         return replace(state, response=response, stop_reason=stop_reason, is_closed=True)
     conversation, pending, results = state.conversation.add(message), state.pending, state.results
     calls, stop = message.tool_calls, response.stop_reason
-    if response.status is ResponseStatus.COMPLETED and stop is not None and stop.runs_tools:
+    if response.status is COMPLETED and stop is not None and stop.runs_tools:
         done = {result.tool_use_id for result in results}
         pending = tuple([call for call in calls if call.id not in done]) if done else calls
     else:

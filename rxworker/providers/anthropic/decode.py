@@ -61,6 +61,8 @@ Events: TypeAlias = Sequence[ResponseEvent]
 # A call that was never closed is whole only if the response ended for its sake.
 WHOLE = (StopKind.TOOL_USE, StopKind.END_TURN)
 
+STARTED = ResponseStatus.STARTED
+COMPLETED = ResponseStatus.COMPLETED
 NO_STOP = WireStop()
 
 
@@ -190,7 +192,7 @@ class AnthropicDecoder:
         self._usage, self._stop, self._called = {}, NO_STOP, False
         message = event.message
         name, model = text_of(message.id), text_of(message.model)
-        events.append(Status(ResponseStatus.STARTED, name or None, model or None))
+        events.append(Status(STARTED, name or None, model or None))
         events += self._take_usage(message.usage)
         return events
 
@@ -209,7 +211,7 @@ class AnthropicDecoder:
             for place in [*self._open]:
                 events += self._close_late(place, stop)
         reason = read_stop(self._stop, self._called)
-        events.append(Status(ResponseStatus.COMPLETED, stop_reason=reason))
+        events.append(Status(COMPLETED, stop_reason=reason))
         return events
 
     def _take_usage(self, usage: JsonObject | None) -> Events:

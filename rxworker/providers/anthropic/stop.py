@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from rxworker.messages import StopKind, StopReason
+from rxworker.messages.stop import TOOL_USE
 from rxworker.providers.anthropic.wire import WireStop
 
+END_TURN = StopKind.END_TURN
+OTHER = StopKind.OTHER
 STOPS = {
-    "end_turn": StopKind.END_TURN,
+    "end_turn": END_TURN,
     "max_tokens": StopKind.MAX_TOKENS,
     "model_context_window_exceeded": StopKind.MAX_TOKENS,
     "stop_sequence": StopKind.STOP_SEQUENCE,
-    "tool_use": StopKind.TOOL_USE,
+    "tool_use": TOOL_USE,
     "pause_turn": StopKind.PAUSE_TURN,
     "compaction": StopKind.PAUSE_TURN,
     "refusal": StopKind.REFUSAL,
@@ -30,10 +33,10 @@ def read_stop(wire: WireStop, called: bool) -> StopReason | None:
     raw = wire.stop_reason
     if raw is None:
         return None
-    kind = STOPS.get(raw, StopKind.OTHER)
-    if kind is StopKind.END_TURN and called:
-        kind = StopKind.TOOL_USE
-    elif kind is StopKind.TOOL_USE and not called:
+    kind = STOPS.get(raw, OTHER)
+    if kind is END_TURN and called:
+        kind = TOOL_USE
+    elif kind is TOOL_USE and not called:
         kind = StopKind.MALFORMED
     detail = wire.stop_sequence if isinstance(wire.stop_sequence, str) else None
     if raw == "model_context_window_exceeded":

@@ -59,6 +59,7 @@ DONE = b"[DONE]"
 ERROR = "error"
 NOTHING = WireResponse()
 STARTED = ResponseStatus.STARTED
+ENDED = ResponseStatus.COMPLETED
 
 
 class OpenAIResponsesDecoder:
@@ -199,7 +200,7 @@ class OpenAIResponsesDecoder:
             self._over = True
             named = word(response.id)
             response_id = named if named != self._started else None
-            events.append(Status(ResponseStatus.COMPLETED, response_id or None, stop_reason=stop))
+            events.append(Status(ENDED, response_id or None, stop_reason=stop))
         else:
             events += self._fail(self._failure or response_failure(response, status), stop)
 

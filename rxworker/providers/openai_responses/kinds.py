@@ -180,6 +180,7 @@ __all__ = [
     "MESSAGE",
     "PARTS",
     "REASONING",
+    "REFUSAL",
     "SUMMARY",
     "TEXT",
     "THINKING",

@@ -18,7 +18,9 @@ from rxworker.providers.openai_responses.item import Item, missing
 from rxworker.providers.openai_responses.kinds import (
     CONTENT,
     MESSAGE,
+    REFUSAL,
     SUMMARY,
+    TEXT,
     THINKING,
     Place,
     Text,
@@ -27,9 +29,9 @@ from rxworker.providers.openai_responses.kinds import (
 )
 
 DELTAS = {
-    BlockType.TEXT: TextDelta,
-    BlockType.THINKING: ThinkingDelta,
-    BlockType.REFUSAL: RefusalDelta,
+    TEXT: TextDelta,
+    THINKING: ThinkingDelta,
+    REFUSAL: RefusalDelta,
 }
 
 
@@ -124,7 +126,7 @@ class Prose(Item):
                 self._open = None
         block_type = self._type_at(place)
         index = self._start_block(block_type, events) if self._open is None else self._open
-        self.refused = self.refused or block_type is BlockType.REFUSAL
+        self.refused = self.refused or block_type is REFUSAL
         part = self._parts.get(place)
         if part is None:
             part = self._parts[place] = Part(place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from rxworker.messages import Json, StopKind, StopReason
+from rxworker.messages.stop import TOOL_USE
 from rxworker.providers.openai_responses.wire import WireResponse
 
 COMPLETED = "completed"
@@ -12,6 +13,8 @@ INCOMPLETE = "incomplete"
 FAILED = "failed"
 CANCELLED = "cancelled"
 STATUSES = (COMPLETED, INCOMPLETE, FAILED, CANCELLED)
+
+END_TURN = StopKind.END_TURN
 
 REASONS = {
     "max_output_tokens": StopKind.MAX_TOKENS,
@@ -61,11 +64,11 @@ def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReas
     if status != COMPLETED:
         return StopReason(StopKind.OTHER, status)
     if outcome.called:
-        return StopReason(StopKind.TOOL_USE, status)
+        return StopReason(TOOL_USE, status)
     if outcome.refused:
         return StopReason(StopKind.REFUSAL, status)
     detail = f"waits for the client: {', '.join(outcome.waiting)}" if outcome.waiting else None
-    return StopReason(StopKind.END_TURN, status, detail)
+    return StopReason(END_TURN, status, detail)
 
 
 def _reason(details: Json) -> str | None:
