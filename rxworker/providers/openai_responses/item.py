@@ -106,12 +106,12 @@ class Item:
         return waits_for_client(self._wire)
 
     def takes(self, text: Text) -> bool:
-        """Whether a text of this sort can still go into it."""
-        return not self.ended and self.kind == text.item
+        """Whether a text of this sort can go into it, as long as it has not ended."""
+        return self.kind == text.item
 
     def start(self, events: list[ResponseEvent]) -> None:
         """It was added."""
-        self._start_block(block_type_of(self._wire), events)
+        self._start_whole(events)
 
     def learn(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         """It was added, after something of it had come already; or it was added twice."""
@@ -153,7 +153,7 @@ class Item:
             self._fill(wire, events)
         index = self._open
         if index is None:  # it has nothing to say, but is sent back all the same
-            index = self._start_block(block_type_of(self._wire), events)
+            index = self._start_whole(events)
         # Half a text can stand, half a thought cannot.
         if whole or wire is not None or self.kind == MESSAGE:
             events.append(self._blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
@@ -162,16 +162,22 @@ class Item:
 
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         """What was not streamed."""
-        block_type = block_type_of(self._wire)
-        index = self._start_block(block_type, events) if self._open is None else self._open
-        if not self._pieces and block_type is BlockType.SERVER_TOOL_USE:
+        index = self._start_whole(events) if self._open is None else self._open
+        if not self._pieces and block_type_of(self._wire) is BlockType.SERVER_TOOL_USE:
             asked = input_of(wire)
             if asked:
                 events.append(InputJsonDelta(index, asked))
 
-    def _start_block(self, block_type: BlockType, events: list[ResponseEvent]) -> int:
+    def _start_whole(self, events: list[ResponseEvent]) -> int:
+        """Begin the block that is all of it."""
+        block_type = block_type_of(self._wire)
+        return self._start_block(block_type, self._metadata(block_type), events)
+
+    def _start_block(
+        self, block_type: BlockType, metadata: BlockMetadata | None, events: list[ResponseEvent]
+    ) -> int:
         echo: JsonObject = {"type": self.kind, PLACE: self.key}
-        start = self._blocks.start(block_type, self._metadata(block_type), echo)
+        start = self._blocks.start(block_type, metadata, echo)
         self._open = start.index
         events.append(start)
         return start.index
@@ -197,35 +203,35 @@ class Call(Item):
     def start(self, events: list[ResponseEvent]) -> None:
         """It was added."""
         if self._wire.get("name"):
-            self._start_call(events)
+            self._start_whole(events)
 
     def stop(
         self, wire: JsonObject | None, events: list[ResponseEvent], *, whole: bool, reason: str
     ) -> None:
         """It ended, or the response did; see `Item`. Half a call cannot stand."""
         self.ended = True
-        if wire is not None:
-            self._wire = self._wire | wire
-        index = self._start_call(events) if self._open is None else self._open
+        index = self._open
+        if index is None:
+            self._wire = self._wire | (wire or {})
+            index = self._start_whole(events)
+        last = self._wire if wire is None else wire
         if wire is not None or not self._pieces:  # all that came of it may be how it began
-            rest = missing(input_of(self._wire if wire is None else wire), self._pieces)
+            rest = missing(input_of(last), self._pieces)
             if rest:
                 self.add(WHOLE, rest, events)
-        if whole and self._wire.get("status") != "incomplete":
+        if whole and last.get("status") != "incomplete":
             self.called = True
             events.append(self._blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
         else:
             events.append(self._blocks.abort(index, reason))
 
-    def _start_call(self, events: list[ResponseEvent]) -> int:
-        index = self._start_block(TOOL_USE, events)
+    def _start_whole(self, events: list[ResponseEvent]) -> int:
+        name = word(self._wire.get("name"))
+        metadata = ToolUseMetadata(self._call_id(), name, self.kind == CUSTOM_CALL)
+        index = self._start_block(TOOL_USE, metadata, events)
         if self._pieces:  # the name has come only now
             events.append(InputJsonDelta(index, "".join(self._pieces)))
         return index
-
-    def _metadata(self, _: BlockType, /) -> ToolUseMetadata:
-        name = word(self._wire.get("name"))
-        return ToolUseMetadata(self._call_id(), name, self.kind == CUSTOM_CALL)
 
 
 def missing(text: str, pieces: list[str]) -> str:

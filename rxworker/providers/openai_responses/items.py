@@ -133,12 +133,12 @@ class Items:
             return None
         text = DELTAS[event.type]
         item = self._by_index.get(event.output_index)
-        is_known = item is not None and item.kind == text.item
-        if item is None or not is_known:
+        is_known = True
+        if item is None or item.kind != text.item:
             item = self._item_of(text, event, events)
             # It may be new, and may be found by its index from now on.
             is_known = item.kind == text.item and item is self._by_index.get(event.output_index)
-        if not item.takes(text):
+        if item.ended or not (is_known or item.takes(text)):
             events.append(Opaque(event.type, read_json(data)))
             return None
         place = _place(event, text) if text.field else WHOLE
@@ -154,7 +154,9 @@ class Items:
         item = self._by_index.get(event.output_index)
         if item is None or item.kind != text.item:
             item = self._item_of(text, event, events)
-        if item.takes(text):
+            if not item.takes(text):
+                return
+        if not item.ended:
             whole = value if isinstance(value, str) else json_text(value)
             item.complete(_place(event, text) if text.field else WHOLE, whole, events)
 

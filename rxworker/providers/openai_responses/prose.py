@@ -65,13 +65,13 @@ class Prose(Item):
         self._part: Part | None = None  # the text that is open
 
     def takes(self, text: Text) -> bool:
-        """Whether a text of this sort can still go into it: any that stands in a list."""
-        return not self.ended and text.field != ""
+        """Whether a text of this sort can go into it: any that stands in a list."""
+        return text.field != ""
 
     def start(self, events: list[ResponseEvent]) -> None:
         """It was added. A message has no block before its first text."""
         if self.kind != MESSAGE:
-            self._start_block(THINKING, events)
+            self._start_block(THINKING, None, events)
 
     def add(self, place: Place, text: str, events: list[ResponseEvent], /) -> list[str]:
         """More of the text at a place; returns what has come of it."""
@@ -125,7 +125,7 @@ class Prose(Item):
                 events.append(self._blocks.stop(self._open))
                 self._open = None
         block_type = self._type_at(place)
-        index = self._start_block(block_type, events) if self._open is None else self._open
+        index = self._start_block(block_type, None, events) if self._open is None else self._open
         self.refused = self.refused or block_type is REFUSAL
         part = self._parts.get(place)
         if part is None:
