@@ -8,10 +8,12 @@ thought with nothing behind it is left out, since the service refuses it: that h
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from rxworker.messages import (
     CachePoint,
     Content,
+    Document,
     Image,
     Json,
     JsonObject,
@@ -37,6 +39,19 @@ from rxworker.providers.openai_responses.kinds import (
     parts_of,
 )
 
+Answered: TypeAlias = (
+    Text
+    | Refusal
+    | Thinking
+    | ToolCall
+    | ServerToolCall
+    | ServerToolResult
+    | OpaqueBlock
+    | Image
+    | Document
+)
+"""What an answer is made of, and may have an echo."""
+
 # Kinds of blocks, as tuples: a union would be made anew each time it is asked for.
 ECHOLESS = (ToolResult, CachePoint)
 SPOKEN = (Text, Refusal)
@@ -49,12 +64,12 @@ def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
     >>> encode_answer([Text("yes")])
     [{'role': 'assistant', 'content': 'yes'}]
     """
-    groups: list[list[Content]] = []
-    by_place: dict[int, list[Content]] = {}
+    groups: list[list[Answered]] = []
+    by_place: dict[int, list[Answered]] = {}
     for block in content:
-        if isinstance(block, CachePoint):
+        if isinstance(block, ECHOLESS):
             continue
-        place = _echo(block).get(PLACE)
+        place = block.echo.get(PLACE) if block.echo else None
         if not isinstance(place, int):
             groups.append([block])
         elif place in by_place:
@@ -89,24 +104,18 @@ def is_custom(call: ToolCall) -> bool:
     return (call.echo or {}).get("type") == CUSTOM_CALL
 
 
-def _encode_item(blocks: Sequence[Content]) -> JsonObject | None:
+def _encode_item(blocks: Sequence[Answered]) -> JsonObject | None:
     """One item from its blocks; the last of them has it whole."""
     block = blocks[-1]
-    echo = _echo(block)
-    found = echo.get(ITEM)
+    found = block.echo.get(ITEM) if block.echo else None
     item = found if isinstance(found, dict) else None
     if isinstance(block, ToolCall):
-        is_free = echo.get("type") == CUSTOM_CALL
-        return _custom_call(block, item or {}) if is_free else _call(block, item)
+        return _custom_call(block, item or {}) if is_custom(block) else _call(block, item)
     if isinstance(block, SPOKEN):
         return _message([b for b in blocks if isinstance(b, SPOKEN)], item)
     if isinstance(block, Thinking):
         return _reasoning([b for b in blocks if isinstance(b, Thinking)], item)
     return item if isinstance(block, ECHOED) else None
-
-
-def _echo(block: Content) -> JsonObject:
-    return (None if isinstance(block, ECHOLESS) else block.echo) or {}
 
 
 def _message(blocks: Sequence[Text | Refusal], item: JsonObject | None) -> JsonObject | None:

@@ -106,7 +106,8 @@ class InputEncoder(MessageEncoder):
             own = message.provider == NAME
             for block in message.content:
                 if isinstance(block, ToolCall):
-                    self._answers[block.id] = _answer_to(block, own)
+                    kind = CUSTOM_OUTPUT if own and is_custom(block) else OUTPUT
+                    self._answers[block.id] = kind, block.id if own else safe_id(block.id)
             items = encode_answer(message.content) if own else _encode_foreign(message.content)
         elif message.role == "system":
             text = message.text
@@ -124,12 +125,6 @@ def safe_id(call_id: str) -> str:
     ('call_1', 64)
     """
     return shortened(call_id, LONGEST_ID)
-
-
-def _answer_to(call: ToolCall, own: bool) -> tuple[str, str]:
-    if not own:
-        return OUTPUT, safe_id(call.id)
-    return CUSTOM_OUTPUT if is_custom(call) else OUTPUT, call.id
 
 
 def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
