@@ -142,7 +142,7 @@ class Work(Stage[A]):
 class _Working(abc.DisposableBase, Generic[A]):
     """A subscription to work: its task."""
 
-    __slots__ = ("_is_disposed", "_observer", "_task", "_voice")
+    __slots__ = ("_is_disposed", "_is_over", "_observer", "_task", "_voice")
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class _Working(abc.DisposableBase, Generic[A]):
     ) -> None:
         self._observer = observer
         self._voice = Voice(observer.on_next, many(observer))
-        self._is_disposed = False
+        self._is_disposed = self._is_over = False
         self._task = asyncio.get_running_loop().create_task(self._go(work))
         tasks.add(self._task)
         self._task.add_done_callback(tasks.discard)
@@ -163,17 +163,24 @@ class _Working(abc.DisposableBase, Generic[A]):
         except asyncio.CancelledError as error:
             # Not ours: something that a hook or a tool waited for was cancelled. The run must hear of it.
             if not self._is_disposed:
-                self._observer.on_error(cut_off(error))
+                self._end(cut_off(error))
             raise
         except Exception as error:
-            self._observer.on_error(error)
+            self._end(error)
         else:
+            self._end()
+
+    def _end(self, error: Exception | None = None) -> None:
+        self._is_over = True
+        if error is None:
             self._observer.on_completed()
+        else:
+            self._observer.on_error(error)
 
     def dispose(self) -> None:
         is_again, self._is_disposed = self._is_disposed, True
-        # Work that completes disposes itself, and must not be cut off while its successor starts.
-        if not is_again and self._task is not asyncio.current_task():
+        # Work that completes disposes itself, and must not be cut off while its successor starts. Who leaves while it speaks ends it.
+        if not is_again and not self._is_over:
             self._voice.leave()
             self._task.cancel()
 

@@ -158,6 +158,25 @@ async def test_disposing_of_turns_cancels_the_one_that_is_on(is_plain: bool) -> 
     assert (told, failed, tasks) == (["begin", "let go"], [], set())
 
 
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_no_turn_begins_behind_one_in_which_the_listener_has_left(is_plain: bool) -> None:
+    begun = 0
+
+    async def work(voice: Voice[str]) -> None:
+        nonlocal begun
+        begun += 1
+        voice.emit("a")
+        voice.emit("b")
+
+    scheduler = AsyncIOScheduler(asyncio.get_running_loop()) if is_plain else loop_clock()
+    turns = repeat_turns(lambda: Work(work, set()), lambda: begun < 100, scheduler)
+    seen: Heard = []
+    turns.pipe(ops.take(3)).subscribe(seen.append, on_completed=lambda: seen.append("over"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (seen, begun) == (["a", "b", "a", "over"], 2)
+
+
 async def test_what_is_cancelled_under_work_is_told_to_who_subscribed() -> None:
     failed: list[Exception] = []
     turn_of("x").subscribe(on_error=failed.append)
