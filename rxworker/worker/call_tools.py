@@ -63,8 +63,8 @@ async def _ask_and_run(
     emit = voice.emit
     if context.pausing.reason is not None:
         # Nothing has been asked or decided about these yet: the hooks are asked about all of them when the run goes on.
-        context.pausing.take(emit, RunPause(BY_CALLER, calls, refused=scope.refused, key=scope.key))
         throw_away(context, scope)
+        context.pausing.take(emit, RunPause(BY_CALLER, calls, refused=scope.refused, key=scope.key))
         scope.paused = True
         return
     early = scope.early

@@ -234,6 +234,22 @@ async def test_a_pause_throws_it_away_and_resuming_runs_it() -> None:
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw a", "wrote b"]
 
 
+async def test_a_pause_that_somebody_asked_for_is_told_behind_the_end_of_it() -> None:
+    desk = Desk()
+    model = ScriptedModel([call("look", at="a"), "Done."], delay=0.001)
+    worker = Worker(model, tools=[desk.look])
+    run = worker.run("go")
+    await until(run, ToolStart)
+    run.pause()
+    paused = await run
+    assert isinstance(paused, Paused)
+    assert [c.id for c in paused.pending] == ["call_1_1"]
+    assert lint(records_of(run)) == []
+    desk.go.set()
+    result = await worker.resume()
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw a"]
+
+
 async def test_a_hook_that_comes_in_between_is_heard() -> None:
     """The arguments that it changes are those that run, and the early result is thrown away."""
     desk = Desk()
