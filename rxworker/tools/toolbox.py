@@ -67,6 +67,7 @@ class Toolbox:
                 # Most have the usual policy, and need not be asked.
                 if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).starts_early:
                     early = True
+                    break
             self._starts_early = early
         return early
 
@@ -98,9 +99,8 @@ class Toolbox:
         for tool in tools:
             given: object = tool
             if isinstance(given, FunctionTool) and not given.unbound:
-                name = (
-                    tool.meta.name
-                )  # looked at, as its schema was, when a tool was made of the function
+                # Looked at, as its schema was, when a tool was made of the function.
+                name = tool.meta.name
             else:
                 name = _checked_name(tool)
             other = self._tools.get(name) or added.get(name)

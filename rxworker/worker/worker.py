@@ -272,9 +272,8 @@ class Worker:
         around: tuple[RunContext, ...] = ()
         budgets = () if self.budget is None else (self.budget,)
         if outer is not None:
-            INSIDE.set(
-                None
-            )  # it is for this run alone, and not for what its tools begin by themselves
+            # It is for this run alone, and not for what its tools begin by themselves.
+            INSIDE.set(None)
             around = outer.line
             # Each once: a run and the run around it may share one.
             budgets = tuple(dict.fromkeys((*budgets, *outer.budgets)))
