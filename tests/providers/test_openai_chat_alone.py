@@ -11,7 +11,7 @@ from msgspec.structs import fields
 from rxworker.events import ResponseEvent
 from rxworker.events.deltas import Deltas
 from rxworker.framing import SseFrame
-from rxworker.providers.openai_chat.alone import target_of, texts_alone
+from rxworker.providers.openai_chat.alone import texts_alone
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.wire import (
     WireChoice,
@@ -96,7 +96,7 @@ def variants(delta: dict[str, Any]) -> list[dict[str, Any]]:
 class Thorough(OpenAIChatDecoder):
     """Looks at all of every chunk."""
 
-    def _more_of(self, text: str, index: int | None, place: int | None) -> None:
+    def _more_of(self, chunk: WireChunk, text: str) -> None:
         return None
 
 
@@ -143,4 +143,4 @@ def test_what_says_nothing_does_not_make_a_chunk_slow(delta: dict[str, Any]) -> 
     for one in empty:
         read = decode_chunk(json.dumps(one).encode())
         alone = ["a" if delta is TEXT else "1"], None
-        assert texts_alone([read], *target_of(read)) == alone, one
+        assert texts_alone(read) == alone, one

@@ -6,33 +6,31 @@ Each of them is asked about every field that could say more, so this is written 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from rxworker.providers.openai_chat.wire import WireChunk
 
 
-def target_of(chunk: WireChunk) -> tuple[int | None, int | None]:
-    """Which choice a chunk is about, the first one, and which call of it, if any: where it stands on the wire."""
-    if not chunk.choices:
-        return None, None
-    wire = chunk.choices[0]
-    delta = wire.delta
-    return wire.index, delta.tool_calls[0].index if delta is not None and delta.tool_calls else None
-
-
 def texts_alone(
-    chunks: Iterable[WireChunk], choice: int | None, place: int | None
+    first: WireChunk, behind: Iterable[WireChunk] = ()
 ) -> tuple[list[str], WireChunk | None]:
-    """What chunks add to the text of a choice, or to the arguments of its call at this place, as long as they do nothing else.
+    """What a chunk and those behind it add to the same text or the arguments of the same call, as long as they do nothing else.
 
-    The first one that may do something else comes with it; it has been taken from the chunks.
+    The one that may do something else comes with it; it has been taken from the chunks.
 
     >>> from rxworker.providers.openai_chat.wire import decode_chunk
-    >>> chunks = [decode_chunk(b'{"choices": [{"index": 0, "delta": {"content": "Hi"}}]}')] * 2
-    >>> texts_alone(chunks, 0, None), texts_alone(chunks, 1, None)[0], texts_alone(chunks, 0, 0)[0]
-    ((['Hi', 'Hi'], None), [], [])
+    >>> chunk = decode_chunk(b'{"choices": [{"index": 0, "delta": {"content": "Hi"}}]}')
+    >>> other = decode_chunk(b'{"choices": [{"index": 1, "delta": {"content": "Hi"}}]}')
+    >>> texts_alone(chunk, [chunk]), texts_alone(chunk, [other]) == (["Hi"], other)
+    ((['Hi', 'Hi'], None), True)
     """
     texts: list[str] = []
-    for chunk in chunks:
+    if not first.choices:
+        return texts, first
+    wire = first.choices[0]
+    choice, delta = wire.index, wire.delta
+    place = delta.tool_calls[0].index if delta is not None and delta.tool_calls else None
+    for chunk in chain((first,), behind):
         choices = chunk.choices
         if choices is None or len(choices) != 1:
             return texts, chunk
@@ -81,4 +79,4 @@ def texts_alone(
     return texts, None
 
 
-__all__ = ["target_of", "texts_alone"]
+__all__ = ["texts_alone"]

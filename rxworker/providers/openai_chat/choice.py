@@ -85,13 +85,14 @@ class Choice:
         if wire.finish_reason:  # some servers send an empty one with every piece
             self.end(wire.finish_reason, wire.stop_reason)
 
-    def more_of(self, text: str, place: int | None) -> More | None:
-        """More of the text that is open, or of the arguments of the call at a place; ``None``: that is not what is open."""
-        if place is None:
+    def more_of(self, delta: WireDelta | None, text: str) -> More | None:
+        """More of the text that is open, or of the arguments of the call that a piece is about; ``None``: that is not open."""
+        if delta is None or not delta.tool_calls:
             return None if self.text is None else (TextDelta(self.text, text, self.index), None)
-        if self._prose is not None or self._owes_reasoning:
+        piece = delta.tool_calls[0]
+        if piece.id or piece.index is None or self._prose is not None or self._owes_reasoning:
             return None
-        return self._tools.more_of(text, place)
+        return self._tools.more_of(text, piece.index)
 
     def repeat_call(self, index: int) -> Repeat | None:
         """What pieces of arguments would make that are like the last one, if that was this block's."""

@@ -28,7 +28,7 @@ from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
-from rxworker.providers.openai_chat.alone import target_of, texts_alone
+from rxworker.providers.openai_chat.alone import texts_alone
 from rxworker.providers.openai_chat.choice import Choice, More
 from rxworker.providers.openai_chat.usage import read_usage
 from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk, read_names
@@ -92,9 +92,8 @@ class OpenAIChatDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._take_garbage(frame)
         else:
-            index, place = target_of(chunk)
-            texts, _ = texts_alone((chunk,), index, place)
-            more = self._more_of(texts[0], index, place) if texts else None
+            texts, _ = texts_alone(chunk)
+            more = self._more_of(chunk, texts[0]) if texts else None
             if more is not None:
                 delta, pieces = more
                 if pieces is not None:
@@ -133,16 +132,14 @@ class OpenAIChatDecoder:
         read = iter(chunks)
         chunk = next(read, None)
         while chunk is not None and not self._over:
-            index, place = target_of(chunk)
-            more = self._more_of("", index, place)
-            texts = [] if more is None else texts_alone((chunk,), index, place)[0]
+            more = self._more_of(chunk, "")
+            texts, following = ([], chunk) if more is None else texts_alone(chunk, read)
             if more is None or not texts:
                 self._take(chunk, datas[count])
                 count += 1
                 chunk = next(read, None)
                 continue
-            behind, chunk = texts_alone(read, index, place)
-            texts += behind
+            chunk = following
             count += len(texts)
             delta, pieces = more
             if pieces is not None:
@@ -180,10 +177,13 @@ class OpenAIChatDecoder:
             self._fail(CUT)
         return self._told()
 
-    def _more_of(self, text: str, index: int | None, place: int | None) -> More | None:
+    def _more_of(self, chunk: WireChunk, text: str) -> More | None:
         """What a chunk makes that brings this and nothing else, as nearly every chunk does. ``None``: that takes a closer look."""
-        choice = None if index is None or self._failure else self._choices.get(index)
-        return None if choice is None else choice.more_of(text, place)
+        if not chunk.choices or self._failure:
+            return None
+        wire = chunk.choices[0]
+        choice = self._choices.get(wire.index)
+        return None if choice is None else choice.more_of(wire.delta, text)
 
     def _take(self, chunk: WireChunk, data: bytes) -> None:
         choices = chunk.choices or ()
