@@ -23,7 +23,7 @@ from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.providers.alike import Repeat
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.details import merge_details, text_of_details
-from rxworker.providers.openai_chat.stop import keeps_calls, read_stop
+from rxworker.providers.openai_chat.stop import END_TURN, keeps_calls, read_stop
 from rxworker.providers.openai_chat.tools import Arguments, Tell, ToolCalls
 from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
 
@@ -33,8 +33,9 @@ REASONING_CONTENT = "reasoning_content"
 DETAILS = "reasoning_details"
 
 OPAQUE_FIELDS = ("audio", "images", "executed_tools")
+TEXT = BlockType.TEXT
 PROSE = {
-    BlockType.TEXT: TextDelta,
+    TEXT: TextDelta,
     BlockType.THINKING: ThinkingDelta,
     BlockType.REFUSAL: RefusalDelta,
 }
@@ -69,7 +70,7 @@ class Choice:
         self._tell = tell
         self._tools = ToolCalls(blocks, index, new_id, tell)
         self._prose: int | None = None
-        self._kind = BlockType.TEXT
+        self._kind = TEXT
         self._called = False
         self._refused = False
         self._details: list[JsonObject] = []
@@ -103,19 +104,21 @@ class Choice:
         if not self.ended or raw is not None:
             stop = read_stop(raw, calls=self._called, refused=self._refused, matched=matched)
             self.stop = stop or self.stop
-        elif self._called and self.stop and self.stop.kind is StopKind.END_TURN:
+        elif self._called and self.stop and self.stop.kind is END_TURN:
             self.stop = replace(self.stop, kind=StopKind.TOOL_USE)  # the call came after the reason
         self.ended = self.ended or raw is not None
-        self._close_prose()
-        told = self.stop if self.index else None
-        self._tools.close(told, keeps_calls(self.stop), raw)
+        if self._prose is not None:
+            self._close_prose()
+        if self._called:
+            told = self.stop if self.index else None
+            self._tools.close(told, keeps_calls(self.stop), raw)
 
     def _take_delta(self, delta: WireDelta) -> None:
         if delta.reasoning_content is not None or delta.reasoning or delta.reasoning_details:
             self._take_thinking(delta)
         content = delta.content
         if isinstance(content, str):
-            self._say(BlockType.TEXT, content)
+            self._say(TEXT, content)
         elif content is not None:
             for part in content:
                 self._take_part(part)
@@ -127,10 +130,15 @@ class Choice:
                 self._tell(CitationDelta(self.text, annotation))
             else:
                 self._tell(Opaque("annotation", annotation))
-        for piece in delta.tool_calls or ():
-            self._call(piece)
+        pieces = delta.tool_calls or ()
         if delta.function_call is not None:
-            self._call(WireToolCall(function=delta.function_call))
+            pieces = (*pieces, WireToolCall(function=delta.function_call))
+        if pieces:
+            if self._prose is not None or self._owes_reasoning:
+                self._make_way()
+            self._called = True
+            for piece in pieces:
+                self._tools.take(piece)
         if delta.audio is not None or delta.images is not None or delta.executed_tools is not None:
             for field in OPAQUE_FIELDS:
                 if getattr(delta, field):
@@ -156,12 +164,12 @@ class Choice:
     def _take_part(self, part: JsonObject | str) -> None:
         """One part of Mistral's content."""
         if isinstance(part, str):
-            self._say(BlockType.TEXT, part)
+            self._say(TEXT, part)
             return
         kind, inner = part.get("type"), part.get("thinking")
         text = part.get("text")
         if kind == "text" and isinstance(text, str):
-            self._say(BlockType.TEXT, text)
+            self._say(TEXT, text)
         elif kind == "thinking" and isinstance(inner, str):
             self._say(BlockType.THINKING, inner)
         elif kind == "thinking" and isinstance(inner, list):
@@ -171,15 +179,13 @@ class Choice:
         else:
             self._tell(Opaque(f"content.{kind}", part))
 
-    def _call(self, piece: WireToolCall) -> None:
-        if self._prose is not None:
-            self._close_prose()
+    def _make_way(self) -> None:
+        """Calls come: what was said ends, and thinking that is owed is told before them."""
+        self._close_prose()
         if self._owes_reasoning:
             self._owes_reasoning = False
             self._open(BlockType.THINKING, {FIELD: REASONING_CONTENT})
             self._close_prose()
-        self._called = True
-        self._tools.take(piece)
 
     def _say(self, kind: BlockType, text: str) -> None:
         if not text:
@@ -194,7 +200,7 @@ class Choice:
         self._close_prose()
         start = self._blocks.start(kind, echo=echo, choice=self.index)
         self._prose, self._kind = start.index, kind
-        self.text = start.index if kind is BlockType.TEXT else None
+        self.text = start.index if kind is TEXT else None
         self._tell(start)
 
     def _close_prose(self) -> None:

@@ -38,6 +38,7 @@ from rxworker.providers.surrogates import Halves
 Events: TypeAlias = Sequence[ResponseEvent]
 
 DONE = b"[DONE]"
+STARTED, COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
 # Whose texts go on in the next chunk.
 GROWING = (
     "content",
@@ -186,7 +187,7 @@ class OpenAIChatDecoder:
         return None if choice is None else choice.more_of(wire.delta, text)
 
     def _take(self, chunk: WireChunk, data: bytes) -> None:
-        choices = chunk.choices or ()
+        choices, usage = chunk.choices or (), chunk.usage
         is_plain = choices and chunk.error is None and chunk.x_groq is None
         failure = None if is_plain else _failure(chunk, data)
         if not self._started and (failure is None or choices):
@@ -195,9 +196,10 @@ class OpenAIChatDecoder:
             for wire in choices:
                 choice = self._choices.get(wire.index) or self._new_choice(wire.index)
                 choice.take(wire)
-            if not choices and not _has_usage(chunk):
+            if not (choices or usage or _has_usage(chunk)):
                 self._keep(Opaque("chunk", read_json(data)))
-        usage = chunk.usage or (chunk.x_groq.usage if chunk.x_groq else None)
+        if chunk.x_groq is not None:
+            usage = usage or chunk.x_groq.usage
         for wire in choices:
             usage = usage or wire.usage
         if usage and usage != self._usage:
@@ -217,7 +219,7 @@ class OpenAIChatDecoder:
         if not (names.id or chunk.choices):
             return
         self._started = True
-        self._tell(Status(ResponseStatus.STARTED, _name(names.id), _name(names.model)))
+        self._tell(Status(STARTED, _name(names.id), _name(names.model)))
         self._events += self._early
         self._early = []
 
@@ -243,11 +245,11 @@ class OpenAIChatDecoder:
             return
         self._over = True
         if not self._started:
-            self._tell(Status(ResponseStatus.STARTED))
+            self._tell(Status(STARTED))
             self._events += self._early
         for choice in self._choices.values():
             choice.end(None)
-        self._tell(Status(ResponseStatus.COMPLETED, stop_reason=self._stop()))
+        self._tell(Status(COMPLETED, stop_reason=self._stop()))
 
     def _fail(self, failure: Failure) -> None:
         self._over = True

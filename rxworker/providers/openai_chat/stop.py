@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rxworker.messages import Json, StopKind, StopReason
 
+END_TURN, OTHER = StopKind.END_TURN, StopKind.OTHER
 STOPS = {
-    "stop": StopKind.END_TURN,
-    "end_turn": StopKind.END_TURN,
+    "stop": END_TURN,
+    "end_turn": END_TURN,
     "length": StopKind.MAX_TOKENS,
     "max_tokens": StopKind.MAX_TOKENS,
     "model_length": StopKind.MAX_TOKENS,
@@ -17,7 +18,7 @@ STOPS = {
     "malformed_function_call": StopKind.MALFORMED,
     "error": StopKind.MALFORMED,
 }
-NORMAL = (StopKind.END_TURN, StopKind.TOOL_USE)
+NORMAL = (END_TURN, StopKind.TOOL_USE)
 
 
 def read_stop(raw: str | None, *, calls: bool, refused: bool, matched: Json) -> StopReason | None:
@@ -34,8 +35,8 @@ def read_stop(raw: str | None, *, calls: bool, refused: bool, matched: Json) -> 
     """
     if raw is None:
         return StopReason(StopKind.TOOL_USE) if calls else None
-    kind = STOPS.get(raw.lower(), StopKind.OTHER)
-    if kind is StopKind.END_TURN:
+    kind = STOPS.get(raw.lower(), OTHER)
+    if kind is END_TURN:
         if calls:
             kind = StopKind.TOOL_USE
         elif refused:
@@ -50,4 +51,4 @@ def keeps_calls(stop: StopReason | None) -> bool:
     return stop is None or stop.kind in NORMAL
 
 
-__all__ = ["NORMAL", "STOPS", "keeps_calls", "read_stop"]
+__all__ = ["END_TURN", "NORMAL", "STOPS", "keeps_calls", "read_stop"]

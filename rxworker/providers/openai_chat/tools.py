@@ -34,6 +34,7 @@ Arguments: TypeAlias = tuple[InputJsonDelta, list[str]]
 """More arguments of a call, and the pieces of them: to add to."""
 
 NO_FUNCTION = WireFunction()
+TOOL_USE = BlockType.TOOL_USE
 
 
 class PendingCall(Struct, eq=False):
@@ -71,10 +72,6 @@ class PendingCall(Struct, eq=False):
     def is_whole_piece(self) -> bool:
         """Whether the arguments have come in one piece, and are whole."""
         return len(self.pieces) == 1 and _is_whole(self.pieces[0])
-
-    def late_echo(self) -> JsonObject | None:
-        """What came for the echo after the block had started."""
-        return None if self.echo == self.started_echo else self.echo
 
 
 class ToolCalls:
@@ -141,7 +138,8 @@ class ToolCalls:
         for call in self._open:
             index = self._start(call) if call.index is None else call.index
             if whole and call.name:
-                self._tell(self._blocks.stop(index, stop, call.late_echo()))
+                late = None if call.echo == call.started_echo else call.echo
+                self._tell(self._blocks.stop(index, stop, late))
             else:
                 self._tell(self._blocks.abort(index, f"the response was cut: {raw}"))
         self._open = []
@@ -172,7 +170,7 @@ class ToolCalls:
 
     def _start(self, call: PendingCall) -> int:
         metadata = ToolUseMetadata(call.wire_id or self._new_id(), call.name)
-        start = self._blocks.start(BlockType.TOOL_USE, metadata, call.echo, choice=self._choice)
+        start = self._blocks.start(TOOL_USE, metadata, call.echo, choice=self._choice)
         index = start.index
         call.index, call.started_echo = index, call.echo
         self._tell(start)
