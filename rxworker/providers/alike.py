@@ -109,6 +109,8 @@ class Alike(Together[F]):
         self._learned: Growing | None = None
         self._pattern: Pattern | None = None
         self._repeat: Repeat | None = None
+        # A pattern with fields that change costs more, and more frames have to come until it pays.
+        self._widest = 2 * WINDOW if varying else WINDOW
         self._window = FIRST_WINDOW  # bytes to read the plain way where no pattern fits
 
     def feed_rows(self, data: bytes, /) -> Sequence[ResponseEvent | Row]:
@@ -132,18 +134,18 @@ class Alike(Together[F]):
                     continue
             self._pattern = None
             # Of few bytes, it is not worth while to look for what is alike in them.
-            is_short = len(data) - place <= WINDOW and data.endswith(self._end)
+            is_short = len(data) - place <= self._widest and data.endswith(self._end)
             end = len(data) if is_short else self._end_of_window(data, place)
             self._take_window(data[place:end], made)
             if self._pattern is None and framing.is_clear:
-                self._window = min(2 * self._window, WINDOW)
+                self._window = min(2 * self._window, self._widest)
             place = end
         return made
 
     def _end_of_window(self, data: bytes, place: int) -> int:
         """Where what is read the plain way ends: behind a frame, if there is an end of one."""
         mark = self._end
-        size = WINDOW if len(data) - place <= WINDOW else self._window
+        size = self._widest if len(data) - place <= self._widest else self._window
         found = data.rfind(mark, place, place + size)
         if found < 0:
             found = data.find(mark, place + size - len(mark))
