@@ -110,7 +110,7 @@ class Alike(Together[F]):
         self._pattern: Pattern | None = None
         self._repeat: Repeat | None = None
         # A pattern with fields that change costs more, and more frames have to come until it pays.
-        self._widest = 2 * WINDOW if varying else WINDOW
+        self._widest = 3 * WINDOW if varying else WINDOW
         self._window = FIRST_WINDOW  # bytes to read the plain way where no pattern fits
 
     def feed_rows(self, data: bytes, /) -> Sequence[ResponseEvent | Row]:
