@@ -215,11 +215,12 @@ class OpenAIChatDecoder:
         if self._started:
             return
         names = read_names(data)
+        name, model = names.id, names.model
         # Azure sends a chunk without a name and without choices before the first real one.
-        if not (names.id or chunk.choices):
+        if not (name or chunk.choices):
             return
         self._started = True
-        self._tell(Status(STARTED, _name(names.id), _name(names.model)))
+        self._tell(Status(STARTED, str(name) if name else None, str(model) if model else None))
         self._events += self._early
         self._early = []
 
@@ -309,10 +310,6 @@ def _failure(chunk: WireChunk, data: bytes) -> Failure | None:
     # A bare text has its code beside it.
     told = read_failure({"error": error} if isinstance(error, dict) else read_json(data))
     return told or Failure("the provider gave no reason", "error")
-
-
-def _name(value: object) -> str | None:
-    return str(value) if value else None
 
 
 def _has_usage(chunk: WireChunk) -> bool:
