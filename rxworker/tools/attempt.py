@@ -125,7 +125,7 @@ async def attempts(
     left = policy.retries
     try:
         arguments = call.input if isinstance(call.input, str) else encode(call.input)
-    except (TypeError, ValueError, RecursionError) as error:
+    except Exception as error:  # what a hook has put there may raise anything
         text = f"invalid arguments at $: this has no JSON form: {error}"
         raise InvalidArgumentError(text, tool=call.name) from error
     while True:

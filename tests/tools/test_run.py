@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import datetime
 import logging
 import threading
 from collections.abc import Callable
@@ -51,6 +52,17 @@ async def test_an_unknown_name_is_an_error_that_lists_the_known_ones() -> None:
     assert result.is_error
     assert result.name == "fly"
     assert result.text == "There is no tool called 'fly'. These are the tools: echo, look."
+
+
+async def test_arguments_that_cannot_be_written_are_an_error_whatever_they_raise() -> None:
+    class Nowhere(datetime.tzinfo):
+        def utcoffset(self, dt: datetime.datetime | None) -> datetime.timedelta:
+            raise KeyError("offset")
+
+    for odd in (datetime.datetime(2026, 1, 1, tzinfo=Nowhere()), object(), "\ud800"):
+        result = await run_call(Toolbox([echo]), call("echo", text=odd))
+        assert result.is_error
+        assert "has no JSON form" in result.text
 
 
 async def test_a_tool_is_looked_up_when_it_is_called() -> None:
