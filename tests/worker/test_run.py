@@ -320,6 +320,9 @@ async def test_each_turn_begins_after_the_last_one_was_seen_by_everybody() -> No
     assert turns[0] == turns[1] == sorted(turns[0])
     assert [record.turn for _, record in seen] == sorted(record.turn for _, record in seen)
     assert max(turns[0]) == result.turns > 1
+    # One by one, except for the ends of the calls and the message with their results.
+    alone = [(r.seq, who) for who, r in seen if not isinstance(r.event, ToolStop | MessageAdd)]
+    assert alone == sorted(alone)
 
 
 async def test_tool_results_are_added_by_one_event() -> None:
