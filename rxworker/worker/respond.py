@@ -12,7 +12,7 @@ from rxworker.operators import Stage
 from rxworker.providers import Request
 from rxworker.transport.pressure import PRESSURE
 from rxworker.worker.context import RunContext, TurnScope
-from rxworker.worker.early import began_early, start_early
+from rxworker.worker.early import began_early, start_early, throw_away
 from rxworker.worker.pressure import RunPressure
 from rxworker.worker.stage import Voice
 from rxworker.worker.through import through
@@ -53,6 +53,8 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
             wait = context.retry.delay(error, attempts) if may_repeat else None
             if wait is None:
                 raise
+            # A model may raise out of the subscription, and not through it.
+            throw_away(context, scope)
             scope.early = None
             voice.emit(AttemptRetract(str(error), wait))
         await voice.listen(_pause(wait, context.scheduler))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from reactivex import Observable, abc
 from reactivex.testing import TestScheduler
 
 from rxworker import Limits, Paused, Run, Worker, before_tool_call, tool
@@ -14,12 +15,15 @@ from rxworker.events import (
     BlockStop,
     Event,
     Record,
+    ResponseEvent,
     Status,
     ToolStart,
     ToolStop,
 )
 from rxworker.hooks import Pause, Skip, ToolCallContext
 from rxworker.messages import StopKind, repair
+from rxworker.operators import Stage
+from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, stall
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry, fallback
@@ -179,6 +183,31 @@ async def test_a_response_that_fails_before_it_began_is_asked_for_again() -> Non
     model = ScriptedModel([broken, "again"])
     run = Worker(model, tools=[desk.look, desk.write], retry=Retry(first=0.0)).run("go")
     assert (await run).text == "again"
+    assert desk.used == []
+    assert lint(records_of(run)) == []
+
+
+async def test_calls_of_a_response_that_raises_where_it_is_asked_for_are_thrown_away() -> None:
+    desk = Desk()
+    desk.go.set()
+
+    class Raises(ScriptedModel):
+        def stream(self, request: Request) -> Observable[ResponseEvent]:
+            answer = super().stream(request)
+
+            def subscribe(
+                observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
+            ) -> abc.DisposableBase:
+                if len(self.requests) > 0:
+                    return answer.subscribe(observer)
+                answer.subscribe(observer.on_next)
+                raise ProviderError("later", retryable=True)
+
+            return Stage(subscribe)
+
+    model = Raises([call("look", at="a"), "Done."])
+    run = Worker(model, tools=[desk.look], retry=Retry(first=0.0)).run("go")
+    assert (await run).text == "Done."
     assert desk.used == []
     assert lint(records_of(run)) == []
 
