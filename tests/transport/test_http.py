@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import gzip
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -165,6 +166,21 @@ async def test_a_long_answer_that_comes_at_once_is_all_heard(
     else:
         await source
     assert b"".join(got) == b"".join(pieces)
+
+
+async def test_a_compressed_answer_is_not_taken_all_at_once(raw_server: RawServer) -> None:
+    body = b"data: 1\n\n" * 1_000_000
+    packed = gzip.compress(body)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b'{"stream": true}')
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
+        writer.write(b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed))
+        writer.write(packed)
+
+    chunks: list[bytes] = await send(await raw_server(serve)).pipe(ops.to_list())
+    assert b"".join(chunks) == body
+    assert max(map(len, chunks)) < 1024 * 1024
 
 
 async def test_many_streams_run_side_by_side() -> None:
