@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from rxworker.events import (
@@ -34,7 +35,11 @@ from rxworker.events import (
 from rxworker.framing import SseFrame
 from rxworker.messages import StopKind, StopReason
 from rxworker.providers import OpenAIResponses, summarise
+from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_responses import OpenAIResponsesDecoder
+from rxworker.providers.openai_responses.item import Item
+from rxworker.providers.openai_responses.items import HANDLERS, Items
+from rxworker.providers.openai_responses.wire import WireEvent
 from rxworker.testing.lint_response import ResponseLinter
 
 Wire = dict[str, Any]
@@ -694,3 +699,38 @@ def test_json_that_cannot_be_read_in_the_middle_is_the_providers_fault() -> None
     error = summarise(decode(CREATED, '{"type": ', delta("output_text", "a"))).error
     assert error is not None
     assert (error.code, error.kind) == ("bad_json", "server")
+
+
+class Looking(list[Item]):
+    """Counts what is looked at in it."""
+
+    looks = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        found = cast("range | int", range(len(self))[place])
+        self.looks += 1 if isinstance(found, int) else len(found)
+        return cast("object", super().__getitem__(place))
+
+    def __iter__(self) -> Iterator[Item]:
+        return (self[place] for place in range(len(self)))
+
+    def __reversed__(self) -> Iterator[Item]:
+        return (self[place] for place in reversed(range(len(self))))
+
+
+def test_an_item_is_found_by_its_name_at_the_same_cost_among_many() -> None:
+    count = 500
+    items = Items(OpenBlocks(), lambda: "made")
+    items.all = looking = Looking()
+    events: list[ResponseEvent] = []
+
+    def take(wire: Wire) -> None:
+        handler = HANDLERS[wire["type"]]
+        handler(items, msgspec.convert(wire, WireEvent), json.dumps(wire).encode(), events)
+
+    for number in range(count):
+        take(added(number, type="function_call", id=f"fc_{number}", name="f"))
+    for number in range(count):
+        take(delta("function_call_arguments", "{}", None, item_id=f"fc_{number}"))
+    assert [e.index for e in events if isinstance(e, InputJsonDelta)] == [*range(count)]
+    assert looking.looks < 3 * count

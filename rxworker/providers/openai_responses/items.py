@@ -59,6 +59,8 @@ class Items:
         self.all: list[Item] = []
         # The last item that came under an ``output_index``; none came without one.
         self._by_index: dict[int | None, Item] = {}
+        self._by_name: dict[str, Item] = {}
+        self._noted = 0  # of the items, by their names: few responses are asked for one
         self._next = 0
         self._blocks = blocks
         self._new_id = new_id
@@ -210,11 +212,12 @@ class Items:
 
     def _named(self, *names: Json) -> Item | None:
         """The last item that has the first of these names that one has."""
+        for item in self.all[self._noted :]:
+            self._by_name |= {name: item for name in item.names if isinstance(name, str)}
+        self._noted = len(self.all)
         for name in names:
-            if name and isinstance(name, str):
-                for item in reversed(self.all):
-                    if name in item.names:
-                        return item
+            if name and isinstance(name, str) and name in self._by_name:
+                return self._by_name[name]
         return None
 
     def _new(self, output_index: int | None, wire: JsonObject) -> Item:
