@@ -79,9 +79,8 @@ class SseDecoder:
             self._head, self.is_clear = None, True
         if not self.is_clear or CR in data:
             return self._take_slowly(data)
-        if (
-            data.find(b"\n\n") == len(data) - 2
-        ):  # the usual case: a provider sends one event a chunk
+        # The usual case: a provider sends one event a chunk.
+        if data.find(b"\n\n") == len(data) - 2:
             head, _, value = data.partition(b"data: ")
             if value.find(b"\n") == len(value) - 2:
                 event = _event_of(head) if len(head) <= LONGEST_HEAD else None

@@ -1,4 +1,4 @@
-"""What decoders make of several frames that only add to the same text: one row of deltas."""
+"""What several frames have made that add to the same text. Pure."""
 
 from __future__ import annotations
 
@@ -8,5 +8,7 @@ from rxworker.events import ResponseEvent
 from rxworker.events.deltas import Deltas
 
 Row: TypeAlias = Deltas[ResponseEvent]
+"""Deltas that add to the same text, as one thing."""
+
 
 __all__ = ["Row"]
