@@ -13,7 +13,7 @@ from rxworker.events import ResponseEvent
 from rxworker.messages import Conversation, Message
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import Stage
-from rxworker.providers.base import Provider, Request
+from rxworker.providers.base import HttpRequest, Provider, Request
 from rxworker.transport.answer import Answer, Timeouts
 from rxworker.transport.clock import LoopClock, loop_clock
 from rxworker.transport.http import HttpTransport
@@ -87,12 +87,8 @@ class Client:
             make, explain = self.provider.decoder, self._explained
             try:
                 # Built anew for each subscription: a key from the environment may have come since.
-                sent = self.provider.request(asked.conversation, asked.tools, asked.options)
-                source = self.transport.send(sent)
+                source = self.transport.send(self._request(asked))
                 answer = Answer(source, make, explain, observer, self.timeouts, self.retry, clock)
-            except UnicodeEncodeError as error:
-                observer.on_error(_half_of_a_pair(error))
-                return NOTHING
             except Exception as error:
                 observer.on_error(error)
                 return NOTHING
@@ -101,6 +97,13 @@ class Client:
 
         return Stage(subscribe)
 
+    def _request(self, asked: Request) -> HttpRequest:
+        try:
+            return self.provider.request(asked.conversation, asked.tools, asked.options)
+        except UnicodeEncodeError as error:
+            message = f"the request holds half of a surrogate pair, which cannot be sent: {error}"
+            raise LocalProtocolError(message) from error
+
     def _explained(self, error: Exception) -> Exception:
         """An answer that is no stream, in the provider's words."""
         if not isinstance(error, HttpStatusError):
@@ -108,13 +111,6 @@ class Client:
         explained = self.provider.error(error.status, error.headers, error.body)
         explained.__cause__ = error
         return explained
-
-
-def _half_of_a_pair(cause: UnicodeEncodeError) -> LocalProtocolError:
-    message = f"the request holds half of a surrogate pair, which cannot be sent: {cause}"
-    error = LocalProtocolError(message)
-    error.__cause__ = cause
-    return error
 
 
 def _as_request(request: Request | Conversation | str) -> Request:
