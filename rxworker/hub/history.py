@@ -88,22 +88,22 @@ class History:
         """What holds the records behind this number; of the first entry, some may stand before it."""
         return mergeable(self._kept(after), after)
 
-    def _kept(self, after: int) -> Iterator[Kept]:
+    def _kept(self, after: int) -> Iterator[Kept | BatchRow]:
         if after < self._packed_to:
             return self._entries_from(place_after(self._packed, after))
-        return apart(self.tail[place_after(self.tail, after) :], after)
+        return iter(self.tail[place_after(self.tail, after) :])
 
-    def _entries_from(self, place: int) -> Iterator[Kept]:
+    def _entries_from(self, place: int) -> Iterator[Kept | BatchRow]:
         # By index: whoever is shown these may push, and what stands in the tail is packed then.
         while place < len(self._packed):
             yield self._packed[place]
             place += 1
-        yield from apart(self.tail)
+        yield from self.tail
 
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
         """Every record behind ``after``, as it was pushed, up to and with ``until``."""
         until = self.last_seq if until is None else until
-        for entry in self._kept(after):
+        for entry in apart(self._kept(after), after):
             if not isinstance(entry, Record):
                 yield from entry.records(after, until)
             elif entry.seq <= until:

@@ -57,7 +57,9 @@ class Span:
                 texts.append(event.text)
                 times.append(entry.time)
         ends = array("I", accumulate(map(len, texts)))
-        return cls(_head(entries[0]), entries[-1].seq, "".join(texts), ends, times)
+        first = entries[0]
+        head = first if isinstance(first, Record) else first.head
+        return cls(head, entries[-1].seq, "".join(texts), ends, times)
 
     @property
     def first(self) -> int:
@@ -152,12 +154,15 @@ def packed(entries: Iterable[Kept | BatchRow]) -> list[Kept]:
     row: list[Record | Row] = []
     head: Record | None = None  # of the row, where others may continue it
     for entry in apart(entries):
-        if not isinstance(entry, _PARTS):
+        if isinstance(entry, Record):
+            first = entry
+        elif isinstance(entry, Row):
+            first = entry.head
+        else:
             _close(row, spans)
             row, head = [], None
             spans.append(entry)
             continue
-        first = _head(entry)
         if head is not None and continues(first, head):
             row.append(entry)
             continue
@@ -166,13 +171,6 @@ def packed(entries: Iterable[Kept | BatchRow]) -> list[Kept]:
         row, head = [entry], None if is_whole else first
     _close(row, spans)
     return spans
-
-
-_PARTS = (Record, Row)
-
-
-def _head(entry: Record | Row) -> Record:
-    return entry if isinstance(entry, Record) else entry.head
 
 
 def _close(row: Sequence[Record | Row], entries: list[Kept]) -> None:
