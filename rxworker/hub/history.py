@@ -2,10 +2,9 @@
 
 Theory of operation. What was pushed last stands in the tail as it came: a record, a row of deltas that came together, or all that a
 read has brought. That is all that a push does. Whoever wants records is given the latter taken apart. When the tail is long it is
-packed: rows of deltas become spans, from which each record can be made again; a row
-with a usage behind each delta stays what it is, since it holds no records either. So the memory of a run is
-bounded by its text and its other events, a late reader costs no more than that either, and still every reader may begin
-behind any number, also in the middle of a span.
+packed: rows of deltas become spans, from which each record can be made again; a row with a usage behind each delta stays what it is,
+since it holds no records either. So the memory of a run is bounded by its text and its other events, a late reader costs no more than
+that either, and still every reader may begin behind any number, also in the middle of a span.
 """
 
 from __future__ import annotations

@@ -62,22 +62,13 @@ class Toolbox:
         """Whether calls of any tool may start while the model still streams. The tools are asked once, as they come and go."""
         early = self._starts_early
         if early is None:
-            early = False
-            for tool in self._tools.values():
-                # Most have the usual policy, and need not be asked.
-                if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).starts_early:
-                    early = True
-                    break
+            early = any(self.find(name)[1].starts_early for name in self._tools)
             self._starts_early = early
         return early
 
     def wants_approval(self, calls: Iterable[ToolCall]) -> bool:
         """Whether somebody has to agree to any of these calls."""
-        for call in calls:
-            tool = self._tools.get(call.name)
-            if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).requires_approval:
-                return True
-        return False
+        return any(self.find(call.name)[1].requires_approval for call in calls)
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""
@@ -86,6 +77,7 @@ class Toolbox:
     def find(self, name: str) -> tuple[Tool | None, ToolPolicy]:
         """The tool of that name, and how it may be run."""
         tool = self._tools.get(name)
+        # Most have the usual policy, and need not be asked.
         is_usual = getattr(tool, "policy", USUAL) is USUAL
         return tool, USUAL if is_usual else policy_of(tool)
 

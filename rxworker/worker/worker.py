@@ -114,7 +114,7 @@ class Worker:
         self.limits = USUAL
         if limits:
             self.limits = expect("limits", limits, Limits, "limits=Limits(max_turns=3)")
-        self.operators = expect_operators(operators) if operators != () else ()
+        self.operators = expect_operators(operators)
         self.parallel = expect_parallel(parallel)
         self.budget = budget
         if budget is not None:
@@ -305,7 +305,6 @@ class Worker:
         self.conversation = state.conversation
         self._current = None
         self._paused = result if isinstance(result, Paused) else None
-        # Arguments can be changed in place; what was shown is kept apart.
 
     def _check_free(self, call: str) -> None:
         try:
