@@ -28,12 +28,10 @@ from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest
 from rxworker.transport.pressure import PRESSURE
 from rxworker.transport.proxy import proxy_for
-from rxworker.transport.session import AHEAD, open_session, shared_session
+from rxworker.transport.reading import AHEAD, ask_when_empty, with_rest
+from rxworker.transport.session import open_session, shared_session
 
 E = TypeVar("E", bound=RxWorkerError)
-
-TOGETHER = 256 * 1024
-"""Bytes of an answer that are told of together, about; a read of a socket brings no more that is not compressed."""
 
 LONG = 1024 * 1024
 MOST_OF_AN_ERROR = 64 * 1024
@@ -175,10 +173,11 @@ class _Exchange(abc.DisposableBase):
             raise await _answer(response, shown(self._request.url))
         pressure = PRESSURE.get()
         content = response.content
+        ask_when_empty(content)
         # At the end nothing is awaited: most answers of a tool loop come with their end.
         while not (self._is_over or content.at_eof()) and (chunk := await content.readany()):
             if len(chunk) > AHEAD:  # the rest may have been held back
-                chunk = _with_rest(chunk, content)
+                chunk = with_rest(chunk, content)
             self._is_telling = True
             try:
                 self._observer.on_next(chunk)
@@ -205,15 +204,6 @@ class _Exchange(abc.DisposableBase):
         if not self._is_over:
             self._is_over = True
             self._observer.on_error(error)
-
-
-def _with_rest(chunk: bytes, content: aiohttp.StreamReader) -> bytes:
-    """Bytes of an answer together with what aiohttp has held back, but not with all that a compressed one may hold."""
-    chunks, size = [chunk], len(chunk)
-    while size < TOGETHER and content.exception() is None and (more := content.read_nowait()):
-        chunks.append(more)
-        size += len(more)
-    return b"".join(chunks)
 
 
 def _is_stream(response: aiohttp.ClientResponse, accept: tuple[str, ...]) -> bool:

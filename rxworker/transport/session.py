@@ -12,13 +12,8 @@ from collections.abc import AsyncGenerator
 
 import aiohttp
 
+from rxworker.transport.reading import AHEAD
 from rxworker.transport.sockets import make_socket
-
-AHEAD = 8 * 1024
-"""Bytes of an answer that may wait to be read; twice as many, and aiohttp takes nothing more until they have become less again.
-
-For each HTTP chunk that is read while fewer wait it asks for more, which costs as much as the chunk itself; so it is few.
-"""
 
 _Keeper = AsyncGenerator[aiohttp.ClientSession, None]
 # A session holds its loop, so that weak keys would let go of none.
@@ -64,4 +59,4 @@ async def _keep(loop: asyncio.AbstractEventLoop) -> _Keeper:
         await session.close()
 
 
-__all__ = ["AHEAD", "close_session", "open_session", "shared_session"]
+__all__ = ["close_session", "open_session", "shared_session"]

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -166,6 +167,27 @@ async def test_a_long_answer_that_comes_at_once_is_all_heard(
     else:
         await source
     assert b"".join(got) == b"".join(pieces)
+
+
+async def test_aiohttp_asks_for_more_once_and_not_for_each_chunk(
+    raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    resume = ResponseHandler.resume_reading
+
+    def count(self: ResponseHandler, resume_parser: bool = True) -> None:
+        asked.append(self)
+        resume(self, resume_parser)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b'{"stream": true}')
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
+        writer.write(b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 100 + b"0\r\n\r\n")
+
+    url = await raw_server(serve)
+    monkeypatch.setattr(ResponseHandler, "resume_reading", count)
+    assert await body_of(send(url)) == b"a" * 100
+    assert len(asked) < 10
 
 
 async def test_a_compressed_answer_is_not_taken_all_at_once(raw_server: RawServer) -> None:
