@@ -28,7 +28,7 @@ from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest
 from rxworker.transport.pressure import PRESSURE
 from rxworker.transport.proxy import proxy_for
-from rxworker.transport.reading import AHEAD, ask_when_empty, with_rest
+from rxworker.transport.reading import AHEAD, all_of, ask_when_empty, with_rest
 from rxworker.transport.session import open_session, shared_session
 
 E = TypeVar("E", bound=RxWorkerError)
@@ -175,7 +175,9 @@ class _Exchange(abc.DisposableBase):
         content = response.content
         ask_when_empty(content)
         # At the end nothing is awaited: most answers of a tool loop come with their end.
-        while not (self._is_over or content.at_eof()) and (chunk := await content.readany()):
+        while not (self._is_over or content.at_eof()) and (
+            chunk := all_of(content) or await content.readany()
+        ):
             if len(chunk) > AHEAD:  # the rest may have been held back
                 chunk = with_rest(chunk, content)
             self._is_telling = True

@@ -3,7 +3,9 @@
 Theory of operation. aiohttp keeps what has come until it is read. With more than twice `AHEAD` it takes nothing more, from its parser or from
 the socket, until less than `AHEAD` is left; from then on it asks both to go on whenever an HTTP chunk is read. That is six calls, as much
 again as the chunk itself, and a provider sends a chunk for each token. Here all that is kept is read in one go: it is enough to
-ask when nothing is left.
+ask when nothing is left. Of an answer that is there as a whole the chunks need not even be read one by one.
+
+Both is aiohttp's own business, and it has no public way to say so. What is not as expected is left alone: then reading costs more.
 """
 
 from __future__ import annotations
@@ -16,14 +18,28 @@ AHEAD = 32 * 1024
 TOGETHER = 256 * 1024
 """Bytes of an answer that are told of together, about; a read of a socket brings no more that is not compressed."""
 
-# It is aiohttp's own. Another version that has none is as good, but slower; a test would tell.
 _HAS_LOW_WATER = hasattr(StreamReader, "_low_water")
 
 
 def ask_when_empty(content: StreamReader) -> None:
     """Have more asked for when all that has come is read, and not with each HTTP chunk before that."""
     if _HAS_LOW_WATER:
-        content._low_water = 1  # pyright: ignore[reportPrivateUsage] - there is no other way to say it
+        content._low_water = 1  # pyright: ignore[reportPrivateUsage] - see above
+
+
+def all_of(content: StreamReader) -> bytes:
+    """All of an answer that has come whole before any of it was read, as most of a tool loop do; nothing of others."""
+    if not content.is_eof() or content.exception() is not None:
+        return b""
+    try:
+        kept = content._buffer  # pyright: ignore[reportPrivateUsage] - see above
+        whole = b"".join(kept)
+    except (AttributeError, TypeError):
+        return b""
+    if len(whole) != content.total_bytes:
+        return b""
+    kept.clear()
+    return whole
 
 
 def with_rest(chunk: bytes, content: StreamReader) -> bytes:
@@ -35,4 +51,4 @@ def with_rest(chunk: bytes, content: StreamReader) -> bytes:
     return b"".join(chunks)
 
 
-__all__ = ["AHEAD", "TOGETHER", "ask_when_empty", "with_rest"]
+__all__ = ["AHEAD", "TOGETHER", "all_of", "ask_when_empty", "with_rest"]

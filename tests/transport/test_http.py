@@ -9,6 +9,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
+from aiohttp import StreamReader
 from aiohttp.client_proto import ResponseHandler
 from reactivex import Observable
 from reactivex import operators as ops
@@ -48,6 +49,14 @@ async def failure_of(source: Observable[bytes]) -> TransportError:
     with pytest.raises(TransportError) as caught:
         await source.pipe(ops.to_list())
     return caught.value
+
+
+def counted(function: Callable[..., object], calls: list[int]) -> Callable[..., object]:
+    def call(*arguments: object, **options: object) -> object:
+        calls[0] += 1
+        return function(*arguments, **options)
+
+    return call
 
 
 async def next_of(source: Observable[bytes]) -> tuple[bytes, Callable[[], None]]:
@@ -169,25 +178,33 @@ async def test_a_long_answer_that_comes_at_once_is_all_heard(
     assert b"".join(got) == b"".join(pieces)
 
 
-async def test_aiohttp_asks_for_more_once_and_not_for_each_chunk(
-    raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_little_is_said_about_each_http_chunk(
+    raw_server: RawServer, monkeypatch: pytest.MonkeyPatch, is_whole: bool
 ) -> None:
-    asked: list[object] = []
-    resume = ResponseHandler.resume_reading
-
-    def count(self: ResponseHandler, resume_parser: bool = True) -> None:
-        asked.append(self)
-        resume(self, resume_parser)
+    """Of an answer that comes whole none is read by itself; of others no more is asked for with each."""
+    read, asked = [0], [0]
+    monkeypatch.setattr(
+        StreamReader, "_read_nowait_chunk", counted(StreamReader._read_nowait_chunk, read)
+    )  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(
+        ResponseHandler, "resume_reading", counted(ResponseHandler.resume_reading, asked)
+    )
+    go_on = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b'{"stream": true}')
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
-        writer.write(b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 100 + b"0\r\n\r\n")
+        body = b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 100
+        writer.write(body + b"0\r\n\r\n" if is_whole else body)
+        await go_on.wait()
+        if not is_whole:
+            writer.write(b"0\r\n\r\n")
 
-    url = await raw_server(serve)
-    monkeypatch.setattr(ResponseHandler, "resume_reading", count)
-    assert await body_of(send(url)) == b"a" * 100
-    assert len(asked) < 10
+    told = send(await raw_server(serve)).pipe(ops.do_action(lambda _: go_on.set()))
+    assert await body_of(told) == b"a" * 100
+    assert read == [0 if is_whole else 100]
+    assert asked[0] < 10
 
 
 async def test_a_compressed_answer_is_not_taken_all_at_once(raw_server: RawServer) -> None:
