@@ -26,7 +26,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Growing
 from rxworker.messages import JsonObject, StopReason
 from rxworker.operators.group import start_of
-from rxworker.timeline.pieces import Pieces, packed
+from rxworker.timeline.pieces import NO_TEXT, Pieces, packed
 
 BlockPhase: TypeAlias = Literal["open", "stopped", "aborted"]
 
@@ -85,17 +85,50 @@ def step_block(state: BlockState | None, event: BlockEvent) -> BlockState:
 
 
 def step_texts(
-    state: BlockState | None, like: Growing, texts: list[str], stop: BlockStop | None = None
+    state: BlockState | None,
+    start: BlockStart | None,
+    like: Any,
+    texts: list[str],
+    stop: BlockStop | None = None,
 ) -> BlockState:
-    """The block after deltas of one sort, and the stop behind them if there is one: the same as `step_block` for each of them."""
+    """The block after some of these, one behind the other: the same as `step_block` for each of them.
+
+    Args:
+        state: The block before them; ``None`` for the first ones.
+        start: Its start; only where there is no state. Where there is neither, there are deltas.
+        like: One of the deltas, which are all of one sort; ``None`` where there are none.
+        texts: What these add.
+        stop: Its stop.
+    """
     if state is None:
-        state = step_block(None, start_of(like))
+        if start is None:
+            start = start_of(like)
+        if stop is not None:
+            return _whole(start, like, texts, stop)
+        state = step_block(None, start)
     text = state.text
-    if state.block_type in _HOLDS[like.__class__]:
+    if like is not None and state.block_type in _HOLDS[like.__class__]:
         text = text.add("".join(texts))
     if stop is not None:
         return _stop(state, stop, text)
     return state if text is state.text else replace(state, text=text)
+
+
+def _whole(
+    start: BlockStart, like: Growing | None, texts: list[str], stop: BlockStop
+) -> BlockState:
+    """A block that came whole, as most do: one state instead of three."""
+    holds = like is not None and start.block_type in _HOLDS[like.__class__]
+    return BlockState(
+        start.index,
+        start.block_type,
+        stop.metadata or start.metadata,
+        start.choice,
+        "stopped",
+        Pieces(NO_TEXT, "".join(texts), 1) if holds else NO_TEXT,
+        echo=start.echo if stop.echo is None else _over(start.echo, stop.echo),
+        stop_reason=stop.stop_reason,
+    )
 
 
 def _start(state: BlockState, event: BlockStart) -> BlockState:
@@ -110,7 +143,7 @@ def _start(state: BlockState, event: BlockStart) -> BlockState:
 
 
 def _text(state: BlockState, event: Growing) -> BlockState:
-    return step_texts(state, event, [event.text])
+    return step_texts(state, None, event, [event.text])
 
 
 def _input_value(state: BlockState, event: InputValueDelta) -> BlockState:

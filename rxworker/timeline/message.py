@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import (
-    BlockEvent,
+    BlockStart,
     BlockStop,
     Error,
     ResponseEvent,
@@ -79,32 +79,37 @@ def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
     >>> message_of(state, "echo").text
     'hello'
     """
-    step = _STEPS.get(event.__class__)
-    return state if step is None else step(state, event)
+    return step_events(state, (event,))[0] if event.__class__ in _KINDS else state
 
 
-def step_parts(
+def step_events(
     state: ResponseState, events: Iterable[Any]
 ) -> tuple[ResponseState, Status | Error | None]:
-    """The response after events of blocks and usages, up to the first status or error: the same as `step_response` for each of them.
+    """The response after several events, up to and with the first error, or status that is not its first start.
 
     Args:
         state: The response before them.
         events: Events and rows of deltas.
 
     Returns:
-        One new state for all of them, and what they stopped at, if anything.
+        One new state for all of them, and the error or status behind which it stopped, if any.
     """
     # A copy of what is open: a handful of blocks, whatever the length of the response.
     blocks, closed, usage = state.open.copy(), state.closed, state.usage
     last: Status | Error | None = None
-    texts: list[str] = []  # what deltas add that are taken together
-    like: Any = None  # one of these
+    # What is in no state yet: the start of one block, or deltas to it that are taken together, or both.
+    at = 0  # its index
+    begun: BlockStart | None = None
+    like: Any = None  # one of the deltas
+    texts: list[str] = []  # what they add
+    event: Any = None
     for event in events:
         kind: type[object] = event.__class__
         one: Any = None  # a delta of the sort that only adds to a text
         if kind is Deltas:
             one = event.like
+        elif kind is BlockStart or kind is BlockStop:
+            pass
         elif kind in GROWING:
             one = event
         elif kind is Usage:
@@ -114,37 +119,60 @@ def step_parts(
             # What stands between the deltas touches nothing but the usage, of which the last one holds.
             event, usage = event.deltas, event.usages[-1]
             one = event.like
-        elif kind not in BLOCK_EVENTS:
-            if kind is Status or kind is Error:
-                last = event
-                break
+        elif kind is Status and event.status is STARTED and state.status is None:
+            # It keeps what came before it, such as the usage.
+            state = _started(state, event)
             continue
-        if like is not None:
-            if kind is BlockStop and event.index == like.index:
-                block = step_texts(blocks.pop(event.index, None), like, texts, event)
-                closed = closed.add(block)
-                like = None
+        elif kind is Status or kind is Error:
+            last = event
+            break
+        elif kind not in BLOCK_EVENTS:
+            continue
+        if begun is not None or like is not None:
+            if kind is BlockStop and event.index == at:
+                closed = closed.add(step_texts(blocks.pop(at, None), begun, like, texts, event))
+                begun = like = None
                 continue
-            if one is None or one.__class__ is not like.__class__ or one.index != like.index:
-                blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
-                like = None
+            if one is None or one.index != at or (like and one.__class__ is not like.__class__):
+                blocks[at] = step_texts(blocks.get(at), begun, like, texts)
+                begun = like = None
         if one is not None:
             if like is None:
-                like, texts = one, []
+                like, texts, at = one, [], one.index
             if one is event:
                 texts.append(one.text)
             else:
                 texts += event.texts
-            continue
-        block = step_block(blocks.get(event.index), event)
-        if block.phase == "open":
-            blocks[event.index] = block
+        elif kind is BlockStart and event.index not in blocks:
+            begun, at = event, event.index
         else:
-            blocks.pop(event.index, None)
-            closed = closed.add(block)
-    if like is not None:
-        blocks[like.index] = step_texts(blocks.get(like.index), like, texts)
+            block = step_block(blocks.get(event.index), event)
+            if block.phase == "open":
+                blocks[event.index] = block
+            else:
+                blocks.pop(event.index, None)
+                closed = closed.add(block)
+    if event is None:
+        return state, None
+    if begun is not None or like is not None:
+        blocks[at] = step_texts(blocks.get(at), begun, like, texts)
+    if isinstance(last, Status):
+        if last.status is STARTED:
+            return _started(ResponseState(model=state.model), last), last
+        state = replace(state, status=last.status, stop_reason=last.stop_reason)
+    elif last is not None:
+        state = replace(state, error=last)
     return replace(state, open=blocks, closed=closed, usage=usage), last
+
+
+def _started(state: ResponseState, event: Status) -> ResponseState:
+    return replace(
+        state,
+        status=event.status,
+        response_id=event.response_id,
+        model=event.model or state.model,
+        provider=event.provider or state.provider,
+    )
 
 
 def message_of(state: ResponseState, provider: str) -> Message | None:
@@ -170,43 +198,13 @@ def _without_unanswered(content: list[Content]) -> list[Content]:
     return [c for c in content if not isinstance(c, ServerToolCall) or c.id in answered]
 
 
-def _step_part(state: ResponseState, event: BlockEvent | Usage) -> ResponseState:
-    return step_parts(state, (event,))[0]
-
-
-def step_status(state: ResponseState, event: Status) -> ResponseState:
-    """The same as `step_response`, for those who know what it is."""
-    if event.status is STARTED:
-        # The first start keeps what came before it, such as the usage; a second one takes everything back.
-        before = state if state.status is None else ResponseState(model=state.model)
-        return replace(
-            before,
-            status=event.status,
-            response_id=event.response_id,
-            model=event.model or before.model,
-            provider=event.provider or before.provider,
-        )
-    return replace(state, status=event.status, stop_reason=event.stop_reason)
-
-
-def step_error(state: ResponseState, event: Error) -> ResponseState:
-    """The same as `step_response`, for those who know what it is."""
-    return replace(state, error=event)
-
-
-_STEPS: dict[type[object], Callable[[ResponseState, Any], ResponseState]] = {
-    Status: step_status,
-    Error: step_error,
-    **dict.fromkeys((*BLOCK_EVENTS, Usage), _step_part),
-}
+_KINDS: frozenset[type[object]] = BLOCK_EVENTS | {Usage, Status, Error}
 
 __all__ = [
     "COMPLETED",
     "STARTED",
     "ResponseState",
     "message_of",
-    "step_error",
-    "step_parts",
+    "step_events",
     "step_response",
-    "step_status",
 ]

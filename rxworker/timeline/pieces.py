@@ -84,9 +84,9 @@ def joined(pieces: Pieces[str]) -> str:
 
 def packed(pieces: Pieces[str]) -> Pieces[str]:
     """The text in one piece: it is joined once, and the pieces are freed."""
-    return pieces if pieces.count < 2 else _NO_TEXT.add(joined(pieces))
+    return pieces if pieces.count < 2 else NO_TEXT.add(joined(pieces))
 
 
-_NO_TEXT: Pieces[str] = Pieces()
+NO_TEXT: Pieces[str] = Pieces()
 
-__all__ = ["Pieces", "joined", "packed"]
+__all__ = ["NO_TEXT", "Pieces", "joined", "packed"]

@@ -13,7 +13,6 @@ keeps what its tools did, says of each of the others whether it was started, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,9 +25,7 @@ from rxworker.timeline.inner import step_inner
 from rxworker.timeline.message import (
     STARTED,
     ResponseState,
-    step_error,
-    step_parts,
-    step_status,
+    step_events,
 )
 from rxworker.timeline.run_state import RunState, RunStatus, received
 from rxworker.timeline.run_steps import TOOL_STEPS, TURN_STEPS
@@ -85,34 +82,18 @@ def fold_run(records: Iterable[Entry], state: RunState | None = None) -> RunStat
 
 def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
     rest = iter(events)
-    event: Any = next(rest, None)
-    while event is not None:
-        kind: type[object] = event.__class__
-        if kind in _PARTS:
-            before = state.response
-            response, event = step_parts(before or ResponseState(), chain((event,), rest))
-            state = (
-                received(state, response) if before is None else replace(state, response=response)
-            )
-            continue
-        if kind is Status:
-            state = _step_status(state, event)
-        elif kind is Error:
-            state = _step_error(state, event)
-        event = next(rest, None)
-    return state
-
-
-def _step_status(state: RunState, event: Status) -> RunState:
-    response = state.response
-    if event.status is STARTED and response is not None and response.status is not None:
-        # A response that starts for a second time takes back what it said, and what tools have made of that.
-        state = replace(state, started=(), results=())
-    return received(state, step_status(response or ResponseState(), event))
-
-
-def _step_error(state: RunState, event: Error) -> RunState:
-    return received(state, step_error(state.response or ResponseState(), event))
+    before = state.response
+    if before is None:
+        before = ResponseState()
+        state = received(state, before)
+    response, last = step_events(before, rest)
+    while last is not None:
+        if response.status is STARTED and type(last) is Status:
+            # A response that starts for a second time takes back what it said, and what tools have made of that.
+            state = replace(state, started=(), results=())
+        state = received(state, response)
+        response, last = step_events(response, rest)
+    return state if response is state.response else replace(state, response=response)
 
 
 def _step_inner(state: RunState, record: Entry) -> RunState:

@@ -126,7 +126,9 @@ def received(state: RunState, response: ResponseState) -> RunState:
 def close(state: RunState) -> RunState:
     """The response enters the conversation, unless it has."""
     response = state.response
-    return state if response is None else _close(state, response, state.stop_reason)
+    if response is None or state.is_closed:
+        return state
+    return _close(state, response, state.stop_reason)
 
 
 def _close(state: RunState, response: ResponseState, stop_reason: StopReason | None) -> RunState:
@@ -136,8 +138,7 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
     conversation, pending, results = state.conversation.add(message), state.pending, state.results
     calls, stop = message.tool_calls, response.stop_reason
     if response.status is COMPLETED and stop is not None and stop.runs_tools:
-        done = {result.tool_use_id for result in results}
-        pending = tuple([call for call in calls if call.id not in done]) if done else calls
+        pending = _unanswered(calls, results) if results else calls
     else:
         if calls:
             # Of some there may be a word already. The others will not run; the model is told so.
@@ -152,6 +153,13 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
         pending=pending,
         results=results,
     )
+
+
+def _unanswered(
+    calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...]
+) -> tuple[ToolCall, ...]:
+    done = {result.tool_use_id for result in results}
+    return tuple([call for call in calls if call.id not in done])
 
 
 def _results_of(

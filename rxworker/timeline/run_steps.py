@@ -129,7 +129,9 @@ def _hook_verdict(state: RunState, event: HookVerdict) -> RunState:
 
 
 def _turn_start(state: RunState, _: TurnStart) -> RunState:
-    return replace(settle(state), status="running", turns=state.turns + 1)
+    if state.response is not None:
+        state = settle(state)
+    return replace(state, status="running", turns=state.turns + 1)
 
 
 def _turn_stop(state: RunState, _: TurnStop) -> RunState:
@@ -137,7 +139,8 @@ def _turn_stop(state: RunState, _: TurnStop) -> RunState:
 
 
 def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
-    state = settle(state)
+    if state.response is not None:
+        state = settle(state)
     return replace(
         state,
         attempts=state.attempts + 1,
@@ -200,7 +203,8 @@ def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
 
 
 def _message_add(state: RunState, event: MessageAdd) -> RunState:
-    state = close(state)
+    if not state.is_closed:
+        state = close(state)
     before = conversation = state.conversation
     results: list[ToolResult] = []
     for message in event.messages:
