@@ -145,19 +145,27 @@ class Batch(Sequence[E]):
 
     Args:
         rows: The events, and the rows. A history keeps them as they are: nobody changes them any more.
+        count: How many events that is, for those who know.
+        size: The bytes that were read for them, at least as many as they have characters; 0 where nobody knows.
 
     >>> batch = Batch([TextDelta(1, "so"), Deltas(TextDelta(0, ""), ["hel", "lo"])])
     >>> len(batch), [event.text for event in batch]
     (3, ['so', 'hel', 'lo'])
     """
 
-    __slots__ = ("rows",)
+    __slots__ = ("_count", "rows", "size")
 
-    def __init__(self, rows: Sequence[E | Deltas[E]]) -> None:
+    def __init__(
+        self, rows: Sequence[E | Deltas[E]], count: int | None = None, size: int = 0
+    ) -> None:
         self.rows = rows
+        self.size = size
+        self._count = count
 
     def __len__(self) -> int:
-        return sum([len(row.texts) if type(row) is Deltas else 1 for row in self.rows])
+        if self._count is None:
+            self._count = sum([len(row.texts) if type(row) is Deltas else 1 for row in self.rows])
+        return self._count
 
     def __iter__(self) -> Iterator[E]:
         for row in self.rows:

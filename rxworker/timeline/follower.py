@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from reactivex import abc
@@ -58,7 +59,7 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         upstream, self.upstream = self.upstream, NOTHING  # which holds this
         upstream.dispose()
         if not self._is_over:
-            self._end("the subscription was disposed")
+            self._break_off("the subscription was disposed")
 
     def on_next(self, value: E) -> None:
         """Show an event to the handlers, and pass it on."""
@@ -97,27 +98,26 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
     def on_error(self, error: Exception) -> None:
         """Abort what is open, and pass the error on."""
         if not self._is_over:
-            self._end(str(error))
+            self._break_off(str(error))
             self._observer.on_error(error)
 
     def on_completed(self) -> None:
         """Abort what is open, and pass on that the stream is complete."""
         if self._is_over:
             return
-        error = self._end("the stream ended")
-        if error is None:
-            self._observer.on_completed()
-        else:
-            self._observer.on_error(error)
-
-    def _end(self, reason: str) -> Exception | None:
-        """Abort what is open, once; what a handler raises about it."""
         self._is_over = True
         try:
-            self._timeline.abort_current_block(reason)
+            self._timeline.abort_current_block("the stream ended")
         except Exception as error:
-            return error
-        return None
+            self._observer.on_error(error)
+        else:
+            self._observer.on_completed()
+
+    def _break_off(self, reason: str) -> None:
+        """Abort what is open. What a handler raises about it is not told: the stream does not end well as it is."""
+        self._is_over = True
+        with suppress(Exception):
+            self._timeline.abort_current_block(reason)
 
 
 __all__ = ["Followed", "Follower"]

@@ -79,7 +79,8 @@ class Receiver(abc.ObserverBase[bytes]):
         except Exception as error:
             self._fail(error)
             return
-        self._tell(events)
+        if len(events) < 2 or not self._tell_together(events, len(value)):
+            self._tell(events)
 
     def on_completed(self) -> None:
         """Take the end of the connection."""
@@ -118,8 +119,6 @@ class Receiver(abc.ObserverBase[bytes]):
         events: Sequence[Told[ResponseEvent]],
         broken: Exception | None = None,
     ) -> None:
-        if len(events) > 1 and self._failure is None and self._tell_together(events):
-            return
         for row in events:
             if self._over:
                 return
@@ -134,16 +133,23 @@ class Receiver(abc.ObserverBase[bytes]):
             else:
                 self._tell_one(row, broken)
 
-    def _tell_together(self, events: Any) -> bool:
+    def _tell_together(self, events: Sequence[Told[ResponseEvent]], size: int) -> bool:
         """Tell several in one go, if none of them is about a failure or a `Counted`. Keeps the usage that is among them."""
-        usage = self._usage
+        if self._failure is not None:
+            return False
+        usage, count = self._usage, len(events)
+        event: Any
         for event in events:
-            if type(event) in _RARE:  # isinstance takes four times as long to say no
-                if type(event) is not Usage:
+            kind: type[object] = event.__class__
+            if kind is Deltas:
+                count += len(event.texts) - 1
+            elif kind in _RARE:  # isinstance takes four times as long to say no
+                if kind is not Usage:
                     return False
                 usage = event
         self._usage, self._told = usage, True
-        self._push_many(Batch(events))
+        told: Any = events
+        self._push_many(Batch(told, count, size))
         return True
 
     def _tell_one(self, event: ResponseEvent, broken: Exception | None) -> None:
