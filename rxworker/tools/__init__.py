@@ -11,8 +11,9 @@ from rxworker.tools.function import FunctionTool
 from rxworker.tools.mcp import McpTool, mcp_tools
 from rxworker.tools.operator import run_tools
 from rxworker.tools.results import to_content
-from rxworker.tools.run import Finished, run_call, run_calls
+from rxworker.tools.run import Finished, run_call
 from rxworker.tools.schema import schema_of
+from rxworker.tools.side_by_side import run_calls
 from rxworker.tools.toolbox import Toolbox
 
 __all__ = [

@@ -104,6 +104,7 @@ async def attempts(
     call: ToolCall,
     around: Surroundings,
     loop: asyncio.AbstractEventLoop,
+    task: asyncio.Task[Any] | None,
     *,
     own_task: bool,
 ) -> ResultContent:
@@ -115,12 +116,12 @@ async def attempts(
         call: What it was called with.
         around: What it shares with the other calls.
         loop: The event loop.
-        own_task: Whether this is the call's own task, which `stop_all` may leave behind.
+        task: The task in which it runs.
+        own_task: Whether that is the call's own, which `stop_all` may leave behind.
 
     Raises:
         ToolError: What the last attempt came to.
     """
-    task = asyncio.current_task(loop)
     cancels = 0 if task is None else task.cancelling()
     left = policy.retries
     try:

@@ -560,21 +560,6 @@ async def test_big_integers_survive() -> None:
     assert result.text == "246913578024691357802469135780"
 
 
-async def test_calls_that_run_side_by_side_have_a_task_each_and_no_more() -> None:
-    loop, made = asyncio.get_running_loop(), list[str]()
-
-    def factory(loop: asyncio.AbstractEventLoop, work: Any, **given: Any) -> asyncio.Task[Any]:
-        made.append(work.__qualname__)
-        return asyncio.Task(work, loop=loop, **given)
-
-    loop.set_task_factory(factory)
-    try:
-        await run_calls(Toolbox([echo]), [call("echo", str(n), text="hi") for n in range(4)])
-    finally:
-        loop.set_task_factory(None)
-    assert len(made) == 4
-
-
 async def test_a_tool_that_cancels_its_own_task_has_failed_and_the_others_go_on() -> None:
     @tool
     async def give_up() -> None:

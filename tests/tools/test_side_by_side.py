@@ -1,0 +1,233 @@
+"""Calls that are done at once share a task; nobody can tell by anything else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rxworker.events import ToolProgress, ToolStart
+from rxworker.messages import ToolCall
+from rxworker.tools import Surroundings, Toolbox, ToolContext, run_calls, tool
+from rxworker.tools.gate import Gate
+from rxworker.tools.run import run_at
+
+who = ContextVar("who", default="nobody")
+
+
+inside = list[str]()  # the calls of `plain` that run
+others = list[int]()  # how many of them ran beside a call of `alone`
+
+
+class BrokenError(BaseException):
+    """No exception that a tool may raise."""
+
+
+async def act(does: str, name: str, waits: int) -> str:
+    """What a call does, and how often it waits before."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = who.get()
+    who.set(name)
+    for _ in range(waits):
+        await asyncio.sleep(0)
+    assert asyncio.current_task() is task
+    match does:
+        case "fail":
+            raise ValueError(before)
+        case "cancel":
+            task.cancel()
+        case "cancel and wait":
+            task.cancel()
+            await asyncio.sleep(0)
+        case "raise a cancellation":
+            raise asyncio.CancelledError
+        case "time out":
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        case _:
+            pass
+    return f"{before}, then {who.get()}"
+
+
+@tool
+async def plain(does: str, name: str, waits: int) -> str:
+    inside.append(name)
+    try:
+        return await act(does, name, waits)
+    finally:
+        inside.remove(name)
+
+
+@tool(barrier=True)
+async def alone(does: str, name: str, waits: int) -> str:
+    others.append(len(inside))
+    try:
+        return await act(does, name, waits)
+    finally:
+        others.append(len(inside))
+
+
+@tool(timeout=60)
+async def timed(does: str, name: str, waits: int) -> str:
+    return await act(does, name, waits)
+
+
+@tool(effect="idempotent", retries=1)
+async def again(does: str, name: str, waits: int, context: ToolContext) -> str:
+    context.progress(name)
+    return await act(does, name, waits)
+
+
+TOOLS = Toolbox([plain, alone, timed, again])
+DOES = [
+    "pass",
+    "pass",
+    "pass",
+    "fail",
+    "cancel",
+    "cancel and wait",
+    "raise a cancellation",
+    "time out",
+]
+
+
+@st.composite
+def mixes(draw: st.DrawFn) -> list[ToolCall]:
+    rows = st.tuples(
+        st.sampled_from([*TOOLS.names, "none"]),
+        st.sampled_from(DOES),
+        st.sampled_from([0, 0, 1, 3]),
+    )
+    return [
+        ToolCall(str(place), name, {"does": does, "name": str(place), "waits": waits})
+        for place, (name, does, waits) in enumerate(draw(st.lists(rows, max_size=6)))
+    ]
+
+
+async def a_task_each(
+    calls: Sequence[ToolCall], limit: int, emit: Any
+) -> list[tuple[str, bool] | None]:
+    """The plain definition; nothing for a call that has cancelled itself."""
+    loop, gate, around = asyncio.get_running_loop(), Gate(limit), Surroundings(emit)
+    tasks = [loop.create_task(run_at(gate, TOOLS, call, around, loop)) for call in calls]
+    await asyncio.gather(*tasks, return_exceptions=True)
+    results = [None if task.cancelled() else task.result().result for task in tasks]
+    return [result and (result.text, result.is_error) for result in results]
+
+
+@given(mixes(), st.integers(1, 4))
+def test_calls_come_to_what_they_come_to_in_a_task_each(calls: list[ToolCall], limit: int) -> None:
+    heard: list[ToolStart | ToolProgress] = []
+    plainly: list[ToolStart | ToolProgress] = []
+
+    async def both() -> None:
+        finished = await run_calls(TOOLS, calls, limit=limit, emit=heard.append)
+        results = [(done.result.text, done.result.is_error) for done in finished]
+        expected = await a_task_each(calls, limit, plainly.append)
+        assert results == [it or ("The tool cancelled itself.", True) for it in expected]
+        assert [done.result.tool_use_id for done in finished] == [call.id for call in calls]
+        assert who.get() == "nobody"
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(both())
+    assert not any(others)
+    for kind in (ToolStart, ToolProgress):
+        mine = [event for event in heard if type(event) is kind]
+        assert mine == [event for event in plainly if type(event) is kind]
+
+
+@given(mixes(), st.integers(1, 4), st.integers(0, 12))
+def test_a_cancellation_leaves_nothing_behind(
+    calls: list[ToolCall], limit: int, turns: int
+) -> None:
+    async def go() -> None:
+        running = asyncio.create_task(run_calls(TOOLS, calls, limit=limit))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(go())
+
+
+def call(name: str, does: str = "pass", waits: int = 0) -> ToolCall:
+    return ToolCall(name, name, {"does": does, "name": name, "waits": waits})
+
+
+@pytest.mark.parametrize(
+    ("waits", "tasks"), [((0, 0, 0, 0), 1), ((0, 0, 0, 1), 1), ((0, 1, 0, 1), 3), ((1, 0, 0, 0), 4)]
+)
+async def test_calls_that_are_done_at_once_share_a_task(waits: tuple[int, ...], tasks: int) -> None:
+    loop, made = asyncio.get_running_loop(), list[str]()
+
+    def factory(loop: asyncio.AbstractEventLoop, work: Any, **given: Any) -> asyncio.Task[Any]:
+        made.append(work.__qualname__)
+        return asyncio.Task(work, loop=loop, **given)
+
+    loop.set_task_factory(factory)
+    try:
+        await run_calls(TOOLS, [call("plain", waits=turns) for turns in waits])
+    finally:
+        loop.set_task_factory(None)
+    assert len(made) == tasks
+
+
+async def test_each_call_has_context_variables_of_its_own() -> None:
+    calls = [ToolCall(n, "plain", {"does": "", "name": n, "waits": int(n == "c")}) for n in "abcd"]
+    finished = await run_calls(TOOLS, calls)
+    assert [done.result.text for done in finished] == [f"nobody, then {n}" for n in "abcd"]
+
+
+async def test_a_call_that_waits_holds_nobody_behind_it() -> None:
+    go = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        await go.wait()
+        return "waited"
+
+    @tool
+    async def let_go() -> str:
+        go.set()
+        return "let go"
+
+    calls = [ToolCall("1", "wait", {}), ToolCall("2", "let_go", {})]
+    finished = await run_calls(Toolbox([wait, let_go]), [call("plain"), *calls, call("fly")])
+    assert [done.result.text for done in finished][1:3] == ["waited", "let go"]
+
+
+async def test_what_a_call_lets_pass_ends_no_other() -> None:
+    heard: list[str] = []
+
+    @tool
+    async def break_off() -> None:
+        raise BrokenError
+
+    @tool
+    async def wait() -> None:
+        await asyncio.sleep(0)
+        heard.append("the other has ended")
+
+    calls = [ToolCall("1", "break_off", {}), ToolCall("2", "wait", {})]
+    with pytest.raises(BrokenError):
+        await run_calls(Toolbox([break_off, wait]), calls)
+    assert heard == ["the other has ended"]
+
+
+async def test_calls_that_are_cancelled_before_they_begin_are_answered() -> None:
+    running = asyncio.create_task(run_calls(TOOLS, [call("plain"), call("alone")]))
+    asyncio.get_running_loop().call_soon(cancel_all_but, asyncio.current_task(), running)
+    finished = await running
+    assert [done.result.text for done in finished] == ["The tool cancelled itself."] * 2
+
+
+def cancel_all_but(*kept: asyncio.Task[Any] | None) -> None:
+    for task in asyncio.all_tasks() - set(kept):
+        task.cancel()
