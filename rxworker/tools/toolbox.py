@@ -60,15 +60,21 @@ class Toolbox:
     @property
     def starts_early(self) -> bool:
         """Whether calls of any tool may start while the model still streams. The tools are asked once, as they come and go."""
-        early = self._starts_early
-        if early is None:
-            early = any(self.find(name)[1].starts_early for name in self._tools)
+        if self._starts_early is None:
+            early = False
+            for tool in self._tools.values():
+                if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).starts_early:
+                    early = True
             self._starts_early = early
-        return early
+        return self._starts_early
 
     def wants_approval(self, calls: Iterable[ToolCall]) -> bool:
-        """Whether somebody has to agree to any of these calls."""
-        return any(self.find(call.name)[1].requires_approval for call in calls)
+        """Whether somebody has to agree to any of these calls. Most have the usual policy, and need not be asked."""
+        for call in calls:
+            tool = self._tools.get(call.name)
+            if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).requires_approval:
+                return True
+        return False
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""
@@ -77,7 +83,6 @@ class Toolbox:
     def find(self, name: str) -> tuple[Tool | None, ToolPolicy]:
         """The tool of that name, and how it may be run."""
         tool = self._tools.get(name)
-        # Most have the usual policy, and need not be asked.
         is_usual = getattr(tool, "policy", USUAL) is USUAL
         return tool, USUAL if is_usual else policy_of(tool)
 
