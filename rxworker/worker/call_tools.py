@@ -93,14 +93,19 @@ async def _ask_and_run(
     if is_looked_at:
         finished = await _look_at_all(context, scope, allowed, finished, emit)
     scope.called = True
-    results = [done.result for done in finished]
+    results: list[ToolResult] = []
+    ends: list[Event] = []
+    for done in finished:
+        results.append(done.result)
+        ends.append(ToolStop(done.result, done.seconds))
     # Without others among them they are in the order of the calls.
     answers = _in_call_order(_called(context), [*results, *refused]) if refused else results
     added = MessageAdd((Message("user", tuple(answers)),), "tools")
     if is_looked_at:
         emit(added)
     else:  # nobody has a say in between
-        voice.on_many([*[ToolStop(done.result, done.seconds) for done in finished], added])
+        ends.append(added)
+        voice.on_many(ends)
     after_calls(context, emit)
 
 
