@@ -74,14 +74,12 @@ class _Line(ToolContext):
         self.tool = call.name
         self.idempotency_key = f"{around.scope}/{call.id}" if around.scope else call.id
         self.variables = around.variables
-        self._report = self._tell
-        self._relay = self._show
-        self._closed = False
+        self.cancelled = False
         self._around = around
         self._loop = loop
         self._home = threading.get_ident()
 
-    def _tell(self, value: Json) -> None:
+    def _report(self, value: Json) -> None:
         """Tell progress, from any thread."""
         if threading.get_ident() == self._home:
             self._deliver(value)
@@ -91,10 +89,10 @@ class _Line(ToolContext):
                 self._loop.call_soon_threadsafe(self._deliver, value)
 
     def _deliver(self, value: Json) -> None:
-        if not self._closed:
+        if not self.cancelled:
             self._around.emit(ToolProgress(self.call_id, value))
 
-    def _show(self, record: Record) -> None:
+    def _relay(self, record: Record) -> None:
         self._around.relay(self.call_id, record)
 
 
@@ -150,7 +148,7 @@ async def attempts(
                 raise failure from error
             left -= 1
         finally:
-            line.close()
+            line.cancelled = True
             if task is not None:
                 at_work.pop(task, None)
 

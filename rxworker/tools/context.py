@@ -35,6 +35,7 @@ class ToolContext:
         idempotency_key: The same whenever this very call is made again, for example after a crash; for services
             that take such a key.
         variables: Values shared by the hooks and tools of a turn.
+        cancelled: Whether nobody waits for the result any more. A tool in a thread may look at it now and then, and stop.
 
     >>> heard: list[object] = []
     >>> context = ToolContext("call_1", "copy", report=heard.append)
@@ -57,14 +58,9 @@ class ToolContext:
         self.tool = tool
         self.idempotency_key = call_id if idempotency_key is None else idempotency_key
         self.variables: dict[str, Any] = {} if variables is None else variables
+        self.cancelled = False
         self._report = report
         self._relay = relay
-        self._closed = False
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether nobody waits for the result any more. A tool in a thread may look at it now and then, and stop."""
-        return self._closed
 
     def progress(self, value: object) -> None:
         """Tell the watchers how far the tool is. The model does not hear it.
@@ -78,7 +74,7 @@ class ToolContext:
             TypeError: It has none.
         """
         report = self._report
-        if self._closed or report is None:
+        if self.cancelled or report is None:
             return
         try:
             # A copy, and surely JSON: what the tool does to the value afterwards is no news of now.
@@ -94,13 +90,12 @@ class ToolContext:
 
         It belongs to the event loop's thread. After the call has ended it does nothing.
         """
-        if not self._closed and self._relay is not None:
+        if not self.cancelled and self._relay is not None:
             self._relay(record)
 
     def close(self) -> None:
         """The call has ended; the runner calls it."""
-        self._closed = True
-        self._report = self._relay = None
+        self.cancelled = True
 
 
 __all__ = ["Progress", "ToolContext"]

@@ -329,7 +329,7 @@ async def test_the_context_of_a_call_has_all_that_a_context_has() -> None:
 
     @tool
     async def look(context: ToolContext) -> None:
-        attributes.append(set(vars(context)))
+        attributes.append(set(dir(context)))
 
     await run_call(Toolbox([look]), call("look"))
     assert attributes[0] >= set(vars(ToolContext()))
