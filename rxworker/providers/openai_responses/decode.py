@@ -11,7 +11,7 @@ the response said before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -49,6 +49,7 @@ from rxworker.providers.openai_responses.wire import (
     WireEvent,
     WireResponse,
     decode_event,
+    decode_usual,
 )
 from rxworker.providers.rows import Row
 from rxworker.providers.surrogates import Halves
@@ -86,6 +87,7 @@ class OpenAIResponsesDecoder:
         self._started: str | None = None  # the response's id, once it has started; perhaps empty
         self._items = Items(self._blocks, self._new_id)
         self._failure: Failure | None = None  # waits for the response that failed
+        self._goes_on = False  # it has started, and nothing has failed
 
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
@@ -116,22 +118,25 @@ class OpenAIResponsesDecoder:
         if ends:
             datas = datas[:-1]
         try:
-            decoded = [*map(decode_event, datas)] if is_plain else None
+            decoded = _decode_all(datas) if is_plain else None
         except UNREADABLE:
             decoded = None
         if decoded is None:
             return gathered(event for frame in frames for event in self.feed(frame))
         made: list[ResponseEvent | Row] = []
-        events = cast("list[ResponseEvent]", made)  # for those who put nothing else into it
+        events: list[Any] = made  # for those who put nothing but events into it
         place = 0
         read = iter(decoded)
         event = next(read, None)
         while event is not None and not self._over:
-            if not event.type:
-                event = _named(event, frames[place])
-            pieces = self._take(event, datas[place], events)
+            take = ITEM_HANDLERS.get(event.type) if self._goes_on else None
+            if take is not None:
+                pieces = take(self._items, event, datas[place], events)
+            else:
+                named = event if event.type else _named(event, frames[place])
+                pieces = self._take(named, datas[place], events)
             place += 1
-            if pieces is None:
+            if pieces is None or event.__class__ is WireEvent:  # its class says nothing of its type
                 event = next(read, None)
                 continue
             texts, event = _texts_like(event, read)
@@ -181,6 +186,7 @@ class OpenAIResponsesDecoder:
 
     def _start(self, response: WireResponse, events: list[ResponseEvent]) -> None:
         self._started = word(response.id)
+        self._goes_on = self._failure is None
         events.append(Status(STARTED, self._started or None, word(response.model) or None))
 
     def _take_last(self, event: WireEvent, events: list[ResponseEvent]) -> None:
@@ -209,6 +215,7 @@ class OpenAIResponsesDecoder:
     def _take_error(self, raw: Json, events: list[ResponseEvent]) -> None:
         if self._failure is None:
             self._failure = error_failure(raw)
+            self._goes_on = False
             events += self._blocks.abort_all(self._failure.message)
 
     def _take_loose(self, frame: SseFrame, events: list[ResponseEvent]) -> None:
@@ -255,7 +262,7 @@ class OpenAIResponsesDecoder:
 
 def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str], WireEvent | None]:
     """What an event adds to a text, and those behind it that are like it; and the next one."""
-    kind, index = first.type, first.output_index
+    kind, index = first.__class__, first.output_index
     content, summary = first.content_index, first.summary_index
     texts = [first.delta or ""]
     for event in rest:
@@ -263,7 +270,7 @@ def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str],
         # Most have no more than one place, and what is the same need not be asked whether it equals.
         if (
             not text
-            or event.type != kind
+            or event.__class__ is not kind
             or event.output_index != index
             or (event.content_index is not content and event.content_index != content)
             or (event.summary_index is not summary and event.summary_index != summary)
@@ -271,6 +278,14 @@ def _texts_like(first: WireEvent, rest: Iterator[WireEvent]) -> tuple[list[str],
             return texts, event
         texts.append(text)
     return texts, None
+
+
+def _decode_all(datas: Sequence[bytes]) -> list[WireEvent]:
+    """The events of several frames."""
+    try:
+        return [*map(decode_usual, datas)]
+    except msgspec.ValidationError:  # one of them is of another type, or does not fit
+        return [*map(decode_event, datas)]
 
 
 def _named(event: WireEvent, frame: SseFrame) -> WireEvent:

@@ -3,14 +3,22 @@
 All events share one Struct: their fields have the same names everywhere, and their types are looked up in tables. Items
 and parts stay plain objects, since they are kept as they came. What the server should not get wrong, but might, is
 ``Json`` and checked where it is read, so that no content is lost for it.
+
+To read a frame costs the more, the more fields are looked for in it. So the usual types have Structs of their own, and
+those of deltas, which most frames are, have no more fields than they need. Whoever reads them sees events like any other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, Union
+
 import msgspec
 from msgspec import Struct
+from msgspec.structs import fields
 
 from rxworker.messages import Json, JsonObject
+from rxworker.providers.openai_responses.kinds import DELTAS, WHOLES
 
 # What bytes raise that are not what is expected.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -58,6 +66,50 @@ class WireEvent(Struct, frozen=True, gc=False):
     error: Json = None
 
 
-decode_event = msgspec.json.Decoder(WireEvent).decode
+ALL = WireEvent.__struct_fields__[1:]
+# In the order in which they are mostly sent.
+OF_DELTAS = ("item_id", "output_index", "content_index", "summary_index", "delta", "name")
+USUAL = {
+    **dict.fromkeys(DELTAS, OF_DELTAS),
+    **dict.fromkeys(WHOLES, ALL),
+    "response.created": ALL,
+    "response.in_progress": ALL,
+    "response.output_item.added": ALL,
+    "response.output_item.done": ALL,
+    "response.content_part.added": ALL,
+    "response.content_part.done": ALL,
+    "response.reasoning_summary_part.added": ALL,
+    "response.reasoning_summary_part.done": ALL,
+    "response.completed": ALL,
+}
 
-__all__ = ["UNREADABLE", "WireEvent", "WireResponse", "decode_event"]
+
+def _of_type(kind: str, names: tuple[str, ...]) -> Any:
+    """A `WireEvent` of one type, with some of the fields. What it has no field for, it says of its class."""
+    known = {field.name: field for field in fields(WireEvent)}
+    own = [(name, known[name].type, None) for name in names]
+    rest = {name: field.default for name, field in known.items() if name not in names}
+    said = rest | {"type": kind}
+    return msgspec.defstruct(
+        "WireEvent", own, tag_field="type", tag=kind, namespace=said, frozen=True, gc=False
+    )
+
+
+_USUAL: Any = Union[tuple(_of_type(kind, names) for kind, names in USUAL.items())]  # noqa: UP007
+decode_usual: Callable[[bytes], WireEvent] = msgspec.json.Decoder(_USUAL).decode
+_decode_any = msgspec.json.Decoder(WireEvent).decode
+
+
+def decode_event(data: bytes) -> WireEvent:
+    """A frame, whatever its type.
+
+    Raises:
+        msgspec.ValidationError: It is JSON, but does not fit.
+    """
+    try:
+        return decode_usual(data)
+    except msgspec.ValidationError:
+        return _decode_any(data)
+
+
+__all__ = ["UNREADABLE", "WireEvent", "WireResponse", "decode_event", "decode_usual"]
