@@ -29,6 +29,7 @@ from rxworker.messages import Json, JsonObject
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_responses.kinds import (
     CUSTOM_CALL,
+    FUNCTION_CALL,
     MESSAGE,
     TOOL_USE,
     WHOLE,
@@ -216,18 +217,27 @@ class Call(Item):
             index = self._start_whole(events)
         last = self._wire if wire is None else wire
         if wire is not None or not self._pieces:  # all that came of it may be how it began
-            rest = missing(input_of(last), self._pieces)
-            if rest:
-                self.add(WHOLE, rest, events)
+            self._fill(last, events)
         if whole and last.get("status") != "incomplete":
             self.called = True
             events.append(self._blocks.stop(index, echo=None if wire is None else {ITEM: wire}))
         else:
             events.append(self._blocks.abort(index, reason))
 
+    def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
+        is_told = wire.get("type") == FUNCTION_CALL and self._pieces == [wire.get("arguments")]
+        rest = "" if is_told else missing(input_of(wire), self._pieces)
+        if rest:
+            self.add(WHOLE, rest, events)
+
     def _start_whole(self, events: list[ResponseEvent]) -> int:
-        name = word(self._wire.get("name"))
-        metadata = ToolUseMetadata(self._call_id(), name, self.kind == CUSTOM_CALL)
+        wire = self._wire
+        call_id, name = wire.get("call_id"), wire.get("name")
+        if not call_id or type(call_id) is not str:
+            call_id = self._call_id()
+        if type(name) is not str:
+            name = ""
+        metadata = ToolUseMetadata(call_id, name, self.kind == CUSTOM_CALL)
         index = self._start_block(TOOL_USE, metadata, events)
         if self._pieces:  # the name has come only now
             events.append(InputJsonDelta(index, "".join(self._pieces)))

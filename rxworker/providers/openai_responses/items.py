@@ -27,13 +27,11 @@ from rxworker.providers.openai_responses.kinds import (
     REASONING,
     SUMMARY,
     TEXT,
-    THINKING,
     WHOLE,
     WHOLES,
     Place,
     Text,
     json_text,
-    place_of,
     word,
 )
 from rxworker.providers.openai_responses.prose import Prose
@@ -165,22 +163,21 @@ class Items:
     def _part(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         """A part of a message or thought is whole."""
         part = event.part or {}
-        kind = word(part.get("type"))
-        if kind not in PARTS:
+        text = PARTS.get(word(part.get("type")))
+        if text is None:
             return
-        block_type, field = PARTS[kind]
-        item = self._find(event, REASONING if block_type is THINKING else MESSAGE)
+        item = self._by_index.get(event.output_index)
+        if item is None or item.kind != text.item:
+            item = self._find(event, text.item)
         if isinstance(item, Prose) and not item.ended:
-            where = SUMMARY if kind == "summary_text" else CONTENT
-            place = place_of(where, _position(event, where), block_type)
-            item.complete(place, word(part.get(field)), events)
+            item.complete(_place(event, text), word(part.get(text.done)), events)
 
     def _annotation(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         if event.annotation is None:
             return
         item = self._find(event, MESSAGE)
         if isinstance(item, Prose) and item.kind == MESSAGE and not item.ended:
-            item.cite(place_of(CONTENT, event.content_index, TEXT), event.annotation, events)
+            item.cite((CONTENT, event.content_index or 0, TEXT), event.annotation, events)
         else:
             events.append(Opaque(event.type, event.annotation))
 
@@ -226,7 +223,9 @@ class Items:
             key = output_index
         if key >= self._next:
             self._next = key + 1
-        kind = word(wire.get("type"))
+        kind = wire.get("type")
+        if type(kind) is not str:
+            kind = ""
         item = SORTS.get(kind, Item)(key, kind, wire, self._blocks, self._new_id)
         self.all.append(item)
         self._by_index[key if output_index is None else output_index] = item
@@ -234,12 +233,9 @@ class Items:
 
 
 def _place(event: WireEvent, text: Text) -> Place:
-    """Where a text lies that stands in a list."""
-    return place_of(text.field, _position(event, text.field), text.block_type)
-
-
-def _position(event: WireEvent, field: str) -> int | None:
-    return event.summary_index if field == SUMMARY else event.content_index
+    """Where a text lies that stands in a list; servers that leave out its position have one of a sort."""
+    number = event.summary_index if text.field == SUMMARY else event.content_index
+    return text.field, number or 0, text.block_type
 
 
 # What an event does to the items, each with what has come of a text that goes on; see `Items._delta`.

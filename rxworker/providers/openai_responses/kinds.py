@@ -93,23 +93,14 @@ _STREAMED = {
 # The events of texts: more of one, and all of it.
 DELTAS = {f"{stem}.delta": text for stem, text in _STREAMED.items()}
 WHOLES = {f"{stem}.done": text for stem, text in _STREAMED.items()}
-# The parts of items: what a text in them is, and the field it is in.
+# The parts of items, by their types; their texts are in the fields that the ``.done`` events have, too.
 PARTS = {
-    "output_text": (TEXT, "text"),
-    "text": (TEXT, "text"),
-    "refusal": (REFUSAL, "refusal"),
-    "reasoning_text": (THINKING, "text"),
-    "summary_text": (THINKING, "text"),
+    "output_text": Text(MESSAGE, CONTENT, TEXT),
+    "text": Text(MESSAGE, CONTENT, TEXT),
+    "refusal": Text(MESSAGE, CONTENT, REFUSAL, "refusal"),
+    "reasoning_text": Text(REASONING, CONTENT, THINKING),
+    "summary_text": Text(REASONING, SUMMARY, THINKING),
 }
-
-
-def place_of(field: str, number: int | None, block_type: BlockType) -> Place:
-    """Where a text lies; servers that leave out its position have one of a sort.
-
-    >>> place_of("content", None, BlockType.TEXT)
-    ('content', 0, <BlockType.TEXT: 'text'>)
-    """
-    return field, number or 0, block_type
 
 
 def block_type_of(item: JsonObject) -> BlockType:
@@ -142,8 +133,8 @@ def parts_of(item: JsonObject, field: str) -> list[tuple[BlockType, str, JsonObj
     for part in listed if isinstance(listed, list) else ():
         kind = part.get("type") if isinstance(part, dict) else None
         if isinstance(part, dict) and isinstance(kind, str) and kind in PARTS:
-            block_type, name = PARTS[kind]
-            found.append((block_type, word(part.get(name)), part))
+            text = PARTS[kind]
+            found.append((text.block_type, word(part.get(text.done)), part))
     return found
 
 
@@ -192,7 +183,6 @@ __all__ = [
     "input_of",
     "json_text",
     "parts_of",
-    "place_of",
     "waits_for_client",
     "word",
 ]

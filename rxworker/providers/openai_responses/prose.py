@@ -25,7 +25,6 @@ from rxworker.providers.openai_responses.kinds import (
     Place,
     Text,
     parts_of,
-    place_of,
 )
 
 DELTAS = {
@@ -36,12 +35,13 @@ DELTAS = {
 
 
 class Part:
-    """A text within an item: where it lies, the block it goes into, and what has come of it."""
+    """A text within an item: where it lies, what it is, the block it goes into, and what has come of it."""
 
-    __slots__ = ("cited", "index", "pieces", "place")
+    __slots__ = ("block_type", "cited", "index", "pieces", "place")
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, block_type: BlockType) -> None:
         self.place = place
+        self.block_type = block_type
         self.index = 0
         self.pieces: list[str] = []
         self.cited = 0
@@ -77,7 +77,7 @@ class Prose(Item):
         """More of the text at a place; returns what has come of it."""
         part = self._turn_to(place, events)
         part.pieces.append(text)
-        events.append(DELTAS[self._type_at(place)](part.index, text))
+        events.append(DELTAS[part.block_type](part.index, text))
         return part.pieces
 
     def complete(self, place: Place, text: str, events: list[ResponseEvent]) -> None:
@@ -99,7 +99,7 @@ class Prose(Item):
         elif not self._parts:  # a server that streams one of the lists says the same in the other
             field = SUMMARY if parts_of(wire, SUMMARY) else CONTENT
             for number, (_, text, _) in enumerate(parts_of(wire, field)):
-                self.complete(place_of(field, number, THINKING), text, events)
+                self.complete((field, number, THINKING), text, events)
 
     def _fill_message(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         # Some servers begin to count their parts at 1, so what was streamed is matched by its order.
@@ -108,7 +108,7 @@ class Prose(Item):
             streamed.sort(key=_order)
         for number, (block_type, text, part) in enumerate(parts_of(wire, CONTENT)):
             is_streamed = number < len(streamed)
-            place = streamed[number] if is_streamed else place_of(CONTENT, number, block_type)
+            place = streamed[number] if is_streamed else (CONTENT, number, block_type)
             self.complete(place, text, events)
             annotations = part.get("annotations")
             if annotations and place in self._parts and isinstance(annotations, list):
@@ -124,18 +124,15 @@ class Prose(Item):
             if self._open is not None:
                 events.append(self._blocks.stop(self._open))
                 self._open = None
-        block_type = self._type_at(place)
-        index = self._start_block(block_type, None, events) if self._open is None else self._open
-        self.refused = self.refused or block_type is REFUSAL
         part = self._parts.get(place)
         if part is None:
-            part = self._parts[place] = Part(place)
-        part.index = index
+            block_type = place[2] if self.kind == MESSAGE else THINKING
+            part = self._parts[place] = Part(place, block_type)
+            self.refused = self.refused or block_type is REFUSAL
+        index = self._open
+        part.index = self._start_block(part.block_type, None, events) if index is None else index
         self._part = part
         return part
-
-    def _type_at(self, place: Place) -> BlockType:
-        return place[2] if self.kind == MESSAGE else THINKING
 
     def _metadata(self, _: BlockType, /) -> None:
         """There is nothing to say of a text."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rxworker.messages import Counts, JsonObject, Usage
+
+NONE: JsonObject = {}
+SENT = frozenset({int, type(None)})
 
 
 def read_usage(raw: JsonObject) -> Usage:
@@ -21,21 +26,22 @@ def count(usage: Usage) -> Counts:
 
 def _numbers(raw: JsonObject) -> list[int | None]:
     """Of the input and the output, of what of the input was read from a cache and written to it, and of the reasoning."""
-    details = _details(raw, "input_tokens_details")
-    told = (
+    read, written = raw.get("input_tokens_details"), raw.get("output_tokens_details")
+    if not isinstance(read, dict):
+        read = NONE
+    if not isinstance(written, dict):
+        written = NONE
+    sent: list[Any] = [
         raw.get("input_tokens"),
         raw.get("output_tokens"),
-        details.get("cached_tokens"),
-        details.get("cache_write_tokens"),
-        _details(raw, "output_tokens_details").get("reasoning_tokens"),
-    )
+        read.get("cached_tokens"),
+        read.get("cache_write_tokens"),
+        written.get("reasoning_tokens"),
+    ]
+    if SENT.issuperset(map(type, sent)):
+        return sent
     # A bool is an int, too, but no number.
-    return [number if type(number) is int else None for number in told]
-
-
-def _details(raw: JsonObject, name: str) -> JsonObject:
-    details = raw.get(name)
-    return details if isinstance(details, dict) else {}
+    return [number if type(number) is int else None for number in sent]
 
 
 __all__ = ["count", "read_usage"]
