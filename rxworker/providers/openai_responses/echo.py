@@ -55,6 +55,7 @@ Answered: TypeAlias = (
 # Kinds of blocks, as tuples: a union would be made anew each time it is asked for.
 ECHOLESS = (ToolResult, CachePoint)
 SPOKEN = (Text, Refusal)
+NOTHING: JsonObject = {}
 ECHOED = (ServerToolCall, ServerToolResult, OpaqueBlock, Image)
 
 
@@ -99,18 +100,15 @@ def encode_call(call: ToolCall) -> JsonObject:
     }
 
 
-def is_custom(call: ToolCall) -> bool:
-    """Whether it was a call of a tool that takes free text."""
-    return (call.echo or {}).get("type") == CUSTOM_CALL
-
-
 def _encode_item(blocks: Sequence[Answered]) -> JsonObject | None:
     """One item from its blocks; the last of them has it whole."""
     block = blocks[-1]
-    found = block.echo.get(ITEM) if block.echo else None
+    echo = block.echo or NOTHING
+    found = echo.get(ITEM)
     item = found if isinstance(found, dict) else None
     if isinstance(block, ToolCall):
-        return _custom_call(block, item or {}) if is_custom(block) else _call(block, item)
+        is_custom = echo.get("type") == CUSTOM_CALL
+        return _custom_call(block, item or {}) if is_custom else _call(block, item)
     if isinstance(block, SPOKEN):
         return _message([b for b in blocks if isinstance(b, SPOKEN)], item)
     if isinstance(block, Thinking):
@@ -164,6 +162,9 @@ def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
     # The text that the model wrote, spaces and all, as long as it says the same.
     text = item.get("arguments")
     is_same = isinstance(text, str) and parse_arguments(text) == call.input
+    named = item.get("type"), item.get("call_id"), item.get("name")
+    if is_same and named == (FUNCTION_CALL, call.id, call.name):
+        return item
     said = text if is_same else _same(arguments(call), text)
     return item | {
         "type": FUNCTION_CALL,
@@ -180,4 +181,4 @@ def _same(value: JsonObject | str, text: Json) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-__all__ = ["encode_answer", "encode_call", "is_custom"]
+__all__ = ["encode_answer", "encode_call"]

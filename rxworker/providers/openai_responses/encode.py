@@ -39,8 +39,9 @@ from rxworker.messages import (
 from rxworker.providers.base import Options
 from rxworker.providers.content import data_url, plain_text, split_system
 from rxworker.providers.ids import shortened
-from rxworker.providers.openai_responses.echo import encode_answer, encode_call, is_custom
+from rxworker.providers.openai_responses.echo import encode_answer, encode_call
 from rxworker.providers.openai_responses.item import PLACE
+from rxworker.providers.openai_responses.kinds import CUSTOM_CALL
 from rxworker.providers.openai_responses.options import (
     encode_options,
     encode_storage,
@@ -106,7 +107,8 @@ class InputEncoder(MessageEncoder):
             own = message.provider == NAME
             for block in message.content:
                 if isinstance(block, ToolCall):
-                    kind = CUSTOM_OUTPUT if own and is_custom(block) else OUTPUT
+                    is_custom = own and block.echo and block.echo.get("type") == CUSTOM_CALL
+                    kind = CUSTOM_OUTPUT if is_custom else OUTPUT
                     self._answers[block.id] = kind, block.id if own else safe_id(block.id)
             items = encode_answer(message.content) if own else _encode_foreign(message.content)
         elif message.role == "system":
