@@ -711,7 +711,18 @@ def test_an_event_of_a_usual_type_has_what_any_event_has(kind: str) -> None:
     assert event.__class__ is not WireEvent
     for name in WireEvent.__struct_fields__:
         is_read = name == "type" or name in USUAL[kind]
-        assert getattr(event, name) == (getattr(any_event, name) if is_read else None)
+        expected = getattr(any_event, name) if is_read else None
+        assert msgspec.to_builtins(getattr(event, name)) == msgspec.to_builtins(expected)
+
+
+def test_half_a_character_in_what_the_end_repeats_does_no_harm() -> None:
+    end = rb'{"type":"response.completed","response":{"id":"r","status":"completed","output":[%b]}}'
+    call = rb'{"type":"function_call","call_id":"c","name":"f","arguments":"{\"a\":\"\ud83d\"}"}'
+    for repeated, expected in ((b"", []), (call, ['{"a":"\ufffd"}'])):
+        events = OpenAIResponsesDecoder().feed(SseFrame(end % repeated))
+        assert [one.arguments for one in summarise(events).tool_calls] == expected
+        assert isinstance(events[-1], Status)
+        assert events[-1].status is ResponseStatus.COMPLETED
 
 
 @pytest.mark.parametrize("kind", ["response.queued", "keepalive", "error", ""])

@@ -36,7 +36,7 @@ from rxworker.providers.openai_responses.kinds import (
 )
 from rxworker.providers.openai_responses.prose import Prose
 from rxworker.providers.openai_responses.stop import COMPLETED, Outcome
-from rxworker.providers.openai_responses.wire import WireEvent, WireResponse
+from rxworker.providers.openai_responses.wire import WireEvent, WireResponse, read_items
 
 # What becomes of an item by its type; any other is an `Item`.
 SORTS = {MESSAGE: Prose, REASONING: Prose, FUNCTION_CALL: Call, CUSTOM_CALL: Call}
@@ -65,17 +65,20 @@ class Items:
 
     def close(self, response: WireResponse, status: str, events: list[ResponseEvent]) -> None:
         """What is open ends with the response; what was never told is in its output."""
-        output = response.output if isinstance(response.output, list) else []
+        told = len(response.output) if isinstance(response.output, list) else 0
+        begun = [item for item in self.all if not item.ended]
+        if not begun and told <= len(self.all):
+            return
+        output = read_items(response.output)
         if not self.all:
             for wire in output:
                 if isinstance(wire, dict):
                     self._new(None, wire).stop(wire, events, whole=True, reason="")
-        for item in self.all:
-            if not item.ended:
-                found = output[item.key] if item.key < len(output) else None
-                wire = found if isinstance(found, dict) and found.get("type") == item.kind else None
-                reason = f"the response was cut: {status}"
-                item.stop(wire, events, whole=status == COMPLETED, reason=reason)
+        for item in begun:
+            found = output[item.key] if item.key < len(output) else None
+            wire = found if isinstance(found, dict) and found.get("type") == item.kind else None
+            reason = f"the response was cut: {status}"
+            item.stop(wire, events, whole=status == COMPLETED, reason=reason)
         if len(output) > len(self.all):
             self._take_untold_calls(output, events, whole=status == COMPLETED)
 

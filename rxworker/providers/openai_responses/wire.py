@@ -14,10 +14,11 @@ from collections.abc import Callable
 from typing import Any, Union
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import fields
 
 from rxworker.messages import Json, JsonObject
+from rxworker.providers.garbage import read_mended
 from rxworker.providers.openai_responses.kinds import DELTAS, WHOLES
 
 # What bytes raise that are not what is expected.
@@ -28,11 +29,11 @@ class WireResponse(Struct, frozen=True, gc=False):
     """The response as a whole, which the first and the last events carry."""
 
     id: Json = None
-    model: Json = None
     status: Json = None
     error: Json = None
     incomplete_details: Json = None
-    output: Json = None
+    model: Json = None
+    output: Json = None  # perhaps with items that are not read yet, see `read_items`
     usage: Json = None
 
 
@@ -66,6 +67,7 @@ class WireEvent(Struct, frozen=True, gc=False):
     error: Json = None
 
 
+_LAST = "response.completed"
 ALL = WireEvent.__struct_fields__[1:]
 # In the order in which they are mostly sent.
 OF_DELTAS = ("item_id", "output_index", "content_index", "summary_index", "delta", "name")
@@ -80,14 +82,33 @@ USUAL = {
     "response.content_part.done": ALL,
     "response.reasoning_summary_part.added": ALL,
     "response.reasoning_summary_part.done": ALL,
-    "response.completed": ALL,
+    _LAST: ALL,
 }
+
+
+# What the last event repeats of the items has usually been told: it is left as it is until somebody asks.
+_Last: Any = msgspec.defstruct(
+    "WireResponse",
+    [("output", list[Raw] | None, None)],
+    bases=(WireResponse,),
+    frozen=True,
+    gc=False,
+)
+
+
+def read_items(output: Json) -> list[Json]:
+    """The items that a response repeats."""
+    listed: list[Any] = output if isinstance(output, list) else []
+    return [read_mended(bytes(item)) if isinstance(item, Raw) else item for item in listed]
 
 
 def _of_type(kind: str, names: tuple[str, ...]) -> Any:
     """A `WireEvent` of one type, with some of the fields. What it has no field for, it says of its class."""
     known = {field.name: field for field in fields(WireEvent)}
-    own = [(name, known[name].type, None) for name in names]
+    types = {name: field.type for name, field in known.items()}
+    if kind == _LAST:
+        types["response"] = _Last | None
+    own = [(name, types[name], None) for name in names]
     rest = {name: field.default for name, field in known.items() if name not in names}
     said = rest | {"type": kind}
     return msgspec.defstruct(
@@ -112,4 +133,4 @@ def decode_event(data: bytes) -> WireEvent:
         return _decode_any(data)
 
 
-__all__ = ["UNREADABLE", "WireEvent", "WireResponse", "decode_event", "decode_usual"]
+__all__ = ["UNREADABLE", "WireEvent", "WireResponse", "decode_event", "decode_usual", "read_items"]
