@@ -11,14 +11,13 @@ from msgspec.structs import fields
 from rxworker.events import ResponseEvent
 from rxworker.events.deltas import Deltas
 from rxworker.framing import SseFrame
-from rxworker.providers.openai_chat.alone import texts_alone
-from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
+from rxworker.providers.openai_chat.alone import read_call, read_content, texts_alone
+from rxworker.providers.openai_chat.decode import MOST_MISSES, OpenAIChatDecoder
 from rxworker.providers.openai_chat.wire import (
     WireChoice,
     WireChunk,
     WireDelta,
     WireToolCall,
-    decode_chunk,
 )
 
 TEXT = {"content": "a"}
@@ -96,8 +95,8 @@ def variants(delta: dict[str, Any]) -> list[dict[str, Any]]:
 class Thorough(OpenAIChatDecoder):
     """Looks at all of every chunk."""
 
-    def _more_of(self, chunk: WireChunk, text: str) -> None:
-        return None
+    def _look_for_more(self, chunk: WireChunk) -> None:
+        """There is none."""
 
 
 def one_by_one(decoder: OpenAIChatDecoder, frames: list[SseFrame]) -> list[ResponseEvent]:
@@ -141,6 +140,29 @@ def test_what_says_nothing_does_not_make_a_chunk_slow(delta: dict[str, Any]) -> 
         chunk({**delta, **({"tool_calls": []} if delta is TEXT else {"content": ""})}, {}, {})
     ]
     for one in empty:
-        read = decode_chunk(json.dumps(one).encode())
-        alone = ["a" if delta is TEXT else "1"], None
-        assert texts_alone(read) == alone, one
+        data = json.dumps(one).encode()
+        if delta is TEXT:
+            assert texts_alone(read_content, [data]) == ["a"], one
+        else:
+            assert read_call(data).choices[0].delta.tool_calls[0].function, one
+
+
+@pytest.mark.parametrize("delta", [TEXT, CALL, {"reasoning": "a"}, {"reasoning_content": "a"}])
+@pytest.mark.parametrize("more", [{}, {"role": "assistant", "refusal": None}])
+def test_chunks_that_go_on_with_the_same_come_as_one_row(
+    delta: dict[str, Any], more: dict[str, Any]
+) -> None:
+    begin = chunk(BEGIN if delta is CALL else delta, {}, {})
+    row = [chunk({**delta, **more}, {}, {})] * 20
+    frames = [SseFrame(json.dumps(one).encode()) for one in (begin, *row)]
+    decoder = OpenAIChatDecoder()
+    told = [decoder.feed_many(frames)[-1], *decoder.feed_many(frames[1:])]
+    lengths = [len(one) for one in told if isinstance(one, Deltas)]
+    assert lengths == [20 if delta is CALL else 21, 20]
+
+
+def test_a_stream_in_which_no_chunk_goes_on_with_another_is_not_looked_at_twice_for_long() -> None:
+    decoder = OpenAIChatDecoder()
+    usage = [chunk(TEXT, {}, {"usage": {"prompt_tokens": n}}) for n in range(30)]
+    decoder.feed_many([SseFrame(json.dumps(one).encode()) for one in usage])
+    assert decoder._misses <= MOST_MISSES + 1  # pyright: ignore[reportPrivateUsage]

@@ -7,7 +7,6 @@ Calls stay open until the choice ends, since their pieces may alternate.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from msgspec.structs import replace
 
@@ -20,11 +19,10 @@ from rxworker.events import (
     ThinkingDelta,
 )
 from rxworker.messages import Json, JsonObject, StopKind, StopReason
-from rxworker.providers.alike import Repeat
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.details import merge_details, text_of_details
 from rxworker.providers.openai_chat.stop import END_TURN, keeps_calls, read_stop
-from rxworker.providers.openai_chat.tools import Arguments, Tell, ToolCalls
+from rxworker.providers.openai_chat.tools import Tell, ToolCalls
 from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
 
 # The encoder finds this in the echo of thinking that must be sent back under its name.
@@ -40,9 +38,6 @@ PROSE = {
     BlockType.REFUSAL: RefusalDelta,
 }
 
-More: TypeAlias = tuple[TextDelta, None] | Arguments
-"""A delta, and the pieces of the arguments that it belongs to, if it is one of those: to add to."""
-
 
 class Choice:
     """What is open in a choice, and how it ended.
@@ -56,6 +51,7 @@ class Choice:
     Attributes:
         ended: Whether its finish reason has come.
         stop: Why it ended.
+        tools: Its calls.
         text: The index of its open text block, if text is what is open.
     """
 
@@ -68,7 +64,7 @@ class Choice:
         self.text: int | None = None
         self._blocks = blocks
         self._tell = tell
-        self._tools = ToolCalls(blocks, index, new_id, tell)
+        self.tools = ToolCalls(blocks, index, new_id, tell)
         self._prose: int | None = None
         self._kind = TEXT
         self._called = False
@@ -86,19 +82,6 @@ class Choice:
         if wire.finish_reason:  # some servers send an empty one with every piece
             self.end(wire.finish_reason, wire.stop_reason)
 
-    def more_of(self, delta: WireDelta | None, text: str) -> More | None:
-        """More of the text that is open, or of the arguments of the call that a piece is about; ``None``: that is not open."""
-        if delta is None or not delta.tool_calls:
-            return None if self.text is None else (TextDelta(self.text, text, self.index), None)
-        piece = delta.tool_calls[0]
-        if piece.id or piece.index is None or self._prose is not None or self._owes_reasoning:
-            return None
-        return self._tools.more_of(text, piece.index)
-
-    def repeat_call(self, index: int) -> Repeat | None:
-        """What pieces of arguments would make that are like the last one, if that was this block's."""
-        return self._tools.repeat(index)
-
     def end(self, raw: str | None, matched: Json = None) -> None:
         """The choice ended, or the response did; a second time changes nothing."""
         if not self.ended or raw is not None:
@@ -111,7 +94,7 @@ class Choice:
             self._close_prose()
         if self._called:
             told = self.stop if self.index else None
-            self._tools.close(told, keeps_calls(self.stop), raw)
+            self.tools.close(told, keeps_calls(self.stop), raw)
 
     def _take_delta(self, delta: WireDelta) -> None:
         if delta.reasoning_content is not None or delta.reasoning or delta.reasoning_details:
@@ -138,7 +121,7 @@ class Choice:
                 self._make_way()
             self._called = True
             for piece in pieces:
-                self._tools.take(piece)
+                self.tools.take(piece)
         if delta.audio is not None or delta.images is not None or delta.executed_tools is not None:
             for field in OPAQUE_FIELDS:
                 if getattr(delta, field):
@@ -215,4 +198,4 @@ class Choice:
         self._prose = self.text = None
 
 
-__all__ = ["DETAILS", "FIELD", "REASONING_CONTENT", "Choice", "More"]
+__all__ = ["DETAILS", "FIELD", "REASONING_CONTENT", "Choice"]

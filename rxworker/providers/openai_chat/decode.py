@@ -16,29 +16,47 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec.structs import replace
 
-from rxworker.events import InputJsonDelta, Opaque, ResponseEvent, ResponseStatus, Status
-from rxworker.events.deltas import FEW, Deltas
+from rxworker.events import (
+    Opaque,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+)
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
-from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
-from rxworker.providers.openai_chat.alone import texts_alone
-from rxworker.providers.openai_chat.choice import Choice, More
+from rxworker.providers.openai_chat.alone import (
+    UNREADABLE,
+    TextReader,
+    read_bare_call,
+    read_bare_content,
+    read_call,
+    read_content,
+    read_reasoning,
+    read_reasoning_content,
+    texts_alone,
+)
+from rxworker.providers.openai_chat.choice import Choice
+from rxworker.providers.openai_chat.tools import ToolCalls
 from rxworker.providers.openai_chat.usage import read_usage
 from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk, read_names
-from rxworker.providers.rows import Row
+from rxworker.providers.rows import Row, add_row
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
 DONE = b"[DONE]"
 STARTED, COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
+# So many times in a row no text was found where one was looked for, and it is not worth while to look again.
+MOST_MISSES = 8
 # Whose texts go on in the next chunk.
 GROWING = (
     "content",
@@ -75,6 +93,11 @@ class OpenAIChatDecoder:
         self._failure: Failure | None = None  # waits for the usage
         self._halves: Halves | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
+        # What may go on in the next chunk: a text, by its last delta, or calls.
+        self._growing: TextDelta | ThinkingDelta | ToolCalls | None = None
+        self._is_bare = True  # as long as such chunks may have nothing else in them
+        self._is_named = False  # whether thinking comes as ``reasoning_content``
+        self._misses = 0  # how often no more text was found where it was looked for
         self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
@@ -86,6 +109,8 @@ class OpenAIChatDecoder:
         if self._broken or frame.data == DONE or frame.event == "error":
             self._take_last(frame)
             return self._told()
+        if self._growing is not None and self._go_on((frame.data,), 0):
+            return self._told()
         try:
             chunk = decode_chunk(frame.data)
         except msgspec.ValidationError:
@@ -93,80 +118,100 @@ class OpenAIChatDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._take_garbage(frame)
         else:
-            texts, _ = texts_alone(chunk)
-            more = self._more_of(chunk, texts[0]) if texts else None
-            if more is not None:
-                delta, pieces = more
-                if pieces is not None:
-                    pieces += texts
-                return (delta,)
             self._take(chunk, frame.data)
+            self._look_for_more(chunk)
         return self._told()
 
     def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
-        """Take several frames; return what happened, in rows; see `Repeats`."""
-        is_plain = self._halves is None and not (self._over or self._broken)
-        is_plain = is_plain and not has_event(frames, "error")
-        datas = datas_of(frames)
-        ends = datas[-1:] == [DONE]
-        if ends:
-            datas = datas[:-1]
-        try:
-            chunks = [*map(decode_chunk, datas)] if is_plain else None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            chunks = None
-        if chunks is None:
-            return gathered(event for frame in frames for event in self.feed(frame))
-        made = cast("list[ResponseEvent | Row]", self._events)
-        self._take_all(chunks, datas, made)
-        if ends and not self._over:
-            self._end()
-        told = made.copy()
-        made.clear()
+        """Take several frames; return what happened, with deltas that add to the same text as one thing."""
+        taken = 0
+        if self._halves is None and not self._broken and not has_event(frames, "error"):
+            datas = datas_of(frames)
+            ends = datas[-1:] == [DONE]
+            taken = self._take_all(datas[:-1] if ends else datas)
+            if ends and taken == len(datas) - 1:
+                taken += 1
+                if not self._over:
+                    self._end()
+        told: list[ResponseEvent | Row] = [*self._events]
+        self._events.clear()
+        if taken < len(frames) and not self._over:
+            told += gathered(event for frame in frames[taken:] for event in self.feed(frame))
         return told
 
-    def _take_all(
-        self, chunks: Sequence[WireChunk], datas: Sequence[bytes], made: list[ResponseEvent | Row]
-    ) -> None:
-        """Take chunks, and gather those that do nothing but add to the same text."""
-        count = 0  # of the chunks that were taken
-        read = iter(chunks)
-        chunk = next(read, None)
-        while chunk is not None and not self._over:
-            more = self._more_of(chunk, "")
-            texts, following = ([], chunk) if more is None else texts_alone(chunk, read)
-            if more is None or not texts:
-                self._take(chunk, datas[count])
-                count += 1
-                chunk = next(read, None)
-                continue
-            chunk = following
-            count += len(texts)
-            delta, pieces = more
-            if pieces is not None:
-                pieces += texts
-            row: Row = Deltas(delta, texts)
-            if len(texts) >= FEW:
-                made.append(row)
-            else:
-                made += row
+    def _take_all(self, datas: Sequence[bytes]) -> int:
+        """Take chunks, up to the first that cannot be read as it stands; how many they are."""
+        place = 0
+        while place < len(datas) and not self._over:
+            if self._growing is not None:
+                place += self._go_on(datas, place)
+                if place == len(datas):
+                    break
+            try:
+                chunk = decode_chunk(datas[place])
+            except UNREADABLE:
+                break
+            self._take(chunk, datas[place])
+            self._look_for_more(chunk)
+            place += 1
+        return place
+
+    def _go_on(self, datas: Sequence[bytes], place: int) -> int:
+        """Take the chunks from this place on that do nothing but go on with what grows; how many they are."""
+        count = self._take_alone(datas, place)
+        if not count and self._is_bare:
+            self._is_bare = False
+            count = self._take_alone(datas, place)
+        if count:
+            self._misses = 0
+        else:
+            self._misses += 1
+            self._growing = None
+        return count
+
+    def _take_alone(self, datas: Sequence[bytes], place: int) -> int:
+        growing = self._growing
+        made = cast("list[ResponseEvent | Row]", self._events)
+        if type(growing) is ToolCalls:
+            read = read_bare_call if self._is_bare else read_call
+            return growing.take_alone(read, datas, place, made)
+        like = cast("TextDelta | ThinkingDelta", growing)
+        texts = texts_alone(self._reader_of(like), datas, place)
+        count = len(texts)
+        if count:
+            if made and made[-1] is like:
+                made.pop()
+                texts.insert(0, like.text)
+            add_row(like, texts, made)
+        return count
+
+    def _reader_of(self, delta: TextDelta | ThinkingDelta) -> TextReader:
+        if type(delta) is ThinkingDelta:
+            return read_reasoning_content if self._is_named else read_reasoning
+        return read_bare_content if self._is_bare else read_content
+
+    def _look_for_more(self, chunk: WireChunk) -> None:
+        """Find out whether the next chunks may do nothing but go on with what this one has brought."""
+        self._growing = None
+        wire = chunk.choices[-1] if chunk.choices else None
+        if wire is None or wire.index or wire.delta is None or self._misses > MOST_MISSES:
+            return
+        last = self._events[-1] if self._events else None
+        kind = last.__class__
+        if self._failure is not None:
+            return
+        if wire.delta.tool_calls:
+            self._growing = self._choices[0].tools
+        elif kind is TextDelta or kind is ThinkingDelta:
+            delta = cast("TextDelta | ThinkingDelta", last)
+            if delta.choice == 0:
+                self._growing = delta
+                self._is_named = wire.delta.reasoning_content is not None
 
     def _told(self) -> Events:
         events = self._events.copy()
         self._events.clear()
         return events
-
-    def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
-        """What frames would make that are like the one which has just made this delta; see `Repeats`."""
-        if self._over or self._halves is not None or self._failure:
-            return None
-        if not isinstance(delta, InputJsonDelta):
-            return repeated(delta)
-        for choice in self._choices.values():
-            repeat = choice.repeat_call(delta.index)
-            if repeat is not None:
-                return repeat
-        return None
 
     def finish(self) -> Events:
         """The bytes ended."""
@@ -177,14 +222,6 @@ class OpenAIChatDecoder:
         else:
             self._fail(CUT)
         return self._told()
-
-    def _more_of(self, chunk: WireChunk, text: str) -> More | None:
-        """What a chunk makes that brings this and nothing else, as nearly every chunk does. ``None``: that takes a closer look."""
-        if not chunk.choices or self._failure:
-            return None
-        wire = chunk.choices[0]
-        choice = self._choices.get(wire.index)
-        return None if choice is None else choice.more_of(wire.delta, text)
 
     def _take(self, chunk: WireChunk, data: bytes) -> None:
         choices, usage = chunk.choices or (), chunk.usage

@@ -10,7 +10,6 @@ from rxworker.errors import ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address, endpoint, host_of
-from rxworker.providers.alike import Alike
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, is_secret
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
@@ -19,12 +18,11 @@ from rxworker.providers.openai_chat.dialects import dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
 from rxworker.providers.openai_chat.usage import count
 from rxworker.providers.remember import Remembered
+from rxworker.providers.together import Together
 
 BASE_URL = "https://api.openai.com/v1"
 KEY = "OPENAI_API_KEY"
 PATH = "/chat/completions"
-# It changes from frame to frame, and says nothing.
-VARYING = ("obfuscation",)
 AZURE = ".azure.com"
 
 
@@ -108,7 +106,7 @@ class OpenAIChat:
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
-        return Alike(SseDecoder(stray=True), OpenAIChatDecoder(), varying=VARYING)
+        return Together(SseDecoder(stray=True), OpenAIChatDecoder())
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer that is no stream says went wrong, and what to do."""

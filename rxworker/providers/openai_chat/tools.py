@@ -14,24 +14,21 @@ servers leave the index out, say 0 for every call, send ids again or empty, or s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from rxworker.events import BlockType, InputJsonDelta, ResponseEvent, ToolUseMetadata
-from rxworker.events.deltas import Deltas
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.providers.alike import Repeat
 from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.openai_chat.alone import UNREADABLE, CallReader
 from rxworker.providers.openai_chat.outline import Outline
 from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
-from rxworker.providers.rows import Row
+from rxworker.providers.rows import Row, add_row
 
 Tell: TypeAlias = Callable[[ResponseEvent], None]
-Arguments: TypeAlias = tuple[InputJsonDelta, list[str]]
-"""More arguments of a call, and the pieces of them: to add to."""
 
 NO_FUNCTION = WireFunction()
 TOOL_USE = BlockType.TOOL_USE
@@ -58,10 +55,12 @@ class PendingCall(Struct, eq=False):
     started_echo: JsonObject | None = None
     outline: Outline | None = None
 
-    def repeat(self, texts: list[str]) -> Row:
-        """More pieces that are nothing but arguments, behind the first one, when the block has started."""
-        self.pieces.append("".join(texts))
-        return Deltas(InputJsonDelta(self.index or 0, ""), texts)
+    def add(self, texts: list[str], made: list[ResponseEvent | Row]) -> None:
+        """Take more pieces of the arguments, when the block has started, and tell of them."""
+        if "" in texts:
+            texts = [text for text in texts if text]
+        self.pieces += texts
+        add_row(InputJsonDelta(self.index or 0, ""), texts, made)
 
     def is_whole(self) -> bool:
         """Whether the arguments are, by their brackets."""
@@ -94,7 +93,6 @@ class ToolCalls:
         self._by_index: dict[int, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}
         self._last: PendingCall | None = None
-        self._bare: PendingCall | None = None  # whose last piece was nothing but arguments
         self._open: list[PendingCall] = []
 
     def take(self, piece: WireToolCall) -> None:
@@ -104,8 +102,6 @@ class ToolCalls:
         if type(text) is not str:
             text = _text(text)
         call = self._find(piece, function, text)
-        is_bare = not (piece.id or function.name or piece.extra_content)
-        self._bare = call if is_bare else None
         call.wire_id = call.wire_id or piece.id or ""
         if piece.extra_content is not None:
             call.echo = {"extra_content": piece.extra_content}
@@ -118,18 +114,50 @@ class ToolCalls:
         elif text:
             self._tell(InputJsonDelta(call.index, text))
 
-    def more_of(self, text: str, place: int) -> Arguments | None:
-        """A piece that is nothing but more arguments of the call with this index on the wire, if its block has started."""
-        call = self._by_index.get(place)
-        if call is None or call.index is None:
-            return None
-        self._last = self._bare = call
-        return InputJsonDelta(call.index, text), call.pieces
+    def take_alone(
+        self,
+        read: CallReader,
+        datas: Sequence[bytes],
+        place: int,
+        made: list[ResponseEvent | Row],
+    ) -> int:
+        """Take the chunks from this place on, as long as each is one piece of a call and nothing else; how many they are.
 
-    def repeat(self, index: int) -> Repeat | None:
-        """What pieces would make that are like the last one, if that added to this block and was nothing but arguments."""
-        call = self._bare
-        return call.repeat if call is not None and call.index == index else None
+        Args:
+            read: Reads such a chunk, and refuses any other.
+            datas: The chunks.
+            place: The first of them.
+            made: What is told; arguments go into it in rows.
+        """
+        call, texts = self._last, list[str]()
+        end = place
+        for end in range(place, len(datas)):
+            try:
+                piece = read(datas[end]).choices[0].delta.tool_calls[0]
+            except UNREADABLE:
+                break
+            function = piece.function
+            if (
+                call is not None
+                and call.index is not None
+                and function is not None
+                and type(function.arguments) is str
+                and not (function.name or piece.id)
+                and piece.extra_content is None
+                and self._by_index.get(piece.index) is call  # pyright: ignore[reportArgumentType]
+            ):
+                texts.append(function.arguments)
+                continue
+            if call is not None and texts:
+                call.add(texts, made)
+                texts = []
+            self.take(piece)
+            call = self._last
+        else:
+            end = len(datas)
+        if call is not None and texts:
+            call.add(texts, made)
+        return end - place
 
     def close(self, stop: StopReason | None, whole: bool, raw: str | None) -> None:
         """The choice ended: the calls stop if they are whole, else they are aborted."""
@@ -149,16 +177,9 @@ class ToolCalls:
         known: PendingCall | None
         if piece.index is not None:
             known = self._by_index.get(piece.index)
-            new = bool(known and piece.id and known.wire_id not in ("", piece.id))
-            new = new and known is not None and _begins_anew(known, function.name, text)
         else:
             known = self._by_id.get(piece.id) if piece.id else self._last
-            new = False
-        if known and function.name and known.pieces and not new:
-            new = _is_whole(text) and (
-                not piece.id or (piece.id == known.wire_id and known.is_whole_piece())
-            )
-        if known is None or new:
+        if known is None or _is_another(known, piece, function, text):
             known = PendingCall()
             self._open.append(known)
         if piece.index is not None:
@@ -179,10 +200,20 @@ class ToolCalls:
         return index
 
 
-def _begins_anew(known: PendingCall, name: str | None, text: str) -> bool:
-    """Whether a piece under the same index, with another id, is the beginning of another call."""
-    if not name:
+def _is_another(known: PendingCall, piece: WireToolCall, function: WireFunction, text: str) -> bool:
+    """Whether a piece is of another call than the one that it would belong to."""
+    if not function.name:
         return False
+    has_other_id = piece.id and known.wire_id not in ("", piece.id)
+    if piece.index is not None and has_other_id and _begins_anew(known, function.name, text):
+        return True
+    if not known.pieces or not _is_whole(text):
+        return False
+    return not piece.id or (piece.id == known.wire_id and known.is_whole_piece())
+
+
+def _begins_anew(known: PendingCall, name: str, text: str) -> bool:
+    """Whether a piece under the same index, with another id, is the beginning of another call."""
     if known.name and known.name != name:
         return True
     return known.is_whole() if known.pieces else bool(known.name and not text)
@@ -200,4 +231,4 @@ def _is_whole(text: str) -> bool:
         return False
 
 
-__all__ = ["Arguments", "PendingCall", "Tell", "ToolCalls"]
+__all__ = ["PendingCall", "Tell", "ToolCalls"]
