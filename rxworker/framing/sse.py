@@ -80,6 +80,8 @@ class SseDecoder:
         if not self.is_clear or CR in data:
             return self._take_slowly(data)
         # The usual case: a provider sends one event a chunk.
+        if data.find(b"\n") == len(data) - 2 and data[:6] == BARE and data[-1:] == b"\n":
+            return [SseFrame(data[6:-2], "message", self._id)]
         if data.find(b"\n\n") == len(data) - 2:
             head, _, value = data.partition(b"data: ")
             if value.find(b"\n") == len(value) - 2:

@@ -104,12 +104,22 @@ class OpenAIChatDecoder:
         """Take the next frame; return what happened."""
         if self._over:
             return ()
+        growing = self._growing
+        if growing is not None and frame.event != "error":
+            if type(growing) is TextDelta:  # as nearly always
+                read = read_bare_content if self._is_bare else read_content
+                try:
+                    text = read(frame.data).choices[0].delta.text
+                except UNREADABLE:
+                    pass
+                else:
+                    return (TextDelta(growing.index, text),)
+            if self._go_on((frame.data,), 0):
+                return self._told()
         if self._halves is not None:
             frame = replace(frame, data=self._halves.joined(frame.data))
         if self._broken or frame.data == DONE or frame.event == "error":
             self._take_last(frame)
-            return self._told()
-        if self._growing is not None and self._go_on((frame.data,), 0):
             return self._told()
         try:
             chunk = decode_chunk(frame.data)
@@ -196,10 +206,10 @@ class OpenAIChatDecoder:
         wire = chunk.choices[-1] if chunk.choices else None
         if wire is None or wire.index or wire.delta is None or self._misses > MOST_MISSES:
             return
+        if self._failure is not None or self._halves is not None:
+            return
         last = self._events[-1] if self._events else None
         kind = last.__class__
-        if self._failure is not None:
-            return
         if wire.delta.tool_calls:
             self._growing = self._choices[0].tools
         elif kind is TextDelta or kind is ThinkingDelta:
