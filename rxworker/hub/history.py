@@ -37,6 +37,7 @@ class History:
     Attributes:
         last_seq: The number of the last record; 0 before the first.
         tail: The newest entries, not packed yet.
+        pack_at: The number of the first record with which the tail may be long.
 
     >>> from rxworker.events import TextDelta
     >>> history = History()
@@ -51,28 +52,29 @@ class History:
         self.tail: list[Entry] = []
         self._packed: list[Kept] = []
         self._packed_to = 0
-        self._may_pack_at = TAIL  # no earlier, since an entry stands for a record at least
+        self.pack_at = TAIL  # no earlier, since an entry stands for a record at least
 
     def append(self, entry: Entry) -> None:
         """Keep the next record, or what the next ones have come in."""
         self.last_seq = seq = entry.seq
         self.tail.append(entry)
-        if seq >= self._may_pack_at:
-            self._pack_if_long()
+        if seq >= self.pack_at:
+            self.pack_if_long()
 
     def extend(self, entries: Sequence[Entry]) -> None:
         """Keep the next ones, at least one."""
         self.last_seq = seq = entries[-1].seq
         self.tail += entries
-        if seq >= self._may_pack_at:
-            self._pack_if_long()
+        if seq >= self.pack_at:
+            self.pack_if_long()
 
-    def _pack_if_long(self) -> None:
+    def pack_if_long(self) -> None:
+        """Pack what stands in the tail, if that is much."""
         batches = [e for e in self.tail if isinstance(e, BatchRow)]
         count = len(self.tail) + sum([len(batch.event.rows) - 1 for batch in batches])
         left = TAIL - max(count, self.last_seq - self._packed_to - count)
         if left > 0:
-            self._may_pack_at = self.last_seq + left  # each record adds one to one of the two
+            self.pack_at = self.last_seq + left  # each record adds one to one of the two
         else:
             self.pack()
 
@@ -80,7 +82,7 @@ class History:
         """Pack what stands in the tail."""
         self._packed.extend(packed(self.tail))
         self._packed_to = self.last_seq
-        self._may_pack_at = self.last_seq + TAIL
+        self.pack_at = self.last_seq + TAIL
         self.tail = []
 
     def entries(self, after: int) -> Iterator[Mergeable]:
