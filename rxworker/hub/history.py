@@ -9,6 +9,7 @@ that either, and still every reader may begin behind any number, also in the mid
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from rxworker.events import Record
 from rxworker.events.row import BatchRow, CountedRow, Entry, Row
 from rxworker.hub.span import (
     MERGEABLE,
+    SEQ,
     Kept,
     Mergeable,
     apart,
@@ -124,7 +126,7 @@ class History:
         if after < self._packed_to:
             return [one for kept in self._kept(after) for one in _standing(kept, after)]
         tail = self.tail
-        behind = tail[place_after(tail, after) :]
+        behind = tail[bisect_right(tail, after, key=SEQ) :]
         if behind and not isinstance(behind[0], Record) and behind[0].first <= after:
             behind[:1] = _standing(behind[0], after)
         return behind

@@ -29,6 +29,7 @@ from rxworker.hub.history import History
 from rxworker.hub.home import running_loop
 from rxworker.hub.latch import Latch
 from rxworker.hub.observers import Observer, OnRaise
+from rxworker.hub.readers import Readers
 from rxworker.hub.rounds import Rounds
 from rxworker.hub.watch import Watch
 from rxworker.hub.watcher import WatcherState
@@ -64,7 +65,7 @@ class Hub(Rounds, Stage[Record]):
 
     def __init__(self, on_detach: OnRaise | None = None, *, defer: Defer | None = None) -> None:
         told, history, loop = on_detach or _nobody, History(), running_loop()
-        super().__init__(history, Deferred(history, loop, defer, told), told)
+        super().__init__(history, Deferred(history, loop, defer, told, Readers(history)), told)
         self.loop = loop
         self.over = Latch()
         self._error: Exception | None = None

@@ -99,7 +99,7 @@ Mergeable: TypeAlias = Record | Row | Span
 
 Kept: TypeAlias = Mergeable | CountedRow
 
-_seq = attrgetter("seq")
+SEQ = attrgetter("seq")
 
 
 def with_text(event: Event, text: str) -> Event:
@@ -182,7 +182,7 @@ def _close(row: Sequence[Record | Row], entries: list[Kept]) -> None:
 
 def place_after(entries: Sequence[Kept | BatchRow], after: int) -> int:
     """Where the first entry stands that has a record behind this number."""
-    return bisect_right(entries, after, key=_seq)
+    return bisect_right(entries, after, key=SEQ)
 
 
 def apart(entries: Iterable[Kept | BatchRow], after: int = 0) -> Iterator[Kept]:
@@ -196,6 +196,7 @@ def apart(entries: Iterable[Kept | BatchRow], after: int = 0) -> Iterator[Kept]:
 
 __all__ = [
     "MERGEABLE",
+    "SEQ",
     "Kept",
     "Mergeable",
     "Span",
