@@ -56,13 +56,13 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int) -> Operator[Eve
                     push(event.text)
 
             def on_many(events: Sequence[Event]) -> None:
-                for row in block_rows_of(events):
-                    if type(row) is Deltas:
-                        like: Any = row.like
-                        if type(like) is wanted and like.choice == choice:
-                            push_many(row.texts)
-                    elif type(row) is wanted:
+                for told in block_rows_of(events):
+                    row: Any = told
+                    kind = type(told)
+                    if kind is wanted:
                         on_next(row)
+                    elif kind is Deltas and type(row.like) is wanted and row.like.choice == choice:
+                        push_many(row.texts)
 
             return Sink(on_next, observer.on_error, observer.on_completed, on_many)
 

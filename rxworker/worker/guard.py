@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from rxworker.errors import LimitExceededError
 from rxworker.events import Event, LimitReached
-from rxworker.messages import Usage
 from rxworker.timeline import RunState
 from rxworker.worker.context import RunContext
 from rxworker.worker.limits import Limits
@@ -23,9 +22,9 @@ def before_request(context: RunContext, state: RunState, emit: Emit) -> None:
     limits = context.limits
     if limits.max_turns is not None and state.turns >= limits.max_turns:
         raise _reached("max_turns", limits.max_turns, emit)
-    _within(limits, state.usage, emit)
+    _within(limits, state, emit)
     for run in context.around:
-        _within(run.limits, run.journal.state.usage, emit)
+        _within(run.limits, run.journal.state, emit)
     if limits.max_depth is not None and len(context.around) > limits.max_depth:
         raise _reached("max_depth", limits.max_depth, emit)
 
@@ -49,12 +48,12 @@ def report(context: RunContext) -> None:
         budget.report(context.journal.run, context.journal.state.own_usage)
 
 
-def _within(limits: Limits, usage: Usage, emit: Emit) -> None:
-    """Whether a run that has taken this, with the runs inside it, may take more."""
-    if limits.max_tokens is not None and usage.total_tokens >= limits.max_tokens:
+def _within(limits: Limits, state: RunState, emit: Emit) -> None:
+    """Whether a run that has taken so much, with the runs inside it, may take more."""
+    if limits.max_tokens is not None and state.usage.total_tokens >= limits.max_tokens:
         raise _reached("max_tokens", limits.max_tokens, emit)
     if limits.max_cost is not None and limits.prices is not None:
-        cost = limits.prices.cost(usage)
+        cost = limits.prices.cost(state.usage)
         if cost > 0 and cost >= limits.max_cost:
             raise _reached("max_cost", limits.max_cost, emit)
 
