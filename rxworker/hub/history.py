@@ -94,7 +94,7 @@ class History:
     def _kept(self, after: int) -> Iterator[Kept | BatchRow]:
         if after < self._packed_to:
             return self._entries_from(place_after(self._packed, after))
-        return iter(self.tail[place_after(self.tail, after) :])
+        return iter(self.tail[bisect_right(self.tail, after, key=SEQ) :])
 
     def _entries_from(self, place: int) -> Iterator[Kept | BatchRow]:
         # By index: whoever is shown these may push, and what stands in the tail is packed then.
@@ -106,12 +106,13 @@ class History:
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
         """Every record behind ``after``, as it was pushed, up to and with ``until``."""
         until = self.last_seq if until is None else until
-        for entry in apart(self._kept(after), after):
-            if not isinstance(entry, Record):
-                yield from entry.records(after, until)
-            elif entry.seq <= until:
-                yield entry
-            if entry.seq >= until:
+        for kept in self._kept(after):
+            for entry in (kept,) if not isinstance(kept, BatchRow) else apart((kept,), after):
+                if not isinstance(entry, Record):
+                    yield from entry.records(after, until)
+                elif entry.seq <= until:
+                    yield entry
+            if kept.seq >= until:
                 return
 
     def newest(self, after: int) -> Record | None:

@@ -62,8 +62,9 @@ class Run(Stage[Record], Generic[T_co]):
         scope: TurnScope,
         ended: Callable[[RunState, RunResult[T_co] | None], None],
     ) -> None:
-        super().__init__()
-        self._context = context
+        self._context = (
+            context  # and nothing of the base's, which would take a function to subscribe with
+        )
         self._journal = context.journal
         self._scope = scope
         self._ended = ended
@@ -308,7 +309,7 @@ class Run(Stage[Record], Generic[T_co]):
                 raise RunCancelledError(self._reason)
             turns = repeat_turns(self._turn, self._goes_on, scheduler)
             await Voice(journal.emit, journal.emit_many, task).follow(turns, scheduler)
-            if journal.state.status == "running":
+            if self._after_turn and journal.state.status == "running":
                 raise RunCancelledError(self._reason or "")
         except asyncio.CancelledError as cause:
             # Otherwise the last record was out already.

@@ -107,14 +107,16 @@ class Worker:
         if error_formatter is None and isinstance(tools, Toolbox):
             error_formatter = tools.error_formatter
         self.tools = Toolbox(several, error_formatter=error_formatter)
-        self.hooks = Hooks(expect_several("hooks", hooks, "hooks=[permit]"))
+        self.hooks = Hooks()
+        if hooks != ():
+            self.hooks.add(*expect_several("hooks", hooks, "hooks=[permit]"))
         self.options = SETTINGS
         if options:
             self.options = expect("options", options, Options, "options=Options(...)")
         self.limits = USUAL
         if limits:
             self.limits = expect("limits", limits, Limits, "limits=Limits(max_turns=3)")
-        self.operators = expect_operators(operators)
+        self.operators = () if operators == () else expect_operators(operators)
         self.parallel = expect_parallel(parallel)
         self.budget = budget
         if budget is not None:
