@@ -44,6 +44,7 @@ class Hub(Rounds, Stage[Record]):
         on_detach: Hears the name of a watcher that raised, and what it raised.
         defer: Calls a function a little later, when whoever pushes has finished; by default in the next turn of the event loop
             that the hub was made on, and at once where there is none.
+        loop: The event loop that runs, where it is at hand.
 
     Attributes:
         history: The records so far.
@@ -63,8 +64,14 @@ class Hub(Rounds, Stage[Record]):
 
     is_direct = True
 
-    def __init__(self, on_detach: OnRaise | None = None, *, defer: Defer | None = None) -> None:
-        told, history, loop = on_detach or _nobody, History(), running_loop()
+    def __init__(
+        self,
+        on_detach: OnRaise | None = None,
+        *,
+        defer: Defer | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        told, history, loop = on_detach or _nobody, History(), loop or running_loop()
         super().__init__(history, Deferred(history, loop, defer, told, Readers(history)), told)
         self.loop = loop
         self.over = Latch()

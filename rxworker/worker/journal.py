@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,12 +25,18 @@ class Journal:
     Args:
         run: The run's id.
         clock: Tells the time, in seconds since the epoch.
+        loop: The event loop that runs, where it is at hand.
     """
 
-    def __init__(self, run: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        run: str,
+        clock: Callable[[], float] = time.time,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self.run = run
         # Not the journal itself: the two would be left to the garbage collector, with all that was said.
-        self.hub = Hub(partial(_detached, ref(self)))
+        self.hub = Hub(partial(_detached, ref(self)), loop=loop)
         self.turn = 0
         self._attempt = 0
         self._history = self.hub.history

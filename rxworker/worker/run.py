@@ -61,6 +61,7 @@ class Run(Stage[Record], Generic[T_co]):
         first: Sequence[Event],
         scope: TurnScope,
         ended: Callable[[RunState, RunResult[T_co] | None], None],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._context = (
             context  # and nothing of the base's, which would take a function to subscribe with
@@ -68,7 +69,7 @@ class Run(Stage[Record], Generic[T_co]):
         self._journal = context.journal
         self._scope = scope
         self._ended = ended
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop
         self._reason: str | None = None
         self._after_turn = False
         self._limit: LimitExceededError | None = None

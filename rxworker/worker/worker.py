@@ -270,6 +270,7 @@ class Worker:
             raise
 
     def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run[Any]:
+        loop = asyncio.get_running_loop()
         outer = INSIDE.get()
         around: tuple[RunContext, ...] = ()
         budgets = () if self.budget is None else (self.budget,)
@@ -296,11 +297,11 @@ class Worker:
             workspace=self.workspace,
             around=around,
             scheduler=loop_clock(),
-            journal=Journal(f"run-{os.urandom(6).hex()}"),
+            journal=Journal(f"run-{os.urandom(6).hex()}", loop=loop),
         )
         self._paused = None
         self.timeline.clear()
-        self._current = Run(context, first, scope, self._ended)
+        self._current = Run(context, first, scope, self._ended, loop)
         return self._current
 
     def _ended(self, state: RunState, result: RunResult[Any] | None) -> None:
