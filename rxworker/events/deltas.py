@@ -146,20 +146,16 @@ class Batch(Sequence[E]):
     Args:
         rows: The events, and the rows. A history keeps them as they are: nobody changes them any more.
         count: How many events that is, for those who know.
-        size: The bytes that were read for them, at least as many as they have characters; 0 where nobody knows.
 
     >>> batch = Batch([TextDelta(1, "so"), Deltas(TextDelta(0, ""), ["hel", "lo"])])
     >>> len(batch), [event.text for event in batch]
     (3, ['so', 'hel', 'lo'])
     """
 
-    __slots__ = ("_count", "rows", "size")
+    __slots__ = ("_count", "rows")
 
-    def __init__(
-        self, rows: Sequence[E | Deltas[E]], count: int | None = None, size: int = 0
-    ) -> None:
+    def __init__(self, rows: Sequence[E | Deltas[E]], count: int | None = None) -> None:
         self.rows = rows
-        self.size = size
         self._count = count
 
     def __len__(self) -> int:

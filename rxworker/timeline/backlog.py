@@ -11,16 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import chain
 from threading import RLock
 from typing import Any, Protocol
 
 from rxworker.events import BlockStart, BlockStop, BlockType, Event
-from rxworker.events.deltas import GROWING, Batch, Deltas, block_rows_of, rows
+from rxworker.events.deltas import GROWING, Deltas, block_rows_of, rows
 from rxworker.operators.group import BLOCK_EVENTS
 
 MOST = 64 * 1024
-"""What is kept at most, in characters, or bytes of the answer; few enough that what a collector makes of them is about as much."""
+"""What is kept at most, in characters; few enough that what a collector makes of them is about as much."""
 
 EACH = 64
 """What an event counts, besides its text."""
@@ -63,7 +62,7 @@ class Backlog:
         self.give: Callable[[Sequence[Any]], None] = _to_nobody
         self._lock = lock
         self._is_giving = False
-        self._kept: list[Event | Deltas[Event] | Batch[Event] | Over] = []
+        self._kept: list[Event | Deltas[Event] | Over] = []
         self._size = 0
         self._cleared: set[Collecting] = set()  # since the last of what is kept came
 
@@ -74,20 +73,9 @@ class Backlog:
         """Keep what has come. Called with the lock."""
         if self._cleared:
             self.catch_up()
-        told: Any = events
-        if told.__class__ is Batch and told.size:
-            # As it came: most of it is never looked at.
-            self._kept.append(told)
-            self._size += told.size
-        else:
-            self._keep_each(events)
-        if self._size >= MOST:
-            self.catch_up()
-
-    def _keep_each(self, events: Sequence[Event]) -> None:
         kept, size = self._kept, self._size
         for told in block_rows_of(events):
-            row: Any = told
+            row: Any = told  # everything comes by here
             kind: type[object] = row.__class__
             if kind is Deltas:
                 # To join them takes a third of the time that asking each for its length does.
@@ -103,6 +91,8 @@ class Backlog:
                 continue  # no collector wants it
             kept.append(row)
         self._size = size
+        if size >= MOST:
+            self.catch_up()
 
     def end(self) -> None:
         """Nothing more comes of the blocks that are open. Called with the lock."""
@@ -118,7 +108,7 @@ class Backlog:
                 return  # called by a collector, about what it is being given
             self._is_giving = True
             try:
-                self.give(rows(chain.from_iterable(map(_apart, self._kept))))
+                self.give(rows(self._kept))
             finally:
                 for collector in self._cleared:
                     collector.drop()
@@ -138,10 +128,6 @@ class Backlog:
             elif self._cleared >= self.collectors:
                 del self._kept[:-1]  # it is for nobody any more
                 self.catch_up()
-
-
-def _apart(kept: Event | Deltas[Event] | Batch[Event] | Over) -> Sequence[Any]:
-    return kept.rows if type(kept) is Batch else (kept,)
 
 
 def _to_nobody(_: Sequence[Any]) -> None:

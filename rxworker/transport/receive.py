@@ -79,7 +79,7 @@ class Receiver(abc.ObserverBase[bytes]):
         except Exception as error:
             self._fail(error)
             return
-        if len(events) < 2 or not self._tell_together(events, len(value)):
+        if len(events) < 2 or not self._tell_together(events):
             self._tell(events)
 
     def on_completed(self) -> None:
@@ -133,7 +133,7 @@ class Receiver(abc.ObserverBase[bytes]):
             else:
                 self._tell_one(row, broken)
 
-    def _tell_together(self, events: Sequence[Told[ResponseEvent]], size: int) -> bool:
+    def _tell_together(self, events: Sequence[Told[ResponseEvent]]) -> bool:
         """Tell several in one go, if none of them is about a failure or a `Counted`. Keeps the usage that is among them."""
         if self._failure is not None:
             return False
@@ -149,7 +149,7 @@ class Receiver(abc.ObserverBase[bytes]):
                 usage = event
         self._usage, self._told = usage, True
         told: Any = events
-        self._push_many(Batch(told, count, size))
+        self._push_many(Batch(told, count))
         return True
 
     def _tell_one(self, event: ResponseEvent, broken: Exception | None) -> None:

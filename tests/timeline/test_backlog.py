@@ -205,10 +205,8 @@ def pushed(which: int, event: Event) -> Deed:
     return lambda scene: scene.pushes[which].on_next(event)
 
 
-def pushed_together(
-    which: int, read: Sequence[Event | Deltas[Event]], is_plain: bool, size: int
-) -> Deed:
-    batch = Batch(read, size=size)
+def pushed_together(which: int, read: Sequence[Event | Deltas[Event]], is_plain: bool) -> Deed:
+    batch = Batch(read)
 
     def push(scene: Scene) -> None:
         many(scene.pushes[which])(list(batch) if is_plain else batch)
@@ -229,13 +227,7 @@ deeds: st.SearchStrategy[Deed] = st.one_of(
     st.builds(dispatched, sides, events),
     st.builds(dispatched_together, sides, together),
     st.builds(pushed, sides, events),
-    st.builds(
-        pushed_together,
-        sides,
-        st.lists(st.one_of(events, together)),
-        st.booleans(),
-        st.sampled_from([0, EACH, 5 * EACH]),
-    ),
+    st.builds(pushed_together, sides, st.lists(st.one_of(events, together)), st.booleans()),
     st.builds(whole, sides, words),
     st.builds(done, st.sampled_from(DEEDS), st.integers(0, 2)),
     st.builds(done, st.sampled_from([Scene.look, Scene.clear, Scene.end_and_clear]), indices),
