@@ -725,6 +725,19 @@ def test_half_a_character_in_what_the_end_repeats_does_no_harm() -> None:
         assert events[-1].status is ResponseStatus.COMPLETED
 
 
+@pytest.mark.parametrize("begun", [[], [added(0, **function_call())]])
+@pytest.mark.parametrize("number", ["1e999", "null"])
+def test_a_call_does_not_run_if_what_the_end_says_of_it_cannot_be_read(
+    begun: list[Wire], number: str
+) -> None:
+    end = json.dumps(last(output=[function_call("{}", number=0)])).replace(": 0", f": {number}")
+    events = decode(CREATED, *begun, end)
+    assert isinstance(events[-1], Status)
+    is_read = number == "null"
+    assert (events[-1].status is ResponseStatus.COMPLETED) == is_read
+    assert any(isinstance(one, BlockStop) for one in events) == is_read
+
+
 @pytest.mark.parametrize("kind", ["response.queued", "keepalive", "error", ""])
 def test_an_event_of_another_type_is_read_with_all_its_fields(kind: str) -> None:
     wire: Wire = {"type": kind, "output_index": 1, "error": {"code": "no"}}

@@ -196,7 +196,11 @@ class OpenAIResponsesDecoder:
         status = status_of(response, event.type)
         well = status in (COMPLETED, INCOMPLETE) and self._failure is None
         if well:
-            self._items.close(response, status, events)
+            try:
+                self._items.close(response, status, events)
+            except UNREADABLE:  # what is wanted of it has not come
+                events += self._fail(CUT)
+                return
         else:
             events += self._blocks.abort_all(f"the response {status}")
         if isinstance(response.usage, dict) and response.usage:

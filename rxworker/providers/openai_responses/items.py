@@ -64,7 +64,11 @@ class Items:
         self._new_id = new_id
 
     def close(self, response: WireResponse, status: str, events: list[ResponseEvent]) -> None:
-        """What is open ends with the response; what was never told is in its output."""
+        """What is open ends with the response; what was never told is in its output.
+
+        Raises:
+            msgspec.DecodeError: Something is needed of its output, which cannot be read; see `read_items`.
+        """
         told = len(response.output) if isinstance(response.output, list) else 0
         begun = [item for item in self.all if not item.ended]
         if not begun and told <= len(self.all):

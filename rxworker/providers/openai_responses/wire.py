@@ -97,9 +97,18 @@ _Last: Any = msgspec.defstruct(
 
 
 def read_items(output: Json) -> list[Json]:
-    """The items that a response repeats."""
+    """The items that a response repeats.
+
+    Raises:
+        msgspec.DecodeError: One of them cannot be read, or another of `UNREADABLE`.
+    """
     listed: list[Any] = output if isinstance(output, list) else []
-    return [read_mended(bytes(item)) if isinstance(item, Raw) else item for item in listed]
+    return [_read_item(bytes(item)) if isinstance(item, Raw) else item for item in listed]
+
+
+def _read_item(data: bytes) -> Json:
+    item = read_mended(data)
+    return msgspec.json.decode(data) if item is None else item  # what is no item says why
 
 
 def _of_type(kind: str, names: tuple[str, ...]) -> Any:
