@@ -118,9 +118,9 @@ def test_every_field_of_the_wire_is_asked_about() -> None:
         assert {field.encode_name for field in fields(kind)} == set(says)
 
 
-@pytest.mark.parametrize("delta", [TEXT, CALL])
+@pytest.mark.parametrize("delta", [TEXT, CALL, {"reasoning": "a"}, {"reasoning_content": "a"}])
 def test_chunks_that_come_together_say_what_they_say_alone(delta: dict[str, Any]) -> None:
-    begin = [chunk(BEGIN if delta is CALL else TEXT, {}, {}), *[chunk(delta, {}, {})] * 2]
+    begin = [chunk(BEGIN if delta is CALL else delta, {}, {}), *[chunk(delta, {}, {})] * 2]
     for variant in variants(delta):
         for end in ([chunk(delta, {}, {})] * 2, [chunk(BEGIN, {}, {}), chunk(CALL, {}, {})]):
             story = [*begin, variant, variant, *end, chunk({}, {"finish_reason": "stop"}, {})]
@@ -166,3 +166,11 @@ def test_a_stream_in_which_no_chunk_goes_on_with_another_is_not_looked_at_twice_
     usage = [chunk(TEXT, {}, {"usage": {"prompt_tokens": n}}) for n in range(30)]
     decoder.feed_many([SseFrame(json.dumps(one).encode()) for one in usage])
     assert decoder._misses <= MOST_MISSES + 1  # pyright: ignore[reportPrivateUsage]
+
+
+def test_thinking_that_is_owed_under_one_name_is_not_taken_for_paid_under_the_other() -> None:
+    said = [("reasoning_content", ""), ("reasoning", "a"), ("reasoning_content", "")]
+    story = [chunk({name: text}, {}, {}) for name, text in (*said, ("reasoning_content", "b"))]
+    story += [chunk(BEGIN, {}, {}), chunk({}, {"finish_reason": "tool_calls"}, {})]
+    frames = [SseFrame(json.dumps(one).encode()) for one in story]
+    assert together(frames) == one_by_one(Thorough(lambda: "made"), frames)

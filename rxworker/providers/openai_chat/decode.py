@@ -216,7 +216,8 @@ class OpenAIChatDecoder:
             delta = cast("TextDelta | ThinkingDelta", last)
             if delta.choice == 0:
                 self._growing = delta
-                self._is_named = wire.delta.reasoning_content is not None
+                # An empty one may be about thinking that came under the other name.
+                self._is_named = bool(wire.delta.reasoning_content)
 
     def _told(self) -> Events:
         events = self._events.copy()
