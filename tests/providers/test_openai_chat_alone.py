@@ -174,3 +174,12 @@ def test_thinking_that_is_owed_under_one_name_is_not_taken_for_paid_under_the_ot
     story += [chunk(BEGIN, {}, {}), chunk({}, {"finish_reason": "tool_calls"}, {})]
     frames = [SseFrame(json.dumps(one).encode()) for one in story]
     assert together(frames) == one_by_one(Thorough(lambda: "made"), frames)
+
+
+def test_only_chunks_in_a_row_count_that_do_not_go_on_with_a_text() -> None:
+    decoder = OpenAIChatDecoder()
+    text = SseFrame(json.dumps(chunk(TEXT, {}, {})).encode())
+    for _ in range(2 * MOST_MISSES):
+        for frame in (text, text, SseFrame(json.dumps(chunk({}, {}, {})).encode())):
+            decoder.feed(frame)
+    assert decoder._misses == 1  # pyright: ignore[reportPrivateUsage]

@@ -113,6 +113,7 @@ class OpenAIChatDecoder:
                 except UNREADABLE:
                     pass
                 else:
+                    self._misses = 0
                     return (TextDelta(growing.index, text),)
             if self._go_on((frame.data,), 0):
                 return self._told()
