@@ -1,8 +1,8 @@
 """Chunks that do nothing but add to a text, or bring one piece of a call: nearly all of a Chat Completions stream.
 
-They are read by decoders that know nothing else and refuse every field that could say more, so that nobody has to ask. Of each there
-are two: one for a delta with one field, as OpenAI sends it, and one for servers that send others with nothing in them. All are for the
-first choice alone: where there are several, their chunks alternate.
+They are read by decoders that know nothing else and refuse every field that could say more, so that nobody has to ask. For what OpenAI
+sends, content and calls, there are two each: one for a delta with one field, as it sends it, and one for servers that send others with
+nothing in them; thoughts have the latter alone. All are for the first choice alone: where there are several, their chunks alternate.
 """
 
 from __future__ import annotations
