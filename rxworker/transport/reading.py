@@ -28,15 +28,19 @@ def ask_when_empty(content: StreamReader) -> None:
 
 
 def all_of(content: StreamReader) -> bytes:
-    """All of an answer that has come whole before any of it was read, as most of a tool loop do; nothing of others."""
-    if not content.is_eof() or content.exception() is not None:
+    """All of an answer that has come whole before any of it was read, as most of a tool loop do; nothing of others.
+
+    Of one that was cut it is what came before the cut, which aiohttp would not give any more.
+    """
+    is_cut = content.exception() is not None
+    if not (is_cut or content.is_eof()):
         return b""
     try:
         kept = content._buffer  # pyright: ignore[reportPrivateUsage] - see above
         whole = b"".join(kept)
     except (AttributeError, TypeError):
         return b""
-    if len(whole) != content.total_bytes:
+    if len(whole) != content.total_bytes and not is_cut:
         return b""
     kept.clear()
     return whole

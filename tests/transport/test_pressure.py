@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
+from reactivex import operators as ops
 from reactivex.testing import TestScheduler
 
-from rxworker.errors import TransportTimeoutError
+from rxworker.errors import TransportError, TransportTimeoutError
 from rxworker.providers import Anthropic
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import anthropic_frames, say
@@ -183,6 +185,34 @@ async def test_without_pressure_everything_is_read(raw_server: RawServer) -> Non
     body = Body(await raw_server(source))
     await until(lambda: body.size >= source.most)
     body.subscription.dispose()
+
+
+@pytest.mark.parametrize("size", [1, 40_000])
+async def test_what_came_before_a_cut_is_heard_later_too(
+    raw_server: RawServer, gate: Gate, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    is_cut, lose = asyncio.Event(), ResponseHandler.connection_lost
+    got: list[bytes] = []
+
+    def connection_lost(handler: ResponseHandler, error: BaseException | None) -> None:
+        lose(handler, error)
+        is_cut.set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n")
+        await until(lambda: gate.is_holding)
+        writer.write(b"%x\r\n%b\r\n" % (size, b"b" * size))
+        writer.close()
+        await is_cut.wait()
+        gate.open()
+
+    monkeypatch.setattr(ResponseHandler, "connection_lost", connection_lost)
+    gate.is_full = True
+    request = HttpRequest(await raw_server(serve), {}, b"{}")
+    with pytest.raises(TransportError):
+        await HttpTransport().send(request).pipe(ops.do_action(got.append))
+    assert b"".join(got) == b"a" + b"b" * size
 
 
 async def test_whoever_was_there_when_it_began_counts(raw_server: RawServer, gate: Gate) -> None:
