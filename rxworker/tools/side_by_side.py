@@ -77,7 +77,8 @@ async def run_calls(
             started = early.take(call)
             tasks.append(started or loop.create_task(run_at(gate, toolbox, call, around, loop)))
     elif called:
-        tasks.append(loop.create_task(_lead(called, finished, tasks, gate, toolbox, around, loop)))
+        lead = loop.create_task(_lead(called, finished, tasks, gate, toolbox, around, loop))
+        tasks.insert(0, lead)  # an eager one has made the others by now
     try:
         await asyncio.sleep(0)  # what has nothing to wait for is done then
         for task in tasks:
@@ -113,13 +114,13 @@ async def _lead(
     Args:
         calls: What to run.
         finished: Is given what was done at once.
-        tasks: Begins with this task, and is given the others.
+        tasks: Is given the tasks of the others.
         gate: Lets in the calls that run side by side.
         toolbox: Where the tools are.
         around: What the calls share.
         loop: The event loop.
     """
-    (task,) = tasks
+    task = asyncio.current_task(loop)
     try:
         for call in calls:
             tool, policy = toolbox.find(call.name)
@@ -128,7 +129,7 @@ async def _lead(
             try:
                 waits_for = step(work.send, None)
             except StopIteration as done:
-                if task.cancelling():
+                if task is not None and task.cancelling():
                     return None
                 finished.append(done.value)
             else:
@@ -157,10 +158,14 @@ def _go_on(
             taken = partial(work.throw, error)
         else:
             taken = partial(work.send, None)
+        # Both hold an error that is thrown here, which in turn holds this frame.
+        waits_for = None
         try:
             waits_for = step(taken)
         except StopIteration as done:
             return done.value
+        finally:
+            del taken
 
 
 __all__ = ["Early", "run_calls"]

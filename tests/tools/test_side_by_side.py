@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
+import weakref
 from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -26,6 +29,10 @@ others = list[int]()  # how many of them ran beside a call of `alone`
 
 class BrokenError(BaseException):
     """No exception that a tool may raise."""
+
+
+class WaitedForError(Exception):
+    """What a tool waits for and catches."""
 
 
 async def act(does: str, name: str, waits: int) -> str:
@@ -177,6 +184,47 @@ async def test_calls_that_are_done_at_once_share_a_task(waits: tuple[int, ...], 
     finally:
         loop.set_task_factory(None)
     assert len(made) == tasks
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="no task is eager before Python 3.12")
+@pytest.mark.parametrize("waits", [(0, 0), (0, 1, 0, 1), (1, 0, 0)])
+async def test_calls_come_to_the_same_where_tasks_are_eager(waits: tuple[int, ...]) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(vars(asyncio)["eager_task_factory"])
+    names = [str(place) for place in range(len(waits))]
+    rows = zip(names, waits, strict=True)
+    calls = [ToolCall(n, "plain", {"does": "", "name": n, "waits": turns}) for n, turns in rows]
+    try:
+        finished = await run_calls(TOOLS, calls)
+    finally:
+        loop.set_task_factory(None)
+    assert [done.result.tool_use_id for done in finished] == names
+    assert [done.result.text.split()[-1] for done in finished] == names
+
+
+async def test_no_circle_keeps_an_error_that_a_tool_has_waited_for() -> None:
+    errors: list[weakref.ref[Exception]] = []
+
+    @tool
+    async def fail() -> None:
+        loop = asyncio.get_running_loop()
+        waited, error = loop.create_future(), WaitedForError()
+        errors.append(weakref.ref(error))
+        loop.call_soon(waited.set_exception, error)
+        del error
+        try:
+            await waited
+        except WaitedForError:
+            return
+        finally:
+            del waited
+
+    gc.disable()
+    try:
+        await run_calls(Toolbox([fail]), [ToolCall("1", "fail", {})])
+        assert [error() for error in errors] == [None]
+    finally:
+        gc.enable()
 
 
 async def test_each_call_has_context_variables_of_its_own() -> None:
