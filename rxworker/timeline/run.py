@@ -82,10 +82,12 @@ def fold_run(records: Iterable[Entry], state: RunState | None = None) -> RunStat
 
 def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
     rest = iter(events)
-    before = state.response
-    if before is None:
-        before = ResponseState()
-        state = received(state, before)
+    while (before := state.response) is None or (state.is_closed and before.status is None):
+        # No attempt has begun, or the response was closed before it said a word: its first start opens it again.
+        event = next(rest, None)
+        if event is None:
+            return state
+        state = _step_first(state, before or ResponseState(), event)
     response, last = step_events(before, rest)
     while last is not None:
         if response.status is STARTED and type(last) is Status:
@@ -96,15 +98,25 @@ def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
     return state if response is state.response else replace(state, response=response)
 
 
+def _step_first(state: RunState, before: ResponseState, event: Any) -> RunState:
+    if event.__class__ not in _RESPONSES:
+        return state
+    response, _ = step_events(before, (event,))
+    if state.response is not None and event.__class__ in _PARTS:
+        return replace(state, response=response)
+    return received(state, response)
+
+
 def _step_inner(state: RunState, record: Entry) -> RunState:
     inner = step_inner(state.inner, record)
     return state if inner is state.inner else replace(state, inner=inner)
 
 
 _PARTS: frozenset[type[object]] = BLOCK_EVENTS | {Usage, Deltas, Counted}
+_RESPONSES = _PARTS | {Status, Error}
 # The most frequent events, and those that stand next to them, of which a row takes one step.
 _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
-    **dict.fromkeys((*_PARTS, Status, Error, Batch), _step_response),
+    **dict.fromkeys((*_RESPONSES, Batch), _step_response),
     **TOOL_STEPS,
 }
 

@@ -288,6 +288,20 @@ def test_a_response_that_begins_anew_after_its_end_is_taken_back() -> None:
     assert state.conversation == answered(assistant(Text("again")))
 
 
+def test_a_response_that_was_closed_before_it_started_is_kept() -> None:
+    """As where a hook adds a message behind the start of the attempt."""
+    aside = MessageAdd((Message.user("aside"),), "hook")
+    story = records([*BEGIN, aside, STARTED, *text("here"), completed()])
+    state = fold_run(story)
+    assert state.conversation == answered(assistant(Text("here")))
+    assert fold_run(story[5:], fold_run(story[:5])) == state
+
+
+def test_a_response_of_no_attempt_that_was_complete_at_first_is_open_for_what_follows() -> None:
+    state = fold(RunStart(HELLO), completed(), *text("here"), RunStop())
+    assert state.conversation.messages[-1].text == "here"
+
+
 middle: st.SearchStrategy[Event] = st.one_of(
     st.builds(TextDelta, st.integers(0, 2), st.text(max_size=2)),
     st.builds(ThinkingDelta, st.integers(0, 2), st.text(max_size=2)),
