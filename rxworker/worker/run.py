@@ -63,9 +63,8 @@ class Run(Stage[Record], Generic[T_co]):
         ended: Callable[[RunState, RunResult[T_co] | None], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._context = (
-            context  # and nothing of the base's, which would take a function to subscribe with
-        )
+        # Nothing of the base's, which would take a function to subscribe with.
+        self._context = context
         self._journal = context.journal
         self._scope = scope
         self._ended = ended
