@@ -186,20 +186,21 @@ async def test_calls_that_are_done_at_once_share_a_task(waits: tuple[int, ...], 
     assert len(made) == tasks
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="no task is eager before Python 3.12")
-@pytest.mark.parametrize("waits", [(0, 0), (0, 1, 0, 1), (1, 0, 0)])
-async def test_calls_come_to_the_same_where_tasks_are_eager(waits: tuple[int, ...]) -> None:
-    loop = asyncio.get_running_loop()
-    loop.set_task_factory(vars(asyncio)["eager_task_factory"])
-    names = [str(place) for place in range(len(waits))]
-    rows = zip(names, waits, strict=True)
-    calls = [ToolCall(n, "plain", {"does": "", "name": n, "waits": turns}) for n, turns in rows]
-    try:
-        finished = await run_calls(TOOLS, calls)
-    finally:
-        loop.set_task_factory(None)
-    assert [done.result.tool_use_id for done in finished] == names
-    assert [done.result.text.split()[-1] for done in finished] == names
+if sys.version_info >= (3, 12):  # no task is eager before
+
+    @pytest.mark.parametrize("waits", [(0, 0), (0, 1, 0, 1), (1, 0, 0)])
+    async def test_calls_come_to_the_same_where_tasks_are_eager(waits: tuple[int, ...]) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(asyncio.eager_task_factory)
+        names = [str(place) for place in range(len(waits))]
+        rows = zip(names, waits, strict=True)
+        calls = [ToolCall(n, "plain", {"does": "", "name": n, "waits": turns}) for n, turns in rows]
+        try:
+            finished = await run_calls(TOOLS, calls)
+        finally:
+            loop.set_task_factory(None)
+        assert [done.result.tool_use_id for done in finished] == names
+        assert [done.result.text.split()[-1] for done in finished] == names
 
 
 async def test_no_circle_keeps_an_error_that_a_tool_has_waited_for() -> None:
