@@ -12,8 +12,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from msgspec import Struct
-
 from rxworker.hub.delivery import Delivery
 from rxworker.hub.followers import Follower, Followers
 from rxworker.hub.history import History
@@ -25,44 +23,48 @@ Bell: TypeAlias = Callable[[], None]
 Defer: TypeAlias = Callable[[Bell], object]
 
 
-class Deferred(Struct, eq=False):
+class Deferred:
     """All that are served once a turn.
 
-    Attributes:
+    Args:
         history: What they are shown.
-        loop: Whose turns; none, and what is done later is done at once.
+        loop: Whose turns.
         defer: What calls a function a little later, in the place of the loop.
         on_raise: Hears who raised what.
+
+    Attributes:
         readers: Those who take their records themselves.
         is_needed: Whether anybody is there.
     """
 
-    history: History
-    loop: asyncio.AbstractEventLoop | None
-    defer: Defer | None
-    on_raise: OnRaise
-    readers: Readers
-    is_needed: bool = False
-    _followers: dict[Delivery, Followers] = {}
-    _bells: tuple[Bell, ...] = ()
-    _is_due: bool = False
-    _is_flushing: bool = False
-    _goes_round: bool = False
-    _has_lost: bool = False
-    _is_over: bool = False
-    _error: Exception | None = None
+    def __init__(
+        self,
+        history: History,
+        loop: asyncio.AbstractEventLoop | None,
+        defer: Defer | None,
+        on_raise: OnRaise,
+    ) -> None:
+        self.readers = Readers(history)
+        self.is_needed = False
+        self._history = history
+        self._loop = loop if defer is None else None
+        self._defer = defer or (_at_once if loop is None else loop.call_soon)
+        self._on_raise = on_raise
+        self._followers: dict[Delivery, Followers] = {}
+        self._bells: tuple[Bell, ...] = ()
+        self._is_due = self._is_flushing = self._goes_round = False
+        self._has_lost = self._is_over = False
+        self._error: Exception | None = None
 
     def soon(self) -> None:
         """Something has happened."""
         if self._is_due:
             return
         self._is_due = True
-        if self.defer is not None:
-            self.defer(self._flush)
-        elif self.loop is None or self.loop.is_closed():
+        if self._loop is not None and self._loop.is_closed():
             self._flush()
         else:
-            self.loop.call_soon(self._flush)
+            self._defer(self._flush)
 
     def end(self, error: Exception | None) -> None:
         """Nothing more comes."""
@@ -85,7 +87,7 @@ class Deferred(Struct, eq=False):
 
     def _serve(self) -> None:
         for group in tuple(self._followers.values()):
-            group.flush(self.history)
+            group.flush(self._history)
         if self._has_lost:
             self._forget_the_empty()
         if self._is_over and not (self._is_due or self._goes_round):
@@ -98,7 +100,7 @@ class Deferred(Struct, eq=False):
                 bell()
             except RAISED as error:
                 self._take_away(bell)
-                self.on_raise("watcher of the watchers", error)
+                self._on_raise("watcher of the watchers", error)
 
     # Followers.
 
@@ -123,7 +125,7 @@ class Deferred(Struct, eq=False):
 
     def _lost(self, name: str, error: BaseException) -> None:
         self._has_lost = True
-        self.on_raise(name, error)
+        self._on_raise(name, error)
 
     def _forget_the_empty(self) -> None:
         self._has_lost = False
@@ -173,6 +175,10 @@ class Deferred(Struct, eq=False):
         """How they stand."""
         followers = [s for group in self._followers.values() for s in group.states(last_seq)]
         return followers + self.readers.states()
+
+
+def _at_once(call: Bell) -> None:
+    call()
 
 
 __all__ = ["Bell", "Defer", "Deferred"]

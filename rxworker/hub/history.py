@@ -9,7 +9,6 @@ that either, and still every reader may begin behind any number, also in the mid
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
@@ -18,7 +17,6 @@ from rxworker.events import Record
 from rxworker.events.row import BatchRow, CountedRow, Entry, Row
 from rxworker.hub.span import (
     MERGEABLE,
-    SEQ,
     Kept,
     Mergeable,
     apart,
@@ -39,7 +37,6 @@ class History:
     Attributes:
         last_seq: The number of the last record; 0 before the first.
         tail: The newest entries, not packed yet.
-        pack_at: The number of the first record with which the tail may be long.
 
     >>> from rxworker.events import TextDelta
     >>> history = History()
@@ -54,29 +51,28 @@ class History:
         self.tail: list[Entry] = []
         self._packed: list[Kept] = []
         self._packed_to = 0
-        self.pack_at = TAIL  # no earlier, since an entry stands for a record at least
+        self._may_pack_at = TAIL  # no earlier, since an entry stands for a record at least
 
     def append(self, entry: Entry) -> None:
         """Keep the next record, or what the next ones have come in."""
         self.last_seq = seq = entry.seq
         self.tail.append(entry)
-        if seq >= self.pack_at:
-            self.pack_if_long()
+        if seq >= self._may_pack_at:
+            self._pack_if_long()
 
     def extend(self, entries: Sequence[Entry]) -> None:
         """Keep the next ones, at least one."""
         self.last_seq = seq = entries[-1].seq
         self.tail += entries
-        if seq >= self.pack_at:
-            self.pack_if_long()
+        if seq >= self._may_pack_at:
+            self._pack_if_long()
 
-    def pack_if_long(self) -> None:
-        """Pack what stands in the tail, if that is much."""
+    def _pack_if_long(self) -> None:
         batches = [e for e in self.tail if isinstance(e, BatchRow)]
         count = len(self.tail) + sum([len(batch.event.rows) - 1 for batch in batches])
         left = TAIL - max(count, self.last_seq - self._packed_to - count)
         if left > 0:
-            self.pack_at = self.last_seq + left  # each record adds one to one of the two
+            self._may_pack_at = self.last_seq + left  # each record adds one to one of the two
         else:
             self.pack()
 
@@ -84,7 +80,7 @@ class History:
         """Pack what stands in the tail."""
         self._packed.extend(packed(self.tail))
         self._packed_to = self.last_seq
-        self.pack_at = self.last_seq + TAIL
+        self._may_pack_at = self.last_seq + TAIL
         self.tail = []
 
     def entries(self, after: int) -> Iterator[Mergeable]:
@@ -94,7 +90,7 @@ class History:
     def _kept(self, after: int) -> Iterator[Kept | BatchRow]:
         if after < self._packed_to:
             return self._entries_from(place_after(self._packed, after))
-        return iter(self.tail[bisect_right(self.tail, after, key=SEQ) :])
+        return iter(self.tail[place_after(self.tail, after) :])
 
     def _entries_from(self, place: int) -> Iterator[Kept | BatchRow]:
         # By index: whoever is shown these may push, and what stands in the tail is packed then.
@@ -106,13 +102,12 @@ class History:
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
         """Every record behind ``after``, as it was pushed, up to and with ``until``."""
         until = self.last_seq if until is None else until
-        for kept in self._kept(after):
-            for entry in (kept,) if not isinstance(kept, BatchRow) else apart((kept,), after):
-                if not isinstance(entry, Record):
-                    yield from entry.records(after, until)
-                elif entry.seq <= until:
-                    yield entry
-            if kept.seq >= until:
+        for entry in apart(self._kept(after), after):
+            if not isinstance(entry, Record):
+                yield from entry.records(after, until)
+            elif entry.seq <= until:
+                yield entry
+            if entry.seq >= until:
                 return
 
     def newest(self, after: int) -> Record | None:
@@ -127,7 +122,7 @@ class History:
         if after < self._packed_to:
             return [one for kept in self._kept(after) for one in _standing(kept, after)]
         tail = self.tail
-        behind = tail[bisect_right(tail, after, key=SEQ) :]
+        behind = tail[place_after(tail, after) :]
         if behind and not isinstance(behind[0], Record) and behind[0].first <= after:
             behind[:1] = _standing(behind[0], after)
         return behind

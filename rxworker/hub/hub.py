@@ -17,27 +17,26 @@ The hub belongs to one thread, its event loop's; a `Watch` is the door for other
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from itertools import count
 
 from reactivex import abc
 
 from rxworker.events import Event, Record
+from rxworker.events.row import Entry
 from rxworker.hub.deferred import Bell, Defer, Deferred
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_place
 from rxworker.hub.history import History
 from rxworker.hub.home import running_loop
 from rxworker.hub.latch import Latch
-from rxworker.hub.observers import Observer, OnRaise
-from rxworker.hub.readers import Readers
-from rxworker.hub.rounds import Rounds
+from rxworker.hub.observers import Observer, Observers, OnRaise
 from rxworker.hub.watch import Watch
 from rxworker.hub.watcher import WatcherState
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import Stage
 
 
-class Hub(Rounds, Stage[Record]):
+class Hub(Stage[Record]):
     """The records of a run: hot, with memory, and with watchers that are kept apart.
 
     Args:
@@ -71,10 +70,14 @@ class Hub(Rounds, Stage[Record]):
         defer: Defer | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        told, history, loop = on_detach or _nobody, History(), loop or running_loop()
-        super().__init__(history, Deferred(history, loop, defer, told, Readers(history)), told)
-        self.loop = loop
+        super().__init__()
+        self.history = History()
+        self.loop = loop or running_loop()
         self.over = Latch()
+        told = on_detach or _nobody
+        self.deferred = Deferred(self.history, self.loop, defer, told)
+        self._observers = Observers(self.history, told)
+        self._ended = False
         self._error: Exception | None = None
         self._names = count(1)
         self._was_watched = False
@@ -99,6 +102,55 @@ class Hub(Rounds, Stage[Record]):
         """Whether anybody has watched it at any time."""
         return self._was_watched
 
+    def push(self, record: Record) -> None:
+        """Show the record to every watcher. Its number is the one behind ``last_seq``. After the end it does nothing."""
+        if self._ended:
+            return
+        self.history.append(record)
+        observers = self._observers
+        if observers.is_telling:
+            return
+        if observers.row:
+            observers.tell(record)
+        if self._ended or self.deferred.is_needed:
+            self._pushed()
+
+    def push_many(self, records: Sequence[Record]) -> None:
+        """Show records that have come together, in order."""
+        if self._ended or not records:
+            return
+        observers = self._observers
+        before = self.history.last_seq
+        self.history.extend(records)
+        if observers.is_telling:
+            return
+        observers.tell_behind(before)
+        if self._ended or self.deferred.is_needed:
+            self._pushed()
+
+    def push_entries(self, entries: Sequence[Entry], events: Sequence[Event]) -> None:
+        """Show what has come together.
+
+        Records are made of it only if somebody wants records right now; else those who come for them later have them made.
+
+        Args:
+            entries: All of it.
+            events: What is in them.
+        """
+        if self._ended or not entries:
+            return
+        observers = self._observers
+        before = self.history.last_seq
+        self.history.extend(entries)
+        if observers.is_telling:
+            return
+        if observers.take_records:
+            observers.tell_behind(before)
+        elif observers.row:
+            observers.tell_together(events)
+        if self._ended or self.deferred.is_needed:
+            self._pushed()
+
     def _pushed(self) -> None:
         """The observers have seen it; somebody else waits for it, or it was the last."""
         if self._ended:
@@ -111,7 +163,7 @@ class Hub(Rounds, Stage[Record]):
         if self._ended:
             return
         self._ended, self._error = True, error
-        if not self._is_telling:
+        if not self._observers.is_telling:
             self._close()
 
     def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:
@@ -167,22 +219,22 @@ class Hub(Rounds, Stage[Record]):
 
     def _attach(self, watcher: Observer) -> abc.DisposableBase:
         """Push to an observer at once, from the first record."""
-        if not self._catch_up(watcher):
+        if not self._observers.catch_up(watcher):
             return NOTHING
-        if self._ended and not self._is_telling:
-            self._tell_end(self._error)
+        if self._ended and not self._observers.is_telling:
+            self._observers.end(self._error)
             return NOTHING
         if self.deferred.is_needed:
             self.deferred.ring()
         return watcher
 
     def _detach(self, watcher: Observer) -> None:
-        self._remove(watcher)
+        self._observers.remove(watcher)
         if self.deferred.is_needed:
             self.deferred.ring()
 
     def _close(self) -> None:
-        self._tell_end(self._error)
+        self._observers.end(self._error)
         self.over.open()
         self.deferred.end(self._error)
 
@@ -195,12 +247,12 @@ class Hub(Rounds, Stage[Record]):
     @property
     def watching(self) -> int:
         """How many watch it now."""
-        return len(self._row) + len(self.deferred)
+        return len(self._observers.row) + len(self.deferred)
 
     def states(self) -> tuple[WatcherState, ...]:
         """How the watchers stand."""
         last = self.last_seq
-        told = [WatcherState(w.name, "reliable", last, 0, last, 0, 0) for w in self._row]
+        told = [WatcherState(w.name, "reliable", last, 0, last, 0, 0) for w in self._observers.row]
         return (*told, *self.deferred.states(last))
 
     def add_bell(self, bell: Bell) -> Bell:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from msgspec import Struct
-
 from rxworker.hub.history import History
 from rxworker.hub.watcher import Watcher, WatcherState
 
 
-class Readers(Struct, eq=False):
+class Readers:
     """All that read at their own pace.
 
-    Attributes:
+    Args:
         history: What they read.
     """
 
-    history: History
-    _readers: dict[Watcher, None] = {}
-    _pressing: dict[Watcher, int] = {}
-    _asleep: dict[Watcher, asyncio.Future[None]] = {}
-    _held: list[asyncio.Future[None]] = []
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._readers: dict[Watcher, None] = {}
+        self._pressing: dict[Watcher, int] = {}
+        self._asleep: dict[Watcher, asyncio.Future[None]] = {}
+        self._held: list[asyncio.Future[None]] = []
 
     def __bool__(self) -> bool:
         return bool(self._readers)
@@ -74,12 +73,12 @@ class Readers(Struct, eq=False):
         """Whether a reader makes the source wait."""
         if not self._pressing:
             return False
-        last = self.history.last_seq
+        last = self._history.last_seq
         return any(last - reader.seen >= most for reader, most in self._pressing.items())
 
     def states(self) -> list[WatcherState]:
         """How they stand."""
-        last = self.history.last_seq
+        last = self._history.last_seq
         return [reader.state(last) for reader in self._readers]
 
 

@@ -99,7 +99,7 @@ Mergeable: TypeAlias = Record | Row | Span
 
 Kept: TypeAlias = Mergeable | CountedRow
 
-SEQ = attrgetter("seq")
+_seq = attrgetter("seq")
 
 
 def with_text(event: Event, text: str) -> Event:
@@ -182,7 +182,7 @@ def _close(row: Sequence[Record | Row], entries: list[Kept]) -> None:
 
 def place_after(entries: Sequence[Kept | BatchRow], after: int) -> int:
     """Where the first entry stands that has a record behind this number."""
-    return bisect_right(entries, after, key=SEQ)
+    return bisect_right(entries, after, key=_seq)
 
 
 def apart(entries: Iterable[Kept | BatchRow], after: int = 0) -> Iterator[Kept]:
@@ -196,7 +196,6 @@ def apart(entries: Iterable[Kept | BatchRow], after: int = 0) -> Iterator[Kept]:
 
 __all__ = [
     "MERGEABLE",
-    "SEQ",
     "Kept",
     "Mergeable",
     "Span",
