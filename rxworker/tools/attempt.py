@@ -148,7 +148,7 @@ async def attempts(
                 raise failure from error
             left -= 1
         finally:
-            line.cancelled = True
+            line.close()
             if task is not None:
                 at_work.pop(task, None)
 

@@ -61,20 +61,12 @@ class Toolbox:
     def starts_early(self) -> bool:
         """Whether calls of any tool may start while the model still streams. The tools are asked once, as they come and go."""
         if self._starts_early is None:
-            early = False
-            for tool in self._tools.values():
-                if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).starts_early:
-                    early = True
-            self._starts_early = early
+            self._starts_early = any(_policy(t).starts_early for t in self._tools.values())
         return self._starts_early
 
     def wants_approval(self, calls: Iterable[ToolCall]) -> bool:
-        """Whether somebody has to agree to any of these calls. Most have the usual policy, and need not be asked."""
-        for call in calls:
-            tool = self._tools.get(call.name)
-            if getattr(tool, "policy", USUAL) is not USUAL and policy_of(tool).requires_approval:
-                return True
-        return False
+        """Whether somebody has to agree to any of these calls."""
+        return any(_policy(self._tools.get(call.name)).requires_approval for call in calls)
 
     def get(self, name: str) -> Tool | None:
         """The tool of that name."""
@@ -83,8 +75,7 @@ class Toolbox:
     def find(self, name: str) -> tuple[Tool | None, ToolPolicy]:
         """The tool of that name, and how it may be run."""
         tool = self._tools.get(name)
-        is_usual = getattr(tool, "policy", USUAL) is USUAL
-        return tool, USUAL if is_usual else policy_of(tool)
+        return tool, _policy(tool)
 
     def add(self, *tools: Tool) -> None:
         """Put tools in: all of them, or with an error none.
@@ -142,6 +133,11 @@ class Toolbox:
 
     def __str__(self) -> str:
         return ", ".join(self._tools) or "none"
+
+
+def _policy(tool: Tool | None) -> ToolPolicy:
+    """How a tool may be run. Most have the usual policy, and need not be asked."""
+    return USUAL if getattr(tool, "policy", USUAL) is USUAL else policy_of(tool)
 
 
 def _checked_name(tool: Tool) -> str:
