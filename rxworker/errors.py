@@ -14,6 +14,7 @@ RxWorkerError
 │   ├── InvalidArgumentError  the model's arguments do not fit the signature
 │   ├── ExecutionFailedError  the tool raised
 │   └── ToolTimeoutError
+├── TextRejectedError         the check of `hold_back` rejected a text
 ├── HookError                 a hook raised, timed out, or gave a verdict its point does not have
 └── WorkerError
     ├── RunAbortedError       a hook ended the run
@@ -158,6 +159,13 @@ class ExecutionFailedError(ToolError):
 
 class ToolTimeoutError(ToolError):
     """The tool took longer than its time-out."""
+
+
+class TextRejectedError(RxWorkerError):
+    """The check of `rxworker.operators.hold_back` rejected a text, and no replacement was given.
+
+    The rejected text is not in the error: errors are logged.
+    """
 
 
 class HookError(RxWorkerError):

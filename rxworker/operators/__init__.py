@@ -5,6 +5,7 @@ from rxworker.operators.decode import decode
 from rxworker.operators.fail import error_to_exception, fail_on_error
 from rxworker.operators.gauges import combine_gauges
 from rxworker.operators.group import Block, group_blocks
+from rxworker.operators.hold_back import hold_back
 from rxworker.operators.json import ToolInput, tool_inputs
 from rxworker.operators.lineage import Link, Place, lineage
 from rxworker.operators.merge import merge_deltas
@@ -24,6 +25,7 @@ from rxworker.operators.stage import Sink, Source, Stage, connect, stage
 from rxworker.operators.text import text_deltas, thinking_deltas
 from rxworker.operators.time_out import time_out
 from rxworker.operators.types import Operator, Step
+from rxworker.operators.units import lines, sentences
 from rxworker.operators.usage import UsageChange, usage_changes
 from rxworker.operators.window import fold_sliding, sliding
 from rxworker.operators.window_view import Window
@@ -37,6 +39,10 @@ __all__ = [
     "split_meta",
     "text_deltas",
     "thinking_deltas",
+    # text in whole units, and text that is checked before it passes
+    "hold_back",
+    "lines",
+    "sentences",
     # blocks
     "Block",
     "fold_scope",

@@ -10,9 +10,11 @@ disposed: ``group_blocks(), take(1), flat_map(...)`` follows the first block to 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
 
 from reactivex import Observable, abc
+from reactivex import operators as ops
 from reactivex.disposable import Disposable
 
 from rxworker.events import (
@@ -33,6 +35,8 @@ from rxworker.events import (
 )
 from rxworker.operators.stage import Sink, Source, Stage, connect
 from rxworker.operators.types import Operator
+
+B = TypeVar("B")
 
 TYPE_OF_DELTA: dict[type[BlockEvent], BlockType] = {
     TextDelta: BlockType.TEXT,
@@ -154,7 +158,15 @@ class Lease:
             self._source.dispose()
 
 
-def group_blocks(replay: bool = False) -> Operator[Event, Block]:
+@overload
+def group_blocks(*, replay: bool = False) -> Operator[Event, Block]: ...
+@overload
+def group_blocks(
+    follow: Callable[[Block], Observable[B]], *, replay: bool = False
+) -> Operator[Event, B]: ...
+def group_blocks(
+    follow: Callable[[Block], Observable[Any]] | None = None, *, replay: bool = False
+) -> Operator[Event, Any]:
     """Announce each block when it opens, as an observable of its events. Other events pass by.
 
         -s0-d0-s1-d0-d1-e0-e1-|     s start, d delta, e stop, of blocks 0 and 1
@@ -163,22 +175,28 @@ def group_blocks(replay: bool = False) -> Operator[Event, Block]:
          |     +s1-----d1----e1|
          +s0-d0----d0----e0|
 
-    Follow a block in the notification that announces it, for example with ``flat_map`` or `scan_scope`. Who comes later
+    Follow a block in the notification that announces it, for example with ``follow``, ``flat_map`` or `scan_scope`. Who comes later
     has missed what was said before, unless the blocks replay. An error of the source is an error of all open blocks.
 
     Args:
-        replay: Whether a block keeps its events for later subscribers, for as long as somebody keeps the block.
+        follow: What to emit of each block. ``group_blocks(follow)`` means ``group_blocks(), ops.flat_map(follow)``; a type checker knows
+            the block's type here, also where ``follow`` is a lambda.
+        replay: Whether a block keeps its events for later subscribers, for as long as the block itself is kept.
 
     >>> from reactivex import of, operators as ops
     >>> events = of(TextDelta(0, "a"), TextDelta(1, "b"), TextDelta(0, "c"))
-    >>> def count(block: Block) -> Observable[tuple[int, int]]:
-    ...     def named(number: int) -> tuple[int, int]:
-    ...         return block.index, number
-    ...     return block.pipe(ops.count(), ops.map(named))
-    >>> events.pipe(group_blocks(), ops.flat_map(count)).subscribe(print) and None
+    >>> counts = group_blocks(lambda block: block.pipe(ops.count(), ops.map(lambda n: (block.index, n))))
+    >>> events.pipe(counts).subscribe(print) and None
     (0, 2)
     (1, 1)
     """
+    if follow is not None:
+        grouped, merged = group_blocks(replay=replay), ops.flat_map(follow)
+
+        def apply_both(source: Observable[Event]) -> Observable[Any]:
+            return source.pipe(grouped, merged)
+
+        return apply_both
 
     def apply(source: Observable[Event]) -> Observable[Block]:
         def subscribe(

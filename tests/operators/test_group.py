@@ -251,7 +251,7 @@ def late(replay: bool) -> list[BlockEvent]:
     seen: list[BlockEvent] = []
     blocks: list[Block] = []
     source: Source[Event] = Source()
-    source.pipe(group_blocks(replay)).subscribe(blocks.append)
+    source.pipe(group_blocks(replay=replay)).subscribe(blocks.append)
     source.on_next(TextDelta(0, "one"))
     blocks[0].subscribe(seen.append)
     source.on_next(TextDelta(0, "two"))

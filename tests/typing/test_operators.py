@@ -123,3 +123,13 @@ def test_work_in_order_has_the_type_of_the_work() -> None:
         return sizes
 
     assert_type(source.pipe(map_in_order(work, 2)), Observable[int])
+
+
+def test_a_lambda_that_follows_a_block_knows_its_type() -> None:
+    def use(source: Observable[Event]) -> None:
+        counts = source.pipe(group_blocks(lambda block: block.pipe(ops.count())))
+        assert_type(counts, Observable[int])
+        texts = source.pipe(group_blocks(lambda block: block.pipe(text_deltas()), replay=True))
+        assert_type(texts, Observable[str])
+
+    assert callable(use)

@@ -1,0 +1,348 @@
+"""Text that passes only after a check, for example by a moderation model.
+
+Theory of operation. The text of each block is checked in windows that overlap by half. A character passes when a window has passed in
+which at least half a window of text follows it, or in which its block ends. So a phrase of up to half a window is seen whole by one check
+before any of it passes. Events are handled one at a time: while a check is awaited, whatever arrives waits behind it, in order.
+
+Whatever is not checked never passes: a check that raises, answers with something other than a bool, or is cancelled ends the stream with
+an error, and what was held is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from typing import Generic, TypeAlias, TypeVar, cast
+
+from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable, Disposable
+
+from rxworker.errors import ConfigurationError, RxWorkerError, TextRejectedError
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    RefusalDelta,
+    ResponseStatus,
+    SignatureDelta,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+)
+from rxworker.operators.stage import Sink, Stage, connect
+from rxworker.operators.types import Operator
+from rxworker.operators.units import WRITTEN, BlockKey, WrittenDelta, with_text
+
+E = TypeVar("E")
+
+Check: TypeAlias = Callable[[str], bool | Awaitable[bool]]
+"""Whether a text may pass. An observable of a bool can be awaited, so it will do as well."""
+
+_Checking: TypeAlias = Generator[str, bool, None]
+"""The handling of one event: yields the texts to check, and is sent whether each may pass."""
+
+
+def hold_back(
+    check: Check, *, window: int = 400, replacement: str | None = None, thinking: bool = False
+) -> Operator[E, E]:
+    """Let text pass only after a check of the window around it has passed.
+
+        -s-a-b-c-e-|           s BlockStart, e BlockStop; a, b, c hold half a window each
+        [ hold_back(check) ]
+        -s---a-b-(c,e)-|       checked: a, ab, bc
+
+    The check sees up to ``window`` characters of one block, and each window overlaps the one before it by half: a phrase of up to half a
+    window is seen whole before any of it passes. At the end of a block the rest is checked and passes. Held text is dropped when its block is
+    aborted, its response starts again, its attempt is retracted, or the source fails. Other events pass at once, in order; while an
+    asynchronous check is awaited, everything that follows waits, so at most one response is held.
+
+    Tool arguments are not checked; a hook at ``before_tool_call`` sees them whole.
+
+    Args:
+        check: Whether a text may pass: a function, or a coroutine function.
+        window: How many characters a check sees, at least 2. Text is delayed by half of it.
+        replacement: What is emitted in place of held text that must not pass; the block then goes on. By default the stream fails.
+        thinking: Whether thinking is checked, too. By default it passes unchecked. The signature of thinking that was replaced is dropped,
+            since it no longer fits.
+
+    Raises:
+        ConfigurationError: The window is less than 2.
+        TextRejectedError: Through ``on_error``: a text must not pass, and there is no replacement.
+
+    >>> from reactivex import of
+    >>> from rxworker.operators import text_deltas
+    >>> def is_clean(text: str) -> bool:
+    ...     return "hunter2" not in text
+    >>> events = of(TextDelta(0, "It is hun"), TextDelta(0, "ter2."), TextDelta(1, "Bye."))
+    >>> clean = events.pipe(hold_back(is_clean, window=20, replacement="***"), text_deltas())
+    >>> clean.subscribe(print) and None
+    ***
+    Bye.
+    """
+    if window < 2:
+        raise ConfigurationError(f"hold_back(window={window}): a window has at least 2 characters")
+
+    def apply(source: Observable[E]) -> Observable[E]:
+        def subscribe(
+            observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            blocks = _HeldBlocks[E](observer.on_next, window // 2, replacement, thinking)
+            return _Checks(check, blocks, observer).follow(source, scheduler)
+
+        return Stage(subscribe)
+
+    return apply
+
+
+class _HeldText:
+    """The text of one block that has not passed.
+
+    Attributes:
+        like: A delta of the block, with any text.
+        once: Half a window that one check has seen; the next check sees it again, in front of what follows.
+        pieces: What no check has seen.
+        length: The characters in these.
+    """
+
+    __slots__ = ("length", "like", "once", "pieces")
+
+    def __init__(self, like: WrittenDelta) -> None:
+        self.like = like
+        self.once = ""
+        self.pieces: list[str] = []
+        self.length = 0
+
+    def add(self, text: str) -> None:
+        """Hold another piece."""
+        self.pieces.append(text)
+        self.length += len(text)
+
+    def take(self) -> str:
+        """What no check has seen, as one text; it is no longer held here."""
+        text = "".join(self.pieces)
+        self.pieces.clear()
+        self.length = 0
+        return text
+
+
+class _HeldBlocks(Generic[E]):
+    """Decides what is checked and when, and emits what passes. One subscription's."""
+
+    def __init__(
+        self, push: Callable[[E], None], half: int, replacement: str | None, thinking: bool
+    ) -> None:
+        self._push = push
+        self._half = half
+        self._replacement = replacement
+        self._kinds = WRITTEN if thinking else (TextDelta, RefusalDelta)
+        self._held: dict[BlockKey, _HeldText] = {}
+        self._unsigned: set[int] = set()
+
+    def handle(self, item: E) -> _Checking:
+        """Hold the text of an event, or let the event pass."""
+        event: object = item
+        if isinstance(event, self._kinds):
+            key = (event.index, type(event))
+            held = self._held.get(key) or self._held.setdefault(key, _HeldText(event))
+            held.add(event.text)
+            if held.length >= self._half:
+                yield from self._check_halves(held)
+            return
+        if isinstance(event, BlockStop):
+            yield from self._end(event.index)
+        elif isinstance(event, BlockStart | BlockAbort):
+            self._unsigned.discard(event.index)
+            for kind in self._kinds:
+                self._held.pop((event.index, kind), None)
+        elif isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
+            yield from self.finish()
+        elif isinstance(event, Status | AttemptStart | AttemptRetract):
+            self._held.clear()
+        elif isinstance(event, SignatureDelta) and event.index in self._unsigned:
+            return
+        self._push(item)
+
+    def finish(self) -> _Checking:
+        """Check all that is held, and let it pass."""
+        for index in {index for index, _ in self._held}:
+            yield from self._end(index)
+
+    def _end(self, index: int) -> _Checking:
+        for kind in self._kinds:
+            held = self._held.pop((index, kind), None)
+            if held is None:
+                continue
+            rest = held.take()
+            if not rest or (yield held.once + rest):
+                self._emit(held, held.once + rest)
+            else:
+                self._reject(held)
+
+    def _check_halves(self, held: _HeldText) -> _Checking:
+        text = held.take()
+        begin = 0
+        while len(text) - begin >= self._half:
+            half = text[begin : begin + self._half]
+            begin += self._half
+            if (yield held.once + half):
+                self._emit(held, held.once)
+                held.once = half
+            else:
+                self._reject(held)
+                held.once = ""
+        held.add(text[begin:])
+
+    def _reject(self, held: _HeldText) -> None:
+        if self._replacement is None:
+            raise TextRejectedError("a text was held back: the check of hold_back rejected it")
+        if isinstance(held.like, ThinkingDelta):
+            self._unsigned.add(held.like.index)
+        self._emit(held, self._replacement)
+
+    def _emit(self, held: _HeldText, text: str) -> None:
+        if text:
+            self._push(cast(E, with_text(held.like, text)))
+
+
+class _Checks(Generic[E]):
+    """One subscription: handles the events one after the other, and asks the check."""
+
+    def __init__(self, check: Check, blocks: _HeldBlocks[E], observer: abc.ObserverBase[E]) -> None:
+        self._check = check
+        self._blocks = blocks
+        self._observer = observer
+        self._waiting: deque[_Checking] = deque()
+        self._current: _Checking | None = None
+        self._awaited: asyncio.Future[bool] | None = None
+        self._is_advancing = False
+        self._over = False
+
+    def follow(
+        self, source: Observable[E], scheduler: abc.SchedulerBase | None
+    ) -> abc.DisposableBase:
+        """Subscribe to the source."""
+        sink = Sink(self._on_next, self._on_error, self._on_completed)
+        return CompositeDisposable(connect(source, sink, scheduler), Disposable(self._dispose))
+
+    def _on_next(self, item: E) -> None:
+        self._handle(self._blocks.handle(item))
+
+    def _on_completed(self) -> None:
+        def complete() -> _Checking:
+            yield from self._blocks.finish()
+            self._over = True
+            self._observer.on_completed()
+
+        self._handle(complete())
+
+    def _on_error(self, error: Exception) -> None:
+        def fail() -> _Checking:
+            self._fail(error)
+            yield from ()
+
+        self._handle(fail())
+
+    def _handle(self, checking: _Checking) -> None:
+        if not self._over:
+            self._waiting.append(checking)
+            if self._awaited is None and not self._is_advancing:
+                self._advance(None)
+
+    def _advance(self, passes: bool | None) -> None:
+        """Handle what waits, until a check is awaited.
+
+        Args:
+            passes: The answer to the check that was awaited, if one was.
+        """
+        self._is_advancing = True
+        try:
+            while not self._over:
+                if self._current is None:
+                    if not self._waiting:
+                        return
+                    self._current, passes = self._waiting.popleft(), None
+                text = self._next_text(self._current, passes)
+                if text is None:
+                    self._current = None
+                    continue
+                passes = self._ask(text)
+                if passes is None:
+                    return
+        finally:
+            self._is_advancing = False
+
+    def _next_text(self, checking: _Checking, passes: bool | None) -> str | None:
+        """The next text that an event needs checked; ``None`` when it has been handled."""
+        try:
+            return next(checking) if passes is None else checking.send(passes)
+        except StopIteration:
+            return None
+        except TextRejectedError as error:
+            self._fail(error)
+            return None
+
+    def _ask(self, text: str) -> bool | None:
+        """Whether the text may pass; ``None`` while that is awaited, and where the check failed."""
+        try:
+            answer = self._check(text)
+            if not inspect.isawaitable(answer):
+                return self._expect_bool(answer)
+            self._awaited = _ensure_future(answer)
+        except Exception as error:
+            self._fail(error)
+            return None
+        self._awaited.add_done_callback(self._answered)
+        return None
+
+    def _answered(self, awaited: asyncio.Future[bool]) -> None:
+        self._awaited = None
+        if awaited.cancelled():
+            self._fail(RxWorkerError("the check of hold_back was cancelled"))
+            return
+        error = awaited.exception()
+        if error is not None:
+            self._fail(error if isinstance(error, Exception) else RxWorkerError(repr(error)))
+            return
+        passes = self._expect_bool(awaited.result())
+        if passes is not None:
+            self._advance(passes)
+
+    def _expect_bool(self, answer: object) -> bool | None:
+        if isinstance(answer, bool):
+            return answer
+        self._fail(
+            ConfigurationError(
+                f"the check of hold_back returned {type(answer).__name__}: return True to let the text pass, False to hold it back"
+            )
+        )
+        return None
+
+    def _fail(self, error: Exception) -> None:
+        if not self._over:
+            self._dispose()
+            self._observer.on_error(error)
+
+    def _dispose(self) -> None:
+        self._over = True
+        self._waiting.clear()
+        if self._awaited is not None:
+            self._awaited.cancel()
+
+
+def _ensure_future(answer: Awaitable[bool]) -> asyncio.Future[bool]:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError as error:
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise ConfigurationError(
+            "an asynchronous check of hold_back needs a running event loop: subscribe within asyncio.run(...), or give a plain function"
+        ) from error
+    return asyncio.ensure_future(answer, loop=loop)
+
+
+__all__ = ["Check", "hold_back"]
