@@ -237,6 +237,8 @@ class Hub(Stage[Record]):
         self._observers.end(self._error)
         self.over.open()
         self.deferred.end(self._error)
+        # A run that is kept costs memory for as long as it is kept; a short one has not been packed until now.
+        self.history.pack()
 
     def named(self, name: str) -> str:
         """The name of a new watcher."""

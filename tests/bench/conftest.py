@@ -117,7 +117,8 @@ def _work_of(task: Task) -> int:
 def _assert_linear(prepare: Callable[[int], Task], n: int = 200) -> None:
     prepare(8)()  # what is made at the first use is not counted
     once, twice = _work_of(prepare(n)), _work_of(prepare(2 * n))
-    assert once >= n, f"work of {once} for {n}: nothing was counted"
+    # A loop in C over n items counts for less than n, how much less differs by Python version.
+    assert once >= n // 4, f"work of {once} for {n}: nothing was counted"
     assert twice < TWICE * once, f"work of {once} for {n}, {twice} for twice as many"
     once, twice = Allocations().measure(prepare(n)), Allocations().measure(prepare(2 * n))
     most = TWICE_THE_MEMORY * once + PAGE

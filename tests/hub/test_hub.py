@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -375,3 +377,23 @@ def test_any_coming_and_going_leaves_each_watcher_an_unbroken_beginning(moves: l
             hub.subscribe(boom)
     for seen, _ in watching:
         assert seen == list(range(1, hub.last_seq + 1))
+
+
+def test_a_short_run_that_has_ended_takes_little_more_than_its_text() -> None:
+    def kept() -> int:
+        gc.collect()
+        tracemalloc.start()
+        try:
+            hub = Hub()
+            for seq in range(1, 401):  # fewer than are packed while the run goes on
+                hub.push(Record(seq, "r", 1, 1, seq / 100, TextDelta(0, "word")))
+            hub.end()
+            gc.collect()
+            held, _ = tracemalloc.get_traced_memory()
+            assert hub.last_seq == 400
+        finally:
+            tracemalloc.stop()
+        return held
+
+    kept()
+    assert kept() < 400 * 50
