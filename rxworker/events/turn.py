@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from rxworker.messages.content import ToolCall, ToolResult
 from rxworker.messages.json import Json, JsonObject
@@ -54,38 +55,70 @@ class AttemptRetract(Struct, frozen=True, tag="attempt_retract"):
     delay: float = 0.0
 
 
-class ToolStart(Struct, frozen=True, tag="tool_start", gc=False):
+class ToolStart(Struct, frozen=True, tag="tool_start", omit_defaults=True, gc=False):
     """A tool starts to run.
 
     Attributes:
         call: What it was called with, after the hooks.
+        place: The index of the call among the calls of its response, from 0. A provider may give two calls one id.
     """
 
     call: ToolCall
+    place: int = 0
 
 
-class ToolProgress(Struct, frozen=True, tag="tool_progress"):
+class ToolProgress(Struct, frozen=True, tag="tool_progress", omit_defaults=True):
     """A tool tells how far it is.
 
     Attributes:
         call_id: Which call.
         progress: What it tells.
+        place: The index of the call among the calls of its response.
     """
 
     call_id: str
     progress: Json
+    place: int = 0
 
 
-class ToolStop(Struct, frozen=True, tag="tool_stop", gc=False):
-    """A tool has run, was skipped, or was stopped.
+class ToolStop(Struct, frozen=True, tag="tool_stop", omit_defaults=True, gc=False):
+    """A tool has run, was skipped, or was stopped. It is emitted as soon as the call ends.
 
     Attributes:
-        result: What the model will read, after the hooks.
+        result: What the model will read. ``None`` where an ``after_tool_call`` hook may change the result: a `ToolOutput`
+            follows when the hooks have returned.
         seconds: How long it ran.
+        call_id: Which call; by default that of the result.
+        place: The index of the call among the calls of its response.
+        is_error: Whether the call failed; by default whether the result is an error.
+
+    >>> ToolStop(ToolResult("call_1", "It failed.", is_error=True)).call_id
+    'call_1'
+    """
+
+    result: ToolResult | None = None
+    seconds: float = 0.0
+    call_id: str = ""
+    place: int = 0
+    is_error: bool = False
+
+    def __post_init__(self) -> None:
+        """Fill in what the result says."""
+        if self.result is not None and not self.call_id:
+            force_setattr(self, "call_id", self.result.tool_use_id)
+            force_setattr(self, "is_error", self.result.is_error)
+
+
+class ToolOutput(Struct, frozen=True, tag="tool_output", omit_defaults=True, gc=False):
+    """The result of a call as the ``after_tool_call`` hooks left it. It follows a `ToolStop`, in the order of the calls.
+
+    Attributes:
+        result: What the model will read.
+        place: The index of the call among the calls of its response.
     """
 
     result: ToolResult
-    seconds: float = 0.0
+    place: int = 0
 
 
 class MessageAdd(Struct, frozen=True, tag="message_add", gc=False):
@@ -174,14 +207,18 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
     """The run waits for somebody; ``worker.resume`` goes on.
 
     Attributes:
-        hook: The name of the hook that asked for it; ``pause`` where the application did, by ``run.pause()``.
+        hook: The name of the hook that asked for it; ``requires_approval`` where the policy of the tool did, ``pause`` where
+            the application did, by ``run.pause()``.
         pending: The tool calls that wait to be run, in order, with their exact arguments.
         paused_at: The ``id`` of the call that the hook paused at; the hooks have let through those before it.
             ``None`` at the end of a turn, and where the application asked: nothing is let through then.
         reason: For people.
-        refused: Results of calls that hooks have skipped.
+        refused: Results of calls that are not run, in the order of the calls.
         let_through: How many of the pending calls, from the first, hooks have let through: the paused one stands behind them.
         key: What the idempotency keys of the pending calls begin with.
+        places: The index of each pending call among the calls of its response.
+        hooks: The names of the hooks of the point, in the order in force when the run paused.
+        asked: How many of these, from the first, have been asked about what the run paused at.
     """
 
     hook: str
@@ -191,6 +228,9 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
     refused: tuple[ToolResult, ...] = ()
     let_through: int = 0
     key: str = ""
+    places: tuple[int, ...] = ()
+    hooks: tuple[str, ...] = ()
+    asked: int = 0
 
 
 class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
@@ -199,12 +239,13 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     Attributes:
         conversation: Everything said so far.
         pending: The tool calls to run first.
-        refused: Results of calls that are not run.
+        refused: Results of calls that are not run, in the order of the calls.
         usage: The tokens of the run so far.
         turns: Its turns so far.
         tool_calls: Its tool calls so far.
         continuations: How often hooks have sent an answer back so far.
         resumes: The id of the run that was paused.
+        places: The index of each pending call among the calls of its response.
     """
 
     conversation: Conversation
@@ -215,6 +256,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     tool_calls: int = 0
     continuations: int = 0
     resumes: str = ""
+    places: tuple[int, ...] = ()
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):
@@ -242,6 +284,7 @@ TurnEvent: TypeAlias = (
     | ToolStart
     | ToolProgress
     | ToolStop
+    | ToolOutput
     | MessageAdd
     | HookMessage
     | HookVerdict
@@ -270,6 +313,7 @@ __all__ = [
     "RunResume",
     "RunStart",
     "RunStop",
+    "ToolOutput",
     "ToolProgress",
     "ToolStart",
     "ToolStop",

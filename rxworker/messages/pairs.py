@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from rxworker.messages.content import ToolCall, ToolResult
-from rxworker.messages.message import Message
+from rxworker.messages.message import Conversation, Message
 
 
 class Answer(Struct, frozen=True):
@@ -83,4 +83,66 @@ def distinct_ids(calls: Iterable[ToolCall]) -> list[str]:
     return ids
 
 
-__all__ = ["Answer", "asked_by", "distinct_ids", "pair"]
+def calls_made(conversation: Conversation) -> tuple[ToolCall, ...]:
+    """The tool calls of the assistant's last message."""
+    said = reversed(conversation.messages)
+    return next((message.tool_calls for message in said if message.role == "assistant"), ())
+
+
+def places_of(
+    some: Sequence[ToolCall], places: Sequence[int], made: Sequence[ToolCall]
+) -> tuple[int, ...]:
+    """The index of each of some calls among all calls of their response.
+
+    Args:
+        some: Calls of the response, in order.
+        places: Their indices, where they are known.
+        made: All calls of the response.
+
+    >>> twins = ToolCall("x", "pay", {}), ToolCall("x", "pay", {}), ToolCall("y", "pay", {})
+    >>> places_of(twins[1:], (), twins), places_of(twins[1:], (1, 2), twins)
+    ((0, 2), (1, 2))
+    """
+    if len(places) == len(some):
+        return tuple(places)
+    return _free_places([call.id for call in some], (), made)
+
+
+def places_left(
+    results: Sequence[ToolResult], taken: Sequence[int], made: Sequence[ToolCall]
+) -> tuple[int, ...]:
+    """The index of the call of each result, where the other calls of the response have these.
+
+    >>> places_left([ToolResult("x", "no")], (1,), [ToolCall("x", "pay", {}), ToolCall("x", "pay", {})])
+    (0,)
+    """
+    return _free_places([result.tool_use_id for result in results], taken, made)
+
+
+def _free_places(
+    ids: Iterable[str], taken: Iterable[int], made: Sequence[ToolCall]
+) -> tuple[int, ...]:
+    """For each id the first index of a call with it that is free; behind all calls where there is none."""
+    free = {place: call.id for place, call in enumerate(made)}
+    for place in taken:
+        free.pop(place, None)
+    places: list[int] = []
+    behind = max([len(made), *(place + 1 for place in taken)])
+    for call_id in ids:
+        found = next((place for place, each in free.items() if each == call_id), None)
+        if found is None:
+            found, behind = behind, behind + 1
+        free.pop(found, None)
+        places.append(found)
+    return tuple(places)
+
+
+__all__ = [
+    "Answer",
+    "asked_by",
+    "calls_made",
+    "distinct_ids",
+    "pair",
+    "places_left",
+    "places_of",
+]

@@ -92,7 +92,7 @@ def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
     while last is not None:
         if response.status is STARTED and type(last) is Status:
             # A response that starts for a second time takes back what it said, and what tools have made of that.
-            state = replace(state, started=(), results=())
+            state = replace(state, calls=())
         state = received(state, response)
         response, last = step_events(response, rest)
     return state if response is state.response else replace(state, response=response)

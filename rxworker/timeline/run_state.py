@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -23,8 +24,25 @@ from rxworker.timeline.inner import NOTHING_INSIDE, InnerUsage
 from rxworker.timeline.message import COMPLETED, STARTED, ResponseState, message_of
 
 RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
+CallPhase: TypeAlias = Literal["waiting", "running", "ended"]
 Round: TypeAlias = tuple[list[tuple[str, JsonObject | str]], list[tuple[ResultContent, bool]]]
 """The names and arguments of calls, and the contents of their results and whether they are errors."""
+
+
+class CallState(Struct, frozen=True):
+    """A tool call of the last response.
+
+    Attributes:
+        place: Its index among the calls of the response. Two calls may have one id; they differ in their places.
+        call: The call, with the arguments that run once it has started.
+        phase: Whether its tool has started, and has ended.
+        result: What the model will read. A call that has ended has none yet where ``after_tool_call`` hooks look at it.
+    """
+
+    place: int
+    call: ToolCall
+    phase: CallPhase = "waiting"
+    result: ToolResult | None = None
 
 
 class RunState(Struct, frozen=True):
@@ -39,9 +57,7 @@ class RunState(Struct, frozen=True):
         turns: How many turns have started.
         attempts: How many requests went out, over all turns.
         tool_calls: How many tools were started.
-        pending: The tool calls of the last response that have no result yet, in order.
-        started: The ids of the pending calls that are running.
-        results: What tools came to, as far as it is not in the conversation yet, in the order of completion.
+        calls: The tool calls of the last response, as far as their results are not in the conversation yet, in order.
         reason: Why the run was aborted, which hook paused it, or which limit it reached.
         cause: What sort of abort it was.
         stop_reason: Why the last response that completed ended.
@@ -64,9 +80,7 @@ class RunState(Struct, frozen=True):
     turns: int = 0
     attempts: int = 0
     tool_calls: int = 0
-    pending: tuple[ToolCall, ...] = ()
-    started: tuple[str, ...] = ()
-    results: tuple[ToolResult, ...] = ()
+    calls: tuple[CallState, ...] = ()
     reason: str = ""
     cause: str = ""
     stop_reason: StopReason | None = None
@@ -80,6 +94,23 @@ class RunState(Struct, frozen=True):
     inner: InnerUsage = NOTHING_INSIDE
     base: Conversation = Conversation()
     is_closed: bool = False
+
+    @property
+    def pending(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the last response that have no result yet, in order; none before the response is complete."""
+        if self.response is not None and not self.is_closed:
+            return ()
+        return tuple([each.call for each in self.calls if each.result is None])
+
+    @property
+    def started(self) -> tuple[str, ...]:
+        """The ids of the calls that are running."""
+        return tuple([each.call.id for each in self.calls if each.phase == "running"])
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The results that are not in the conversation yet, in the order of the calls."""
+        return tuple([each.result for each in self.calls if each.result is not None])
 
     @property
     def usage(self) -> Usage:
@@ -115,9 +146,7 @@ def received(state: RunState, response: ResponseState) -> RunState:
         return replace(state, response=response, base=state.conversation, is_closed=False)
     if state.is_closed and response.status is STARTED:
         # The response begins anew although it was complete: what it said is taken back.
-        return replace(
-            state, response=response, conversation=state.base, is_closed=False, pending=()
-        )
+        return replace(state, response=response, conversation=state.base, is_closed=False, calls=())
     if response.status is not COMPLETED:
         return replace(state, response=response)
     return _close(state, response, response.stop_reason)
@@ -135,39 +164,50 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
     message = None if state.is_closed else message_of(response, state.provider)
     if message is None:
         return replace(state, response=response, stop_reason=stop_reason, is_closed=True)
-    conversation, pending, results = state.conversation.add(message), state.pending, state.results
-    calls, stop = message.tool_calls, response.stop_reason
+    conversation, known = state.conversation.add(message), state.calls
+    made, stop = message.tool_calls, response.stop_reason
+    calls: tuple[CallState, ...] = ()
     if response.status is COMPLETED and stop is not None and stop.runs_tools:
-        pending = _unanswered(calls, results) if results else calls
-    else:
-        if calls:
-            # Of some there may be a word already. The others will not run; the model is told so.
-            conversation = repair(conversation.add(*_results_of(calls, results)))
-        results = ()
+        calls = tuple([_known(place, call, known) for place, call in enumerate(made)])
+    elif made:
+        # Some may have a result already. The others will not run, and get a result that says so.
+        conversation = repair(conversation.add(*_results_of(made, known)))
     return replace(
         state,
         response=response,
         stop_reason=stop_reason,
         conversation=conversation,
         is_closed=True,
-        pending=pending,
-        results=results,
+        calls=calls,
     )
 
 
-def _unanswered(
-    calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...]
-) -> tuple[ToolCall, ...]:
-    done = {result.tool_use_id for result in results}
-    return tuple([call for call in calls if call.id not in done])
+def _known(place: int, call: ToolCall, known: Sequence[CallState]) -> CallState:
+    """A call of a response that is complete; it may have started before that."""
+    at = find_call(known, place, call.id) if known else None
+    return CallState(place, call) if at is None else replace(known[at], place=place)
 
 
-def _results_of(
-    calls: tuple[ToolCall, ...], results: tuple[ToolResult, ...]
-) -> tuple[Message, ...]:
+def find_call(calls: Sequence[CallState], place: int, call_id: str) -> int | None:
+    """The index of the call of this place and id; of records without places, that of the first of this id, without a result if there is one.
+
+    >>> find_call((CallState(0, ToolCall("x", "look", {})), CallState(1, ToolCall("x", "look", {}))), 1, "x")
+    1
+    """
+    if place < len(calls):  # usually all calls of a response are there
+        each = calls[place]
+        if each.place == place and each.call.id == call_id:
+            return place
+    same = [at for at, each in enumerate(calls) if each.call.id == call_id]
+    there = [at for at in same if calls[at].place == place]
+    waiting = [at for at in same if calls[at].result is None]
+    return next(iter((*there, *waiting, *same)), None)
+
+
+def _results_of(calls: Sequence[ToolCall], known: Sequence[CallState]) -> tuple[Message, ...]:
     ids = {call.id for call in calls}
-    told = tuple(result for result in results if result.tool_use_id in ids)
-    return (Message("user", told),) if told else ()
+    told = [each.result for each in known if each.result is not None and each.call.id in ids]
+    return (Message("user", tuple(told)),) if told else ()
 
 
 def settle(state: RunState) -> RunState:
@@ -179,4 +219,14 @@ def settle(state: RunState) -> RunState:
     return replace(state, response=None, is_closed=False, spent=state.own_usage)
 
 
-__all__ = ["Round", "RunState", "RunStatus", "close", "received", "settle"]
+__all__ = [
+    "CallPhase",
+    "CallState",
+    "Round",
+    "RunState",
+    "RunStatus",
+    "close",
+    "find_call",
+    "received",
+    "settle",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -20,16 +21,20 @@ from rxworker.events import (
     RunResume,
     RunStart,
     RunStop,
+    ToolOutput,
     ToolStart,
     ToolStop,
     TurnStart,
     TurnStop,
 )
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
+from rxworker.messages.pairs import calls_made, places_left, places_of
+from rxworker.messages.repair import NOT_RUN
 from rxworker.timeline.message import ResponseState
-from rxworker.timeline.run_state import Round, RunState, close, settle
+from rxworker.timeline.run_state import CallState, Round, RunState, close, find_call, settle
 
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
+HELD_BACK = "This tool ran to its end; its result was held back: the run ended before the result was checked."
 
 
 def _run_start(state: RunState, event: RunStart) -> RunState:
@@ -41,8 +46,7 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         settle(state),
         status="running",
         conversation=event.conversation,
-        pending=event.pending,
-        started=(),
+        calls=_placed(event.conversation, event),
         pause=None,
         reason="",
         # What the run took before the pause counts.
@@ -54,36 +58,49 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
 
 
 def _run_pause(state: RunState, event: RunPause) -> RunState:
-    return replace(
-        close(state), status="paused", reason=event.hook, pending=event.pending, pause=event
-    )
+    state = close(state)
+    calls = _placed(state.conversation, event)
+    return replace(state, status="paused", reason=event.hook, calls=calls, pause=event)
+
+
+def _placed(conversation: Conversation, event: RunPause | RunResume) -> tuple[CallState, ...]:
+    """The calls that wait, and those that have a result already, in the order of the calls."""
+    made = calls_made(conversation)
+    waiting = places_of(event.pending, event.places, made)
+    refused = places_left(event.refused, waiting, made)
+    calls = [*map(CallState, waiting, event.pending)]
+    for place, result in zip(refused, event.refused, strict=True):
+        call = made[place] if place < len(made) else ToolCall(result.tool_use_id, result.name, {})
+        calls.append(CallState(place, call, "ended", result))
+    return tuple(sorted(calls, key=attrgetter("place")))
 
 
 def _run_stop(state: RunState, _: RunStop) -> RunState:
-    return replace(settle(state), status="finished", pending=(), started=(), results=())
+    return replace(settle(state), status="finished", calls=())
 
 
 def _run_abort(state: RunState, event: RunAbort) -> RunState:
     state = settle(state)
-    unfinished = {
-        call.id: ToolResult(call.id, STARTED_ONLY, is_error=True, name=call.name)
-        for call in state.pending
-        if call.id in state.started
-    }
-    known = unfinished | {result.tool_use_id: result for result in state.results}
     conversation = state.conversation
-    if known:
-        conversation = _answered(conversation, Message("user", tuple(known.values())))
+    if any(each.phase != "waiting" for each in state.calls):
+        answers = Message("user", tuple([_last_result(each) for each in state.calls]))
+        conversation = _answered(conversation, answers)
     return replace(
         state,
         status="aborted",
         cause=event.cause,
         reason=event.reason,
         conversation=repair(conversation),
-        pending=(),
-        started=(),
-        results=(),
+        calls=(),
     )
+
+
+def _last_result(each: CallState) -> ToolResult:
+    """What the model will read of a call of a run that has ended."""
+    if each.result is not None:
+        return each.result
+    text = {"waiting": NOT_RUN, "running": STARTED_ONLY, "ended": HELD_BACK}[each.phase]
+    return ToolResult(each.call.id, text, is_error=True, name=each.call.name)
 
 
 def _answered(conversation: Conversation, answers: Message) -> Conversation:
@@ -158,48 +175,43 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
         spent=state.own_usage,
         response=None,
         is_closed=False,
-        pending=(),
-        started=(),
-        results=(),
+        calls=(),
     )
 
 
 def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
-    if state.is_closed and state.results:
-        state = _waiting_again(state, [event.call for event in events])
-    return replace(
-        state,
-        tool_calls=state.tool_calls + len(events),
-        started=(*state.started, *[event.call.id for event in events]),
-    )
-
-
-def _waiting_again(state: RunState, calls: Iterable[ToolCall]) -> RunState:
-    """Those of the calls whose early result was thrown away wait again."""
-    for call in calls:
-        kept = tuple(r for r in state.results if r.tool_use_id != call.id)
-        if len(kept) < len(state.results):
-            state = replace(state, results=kept, pending=(*state.pending, call))
-    return state
+    calls = [*state.calls]
+    for event in events:
+        _put(
+            calls, event.place, event.call.id, CallState(event.place, event.call, "running"), state
+        )
+    return replace(state, tool_calls=state.tool_calls + len(events), calls=tuple(calls))
 
 
 def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
-    waiting = {call.id for call in state.pending}
-    ended: set[str] = set()
-    results = [*state.results]
+    calls = [*state.calls]
     for event in events:
-        call_id = event.result.tool_use_id
-        ended.add(call_id)
-        if state.is_closed and call_id not in waiting:
-            # A call that had started before its response was complete, and is none that runs: it has its answer.
-            continue
-        waiting.discard(call_id)
-        results.append(event.result)
-    # Usually there are as many stops as there are calls.
-    pending = [call for call in state.pending if call.id in waiting] if waiting else ()
-    is_idle = ended.issuperset(state.started)
-    started = () if is_idle else [call_id for call_id in state.started if call_id not in ended]
-    return replace(state, pending=tuple(pending), started=tuple(started), results=tuple(results))
+        at = find_call(calls, event.place, event.call_id)
+        name = "" if event.result is None else event.result.name
+        call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
+        ended = CallState(event.place, call, "ended", event.result)
+        _put(calls, event.place, event.call_id, ended, state)
+    return replace(state, calls=tuple(calls))
+
+
+def _tool_output(state: RunState, event: ToolOutput) -> RunState:
+    return _tool_stops(state, (ToolStop(event.result, place=event.place),))
+
+
+def _put(
+    calls: list[CallState], place: int, call_id: str, each: CallState, state: RunState
+) -> None:
+    """The state of a call. One that no complete response has made is left out: it has its answer."""
+    at = find_call(calls, place, call_id)
+    if at is not None:
+        calls[at] = replace(each, place=calls[at].place)
+    elif not state.is_closed:
+        calls.append(each)
 
 
 def _message_add(state: RunState, event: MessageAdd) -> RunState:
@@ -214,14 +226,19 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
         conversation = (_answered if answers else Conversation.add)(conversation, message)
     if not results:
         return replace(state, conversation=conversation)
-    told = {result.tool_use_id for result in results}
-    pending = [call for call in state.pending if call.id not in told] if state.pending else ()
+    calls = [*state.calls]
+    for result in results:
+        at = find_call(calls, -1, result.tool_use_id) if calls else None
+        if at is not None:
+            del calls[at]
+    ids = {result.tool_use_id for result in results}
+    if len(ids) < len(results) or "" in ids:
+        conversation = repair(conversation)  # no provider accepts two calls with one id
     this = _round(before, results)
     return replace(
         state,
         conversation=conversation,
-        pending=tuple(pending),
-        results=tuple([result for result in state.results if result.tool_use_id not in told]),
+        calls=tuple(calls),
         round=this,
         repeats=state.repeats + 1 if state.round and _is_same(this, state.round) else 1,
     )
@@ -243,6 +260,7 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     AttemptStart: _attempt_start,
     AttemptRetract: _attempt_retract,
     MessageAdd: _message_add,
+    ToolOutput: _tool_output,
     LimitReached: _limit_reached,
     HookVerdict: _hook_verdict,
 }
@@ -253,4 +271,4 @@ TOOL_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     ToolStop: _tool_stops,
 }
 
-__all__ = ["STARTED_ONLY", "TOOL_STEPS", "TURN_STEPS"]
+__all__ = ["HELD_BACK", "STARTED_ONLY", "TOOL_STEPS", "TURN_STEPS"]
