@@ -13,10 +13,12 @@ from rxworker.events import (
     RunPause,
     TextDelta,
     ThinkingDelta,
+    ToolOutput,
     ToolProgress,
     ToolStart,
     ToolStop,
 )
+from rxworker.messages import ToolResult
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result
 
@@ -34,8 +36,10 @@ def show_record(page: Page, record: Record) -> None:
             page.note(f"-> {describe_call(call)}")
         case ToolProgress(progress=progress):
             page.note(f".. {describe_json(progress)}")
-        case ToolStop(result=result, seconds=seconds):
+        case ToolStop(result=ToolResult() as result, seconds=seconds):
             page.note(f"<- {describe_result(result)} ({seconds:.1f} s)")
+        case ToolOutput(result=result):
+            page.note(f"<- {describe_result(result)}")
         case RunPause(hook=hook, reason=reason, pending=pending):
             for call in pending:
                 page.note(f"-- {describe_call(call)} waits")

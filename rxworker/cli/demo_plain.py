@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rxworker.cli.transcript import Transcript, step_transcript
-from rxworker.events import BlockStop, BlockType, Record, ToolStart, ToolStop, TurnStart
+from rxworker.events import (
+    BlockStop,
+    BlockType,
+    Record,
+    ToolOutput,
+    ToolStart,
+    ToolStop,
+    TurnStart,
+)
+from rxworker.messages import ToolResult
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_call, describe_result
 
@@ -36,7 +45,7 @@ class PlainAccount:
                     yield f"  {span.voice:<9} {one_line(span.text)}"
             case ToolStart(call=call):
                 yield f"  calls     {describe_call(call)}"
-            case ToolStop(result=result):
+            case ToolStop(result=ToolResult() as result) | ToolOutput(result=result):
                 yield f"  hears     {describe_result(result)}"
             case _:
                 pass

@@ -17,6 +17,7 @@ from rxworker.events import (
     RunAbort,
     TextDelta,
     ThinkingDelta,
+    ToolOutput,
     ToolProgress,
     ToolStart,
     ToolStop,
@@ -89,7 +90,7 @@ class Lanes:
                     if lane.outcome == "open":
                         lane.end(self.now, "failed")
                 self._forget()
-            case ToolStart() | ToolProgress() | ToolStop():
+            case ToolStart() | ToolProgress() | ToolStop() | ToolOutput():
                 self._take_tool(record.turn, record.event)
             case _:
                 pass
@@ -125,7 +126,9 @@ class Lanes:
         self._blocks.clear()
         self._calls.clear()
 
-    def _take_tool(self, turn: int, event: ToolStart | ToolProgress | ToolStop) -> None:
+    def _take_tool(
+        self, turn: int, event: ToolStart | ToolProgress | ToolStop | ToolOutput
+    ) -> None:
         match event:
             case ToolStart(call=call):
                 lane = self._calls.get(call.id) or self._add(turn, call.name)
@@ -134,16 +137,18 @@ class Lanes:
             case ToolProgress(call_id=call_id, progress=progress):
                 if (lane := self._calls.get(call_id)) is not None:
                     lane.detail = describe_json(progress)
-            case ToolStop(result=result, seconds=seconds):
-                lane = self._calls.pop(result.tool_use_id, None) or self._add(turn, result.name)
-                lane.end(self._ended(lane, seconds), "failed" if result.is_error else "done")
-                lane.detail = describe_result(result).removeprefix(f"{result.name}: ")
-
-    def _ended(self, lane: Lane, seconds: float) -> float:
-        """When a tool ended: its result is told when all have, with the time that it took itself."""
-        if not lane.stretches or lane.stretches[-1].activity != "tool":
-            return self.now
-        return min(self.now, lane.stretches[-1].start + seconds)
+            case ToolStop(result=result, call_id=call_id, is_error=is_error):
+                name = "" if result is None else result.name
+                lane = self._calls.get(call_id) or self._add(turn, name)
+                lane.end(self.now, "failed" if is_error else "done")
+                if result is not None:
+                    self._calls.pop(call_id, None)
+                    lane.detail = describe_result(result).removeprefix(f"{name}: ")
+            case ToolOutput(result=result):
+                lane = self._calls.pop(result.tool_use_id, None)
+                if lane is not None:
+                    lane.outcome = "failed" if result.is_error else "done"
+                    lane.detail = describe_result(result).removeprefix(f"{result.name}: ")
 
 
 __all__ = ["Lanes"]

@@ -73,8 +73,8 @@ def _count(tally: Tally, record: Record) -> Tally:
             return replace(tally, usages=(*tally.usages[:-1], usage))
         case ToolStart():
             return replace(tally, calls=tally.calls + 1, running=tally.running + 1)
-        case ToolStop(result=result):
-            failed = tally.failed + result.is_error
+        case ToolStop(is_error=is_error):
+            failed = tally.failed + is_error
             return replace(tally, running=max(0, tally.running - 1), failed=failed)
         case _:
             return tally

@@ -10,7 +10,8 @@ The run itself being cancelled is none of these: it goes through, also where a h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from rxworker.errors import HookError
@@ -51,12 +52,41 @@ async def ask_all(
         EndRun: A hook ends the run.
     """
     for hook in hooks:
-        if not hook.concerns(context):
-            continue
-        answer = await _ask(hook, context, report, f"{within}{hook.name}")
-        if answer is not None:
-            return answer
+        name, before = f"{within}{hook.name}", len(context.asked)
+        is_spared = False
+        if not hook.chained:
+            is_spared = (name, context.asked.count(name)) in context.spared
+            context.asked.append(name)
+        if not is_spared and hook.concerns(context):
+            answer = await _ask(hook, context, report, name)
+            if answer is not None:
+                return answer
+        # Of a chain all of its hooks, also those that it did not come to.
+        context.asked[before:] = names_in((hook,), within)
     return None
+
+
+def names_in(hooks: Iterable[AnyHook], within: str = "") -> list[str]:
+    """The names of hooks in the order in which they are asked, those in chains as ``chain/hook``."""
+    names: list[str] = []
+    for hook in hooks:
+        name = f"{within}{hook.name}"
+        names += names_in(hook.chained, f"{name}/") if hook.chained else [name]
+    return names
+
+
+def numbered(names: Iterable[str]) -> list[tuple[str, int]]:
+    """Each name with how many of the same name stand before it: it tells hooks of one name apart.
+
+    >>> numbered(["permit", "log", "permit"])
+    [('permit', 0), ('log', 0), ('permit', 1)]
+    """
+    counts: Counter[str] = Counter()
+    pairs: list[tuple[str, int]] = []
+    for name in names:
+        pairs.append((name, counts[name]))
+        counts[name] += 1
+    return pairs
 
 
 async def _ask(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
@@ -199,4 +229,4 @@ def _error(hook: AnyHook, name: str, what: str) -> HookError:
     return HookError(text, hook=name, point=hook.point.value)
 
 
-__all__ = ["Answer", "Report", "ask_all", "is_going_on"]
+__all__ = ["Answer", "Report", "ask_all", "is_going_on", "names_in", "numbered"]

@@ -59,6 +59,8 @@ class HookContext:
         workspace: The folder that the run works in.
         toolbox: The worker's tools.
         call_tool: Runs one of them; ``run_tool`` does it for you.
+        asked: The names of the hooks of this point that come before this one, and its own; those in chains as ``chain/hook``.
+        spared: Hooks that are not asked again after a pause: the name of each, and how many of the same name come before it.
     """
 
     point: ClassVar[HookPoint | None] = None
@@ -72,6 +74,8 @@ class HookContext:
     workspace: Path = field(default_factory=Path)
     toolbox: KnownTools | None = None
     call_tool: CallTool | None = None
+    asked: list[str] = field(default_factory=list[str])
+    spared: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def content(self) -> str:

@@ -12,6 +12,7 @@ from rxworker.events import (
     RunResume,
     RunStart,
     RunStop,
+    ToolOutput,
     ToolProgress,
     ToolStart,
     ToolStop,
@@ -34,7 +35,10 @@ class RunLinter:
     def __init__(self, *, implicit: bool = False) -> None:
         self._implicit = implicit
         self._response = ResponseLinter(implicit=implicit)
-        self._tools: set[str] = set()
+        self._tools: dict[str, set[int]] = {}  # by their ids: the places of the calls that run
+        self._held: set[tuple[str, int]] = (
+            set()
+        )  # calls that have ended, and whose results are still to come
         self._in_turn: bool | None = False  # None: a resumed run may go on within a turn
         self._over: str | None = None
 
@@ -50,6 +54,7 @@ class RunLinter:
                 self._response = ResponseLinter(implicit=self._implicit)
                 return complaints
             case AttemptRetract():
+                self._held.clear()
                 return self._response.retract()
             case TurnStart():
                 complaints = ["TurnStart within a turn"] if self._in_turn else []
@@ -59,7 +64,7 @@ class RunLinter:
                 complaints = ["TurnStop outside of a turn"] if self._in_turn is False else []
                 self._in_turn = False
                 return complaints + self._no_tools(name)
-            case ToolStart() | ToolProgress() | ToolStop():
+            case ToolStart() | ToolProgress() | ToolStop() | ToolOutput():
                 return self._tool(event)
             case RunStart() | RunResume():
                 self._over = None
@@ -74,17 +79,27 @@ class RunLinter:
         """There are no more records; return what is missing."""
         return [*self._response.finish(), *self._no_tools("the end")]
 
-    def _tool(self, event: ToolStart | ToolProgress | ToolStop) -> list[str]:
+    def _tool(self, event: ToolStart | ToolProgress | ToolStop | ToolOutput) -> list[str]:
         """A tool that did not start may still stop: it was skipped."""
-        if isinstance(event, ToolStart):
-            again = event.call.id in self._tools
-            self._tools.add(event.call.id)
-            return [f"ToolStart of {event.call.id}, which runs already"] if again else []
-        if isinstance(event, ToolStop):
-            self._tools.discard(event.result.tool_use_id)
-            return []
-        runs = event.call_id in self._tools
-        return [] if runs else [f"ToolProgress of {event.call_id}, which does not run"]
+        match event:
+            case ToolStart(call=call, place=place):
+                running = self._tools.setdefault(call.id, set())
+                again = place in running
+                running.add(place)
+                return [f"ToolStart of {call.id}, which runs already"] if again else []
+            case ToolStop(call_id=call_id, place=place):
+                self._tools.get(call_id, set[int]()).discard(place)
+                if event.result is None:
+                    self._held.add((call_id, place))
+                return []
+            case ToolOutput(result=result, place=place):
+                self._held.discard((result.tool_use_id, place))
+                runs = place in self._tools.get(result.tool_use_id, ())
+                name = result.tool_use_id
+                return [f"ToolOutput of {name}, which still runs"] if runs else []
+            case ToolProgress(call_id=call_id, place=place):
+                runs = place in self._tools.get(call_id, ())
+                return [] if runs else [f"ToolProgress of {call_id}, which does not run"]
 
     def _end(self, name: str) -> list[str]:
         complaints = [f"{name} after {self._over}"] if self._over else []
@@ -95,8 +110,13 @@ class RunLinter:
         return complaints + self._no_tools(name)
 
     def _no_tools(self, when: str) -> list[str]:
-        complaints = [f"tool call {call} still runs at {when}" for call in sorted(self._tools)]
+        running = sorted(call for call, places in self._tools.items() if places)
+        complaints = [f"tool call {call} still runs at {when}" for call in running]
+        complaints += [
+            f"tool call {call} has no result at {when}" for call, _ in sorted(self._held)
+        ]
         self._tools.clear()
+        self._held.clear()
         return complaints
 
 

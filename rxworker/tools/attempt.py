@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any, TypeAlias
 
 from msgspec import Struct, field
@@ -23,21 +25,23 @@ from rxworker.errors import (
     ToolError,
     ToolTimeoutError,
 )
-from rxworker.events import Record, ToolProgress, ToolStart
+from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
 from rxworker.messages import Json, ResultContent, ToolCall
 from rxworker.tools.base import Tool, ToolPolicy
 from rxworker.tools.context import ToolContext
 from rxworker.tools.results import describe, to_content
 from rxworker.tools.stop import TooLateError, at_work, within
 
-Emit: TypeAlias = Callable[[ToolStart | ToolProgress], None]
+ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop
+Emit: TypeAlias = Callable[[ToolEvent], None]
 Relay: TypeAlias = Callable[[str, Record], None]
 """Takes the id of a call, and a record of a run that this call has begun."""
 
 encode = Encoder().encode
+encode_sorted = Encoder(order="sorted").encode
 
 
-def ignore(event: ToolStart | ToolProgress) -> None:
+def ignore(event: ToolEvent) -> None:
     """Tell nobody."""
 
 
@@ -49,9 +53,9 @@ class Surroundings(Struct, frozen=True):
     """What the calls of a response share.
 
     Attributes:
-        emit: Is told when a call starts and how far it is, in the event loop's thread. It must not raise.
+        emit: Takes the start, the progress and the end of each call, in the event loop's thread. It must not raise.
         relay: Is shown the records of runs that tools begin, in the event loop's thread. It must not raise.
-        scope: What makes a call's id unique, such as the run and the turn: idempotency keys begin with it.
+        scope: What idempotency keys begin with, such as the run and the turn.
         variables: Values that the tools share.
     """
 
@@ -68,13 +72,19 @@ class _Line(ToolContext):
     """
 
     def __init__(
-        self, call: ToolCall, around: Surroundings, loop: asyncio.AbstractEventLoop
+        self,
+        call: ToolCall,
+        place: int,
+        key: str,
+        around: Surroundings,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.call_id = call.id
         self.tool = call.name
-        self.idempotency_key = f"{around.scope}/{call.id}" if around.scope else call.id
+        self.idempotency_key = key
         self.variables = around.variables
         self.cancelled = False
+        self._place = place
         self._around = around
         self._loop = loop
         self._home = threading.get_ident()
@@ -90,16 +100,32 @@ class _Line(ToolContext):
 
     def _deliver(self, value: Json) -> None:
         if not self.cancelled:
-            self._around.emit(ToolProgress(self.call_id, value))
+            self._around.emit(ToolProgress(self.call_id, value, self._place))
 
     def _relay(self, record: Record) -> None:
         self._around.relay(self.call_id, record)
+
+
+def key_of(call: ToolCall, place: int, scope: str) -> str:
+    """The idempotency key of a call: its scope, its place in the response, and a digest of its arguments.
+
+    Two calls of one response have different keys, whatever their ids; so has a call with other arguments.
+
+    >>> key_of(ToolCall("x", "pay", {"euros": 1}), 0, "run-1/1")
+    'run-1/1/0/0239f0588303f7aa'
+    """
+    try:
+        text = encode_sorted(call.input)
+    except UnicodeError:  # half of a surrogate pair, which a model may write
+        text = json.dumps(call.input, sort_keys=True).encode()
+    return f"{scope or call.id}/{place}/{sha256(text).hexdigest()[:16]}"
 
 
 async def attempts(
     tool: Tool,
     policy: ToolPolicy,
     call: ToolCall,
+    place: int,
     around: Surroundings,
     loop: asyncio.AbstractEventLoop,
     task: asyncio.Task[Any] | None,
@@ -112,6 +138,7 @@ async def attempts(
         tool: What to run.
         policy: How it may be run.
         call: What it was called with.
+        place: The index of the call among the calls of its response.
         around: What it shares with the other calls.
         loop: The event loop.
         task: The task in which it runs.
@@ -124,11 +151,12 @@ async def attempts(
     left = policy.retries
     try:
         arguments = call.input if isinstance(call.input, str) else encode(call.input)
+        key = key_of(call, place, around.scope)
     except Exception as error:  # what a hook has put there may raise anything
         text = f"invalid arguments at $: this has no JSON form: {error}"
         raise InvalidArgumentError(text, tool=call.name) from error
     while True:
-        line = _Line(call, around, loop)
+        line = _Line(call, place, key, around, loop)
         try:
             if own_task and task is not None and policy.timeout is None:
                 at_work[task] = line
@@ -174,4 +202,13 @@ async def _executed(tool: Tool, arguments: str | bytes, context: ToolContext) ->
     return await tool.execute(arguments, context)
 
 
-__all__ = ["Emit", "Relay", "Surroundings", "attempts", "ignore", "ignore_record"]
+__all__ = [
+    "Emit",
+    "Relay",
+    "Surroundings",
+    "ToolEvent",
+    "attempts",
+    "ignore",
+    "ignore_record",
+    "key_of",
+]

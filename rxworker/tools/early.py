@@ -8,13 +8,13 @@ is cancelled, and nobody hears of it any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from rxworker.events import Record, ToolProgress, ToolStart
+from rxworker.events import Record, ToolStart, ToolStop
 from rxworker.messages import ToolCall
-from rxworker.tools.attempt import Surroundings
+from rxworker.tools.attempt import Surroundings, ToolEvent
 from rxworker.tools.base import policy_of
 from rxworker.tools.gate import Gate
 from rxworker.tools.run import Finished, run_at
@@ -33,7 +33,7 @@ class EarlyCalls:
     Attributes:
         gate: Lets the calls of the response run.
         accepted: How many were to start.
-        begun: How many of them the watchers were told of.
+        begun: How many of them have started.
 
     Raises:
         ConfigurationError: The limit is below 1.
@@ -59,55 +59,64 @@ class EarlyCalls:
         self.begun = 0
         self._toolbox = toolbox
         self._around = around or Surroundings()
-        self._calls: dict[str, _Early] = {}
+        self._calls: dict[int, _Early] = {}
         self._leaving: list[asyncio.Task[Finished]] = []
         self._is_held = False
 
-    def start(self, call: ToolCall) -> bool:
+    def start(self, call: ToolCall, place: int = 0) -> bool:
         """Start a call, if its tool only looks and asks nobody, and no call that runs alone came before it.
+
+        Args:
+            call: The call.
+            place: Its index among the calls of the response.
 
         Returns:
             Whether it starts.
         """
         tool = self._toolbox.get(call.name)
-        if tool is None or call.id in self._calls:
+        if tool is None or place in self._calls:
             return False
         policy = policy_of(tool)
         self._is_held = self._is_held or policy.barrier
         if self._is_held or not policy.starts_early:
             return False
-        self._calls[call.id] = _Early(self, call)
+        self._calls[place] = _Early(self, call, place)
         self.accepted += 1
         return True
 
-    def take(self, call: ToolCall) -> asyncio.Task[Finished] | None:
-        """Hand a call over, once, if this very one has started: the same id, tool and arguments."""
-        early = self._calls.get(call.id)
+    def take(self, call: ToolCall, place: int = 0) -> asyncio.Task[Finished] | None:
+        """Hand a call over, once, if this very one has started: the same place, id, tool and arguments."""
+        early = self._calls.get(place)
         if early is None or not early.is_for(call):
             return None
-        del self._calls[call.id]
+        del self._calls[place]
         return early.task
 
-    def cancel(self, keep: Iterable[ToolCall] = ()) -> list[ToolCall]:
-        """Throw away what was not handed over: it is cancelled, and tells nothing any more.
+    def cancel(self, keep: Mapping[int, ToolCall] | None = None) -> list[tuple[ToolCall, int]]:
+        """Cancel the calls that were not handed over. They emit nothing any more.
 
         Args:
-            keep: The calls that are still wanted, if they are the same.
+            keep: The calls that are still wanted, by their places. One that is not the same any more is cancelled.
 
         Returns:
-            The calls that were thrown away.
+            The cancelled calls that were running, with their places.
         """
-        kept = {call.id: call for call in keep}
+        kept = keep or {}
         gone = [
             early
-            for id_, early in self._calls.items()
-            if id_ not in kept or not early.is_for(kept[id_])
+            for place, early in self._calls.items()
+            if place not in kept or not early.is_for(kept[place])
         ]
         for early in gone:
-            del self._calls[early.call.id]
+            del self._calls[early.place]
             early.leave()
             self._leaving.append(early.task)
-        return [early.call for early in gone]
+        return [(early.call, early.place) for early in gone if early.is_running]
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether calls that were cancelled still clean up."""
+        return bool(self._leaving)
 
     async def settled(self) -> None:
         """Wait until what was thrown away has cleaned up."""
@@ -118,9 +127,11 @@ class EarlyCalls:
         """Begin to run; made for the calls themselves."""
         around = replace(self._around, emit=early.emit, relay=early.relay)
         loop = asyncio.get_running_loop()
-        return loop.create_task(run_at(self.gate, self._toolbox, early.call, around, loop))
+        return loop.create_task(
+            run_at(self.gate, self._toolbox, early.call, early.place, around, loop)
+        )
 
-    def tell(self, event: ToolStart | ToolProgress) -> None:
+    def tell(self, event: ToolEvent) -> None:
         """Tell the watchers; made for the calls themselves."""
         self.begun += isinstance(event, ToolStart)
         self._around.emit(event)
@@ -133,8 +144,10 @@ class EarlyCalls:
 class _Early:
     """One call, and whether anybody still wants to hear of it."""
 
-    def __init__(self, owner: EarlyCalls, call: ToolCall) -> None:
+    def __init__(self, owner: EarlyCalls, call: ToolCall, place: int) -> None:
         self.call = call
+        self.place = place
+        self.is_running = False
         self._owner: EarlyCalls | None = owner
         self.task = owner.run(self)
 
@@ -142,8 +155,9 @@ class _Early:
         mine = self.call
         return (mine.id, mine.name, mine.input) == (call.id, call.name, call.input)
 
-    def emit(self, event: ToolStart | ToolProgress) -> None:
+    def emit(self, event: ToolEvent) -> None:
         if self._owner is not None:
+            self.is_running = not isinstance(event, ToolStop)
             self._owner.tell(event)
 
     def relay(self, call_id: str, record: Record) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignme
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.tools.attempt import Emit, Surroundings, ignore
+from rxworker.tools.attempt import Emit, Surroundings, ToolEvent, ignore
 from rxworker.tools.gate import Gate
 from rxworker.tools.run import Finished, run_at
 from rxworker.tools.toolbox import Toolbox
@@ -38,8 +39,8 @@ def run_tools(
     Args:
         toolbox: Where the tools are.
         limit: How many calls may run at once; the others wait for their turn.
-        emit: Is told when a call starts and how far it is.
-        scope: What makes a call's id unique: idempotency keys begin with it.
+        emit: Takes the start, the progress and the end of each call.
+        scope: What idempotency keys begin with; by default the id of the call.
 
     Raises:
         ConfigurationError: The limit is below 1.
@@ -92,7 +93,9 @@ class _Row:
             raise LocalProtocolError(
                 "run_tools was subscribed to outside an event loop: do it in a coroutine"
             ) from error
-        self._toolbox, self._around = toolbox, Surroundings(emit, scope=scope)
+        self._toolbox, self._around = toolbox, Surroundings(self._tell, scope=scope)
+        self._emit = emit
+        self._places = count()
         self._observer = observer
         self._gate = Gate(limit)
         self._tasks: deque[asyncio.Task[Finished]] = deque()
@@ -102,10 +105,15 @@ class _Row:
     def take(self, call: ToolCall) -> None:
         # Each call has variables of its own: a stream of calls has no end at which they could be forgotten.
         around = replace(self._around, variables={})
-        work = run_at(self._gate, self._toolbox, call, around, self._loop, own_task=False)
+        place = next(self._places)
+        work = run_at(self._gate, self._toolbox, call, place, around, self._loop, own_task=False)
         task = self._loop.create_task(work)
         self._tasks.append(task)
         task.add_done_callback(self._advance)
+
+    def _tell(self, event: ToolEvent) -> None:
+        if not self._over:
+            self._emit(event)
 
     def fail(self, error: Exception) -> None:
         self.cancel()

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from rxworker.errors import ToolError
-from rxworker.events import ToolStart
+from rxworker.events import ToolStart, ToolStop
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools.attempt import Emit, Relay, Surroundings, attempts, ignore, ignore_record
 from rxworker.tools.base import Tool, ToolPolicy
@@ -40,6 +40,7 @@ async def run_now(
     tool: Tool | None,
     policy: ToolPolicy,
     call: ToolCall,
+    place: int,
     toolbox: Toolbox,
     around: Surroundings,
     loop: asyncio.AbstractEventLoop,
@@ -53,6 +54,7 @@ async def run_now(
         tool: What it calls, if there is such a tool.
         policy: How that may be run.
         call: What to run.
+        place: The index of the call among the calls of its response.
         toolbox: Where the tools are.
         around: What it shares with the other calls.
         loop: The event loop.
@@ -60,27 +62,34 @@ async def run_now(
         own_task: Whether whoever made that task ends it with `stop_all`.
     """
     began = loop.time()
-    around.emit(ToolStart(call))
+    cancels = 0 if task is None else task.cancelling()
+    around.emit(ToolStart(call, place))
     is_error = True
     if tool is None:
-        content = f"There is no tool called {call.name!r}. These are the tools: {toolbox}."
+        content = toolbox.missing(call.name)
     else:
         try:
-            content = await attempts(tool, policy, call, around, loop, task, own_task=own_task)
+            content = await attempts(
+                tool, policy, call, place, around, loop, task, own_task=own_task
+            )
             is_error = False
         except ToolError as error:
             logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
             content = toolbox.tell(error)
     if not (isinstance(content, str) and content.isascii()):
         content = clean(content)
-    result = ToolResult(call.id, content, is_error, call.name)
-    return Finished(result, loop.time() - began)
+    result, seconds = ToolResult(call.id, content, is_error, call.name), loop.time() - began
+    # Of a call that is cancelled, the one that cancels it reports the end.
+    if task is None or task.cancelling() <= cancels:
+        around.emit(ToolStop(result, seconds, call.id, place, is_error))
+    return Finished(result, seconds)
 
 
 async def run_at(
     gate: Gate,
     toolbox: Toolbox,
     call: ToolCall,
+    place: int,
     around: Surroundings,
     loop: asyncio.AbstractEventLoop,
     *,
@@ -92,6 +101,7 @@ async def run_at(
         gate: Lets it in.
         toolbox: Where its tool is.
         call: What to run.
+        place: The index of the call among the calls of its response.
         around: What it shares with the other calls.
         loop: The event loop.
         own_task: Whether it has a task that whoever made it ends with `stop_all`.
@@ -102,7 +112,9 @@ async def run_at(
         tool, policy = toolbox.find(call.name)  # tools come and go
     try:
         task = asyncio.current_task(loop)
-        return await run_now(tool, policy, call, toolbox, around, loop, task, own_task=own_task)
+        return await run_now(
+            tool, policy, call, place, toolbox, around, loop, task, own_task=own_task
+        )
     finally:
         gate.leave()
 
@@ -121,8 +133,8 @@ async def run_call(
     Args:
         toolbox: Where the tool is.
         call: What to run.
-        emit: Is told that the call starts and how far it is, in the event loop's thread. It must not raise.
-        scope: What makes the call's id unique; the idempotency key begins with it.
+        emit: Takes the start, the progress and the end of the call, in the event loop's thread. It must not raise.
+        scope: What the idempotency key begins with; by default the id of the call.
         variables: Values that the tools share.
         relay: Is shown the records of a run that the tool begins.
 
@@ -132,7 +144,7 @@ async def run_call(
     """
     around = Surroundings(emit, relay, scope, {} if variables is None else variables)
     loop = asyncio.get_running_loop()
-    return (await run_at(Gate(1), toolbox, call, around, loop, own_task=False)).result
+    return (await run_at(Gate(1), toolbox, call, 0, around, loop, own_task=False)).result
 
 
 __all__ = ["Finished", "run_at", "run_call", "run_now"]

@@ -16,8 +16,16 @@ from functools import partial
 from types import coroutine
 from typing import Any, Protocol
 
+from rxworker.events import ToolStop
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.tools.attempt import Emit, Relay, Surroundings, ignore, ignore_record
+from rxworker.tools.attempt import (
+    Emit,
+    Relay,
+    Surroundings,
+    ToolEvent,
+    ignore,
+    ignore_record,
+)
 from rxworker.tools.gate import Gate
 from rxworker.tools.run import Finished, run_at, run_now
 from rxworker.tools.stop import ended, stop_all
@@ -32,7 +40,7 @@ class Early(Protocol):
         """Lets the calls of the response run."""
         ...
 
-    def take(self, call: ToolCall) -> asyncio.Task[Finished] | None:
+    def take(self, call: ToolCall, place: int, /) -> asyncio.Task[Finished] | None:
         """Hand a call over, if this very one has started."""
         ...
 
@@ -41,6 +49,7 @@ async def run_calls(
     toolbox: Toolbox,
     calls: Iterable[ToolCall],
     *,
+    places: Sequence[int] | None = None,
     limit: int = 8,
     emit: Emit = ignore,
     relay: Relay = ignore_record,
@@ -56,10 +65,11 @@ async def run_calls(
     Args:
         toolbox: Where the tools are.
         calls: What to run.
+        places: The index of each call among the calls of its response; by default these are all its calls.
         limit: How many may run at once; the others wait for their turn.
-        emit: Is told when a call starts and how far it is, in the event loop's thread. It must not raise.
+        emit: Takes the start, the progress and the end of each call, each at once, in the event loop's thread. It must not raise.
         relay: Is shown the records of runs that tools begin, in the event loop's thread. It must not raise.
-        scope: What makes a call's id unique, such as the run and the turn: idempotency keys begin with it.
+        scope: What idempotency keys begin with, such as the run and the turn; by default the id of the call.
         variables: Values that the tools share.
         early: Calls that have started already, an `EarlyCalls`; its limit is then the limit.
 
@@ -67,17 +77,27 @@ async def run_calls(
         ConfigurationError: The limit is below 1.
     """
     gate = Gate(limit) if early is None else early.gate
-    around = Surroundings(emit, relay, scope, {} if variables is None else variables)
+    is_over = False
+
+    def tell(event: ToolEvent) -> None:
+        if not is_over:  # else a call that was left behind has ended after all
+            emit(event)
+
+    around = Surroundings(tell, relay, scope, {} if variables is None else variables)
     loop = asyncio.get_running_loop()
     called = list(calls)
+    places = range(len(called)) if places is None else places
     finished: list[Finished] = []
     tasks: list[asyncio.Task[Any]] = []
     if early is not None:
-        for call in called:
-            started = early.take(call)
-            tasks.append(started or loop.create_task(run_at(gate, toolbox, call, around, loop)))
+        for call, place in zip(called, places, strict=True):
+            task = early.take(call, place)
+            if task is None:
+                task = loop.create_task(run_at(gate, toolbox, call, place, around, loop))
+            tasks.append(task)
     elif called:
-        lead = loop.create_task(_lead(called, finished, tasks, gate, toolbox, around, loop))
+        placed = list(zip(called, places, strict=True))
+        lead = loop.create_task(_lead(placed, finished, tasks, gate, toolbox, around, loop))
         tasks.insert(0, lead)  # an eager one has made the others by now
     try:
         await asyncio.sleep(0)  # what has nothing to wait for is done then
@@ -86,22 +106,25 @@ async def run_calls(
                 await ended(task)
     except asyncio.CancelledError:
         await stop_all(tasks)
+        is_over = True
         raise
-    left = called[len(finished) :]
-    for place, call in enumerate(left):
+    left = list(zip(called, places, strict=True))[len(finished) :]
+    for number, (call, place) in enumerate(left):
         # Where the first was cancelled before it began there are no others.
-        task = tasks[min(place, len(tasks) - 1)]
-        finished.append(_cancelled(call) if task.cancelled() else task.result())
+        task = tasks[min(number, len(tasks) - 1)]
+        finished.append(_cancelled(call, place, emit) if task.cancelled() else task.result())
     return finished
 
 
-def _cancelled(call: ToolCall) -> Finished:
+def _cancelled(call: ToolCall, place: int, emit: Emit) -> Finished:
     """A tool that cancels its own task has failed, and the run goes on."""
-    return Finished(ToolResult(call.id, "The tool cancelled itself.", True, call.name), 0.0)
+    result = ToolResult(call.id, "The tool cancelled itself.", True, call.name)
+    emit(ToolStop(result, place=place))
+    return Finished(result, 0.0)
 
 
 async def _lead(
-    calls: Sequence[ToolCall],
+    calls: Sequence[tuple[ToolCall, int]],
     finished: list[Finished],
     tasks: list[asyncio.Task[Any]],
     gate: Gate,
@@ -112,7 +135,7 @@ async def _lead(
     """Run calls one after the other for as long as each is done at once. The first that waits keeps this task, and each behind it is given its own.
 
     Args:
-        calls: What to run.
+        calls: What to run, and the places of the calls in their response.
         finished: Is given what was done at once.
         tasks: Is given the tasks of the others.
         gate: Lets in the calls that run side by side.
@@ -122,9 +145,9 @@ async def _lead(
     """
     task = asyncio.current_task(loop)
     try:
-        for call in calls:
+        for call, place in calls:
             tool, policy = toolbox.find(call.name)
-            work = run_now(tool, policy, call, toolbox, around, loop, task)
+            work = run_now(tool, policy, call, place, toolbox, around, loop, task)
             step = copy_context().run
             try:
                 waits_for = step(work.send, None)
@@ -138,8 +161,8 @@ async def _lead(
         else:
             return None
     finally:
-        for call in calls[len(finished) + 1 :]:
-            tasks.append(loop.create_task(run_at(gate, toolbox, call, around, loop)))
+        for call, place in calls[len(finished) + 1 :]:
+            tasks.append(loop.create_task(run_at(gate, toolbox, call, place, around, loop)))
     try:
         return await _go_on(step, work, waits_for)
     finally:

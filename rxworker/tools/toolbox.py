@@ -101,6 +101,14 @@ class Toolbox:
         self._tools.update(added)
         self._starts_early = None
 
+    def missing(self, name: str) -> str:
+        """What the model reads where it calls a tool that is not here.
+
+        >>> Toolbox().missing("fly")
+        "There is no tool called 'fly'. These are the tools: none."
+        """
+        return f"There is no tool called {name!r}. These are the tools: {self}."
+
     def tell(self, error: ToolError) -> str:
         """What the model reads of a call that went wrong."""
         if self.error_formatter is None:

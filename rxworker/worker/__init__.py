@@ -1,6 +1,6 @@
 """One turn, the loop around it, the run that people watch, and the worker that keeps the conversation."""
 
-from rxworker.worker.approval import Answer, Approve, Decision, Deny
+from rxworker.worker.approval import Answer, Approve, Decision, Decisions, Deny
 from rxworker.worker.budget import Budget
 from rxworker.worker.input import Input
 from rxworker.worker.inputs import WhenBusy, run_inputs
@@ -30,6 +30,7 @@ __all__ = [
     "Deny",
     "Answer",
     "Decision",
+    "Decisions",
     "load_paused",
     "save_paused",
     # a worker inside another

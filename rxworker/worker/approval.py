@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -43,5 +44,10 @@ class Answer(Struct, frozen=True):
 
 
 Decision: TypeAlias = Approve | Deny | Answer
+Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
+"""Decisions about pending calls: by the ids of the calls, or one for each call in order, ``None`` where nothing is decided."""
 
-__all__ = ["Answer", "Approve", "Decision", "Deny"]
+APPROVAL = "requires_approval"
+"""What stands in a `RunPause` in the place of a hook's name where the policy of a tool asks for approval."""
+
+__all__ = ["APPROVAL", "Answer", "Approve", "Decision", "Decisions", "Deny"]

@@ -1,29 +1,33 @@
 """Third stage of a turn: the tools that the response calls.
 
-All are asked about, one by one and in order, before any runs. The allowed ones run in parallel. All results are looked
-at, one by one and in order, before the model hears any.
+The hooks are asked about all calls, one by one and in order, before any runs. The allowed calls run in parallel, and each is
+reported as it ends. When all have ended, the hooks are asked about the results, one by one and in order. A result that hooks
+may change reaches neither the model nor a watcher before that.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from rxworker.errors import RunAbortedError
-from rxworker.events import Event, MessageAdd, RunPause, ToolStop
+from rxworker.events import Event, MessageAdd, RunPause, ToolOutput, ToolStart, ToolStop
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
-from rxworker.hooks.verdicts import Verdict
-from rxworker.messages import Message, ToolCall, ToolResult
+from rxworker.hooks.ask import names_in
+from rxworker.hooks.verdicts import Continue, Verdict
+from rxworker.messages import Message, ToolResult
+from rxworker.messages.pairs import calls_made
 from rxworker.timeline import RunState
-from rxworker.tools import Finished as FinishedCall
 from rxworker.tools import Tool, policy_of, run_calls
+from rxworker.worker.approval import APPROVAL
 from rxworker.worker.checks import call_of, result_of
-from rxworker.worker.context import CALLING, RunContext, TurnScope
-from rxworker.worker.early import throw_away
+from rxworker.worker.context import CALLING, RunContext, TurnScope, Waiting
+from rxworker.worker.early import hold_back, throw_away
 from rxworker.worker.guard import after_calls, before_calls
 from rxworker.worker.pausing import BY_CALLER
+from rxworker.worker.seal import seal_of
 from rxworker.worker.stage import Voice
 
 Emit = Callable[[Event], None]
@@ -41,199 +45,197 @@ async def call_tools(context: RunContext, scope: TurnScope, voice: Voice[Event])
         HookError: A hook failed.
     """
     state = context.journal.state
-    # The calls of a response that was cut short are not pending: the state has answered them already.
-    calls = scope.resumed if scope.is_resumed else state.pending
+    waiting = scope.resumed if scope.is_resumed else _made(state)
     try:
-        if calls or scope.refused:
+        if waiting or scope.refused or scope.answered:
             # What idempotency keys begin with is the same however often the turn is paused, so that no call is made twice.
             scope.key = scope.key or f"{context.journal.run}/{state.turns}"
-            await _ask_and_run(context, scope, state, calls, voice)
+            await _ask_and_run(context, scope, state, waiting, voice.emit)
     finally:
         if scope.early is not None:
             throw_away(context, scope)
+
+
+def _made(state: RunState) -> tuple[Waiting, ...]:
+    """The calls of the response. Those of one that was cut short have been answered."""
+    if not (state.is_closed and state.calls):
+        return ()
+    return tuple([Waiting(*placed) for placed in enumerate(calls_made(state.conversation))])
 
 
 async def _ask_and_run(
     context: RunContext,
     scope: TurnScope,
     state: RunState,
-    calls: tuple[ToolCall, ...],
-    voice: Voice[Event],
+    waiting: tuple[Waiting, ...],
+    emit: Emit,
 ) -> None:
-    emit = voice.emit
+    results = dict(scope.refused)
+    for each, answer in scope.answered:
+        hold_back(context, emit)(ToolStop(answer, place=each.place))
+        results[each.place] = await _look_at(context, scope, each, answer, emit)
     if context.pausing.reason is not None:
-        # Nothing has been asked or decided about these yet: the hooks are asked about all of them when the run goes on.
+        # The hooks are asked about all of these when the run goes on.
         throw_away(context, scope)
-        context.pausing.take(emit, RunPause(BY_CALLER, calls, refused=scope.refused, key=scope.key))
+        context.pausing.take(emit, _pause(scope, BY_CALLER, waiting, results))
         scope.paused = True
         return
     early = scope.early
     # Those that have started early are counted already.
-    before_calls(context, state, len(calls) - (0 if early is None else early.begun), emit)
-    allowed: Sequence[ToolCall] = calls
-    refused: Sequence[ToolResult] = scope.refused
-    if context.hooks.at(BEFORE) or context.tools.wants_approval(calls):
-        allowed, refused = await _ask(context, scope, calls, emit)
+    before_calls(context, state, len(waiting) - (0 if early is None else early.begun), emit)
+    allowed: Sequence[Waiting] = waiting
+    if context.hooks.at(BEFORE) or context.tools.wants_approval([each.call for each in waiting]):
+        allowed = await _ask(context, scope, waiting, results, emit)
         if scope.paused:
             return
     if early is not None:
-        throw_away(context, scope, keep=allowed)
+        throw_away(context, scope, keep={each.place: each.call for each in allowed})
     CALLING.set(context)
     finished = await run_calls(
         context.tools,
-        allowed,
+        [each.call for each in allowed],
+        places=[each.place for each in allowed],
         limit=context.parallel,
-        emit=emit,
+        emit=hold_back(context, emit),
         relay=context.journal.relay,
         scope=scope.key,
         variables=scope.variables,
         early=early,
     )
-    is_looked_at = bool(context.hooks.at(AFTER))
-    if is_looked_at:
-        finished = await _look_at_all(context, scope, allowed, finished, emit)
+    for each, done in zip(allowed, finished, strict=True):
+        results[each.place] = done.result
+    if context.hooks.at(AFTER) or _held_back(context):
+        for each in allowed:
+            results[each.place] = await _look_at(context, scope, each, results[each.place], emit)
     scope.called = True
-    results: list[ToolResult] = []
-    ends: list[Event] = []
-    for done in finished:
-        results.append(done.result)
-        ends.append(ToolStop(done.result, done.seconds))
-    # Without others among them they are in the order of the calls.
-    answers = _in_call_order(_called(context), [*results, *refused]) if refused else results
-    added = MessageAdd((Message("user", tuple(answers)),), "tools")
-    if is_looked_at:
-        emit(added)
-    else:  # nobody has a say in between
-        ends.append(added)
-        voice.on_many(ends)
+    emit(MessageAdd((Message("user", _in_order(results)),), "tools"))
     after_calls(context, emit)
 
 
 def _pause(
     scope: TurnScope,
     hook: str,
-    pending: tuple[ToolCall, ...],
-    reason: str,
-    refused: Sequence[ToolResult],
-    let_through: int,
+    waiting: Sequence[Waiting],
+    results: Mapping[int, ToolResult],
+    reason: str = "",
 ) -> RunPause:
-    """The pause at the call that stands behind those that were let through."""
     return RunPause(
         hook,
-        pending,
-        pending[let_through].id,
-        reason,
-        tuple(refused),
-        let_through,
-        scope.key,
+        tuple([each.call for each in waiting]),
+        reason=reason,
+        refused=_in_order(results),
+        key=scope.key,
+        places=tuple([each.place for each in waiting]),
     )
 
 
-def _called(context: RunContext) -> tuple[ToolCall, ...]:
-    """The calls as the model made them, refused ones among them."""
-    messages = context.journal.state.conversation.messages
-    return next((m.tool_calls for m in reversed(messages) if m.role == "assistant"), ())
+def _in_order(results: Mapping[int, ToolResult]) -> tuple[ToolResult, ...]:
+    return tuple([results[place] for place in sorted(results)])
 
 
 async def _ask(
-    context: RunContext, scope: TurnScope, calls: tuple[ToolCall, ...], emit: Emit
-) -> tuple[list[ToolCall], list[ToolResult]]:
-    """The calls that may run, and the results of those that may not."""
-    allowed: list[ToolCall] = []
-    refused = list(scope.refused)
-    is_hooked = bool(context.hooks.at(BEFORE))
-    for place, call in enumerate(calls):
+    context: RunContext,
+    scope: TurnScope,
+    waiting: Sequence[Waiting],
+    results: dict[int, ToolResult],
+    emit: Emit,
+) -> list[Waiting]:
+    """The calls that may run. The results of those that may not are put to the others."""
+    allowed: list[Waiting] = []
+    for number, each in enumerate(waiting):
+        call, place = each.call, each.place
         tool = context.tools.get(call.name)
-        is_free = not is_hooked and not policy_of(tool).requires_approval
-        if is_free or tool is None or place in scope.approved:
-            allowed.append(call)
+        if tool is None:
+            # It is not run, also if there is such a tool later: no hook has been asked about it.
+            results[place] = _missing(context, each, emit)
             continue
-        verdict, hook, left = await _ask_about(context, scope, call, tool, emit)
+        hooks = context.hooks.at(BEFORE)
+        verdict, hook, asked = await _ask_about(context, scope, each, tool, emit)
+        left = call_of(asked, call)
+        needs_approval = policy_of(tool).requires_approval and not (
+            each.is_approved and seal_of(left) == seal_of(call)
+        )
         match verdict:
             case Skip(reason=reason):
-                refused.append(ToolResult(call.id, reason, is_error=True, name=call.name))
-                emit(ToolStop(refused[-1]))
+                results[place] = ToolResult(call.id, reason, is_error=True, name=call.name)
+                emit(ToolStop(results[place], place=place))
+                continue
             case Abort(reason=reason):
                 raise RunAbortedError(reason, hook=hook)
             case Pause(reason=reason):
-                pending = (*allowed, left, *calls[place + 1 :])
-                throw_away(context, scope)
-                emit(_pause(scope, hook, pending, reason, refused, len(allowed)))
-                scope.paused = True
-                break
-            case _ if policy_of(tool).requires_approval:
-                pending = (*allowed, left, *calls[place + 1 :])
-                reason = f"{call.name} requires approval"
-                throw_away(context, scope)
-                hook = "requires_approval"
-                emit(_pause(scope, hook, pending, reason, refused, len(allowed)))
-                scope.paused = True
-                break
+                pass
+            case _ if needs_approval:
+                hook, reason = APPROVAL, f"{call.name} requires approval"
             case _:
-                allowed.append(left)
-    return allowed, refused
+                allowed.append(replace(each, call=left))
+                continue
+        throw_away(context, scope)
+        pending = [*allowed, replace(each, call=left), *waiting[number + 1 :]]
+        pause = replace(
+            _pause(scope, hook, pending, results, reason),
+            paused_at=call.id,
+            let_through=len(allowed),
+            hooks=tuple(names_in(hooks)),
+            asked=len(asked.asked),
+        )
+        emit(pause)
+        scope.paused = True
+        break
+    return allowed
+
+
+def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:
+    """The result of a call of a tool that is not there."""
+    call = each.call
+    result = ToolResult(call.id, context.tools.missing(call.name), is_error=True, name=call.name)
+    emit(ToolStart(call, each.place))
+    emit(ToolStop(result, place=each.place))
+    return result
 
 
 async def _ask_about(
-    context: RunContext, scope: TurnScope, call: ToolCall, tool: Tool, emit: Emit
-) -> tuple[Verdict, str, ToolCall]:
-    """What the hooks say to a call, which of them, and what they leave of it."""
+    context: RunContext, scope: TurnScope, each: Waiting, tool: Tool, emit: Emit
+) -> tuple[Verdict, str, ToolCallContext]:
+    """The verdict of the hooks on a call, the name of the hook that gave it, and what the hooks left of the call."""
     asked = ToolCallContext(
         # The watchers hold the original; what a hook changes in place is a copy.
-        call=replace(call, input=copy.deepcopy(call.input)),
+        call=replace(each.call, input=copy.deepcopy(each.call.input)),
         tool=tool,
+        spared=each.spared,
         **context.situation(scope.variables),
     )
+    if not context.hooks.at(BEFORE):
+        return Continue(), "", asked
     verdict, hook = await context.hooks.ask(BEFORE, asked, emit)
-    return verdict, hook, call_of(asked, call)
-
-
-async def _look_at_all(
-    context: RunContext,
-    scope: TurnScope,
-    calls: Sequence[ToolCall],
-    finished: Sequence[FinishedCall],
-    emit: Emit,
-) -> list[FinishedCall]:
-    """The results as the hooks leave them. Each is told before the next is looked at."""
-    looked_at: list[FinishedCall] = []
-    for call, done in zip(calls, finished, strict=True):
-        result = await _look_at(context, scope, call, done.result, emit)
-        emit(ToolStop(result, done.seconds))
-        looked_at.append(replace(done, result=result))
-    return looked_at
+    return verdict, hook, asked
 
 
 async def _look_at(
-    context: RunContext, scope: TurnScope, call: ToolCall, result: ToolResult, emit: Emit
+    context: RunContext, scope: TurnScope, each: Waiting, result: ToolResult, emit: Emit
 ) -> ToolResult:
-    """One result as the hooks leave it."""
-    tool = context.tools.get(call.name)
-    if tool is None:
-        return result
-    asked = ToolResultContext(
-        call=call,
-        result=result,
-        tool=tool,
-        **context.situation(scope.variables),
-    )
-    verdict, hook = await context.hooks.ask(AFTER, asked, emit)
-    if isinstance(verdict, Abort):
-        raise RunAbortedError(verdict.reason, hook=hook)
-    return result_of(asked, result)
+    """A result as the hooks leave it. It is emitted where the end of the call has not shown it."""
+    left = result
+    tool = context.tools.get(each.call.name)
+    if tool is not None and context.hooks.at(AFTER):
+        asked = ToolResultContext(
+            call=each.call,
+            result=result,
+            tool=tool,
+            **context.situation(scope.variables),
+        )
+        verdict, hook = await context.hooks.ask(AFTER, asked, emit)
+        if isinstance(verdict, Abort):
+            raise RunAbortedError(verdict.reason, hook=hook)
+        left = result_of(asked, result)
+    if left != result or each.place in _held_back(context):
+        emit(ToolOutput(left, each.place))
+    return left
 
 
-def _in_call_order(
-    calls: tuple[ToolCall, ...], results: Sequence[ToolResult]
-) -> tuple[ToolResult, ...]:
-    """The results in the order of the calls, each used once: a provider may give two calls one id."""
-    left = list(results)
-    ordered: list[ToolResult] = []
-    for call in calls:
-        place = next((i for i, result in enumerate(left) if result.tool_use_id == call.id), None)
-        if place is not None:
-            ordered.append(left.pop(place))
-    return (*ordered, *left)
+def _held_back(context: RunContext) -> set[int]:
+    """The places of the calls that have ended without showing their results."""
+    calls = context.journal.state.calls
+    return {each.place for each in calls if each.phase == "ended" and each.result is None}
 
 
 __all__ = ["call_tools"]

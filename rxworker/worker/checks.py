@@ -61,6 +61,9 @@ def call_of(asked: ToolCallContext, call: ToolCall) -> ToolCall:
     if left.id != call.id:
         text = f"the call has the id {left.id!r} instead of {call.id!r}, which its result must name"
         raise _error(text, asked.hook, "before_tool_call")
+    if left.name != call.name:
+        text = f"the call is one of {left.name!r} instead of {call.name!r}, about which hooks and approvals were asked"
+        raise _error(text, asked.hook, "before_tool_call")
     return left
 
 

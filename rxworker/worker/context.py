@@ -122,7 +122,24 @@ class RunContext(Struct, frozen=True, eq=False):
     ) -> ToolResult:
         """Run a tool for a hook. It is no call of the model's, and leaves no events of one."""
         call = ToolCall(f"hook_{uuid.uuid4().hex[:12]}", name, args)
-        return await run_call(self.tools, call, scope=self.journal.run, variables=variables)
+        scope = f"{self.journal.run}/{call.id}"
+        return await run_call(self.tools, call, scope=scope, variables=variables)
+
+
+class Waiting(Struct, frozen=True):
+    """A tool call that is to run, unless the hooks are against it.
+
+    Attributes:
+        place: Its index among the calls of its response.
+        call: The call.
+        spared: The hooks that are not asked about it again; see `HookContext.spared`.
+        is_approved: Whether a person has approved it as it stands, so that its tool needs no other approval.
+    """
+
+    place: int
+    call: ToolCall
+    spared: frozenset[tuple[str, int]] = frozenset()
+    is_approved: bool = False
 
 
 class TurnScope(Struct, eq=False):
@@ -133,10 +150,10 @@ class TurnScope(Struct, eq=False):
         request: What the hooks left of the request.
         is_resumed: Whether the turn goes on where a paused run stopped, without a request.
         resumed: The calls that wait since then.
-        approved: The places of those that need not be asked about again.
-        refused: Results of calls that are not to be run.
+        answered: Calls to which a person has given the result, which ``after_tool_call`` hooks have not seen yet.
+        refused: Results of calls that are not to be run, by the places of the calls.
+        spared: The hooks that are not asked again at the end of the turn; see `HookContext.spared`.
         key: What the idempotency keys of those begin with: that of the turn that was paused.
-        finishes: Whether the run ends here, since nothing is left to ask.
         early: The calls that started before the response had ended.
         called: Whether tools ran, so that the model must hear their results.
         paused: Whether a hook paused the run.
@@ -145,14 +162,14 @@ class TurnScope(Struct, eq=False):
     variables: dict[str, object] = {}
     request: Request | None = None
     is_resumed: bool = False
-    resumed: tuple[ToolCall, ...] = ()
-    approved: frozenset[int] = frozenset()
-    refused: tuple[ToolResult, ...] = ()
+    resumed: tuple[Waiting, ...] = ()
+    answered: tuple[tuple[Waiting, ToolResult], ...] = ()
+    refused: dict[int, ToolResult] = {}
+    spared: frozenset[tuple[str, int]] = frozenset()
     key: str = ""
-    finishes: bool = False
     early: EarlyCalls | None = None
     called: bool = False
     paused: bool = False
 
 
-__all__ = ["CALLING", "INSIDE", "ResponseOperator", "RunContext", "TurnScope"]
+__all__ = ["CALLING", "INSIDE", "ResponseOperator", "RunContext", "TurnScope", "Waiting"]

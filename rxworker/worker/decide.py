@@ -15,7 +15,8 @@ from rxworker.events import (
     TurnStop,
 )
 from rxworker.hooks import ContinueWithMessages, Finish, HookPoint, Pause, TurnEndContext
-from rxworker.hooks.ask import Answer
+from rxworker.hooks.ask import names_in
+from rxworker.hooks.verdicts import Verdict
 from rxworker.messages import StopKind, StopReason
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.guard import after_answer
@@ -48,10 +49,6 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         # The provider wants its own words back to go on with.
         emit(TurnStop())
         return
-    if scope.finishes:
-        emit(TurnStop())
-        emit(RunStop())
-        return
     if context.inbox.waiting:
         context.inbox.deliver(emit)
         emit(TurnStop())
@@ -62,16 +59,17 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
         emit(TurnStop())
         return
-    verdict, hook = Finish(), ""
-    if context.hooks.at(POINT):
-        verdict, hook = await _ask(context, scope, emit)
+    verdict, hook, asked = Finish(), "", 0
+    hooks = context.hooks.at(POINT)
+    if hooks:
+        verdict, hook, asked = await _ask(context, scope, emit)
     match verdict:
         case ContinueWithMessages():
             _send_back(context, verdict, hook, emit)
             emit(TurnStop())
         case Pause(reason=reason):
             emit(TurnStop())
-            emit(RunPause(hook, reason=reason))
+            emit(RunPause(hook, reason=reason, hooks=tuple(names_in(hooks)), asked=asked))
         case _:
             # The hooks may have taken their time, and something may have been sent meanwhile.
             if context.inbox.waiting:
@@ -82,15 +80,19 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
             if context.pausing.reason is None:
                 emit(RunStop())
             else:
-                context.pausing.take(emit, RunPause(BY_CALLER))
+                names = tuple(names_in(hooks))
+                context.pausing.take(emit, RunPause(BY_CALLER, hooks=names, asked=len(names)))
 
 
-async def _ask(context: RunContext, scope: TurnScope, emit: Emit) -> Answer:
+async def _ask(context: RunContext, scope: TurnScope, emit: Emit) -> tuple[Verdict, str, int]:
+    """The verdict of the hooks, the name of the hook that gave it, and how many of them it took."""
     asked = TurnEndContext(
         since=context.since,
+        spared=scope.spared,
         **context.situation(scope.variables),
     )
-    return await context.hooks.ask(POINT, asked, emit)
+    verdict, hook = await context.hooks.ask(POINT, asked, emit)
+    return verdict, hook, len(asked.asked)
 
 
 def _complaint(context: RunContext, output: Output[Any], reason: StopReason | None) -> str | None:

@@ -2,15 +2,17 @@
 
 Theory of operation. When the block of a call closes and no ``before_tool_call`` hook is there to be asked about it, a pure
 tool starts. `call_tools` asks for its result when the response has come to its end. What nobody asks for is thrown away:
-when the response fails, is cut or taken back, and when the run pauses. The watchers are told of the start, and so they are
-told of the end. Where no tool may start early nothing stands in the way of the events. A response for which a tool has started is not asked for again: the answer may be another one.
+when the response fails, is cut or taken back, and when the run pauses. The start and the end of such a call are emitted like
+those of any other. Where the response is requested again they are taken back with it, by the `AttemptRetract`: a pure tool has no
+effects, so the calls of the next response begin anew. Where no tool may start early nothing stands in the way of the events.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.events import BlockStop, BlockType, Event, ResponseStatus, Status, ToolStop
@@ -46,9 +48,9 @@ def start_early(
             if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
                 throw_away(context, scope)  # what was said before is taken back
             observer.on_next(event)
-            if call is not None and not is_over and _may_start(context, scope, call):
+            if call is not None and not is_over and _may_start(context, scope, call[0]):
                 token = CALLING.set(context)
-                _early_of(context, scope).start(call)
+                _early_of(context, scope).start(*call)
                 CALLING.reset(token)
 
         def on_error(error: Exception) -> None:
@@ -85,44 +87,54 @@ def start_early(
     return Stage(subscribe)
 
 
-def throw_away(context: RunContext, scope: TurnScope, keep: Iterable[ToolCall] = ()) -> None:
+def throw_away(
+    context: RunContext, scope: TurnScope, keep: Mapping[int, ToolCall] | None = None
+) -> None:
     """Cancel the early calls that nobody will ask for, and tell the watchers of their end.
 
     Args:
         context: The run.
         scope: The turn.
-        keep: The calls that will be asked for, as they will be run.
+        keep: The calls that will be asked for, as they will be run, by their places.
     """
     early = scope.early
     if early is None:
         return
-    gone = early.cancel(keep)
-    if not gone:
+    for call, place in early.cancel(keep):
+        result = ToolResult(call.id, THROWN_AWAY, is_error=True, name=call.name)
+        context.journal.emit(ToolStop(result, place=place))
+    if not early.is_leaving:
         return
-    for call in gone:
-        if call.id in context.journal.state.started:
-            result = ToolResult(call.id, THROWN_AWAY, is_error=True, name=call.name)
-            context.journal.emit(ToolStop(result))
     task = asyncio.get_running_loop().create_task(early.settled())
     context.tasks.add(task)
     task.add_done_callback(context.tasks.discard)
 
 
-def began_early(scope: TurnScope) -> int:
-    """How many tools have started before their response had ended."""
-    return 0 if scope.early is None else scope.early.begun
+def hold_back(context: RunContext, emit: Callable[[Event], None]) -> Callable[[Event], None]:
+    """Emit the ends of calls without their results where ``after_tool_call`` hooks may change these: nothing may show them before."""
+
+    def emit_checked(event: Event) -> None:
+        if isinstance(event, ToolStop) and event.result is not None:
+            hooks = context.hooks.at(HookPoint.AFTER_TOOL_CALL)
+            if any(hook.matches(event.result.name) for hook in hooks):
+                event = replace(event, result=None)
+        emit(event)
+
+    return emit_checked
 
 
-def _whole_call(context: RunContext, event: BlockStop) -> ToolCall | None:
-    """The call whose block this event closes, where it is one of a tool."""
+def _whole_call(context: RunContext, event: BlockStop) -> tuple[ToolCall, int] | None:
+    """The call whose block this event closes, where it is one of a tool, and its index among the calls so far."""
     if event.block_type is not BlockType.TOOL_USE:
         return None
     response = context.journal.state.response
-    block = None if response is None else response.open.get(event.index)
-    if block is None or block.choice != 0:
+    if response is None or (block := response.open.get(event.index)) is None or block.choice != 0:
         return None
     call = content_of(step_block(block, event))
-    return call if isinstance(call, ToolCall) else None
+    if not isinstance(call, ToolCall):
+        return None
+    before = [b for b in response.blocks if b.index < event.index and b.choice == 0]
+    return call, sum(b.block_type is BlockType.TOOL_USE for b in before)
 
 
 def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
@@ -140,11 +152,11 @@ def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
 def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
     if scope.early is None:
         journal = context.journal
-        around = Surroundings(
-            journal.emit, journal.relay, f"{journal.run}/{journal.state.turns}", scope.variables
-        )
+        scope.key = f"{journal.run}/{journal.state.turns}"
+        emit = hold_back(context, journal.emit)
+        around = Surroundings(emit, journal.relay, scope.key, scope.variables)
         scope.early = EarlyCalls(context.tools, around, limit=context.parallel)
     return scope.early
 
 
-__all__ = ["THROWN_AWAY", "began_early", "start_early", "throw_away"]
+__all__ = ["THROWN_AWAY", "hold_back", "start_early", "throw_away"]

@@ -43,6 +43,9 @@ def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[
         continuations=state.continuations,
         let_through=pause.let_through,
         key=pause.key,
+        places=pause.places,
+        hooks=pause.hooks,
+        asked=pause.asked,
         seals=tuple(seal_of(call) for call in pause.pending),
     )
 

@@ -21,8 +21,10 @@ class Pausing(Struct, eq=False):
 
     >>> pausing = Pausing()
     >>> pausing.ask("lunch")
-    >>> pausing.take(print, RunPause(BY_CALLER))
-    RunPause(hook='pause', pending=(), paused_at=None, reason='lunch', refused=(), let_through=0, key='')
+    >>> taken: list[Event] = []
+    >>> pausing.take(taken.append, RunPause(BY_CALLER))
+    >>> taken == [RunPause(BY_CALLER, reason="lunch")]
+    True
     """
 
     reason: str | None = None

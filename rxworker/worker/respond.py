@@ -12,7 +12,7 @@ from rxworker.operators import Stage
 from rxworker.providers import Request
 from rxworker.transport.pressure import PRESSURE
 from rxworker.worker.context import RunContext, TurnScope
-from rxworker.worker.early import began_early, start_early, throw_away
+from rxworker.worker.early import start_early, throw_away
 from rxworker.worker.pressure import RunPressure
 from rxworker.worker.stage import Voice
 from rxworker.worker.through import through
@@ -49,7 +49,7 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
             await voice.listen(response, context.scheduler)
             return
         except Exception as error:
-            may_repeat = _may_repeat(context, scope, begun)
+            may_repeat = _may_repeat(context, begun)
             wait = context.retry.delay(error, attempts) if may_repeat else None
             if wait is None:
                 raise
@@ -74,15 +74,10 @@ def _pause(seconds: float, scheduler: abc.SchedulerBase) -> Observable[Event]:
     return Stage(subscribe)
 
 
-def _may_repeat(context: RunContext, scope: TurnScope, begun: int) -> bool:
-    """Whether an attempt that failed could be made again.
-
-    Not one that said nothing: whoever made the request has tried already. Nor one for which a tool has started: the next answer may be
-    another one.
-    """
+def _may_repeat(context: RunContext, begun: int) -> bool:
+    """Whether an attempt that failed could be made again: not one without any event, which the client has retried already."""
     records = context.journal.hub.history.records(begun)
-    has_said = any(not r.path and isinstance(r.event, ResponseEvent) for r in records)
-    return has_said and not began_early(scope)
+    return any(not r.path and isinstance(r.event, ResponseEvent) for r in records)
 
 
 __all__ = ["respond"]

@@ -51,14 +51,17 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     Attributes:
         pending: The tool calls that wait, with their exact arguments.
         paused_at: The ``id`` of the call that was asked about; ``None`` when the turn's end was, and for `Run.pause`.
-        hook: The hook's name; ``pause`` for `Run.pause`.
+        hook: The hook's name; ``requires_approval`` for the policy of the tool, ``pause`` for `Run.pause`.
         reason: What was given as the reason.
-        refused: Results of calls that hooks have skipped.
+        refused: Results of calls that are not run, in the order of the calls.
         tool_calls: How many tools the run has started.
         continuations: How often hooks have sent an answer back.
         let_through: How many of the pending calls, from the first, hooks have let through.
         key: What the idempotency keys of the pending calls begin with, however often the turn is paused.
         seals: A digest of each pending call: what was shown is what will run.
+        places: The index of each pending call among the calls of its response.
+        hooks: The names of the hooks of the point, in the order in force when the run paused.
+        asked: How many of these, from the first, have been asked about what the run paused at; the last one paused it.
     """
 
     pending: tuple[ToolCall, ...] = ()
@@ -71,6 +74,9 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     let_through: int = 0
     key: str = ""
     seals: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
+    hooks: tuple[str, ...] = ()
+    asked: int = 0
 
 
 __all__ = ["Finished", "Paused", "RunResult"]

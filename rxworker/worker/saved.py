@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.worker.result import Paused
 
-VERSION = 1
+VERSION = 2
+"""Version 1 did not know which hooks had been asked, and its seal left out the version."""
 
 
 class _Envelope(Struct, frozen=True):
@@ -34,12 +35,14 @@ def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
 
     Raises:
         LocalProtocolError: It holds something that is no JSON, such as half of a surrogate pair.
+        ConfigurationError: The key is empty, or no bytes.
     """
+    _check_key(key)
     try:
         state = msgspec.json.encode(paused)
     except (TypeError, UnicodeError, OverflowError, RecursionError) as error:
         raise LocalProtocolError(f"this paused run cannot be saved: {error}") from error
-    return msgspec.json.encode(_Envelope(VERSION, _seal(state, key), msgspec.Raw(state)))
+    return msgspec.json.encode(_Envelope(VERSION, _seal(VERSION, state, key), msgspec.Raw(state)))
 
 
 def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
@@ -47,9 +50,11 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
 
     Raises:
         LocalProtocolError: It is none, was changed, was sealed with another key, or is of a newer version.
+        ConfigurationError: The key is empty, or no bytes.
     """
-    raw = data.encode() if isinstance(data, str) else data
+    _check_key(key)
     try:
+        raw = data.encode() if isinstance(data, str) else data
         version = msgspec.json.decode(raw, type=_Version).version
         if version > VERSION:
             raise LocalProtocolError(
@@ -57,18 +62,19 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
                 "resume it with the rxworker that saved it, or a newer one"
             )
         envelope = msgspec.json.decode(raw, type=_Envelope)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:
         raise LocalProtocolError(f"this is no paused run: {error}") from error
     state = bytes(envelope.state)
+    seal = _seal(version, state, key)
     # As bytes: a seal that was tampered with may be any text.
-    if not hmac.compare_digest(_seal(state, key).encode(), envelope.seal.encode(errors="replace")):
+    if not hmac.compare_digest(seal.encode(), envelope.seal.encode(errors="replace")):
         raise LocalProtocolError(
             "this paused run was changed after it was saved, or was saved with another key: "
             "what was approved may not be what would run, so it is not resumed"
         )
     try:
         return msgspec.json.decode(state, type=Paused[None])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise LocalProtocolError(f"this is no paused run: {error}") from error
 
 
@@ -76,8 +82,20 @@ class _Version(Struct, frozen=True):
     version: int
 
 
-def _seal(state: bytes, key: bytes | None) -> str:
-    return hmac.new(key or b"rxworker", state, hashlib.sha256).hexdigest()
+def _check_key(key: object) -> None:
+    """An empty key would seal nothing. It comes from an environment variable that is not set."""
+    if key is not None and not (isinstance(key, bytes) and key):
+        # Not with its value: it may be the secret as a text.
+        what = "empty" if isinstance(key, bytes) else f"of type {type(key).__name__}"
+        raise ConfigurationError(
+            f"key is {what}: give the secret that save_paused and load_paused share as bytes, for example "
+            "key=os.environ['PAUSED_RUN_KEY'].encode(), or leave key out to find accidents only"
+        )
+
+
+def _seal(version: int, state: bytes, key: bytes | None) -> str:
+    sealed = state if version == 1 else b"%d:%b" % (version, state)
+    return hmac.new(key or b"rxworker", sealed, hashlib.sha256).hexdigest()
 
 
 __all__ = ["load_paused", "save_paused"]

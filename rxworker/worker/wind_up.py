@@ -17,10 +17,12 @@ from rxworker.events import (
     Event,
     HookVerdict,
     RunAbort,
+    ToolOutput,
     ToolStop,
 )
 from rxworker.hooks import AbortContext, HookPoint
 from rxworker.messages import ToolResult
+from rxworker.timeline.run_steps import HELD_BACK
 from rxworker.worker.context import RunContext
 
 Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
@@ -69,13 +71,19 @@ async def _settle(context: RunContext) -> None:
 
 
 def _stop_tools(context: RunContext, cause: Cause, emit: Callable[[Event], None]) -> None:
-    """An end for each tool that was running. The state puts it into the conversation, and answers the other calls."""
+    """An end for each tool that was running, and a result for each whose own no hook has let through.
+
+    The state puts them into the conversation, and answers the other calls.
+    """
     ended = {"cancel": "was cancelled", "limit": "reached a limit"}.get(cause, "failed")
     text = f"The run {ended} while this tool ran. Whether it had an effect is not known."
-    state = context.journal.state
-    for call in state.pending:
-        if call.id in state.started:
-            emit(ToolStop(ToolResult(call.id, text, is_error=True, name=call.name)))
+    for each in context.journal.state.calls:
+        call, place = each.call, each.place
+        if each.phase == "running":
+            result = ToolResult(call.id, text, is_error=True, name=call.name)
+            emit(ToolStop(result, place=place))
+        elif each.phase == "ended" and each.result is None:
+            emit(ToolOutput(ToolResult(call.id, HELD_BACK, is_error=True, name=call.name), place))
 
 
 async def _tell_hooks(context: RunContext, cause: Cause, reason: str, error: Exception) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, overload
 
@@ -20,7 +20,7 @@ from rxworker.timeline.gathering import Gathering
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
 from rxworker.transport import Model, Retry
 from rxworker.transport.clock import loop_clock
-from rxworker.worker.approval import Decision
+from rxworker.worker.approval import Decisions
 from rxworker.worker.arguments import (
     as_model,
     check_no_loop,
@@ -195,7 +195,7 @@ class Worker:
         self,
         paused: Paused[Any] | None = None,
         *,
-        decisions: Mapping[str, Decision] | None = None,
+        decisions: Decisions | None = None,
         add: Sequence[Message] = (),
         claim: Claim | None = None,
     ) -> Run[Any]: ...
@@ -204,7 +204,7 @@ class Worker:
         self,
         paused: Paused[Any] | None = None,
         *,
-        decisions: Mapping[str, Decision] | None = None,
+        decisions: Decisions | None = None,
         add: Sequence[Message] = (),
         claim: Claim | None = None,
         output: type[T],
@@ -213,27 +213,30 @@ class Worker:
         self,
         paused: Paused[Any] | None = None,
         *,
-        decisions: Mapping[str, Decision] | None = None,
+        decisions: Decisions | None = None,
         add: Sequence[Message] = (),
         claim: Claim | None = None,
         output: type[Any] | None = None,
     ) -> Run[Any]:
         """Go on with a run that was paused.
 
-        The call that it was paused at is run as it was shown in `Paused.pending`, unless it is decided otherwise. The hooks are asked
-        about the calls behind it that nothing is decided about.
+        The call that it was paused at is approved as it was shown in `Paused.pending`, unless decisions are given. Hooks that have
+        not been asked about a call are asked before it runs: those behind the one that paused, all about the calls behind, and all
+        but that one about a call with other arguments. At the end of a turn the hooks behind the one that paused are asked.
 
         Args:
             paused: What waits; by default this worker's last run. One that was saved may come from another process.
-            decisions: What to do with pending calls, by their ids: `Approve`, `Deny` or `Answer`.
+            decisions: What to do with pending calls: `Approve`, `Deny` or `Answer`, by the ids of the calls, or one for each call of
+                ``pending`` in order, ``None`` where nothing is decided. The call that the run paused at must be among them.
             add: Messages to add to the conversation; with them a run that was paused at the end of a turn goes on.
             claim: Where several processes may hold the same saved run: asked once with its id, and answers whether this one may
                 have it, for example by inserting the id into a table where it must be unique.
             output: The type of the answer; by default that of the run that was paused, if this worker ran it.
 
         Raises:
-            LocalProtocolError: Nothing is paused, it was resumed already or by somebody else, another run has begun since, a call was changed other than by its decision, or a
-                decision is for no pending call.
+            LocalProtocolError: Nothing is paused, it was resumed already or by somebody else, another run has begun since, a call was
+                changed other than by its decision, a decision is for no pending call or for several of one id, or none is for the
+                call that the run paused at.
             ConfigurationError: Something is of another kind.
             WorkerBusyError: A run is on.
         """
@@ -242,7 +245,7 @@ class Worker:
         if waiting is None:
             raise LocalProtocolError("nothing is paused: resume() goes on after a result Paused")
         several = expect_several("add", add, "add=[Message.user('...')]")
-        first, scope = resumed(waiting, {} if decisions is None else decisions, several)
+        first, scope = resumed(waiting, decisions, several, self.hooks)
         if waiting.run in self._resumed:
             message = (
                 f"{waiting.run} was resumed already, or another run has begun since: no call is run twice, and none "

@@ -61,6 +61,7 @@ class CallBook:
         self._elsewhere = elsewhere or {}
         self._waiting: dict[str, deque[OpenCall]] = {}
         self._answered: set[str] = set()
+        self._seconds: dict[str, float] = {}
 
     def shown_id(self, native: str) -> str:
         """How the latest call of this id is shown."""
@@ -123,6 +124,10 @@ class CallBook:
         """A call that was shown by an earlier run has its result."""
         self._answered.add(native)
 
+    def note_seconds(self, native: str, seconds: float) -> None:
+        """A call took this long; its result is still to come."""
+        self._seconds[native] = seconds
+
     def answer(
         self,
         result: ToolResult,
@@ -141,7 +146,7 @@ class CallBook:
             self._scope,
             self.shown_id(native) if call is None else call.shown,
             result,
-            seconds,
+            self._seconds.pop(native, seconds),
             is_denied,
             call=self._elsewhere.get(native) if call is None else None,
             is_provided=call is not None and call.is_provided,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rxworker.events import MessageAdd, Record, ToolProgress, ToolStart, ToolStop
+from rxworker.events import MessageAdd, Record, ToolOutput, ToolProgress, ToolStart, ToolStop
 from rxworker.protocols.common.changes import CallProgress, CallStart, Change, Note
 from rxworker.protocols.common.rooms import Room
 from rxworker.protocols.common.story import Story
@@ -33,11 +33,15 @@ def tool_progress(_: Story, room: Room, __: Record, event: ToolProgress) -> Iter
 
 
 def tool_stop(story: Story, room: Room, record: Record, event: ToolStop) -> Iterator[Change]:
-    """A tool has ended."""
+    """A tool has ended. Its result comes later where hooks may change it."""
     result = event.result
-    native = result.tool_use_id
+    native = event.call_id
     yield from story.rooms.leave((*record.path, native), "its call has ended")
     yield from room.blocks.end_call(native)
+    if result is None:
+        room.calls.note_seconds(native, event.seconds)
+        yield Note(room.scope, record)
+        return
     if result.content == THROWN_AWAY and room.calls.find(native) is not None:
         yield Note(room.scope, record)  # the call may be run again
         return
@@ -45,6 +49,11 @@ def tool_stop(story: Story, room: Room, record: Record, event: ToolStop) -> Iter
     story.refused.discard(native)
     is_denied = again and result.is_error
     yield from room.calls.answer(result, event.seconds, is_denied=is_denied, again=again)
+
+
+def tool_output(_: Story, room: Room, __: Record, event: ToolOutput) -> Iterator[Change]:
+    """A result comes as the hooks left it."""
+    yield from room.calls.answer(event.result)
 
 
 def message_add(_: Story, room: Room, record: Record, event: MessageAdd) -> Iterator[Change]:
@@ -56,4 +65,4 @@ def message_add(_: Story, room: Room, record: Record, event: MessageAdd) -> Iter
     yield Note(room.scope, record)
 
 
-__all__ = ["message_add", "tool_progress", "tool_start", "tool_stop"]
+__all__ = ["message_add", "tool_output", "tool_progress", "tool_start", "tool_stop"]

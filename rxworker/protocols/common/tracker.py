@@ -24,6 +24,7 @@ from rxworker.events import (
     RunStart,
     RunStop,
     Status,
+    ToolOutput,
     ToolProgress,
     ToolStart,
     ToolStop,
@@ -35,7 +36,13 @@ from rxworker.events import (
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.protocols.common.call_book import CallBook
-from rxworker.protocols.common.calls import message_add, tool_progress, tool_start, tool_stop
+from rxworker.protocols.common.calls import (
+    message_add,
+    tool_output,
+    tool_progress,
+    tool_start,
+    tool_stop,
+)
 from rxworker.protocols.common.changes import (
     Begin,
     Change,
@@ -192,6 +199,7 @@ _HANDLERS: dict[type[object], Callable[[Story, Room, Record, Any], Iterator[Chan
     ToolStart: tool_start,
     ToolProgress: tool_progress,
     ToolStop: tool_stop,
+    ToolOutput: tool_output,
     MessageAdd: message_add,
     RunStop: run_stop,
     RunAbort: run_abort,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
+from rxworker.events import Record, ToolOutput, ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolResult
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_arguments, describe_json
@@ -36,8 +36,8 @@ class Calls:
         """The model calls a tool."""
         self._lanes[path, lane.call_id] = lane
 
-    def step(self, record: Record, event: ToolStart | ToolProgress | ToolStop) -> Lane:
-        """The tool starts, tells how far it is, or has run; the call's lane."""
+    def step(self, record: Record, event: ToolStart | ToolProgress | ToolStop | ToolOutput) -> Lane:
+        """The tool starts, tells how far it is, has run, or its result comes; the call's lane."""
         match event:
             case ToolStart(call=call):
                 lane = self._find(record, call.id, call.name)
@@ -47,15 +47,24 @@ class Calls:
             case ToolProgress(call_id=call_id, progress=progress):
                 lane = self._find(record, call_id, "")
                 lane.progress, lane.told = describe_json(progress, ARGUMENTS), lane.told + 1
-            case ToolStop(result=result, seconds=seconds):
-                lane = self._find(record, result.tool_use_id, result.name)
+            case ToolStop(result=result, seconds=seconds, call_id=call_id, is_error=is_error):
+                lane = self._find(record, call_id, "" if result is None else result.name)
                 never_ran = lane.stage != "running"
                 failed: Stage = "refused" if never_ran else "failed"
-                lane.stage = failed if result.is_error else "done"
+                lane.stage = failed if is_error else "done"
                 lane.ended, lane.took = record.time, seconds
-                lane.result = _told(result)
-                del self._lanes[record.path, result.tool_use_id]
+                if result is not None:
+                    self._tell(record, lane, result)
+            case ToolOutput(result=result):
+                lane = self._find(record, result.tool_use_id, result.name)
+                lane.stage = "failed" if result.is_error else "done"
+                lane.ended = record.time if lane.ended is None else lane.ended
+                self._tell(record, lane, result)
         return lane
+
+    def _tell(self, record: Record, lane: CallLane, result: ToolResult) -> None:
+        lane.result = _told(result)
+        del self._lanes[record.path, result.tool_use_id]
 
     def refuse_all(self, now: float) -> list[CallLane]:
         """Nobody runs those that wait."""

@@ -31,6 +31,7 @@ from rxworker.events import (
     Status,
     TextDelta,
     ThinkingDelta,
+    ToolOutput,
     ToolProgress,
     ToolStart,
     ToolStop,
@@ -83,7 +84,7 @@ class Lanes:
                 return [self._blocks.start(record, event)]
             case BlockStop() | BlockAbort():
                 return self._blocks.stop(record, event)
-            case ToolStart() | ToolProgress() | ToolStop():
+            case ToolStart() | ToolProgress() | ToolStop() | ToolOutput():
                 return [self._calls.step(record, event)]
             case Opaque():
                 return [self._count(record, event)]

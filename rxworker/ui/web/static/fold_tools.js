@@ -5,6 +5,7 @@ import { callFor, know, put } from "./scope.js";
 
 const notStarted = (call) => call.from === null && call.result === null;
 const notDone = (call) => call.result === null;
+const notEnded = (call) => call.result === null && call.to === null;
 
 function toolStart(run, scope, event, record) {
   const call = callFor(run, scope, event.call.id, event.call.name, notStarted);
@@ -30,12 +31,19 @@ function toolProgress(run, scope, event) {
 }
 
 function toolStop(run, scope, event, record) {
-  const call = callFor(run, scope, event.result.tool_use_id, event.result.name ?? "", notDone);
-  answer(call, event.result);
+  const call = callFor(run, scope, event.call_id, event.result?.name ?? "", notEnded);
+  // Without a result it is still to come: hooks look at it.
+  if (event.result) answer(call, event.result);
+  else call.state = event.is_error ? "failed" : "done";
   call.seconds = event.seconds ?? 0;
   if (call.from === null) call.state = "skipped";
-  // The results of one turn are told together, in the order of the calls; how long each ran is told besides.
-  else call.to = call.seconds > 0 ? Math.min(record.time, call.from + call.seconds) : record.time;
+  else call.to = record.time;
+  run.changed.add(call);
+}
+
+function toolOutput(run, scope, event) {
+  const call = callFor(run, scope, event.result.tool_use_id, event.result.name ?? "", notDone);
+  answer(call, event.result);
   run.changed.add(call);
 }
 
@@ -89,4 +97,4 @@ export function closeCalls(run, scope, time) {
   }
 }
 
-export const TOOL_STEPS = { tool_start: toolStart, tool_progress: toolProgress, tool_stop: toolStop, message_add: messageAdd };
+export const TOOL_STEPS = { tool_start: toolStart, tool_progress: toolProgress, tool_stop: toolStop, tool_output: toolOutput, message_add: messageAdd };
