@@ -17,7 +17,7 @@ from rxworker.events import Event, MessageAdd, RunPause, ToolOutput, ToolStart, 
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.hooks.ask import names_in
 from rxworker.hooks.verdicts import Continue, Verdict
-from rxworker.messages import Message, ToolResult
+from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.messages.pairs import calls_made
 from rxworker.timeline import RunState
 from rxworker.tools import Tool, policy_of, run_calls
@@ -150,11 +150,11 @@ async def _ask(
             results[place] = _missing(context, each, emit)
             continue
         hooks = context.hooks.at(BEFORE)
-        verdict, hook, asked = await _ask_about(context, scope, each, tool, emit)
-        left = call_of(asked, call)
-        needs_approval = policy_of(tool).requires_approval and not (
-            each.is_approved and seal_of(left) == seal_of(call)
-        )
+        verdict, hook, left, asked = Continue(), "", call, 0
+        if hooks:
+            verdict, hook, left, asked = await _ask_about(context, scope, each, tool, emit)
+        # What a person has approved are these very arguments.
+        is_approved = each.is_approved and (left is call or seal_of(left) == seal_of(call))
         match verdict:
             case Skip(reason=reason):
                 results[place] = ToolResult(call.id, reason, is_error=True, name=call.name)
@@ -164,7 +164,7 @@ async def _ask(
                 raise RunAbortedError(reason, hook=hook)
             case Pause(reason=reason):
                 pass
-            case _ if needs_approval:
+            case _ if policy_of(tool).requires_approval and not is_approved:
                 hook, reason = APPROVAL, f"{call.name} requires approval"
             case _:
                 allowed.append(replace(each, call=left))
@@ -176,7 +176,7 @@ async def _ask(
             paused_at=call.id,
             let_through=len(allowed),
             hooks=tuple(names_in(hooks)),
-            asked=len(asked.asked),
+            asked=asked,
         )
         emit(pause)
         scope.paused = True
@@ -195,8 +195,8 @@ def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:
 
 async def _ask_about(
     context: RunContext, scope: TurnScope, each: Waiting, tool: Tool, emit: Emit
-) -> tuple[Verdict, str, ToolCallContext]:
-    """The verdict of the hooks on a call, the name of the hook that gave it, and what the hooks left of the call."""
+) -> tuple[Verdict, str, ToolCall, int]:
+    """The verdict of the hooks on a call, the name of the hook that gave it, what the hooks left of the call, and how many were asked."""
     asked = ToolCallContext(
         # The watchers hold the original; what a hook changes in place is a copy.
         call=replace(each.call, input=copy.deepcopy(each.call.input)),
@@ -204,10 +204,8 @@ async def _ask_about(
         spared=each.spared,
         **context.situation(scope.variables),
     )
-    if not context.hooks.at(BEFORE):
-        return Continue(), "", asked
     verdict, hook = await context.hooks.ask(BEFORE, asked, emit)
-    return verdict, hook, asked
+    return verdict, hook, call_of(asked, each.call), len(asked.asked)
 
 
 async def _look_at(

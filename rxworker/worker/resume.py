@@ -38,7 +38,7 @@ def resumed(
 
     Args:
         paused: What waits.
-        decisions: By the ids of the calls, or one for each call. ``None`` approves the call that the run paused at.
+        decisions: By the ids of the calls, or one for each call. None at all approve the call that the run paused at.
         added: Messages for the model, behind the results.
         hooks: The hooks that are in force now.
 
@@ -145,7 +145,7 @@ def _decided(paused: Paused[Any], decisions: Decisions | None) -> list[Decision 
     """The decision about each pending call."""
     waits = [f"{call.id!r} of {call.name}" for call in paused.pending]
     until = None if paused.paused_at is None else paused.let_through
-    if decisions is None:
+    if decisions is None or decisions == {}:
         return [Approve() if number == until else None for number in range(len(waits))]
     if isinstance(decisions, Mapping):
         _check_ids([call.id for call in paused.pending], decisions)

@@ -63,13 +63,13 @@ def test_a_tool_call_and_its_run_are_one_lane() -> None:
     assert lanes.lanes[0].seconds(4.0) == 3.0
 
 
-def test_parallel_tools_end_when_they_ended_and_not_when_all_had() -> None:
+def test_parallel_tools_end_each_at_its_own_end() -> None:
     lanes = fold(
         (0, called(0, "a")),
         (0, called(1, "b")),
         (1, ToolStart(ToolCall("a", "look", {}))),
         (1, ToolStart(ToolCall("b", "look", {}))),
-        (3, ToolStop(ToolResult("a", "rain", name="look"), seconds=0.5)),
+        (1.5, ToolStop(ToolResult("a", "rain", name="look"), seconds=0.5)),
         (3, ToolStop(ToolResult("b", "oh", is_error=True, name="look"), seconds=2.0)),
     )
     assert [lane.stretches[-1].end for lane in lanes.lanes] == [1.5, 3.0]

@@ -380,7 +380,7 @@ def started_tools(records: list[Record]) -> set[str]:
 
 
 def stopped_tools(records: list[Record]) -> set[str]:
-    return {r.event.result.tool_use_id for r in records if isinstance(r.event, ToolStop)}
+    return {r.event.call_id for r in records if isinstance(r.event, ToolStop)}
 
 
 async def test_a_response_that_was_cut_keeps_its_text_and_none_of_its_calls_is_left(

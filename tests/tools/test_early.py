@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rxworker.errors import ConfigurationError
-from rxworker.events import ToolProgress, ToolStart
+from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.tools import EarlyCalls, Surroundings, Toolbox, ToolContext, run_calls, tool
 
@@ -67,7 +67,7 @@ async def test_a_pure_call_runs_before_it_is_asked_for_and_is_not_run_again() ->
     finished = await run_calls(desk.toolbox, [look("a")], early=early, emit=heard.append)
     assert [f.result.text for f in finished] == ["a"]
     assert desk.used == ["a"]
-    assert len(heard) == 2
+    assert [type(event) for event in heard] == [ToolStart, ToolProgress, ToolStop]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ async def test_other_arguments_are_another_call() -> None:
     early.start(look("a"))
     await settle()
     assert early.take(look("b")) is None
-    assert early.cancel(keep=[look("b")]) == [look("a")]
+    assert early.cancel(keep={0: look("b")}) == [(look("a"), 0)]
     await early.settled()
     assert desk.cancelled == ["a"]
     assert early.take(look("a")) is None
@@ -115,11 +115,11 @@ async def test_other_arguments_are_another_call() -> None:
 async def test_what_is_thrown_away_is_cancelled_and_heard_no_more() -> None:
     desk, heard = Desk(), list[object]()
     early = EarlyCalls(desk.toolbox, Surroundings(heard.append))
-    early.start(look("a", "1"))
-    early.start(look("b", "2"))
+    early.start(look("a", "1"), 0)
+    early.start(look("b", "2"), 1)
     await settle()
     told = len(heard)
-    assert early.cancel(keep=[look("a", "1")]) == [look("b", "2")]
+    assert early.cancel(keep={0: look("a", "1")}) == [(look("b", "2"), 1)]
     await early.settled()
     assert desk.cancelled == ["b"]
     assert len(heard) == told
@@ -149,14 +149,28 @@ async def test_early_calls_share_the_limit_with_the_others() -> None:
     await early.settled()
 
 
-async def test_of_two_calls_with_one_id_one_starts_early() -> None:
+async def test_two_calls_with_one_id_are_told_apart_by_their_places() -> None:
+    desk, heard = Desk(), list[object]()
+    desk.go.set()
+    early = EarlyCalls(desk.toolbox, Surroundings(heard.append))
+    assert early.start(look("a"), 0)
+    assert early.start(look("a"), 1)
+    assert not early.start(look("a"), 1)
+    finished = await run_calls(desk.toolbox, [look("a"), look("a")], early=early)
+    assert [f.result.text for f in finished] == ["a", "a"]
+    assert [event.place for event in heard if isinstance(event, ToolStop)] == [0, 1]
+
+
+async def test_a_call_that_has_ended_is_not_among_those_that_were_cancelled_while_they_ran() -> (
+    None
+):
     desk = Desk()
     desk.go.set()
     early = EarlyCalls(desk.toolbox)
-    assert early.start(look("a"))
-    assert not early.start(look("b"))
-    finished = await run_calls(desk.toolbox, [look("b"), look("a")], early=early)
-    assert [f.result.text for f in finished] == ["b", "a"]
+    early.start(look("a"))
+    await settle()
+    assert early.cancel() == []
+    await early.settled()
 
 
 async def test_a_limit_below_one_is_refused() -> None:

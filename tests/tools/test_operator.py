@@ -7,7 +7,7 @@ import reactivex
 from reactivex import Observable, Subject, operators
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.events import ToolProgress, ToolStart
+from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools import Toolbox, ToolContext, run_tools, tool
 
@@ -150,7 +150,7 @@ async def test_each_subscription_makes_its_own_calls() -> None:
 
 
 async def test_starts_and_progress_are_told() -> None:
-    heard: list[ToolStart | ToolProgress] = []
+    heard: list[ToolStart | ToolProgress | ToolStop] = []
 
     @tool
     async def step(context: ToolContext) -> str:
@@ -159,8 +159,9 @@ async def test_starts_and_progress_are_told() -> None:
 
     one = ToolCall("1", "step", {})
     results = reactivex.just(one).pipe(run_tools(Toolbox([step]), emit=heard.append, scope="run/1"))
-    assert (await results).text == "run/1/1"
-    assert heard == [ToolStart(one), ToolProgress("1", "half")]
+    assert (await results).text.startswith("run/1/0/")
+    assert heard[:-1] == [ToolStart(one), ToolProgress("1", "half")]
+    assert isinstance(heard[-1], ToolStop)
 
 
 def test_a_limit_below_one_is_refused() -> None:

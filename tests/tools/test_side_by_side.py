@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rxworker.events import ToolProgress, ToolStart
+from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall
 from rxworker.tools import Surroundings, Toolbox, ToolContext, run_calls, tool
 from rxworker.tools.gate import Gate
@@ -122,7 +122,10 @@ async def a_task_each(
 ) -> list[tuple[str, bool] | None]:
     """The plain definition; nothing for a call that has cancelled itself."""
     loop, gate, around = asyncio.get_running_loop(), Gate(limit), Surroundings(emit)
-    tasks = [loop.create_task(run_at(gate, TOOLS, call, around, loop)) for call in calls]
+    tasks = [
+        loop.create_task(run_at(gate, TOOLS, call, place, around, loop))
+        for place, call in enumerate(calls)
+    ]
     await asyncio.gather(*tasks, return_exceptions=True)
     results = [None if task.cancelled() else task.result().result for task in tasks]
     return [result and (result.text, result.is_error) for result in results]
@@ -130,8 +133,8 @@ async def a_task_each(
 
 @given(mixes(), st.integers(1, 4))
 def test_calls_come_to_what_they_come_to_in_a_task_each(calls: list[ToolCall], limit: int) -> None:
-    heard: list[ToolStart | ToolProgress] = []
-    plainly: list[ToolStart | ToolProgress] = []
+    heard: list[ToolStart | ToolProgress | ToolStop] = []
+    plainly: list[ToolStart | ToolProgress | ToolStop] = []
 
     async def both() -> None:
         finished = await run_calls(TOOLS, calls, limit=limit, emit=heard.append)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from reactivex import Observable, abc
+from reactivex import Observable, abc, from_iterable
+from reactivex import operators as ops
 from reactivex.testing import TestScheduler
 
-from rxworker import Limits, Paused, Run, Worker, before_tool_call, tool
+from rxworker import Limits, Paused, Run, Worker, after_tool_call, before_tool_call, tool
+from rxworker.cli.lanes import Lanes
 from rxworker.errors import LimitExceededError, ProviderError, RunCancelledError
 from rxworker.events import (
     AttemptRetract,
@@ -17,16 +19,21 @@ from rxworker.events import (
     Record,
     ResponseEvent,
     Status,
+    ToolOutput,
     ToolStart,
     ToolStop,
 )
-from rxworker.hooks import Pause, Skip, ToolCallContext
+from rxworker.hooks import Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.messages import StopKind, repair
-from rxworker.operators import Stage
+from rxworker.operators import Stage, committed
+from rxworker.protocols.common.changes import TakeBack
+from rxworker.protocols.common.tracker import Tracker
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, stall
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry, fallback
+from rxworker.ui.terminal.lane import Lane as TerminalLane
+from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
 from rxworker.worker.early import THROWN_AWAY
 
 TICK = 10.0
@@ -71,6 +78,14 @@ def kinds(records: list[Record]) -> list[type[Event]]:
     return [type(r.event) for r in records if isinstance(r.event, kept)]
 
 
+def is_stop(record: Record) -> bool:
+    return isinstance(record.event, ToolStop)
+
+
+def index_of(records: list[Record], kind: type[Event]) -> int:
+    return next(place for place, r in enumerate(records) if isinstance(r.event, kind))
+
+
 async def settle() -> None:
     """Let everything that is ready happen."""
     for _ in range(20):
@@ -109,7 +124,7 @@ async def test_it_starts_before_the_response_ends() -> None:
     texts = [r.text for r in result.conversation.messages[2].tool_results]
     assert texts == ["saw a", "wrote b"]
     assert lint(records) == []
-    assert desk.keys == [f"{run.id}/1/call_1_1"]
+    assert desk.keys[0].startswith(f"{run.id}/1/0/")
 
 
 async def test_a_hook_for_the_tool_is_asked_before_anything_runs() -> None:
@@ -158,22 +173,90 @@ async def test_a_cancelled_run_throws_it_away_and_its_conversation_is_whole() ->
     assert (await worker.run("and now?")).text == "again"
 
 
-async def test_a_response_that_fails_after_it_started_is_not_asked_for_again() -> None:
+@pytest.mark.parametrize("has_ended", [False, True])
+async def test_a_response_that_fails_after_a_call_began_early_is_requested_again(
+    has_ended: bool,
+) -> None:
+    """A pure call has no effects, so what it did is taken back with the response."""
     desk = Desk()
+    if has_ended:
+        desk.go.set()
     broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)
     # With pauses between its events, so that the tool can begin before the end.
-    model = ScriptedModel([broken, "again"], delay=0.001)
+    model = ScriptedModel([broken, call("look", at="c"), "Done."], delay=0.001)
     worker = Worker(model, tools=[desk.look, desk.write], retry=Retry(first=0.0))
     run = worker.run("go")
-    with pytest.raises(ProviderError):
-        await run
+    await until(run, AttemptRetract)
+    desk.go.set()
+    result = await run
+    assert (result.text, desk.used) == ("Done.", ["a", "c"])
+    assert desk.cancelled == ([] if has_ended else ["a"])
     records = records_of(run)
-    assert len(model.requests) == 1
-    assert AttemptRetract not in kinds(records)
-    assert kinds(records).count(ToolStop) == 1
-    assert desk.cancelled == ["a"]
+    said = kinds(records)[:5]
+    assert said[:2] == [Status, ToolStart]
+    assert set(said[2:4]) == {ToolStop, Status}
+    assert said[4] is AttemptRetract
+    (stop,) = [r.event for r in records[: index_of(records, AttemptRetract)] if is_stop(r)]
+    assert isinstance(stop, ToolStop)
+    assert stop.is_error is not has_ended
     assert lint(records) == []
+    texts = [[r.text for r in m.tool_results] for m in result.conversation.messages]
+    assert texts == [[], [], ["saw c"], []]
     assert repair(worker.conversation) == worker.conversation
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+async def test_watchers_see_that_an_early_call_was_taken_back(has_ended: bool) -> None:
+    desk = Desk()
+    if has_ended:
+        desk.go.set()
+    broken = call("look", at="a") + call("write", at="b") + fail("down", retryable=True)
+    model = ScriptedModel([broken, "Done."], delay=0.001)
+    run = Worker(model, tools=[desk.look, desk.write], retry=Retry(first=0.0)).run("go")
+    await run
+    records = records_of(run)
+    terminal, shown = TerminalLanes(), dict[int, TerminalLane]()
+    for lane in terminal.feed(records):
+        shown[id(lane)] = lane
+    assert [lane.stage for lane in shown.values() if lane.kind == "call"] == ["retracted"] * 2
+    plain = Lanes()
+    for record in records:
+        plain.feed(record)
+    assert [lane.outcome for lane in plain.lanes][:2] == ["retracted", "retracted"]
+    tracker = Tracker()
+    changes = [change for record in records for change in tracker.feed(record)]
+    taken = [change for change in changes if isinstance(change, TakeBack)]
+    assert [change.calls for change in taken] == [("call_1_1", "call_1_2")]
+    assert [r.event for r in records if isinstance(r.event, ToolStop | ToolOutput)][1:] == []
+    kept: list[Record] = from_iterable(records).pipe(committed(), ops.to_list()).run()
+    assert not any(isinstance(r.event, ToolStart | ToolStop) for r in kept)
+
+
+async def test_a_call_ends_early_when_it_ends_and_not_with_its_response() -> None:
+    desk = Desk()
+    desk.go.set()
+    model = ScriptedModel([call("look", at="a") + call("write", at="b"), "Done."], delay=0.001)
+    run = Worker(model, tools=[desk.look, desk.write]).run("go")
+    await run
+    records = records_of(run)
+    assert kinds(records)[:4] == [Status, ToolStart, ToolStop, Status]
+    assert lint(records) == []
+
+
+async def test_an_early_result_that_hooks_may_change_is_held_back() -> None:
+    desk = Desk()
+    desk.go.set()
+
+    @after_tool_call
+    def mask(context: ToolResultContext) -> None:
+        context.set_content("masked")
+
+    model = ScriptedModel([call("look", at="a") + call("write", at="b"), "Done."], delay=0.001)
+    run = Worker(model, tools=[desk.look, desk.write], hooks=[mask]).run("go")
+    result = await run
+    assert "saw" not in str(records_of(run))
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["masked", "masked"]
+    assert lint(records_of(run)) == []
 
 
 async def test_a_response_that_fails_before_it_began_is_asked_for_again() -> None:

@@ -1,0 +1,509 @@
+"""Which hooks are asked when a paused run goes on: one rule for all points, all decisions and all ways to resume."""
+
+from __future__ import annotations
+
+import pytest
+
+from rxworker import (
+    Approve,
+    Deny,
+    Finished,
+    Message,
+    Paused,
+    Worker,
+    after_tool_call,
+    before_tool_call,
+    on_turn_end,
+    tool,
+    worker_tool,
+)
+from rxworker.errors import HookError, LocalProtocolError
+from rxworker.events import Record, RunPause, ToolStart, ToolStop
+from rxworker.hooks import (
+    Continue,
+    ContinueWithMessages,
+    Hook,
+    HookContext,
+    Pause,
+    Skip,
+    ToolCallContext,
+    ToolResultContext,
+    TurnEndContext,
+    chain,
+)
+from rxworker.messages import JsonObject
+from rxworker.testing import ScriptedModel, call, lint
+from rxworker.tools import Tool
+from rxworker.worker import Answer, Decision, load_paused, save_paused
+
+ASKED: list[str] = []
+RAN: list[str] = []
+
+PAUSES = ("hook", "requires_approval", "turn end", "run.pause()")
+PLACES = ("in process", "saved and loaded", "nested")
+DECISIONS: dict[str, Decision | None] = {
+    "plain resume": None,
+    "Approve": Approve(),
+    "Approve(input)": Approve(input={"task": "edited"}),
+    "Deny": Deny("no"),
+    "Answer": Answer("known"),
+}
+# Who is asked when the run goes on.
+EXPECTED: dict[tuple[str, str], list[str]] = {
+    ("hook", "plain resume"): ["last"],
+    ("hook", "Approve"): ["last"],
+    ("hook", "Approve(input)"): ["first", "last"],
+    ("requires_approval", "plain resume"): [],
+    ("requires_approval", "Approve"): [],
+    ("requires_approval", "Approve(input)"): ["first", "last"],
+    ("run.pause()", "plain resume"): ["first", "last"],
+    ("run.pause()", "Approve"): ["first", "last"],
+    ("run.pause()", "Approve(input)"): ["first", "last"],
+    ("turn end", "plain resume"): ["last"],
+}
+
+
+@pytest.fixture(autouse=True)
+def forget() -> None:
+    ASKED.clear()
+    RAN.clear()
+
+
+def asked(name: str, verdict: object = None, point: str = "before_tool_call") -> Hook[HookContext]:
+    def look(context: HookContext) -> object:
+        ASKED.append(name)
+        return verdict
+
+    return Hook(look, point, name=name)  # type: ignore[arg-type]
+
+
+def hooks_of(pause: str) -> list[object]:
+    if pause == "turn end":
+        return [
+            asked("first", point="on_turn_end"),
+            asked("ask", Pause("sure?"), "on_turn_end"),
+            asked("last", point="on_turn_end"),
+        ]
+    asks = [asked("ask", Pause("may I?"))] if pause == "hook" else []
+    return [asked("first"), *asks, asked("last"), asked("seen", point="after_tool_call")]
+
+
+def tool_of(place: str, pause: str) -> Tool:
+    needs_approval = pause == "requires_approval"
+    if place == "nested":
+        inner = Worker(
+            ScriptedModel([call("step"), "noted"] * 2), tools=[step], hooks=[asked("inner")]
+        )
+        return worker_tool(
+            inner, name="note", description="Note it.", requires_approval=needs_approval
+        )
+
+    @tool(requires_approval=needs_approval)
+    async def note(task: str) -> str:
+        """Write a note."""
+        RAN.append(task)
+        return "noted"
+
+    return note
+
+
+@tool
+async def step() -> str:
+    """A step of the worker inside."""
+    RAN.append("step")
+    return "done"
+
+
+async def paused_by(pause: str, place: str) -> tuple[Worker, Paused[None]]:
+    first = "Is that all?" if pause == "turn end" else call("note", task="as asked")
+    worker = Worker(
+        ScriptedModel([first, "Done."]), tools=[tool_of(place, pause)], hooks=hooks_of(pause)
+    )
+    run = worker.run("go")
+    if pause == "run.pause()":
+        run.pause()
+    paused = await run
+    assert isinstance(paused, Paused)
+    ASKED.clear()
+    if place == "saved and loaded":
+        paused = load_paused(save_paused(paused, key=b"k"), key=b"k")
+        worker = Worker(
+            ScriptedModel(["Done."]), tools=[tool_of(place, pause)], hooks=hooks_of(pause)
+        )
+    return worker, paused
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("pause", PAUSES)
+async def test_who_is_asked_again(pause: str, decision: str, place: str) -> None:
+    worker, paused = await paused_by(pause, place)
+    decided = DECISIONS[decision]
+    if pause == "turn end" and decided is not None:
+        with pytest.raises(LocalProtocolError, match="no pending call"):
+            worker.resume(paused, decisions={"call_1_1": decided})
+        assert isinstance(await worker.resume(paused), Finished)
+        return
+    run = worker.resume(paused, decisions=decided and {paused.pending[0].id: decided})
+    result = await run
+    assert isinstance(result, Finished)
+    runs = pause != "turn end" and decision not in ("Deny", "Answer")
+    ahead = [name for name in ASKED if name in ("first", "ask", "last")]
+    assert ahead == EXPECTED.get((pause, decision), [])
+    # The worker inside asks its own hooks, and results are seen whoever gave them.
+    assert ASKED.count("inner") == (runs and place == "nested")
+    assert ASKED.count("seen") == (pause != "turn end" and decision != "Deny")
+    ran = {"Approve(input)": "edited"}.get(decision, "as asked")
+    assert ([] if not runs else ["step"] if place == "nested" else [ran]) == RAN
+    assert lint([record async for record in run]) == []
+
+
+# --- the two ways in which a guard was stepped over
+
+
+def guarded(*answers: object, hooks: tuple[object, ...]) -> Worker:
+    @tool
+    async def shell(command: str) -> str:
+        """Run a command."""
+        RAN.append(command)
+        return "ran"
+
+    return Worker(ScriptedModel(list(answers)), tools=[shell], hooks=hooks)  # type: ignore[arg-type]
+
+
+@before_tool_call
+def ask(context: ToolCallContext) -> Pause:
+    return Pause("may I?")
+
+
+@before_tool_call
+def guard(context: ToolCallContext) -> Skip | None:
+    return Skip("forbidden") if "rm -rf" in str(context.input["command"]) else None
+
+
+@pytest.mark.parametrize("hooks", [(ask, guard), (guard, ask)])
+async def test_a_guard_is_asked_about_what_a_person_has_edited(hooks: tuple[object, ...]) -> None:
+    worker = guarded(call("shell", command="ls"), "Done.", hooks=hooks)
+    await worker.run("go")
+    edit = Approve(input={"command": "rm -rf /"})
+    result = await worker.resume(decisions={"call_1_1": edit})
+    assert result.conversation.messages[2].tool_results[0].text == "forbidden"
+    assert RAN == []
+
+
+async def test_a_guard_behind_the_hook_that_paused_is_asked_when_the_run_goes_on() -> None:
+    worker = guarded(call("shell", command="rm -rf /"), "Done.", hooks=(ask, guard))
+    await worker.run("go")
+    await worker.resume()
+    assert RAN == []
+
+
+async def test_a_call_behind_the_paused_one_that_a_person_approves_is_asked_about_too() -> None:
+    """All hooks but the one that paused: none has seen this call."""
+    calls = call("shell", command="ls") + call("shell", command="rm -rf /")
+    worker = guarded(calls, "Done.", hooks=(ask, guard))
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    result = await worker.resume(decisions={each.id: Approve() for each in paused.pending})
+    assert isinstance(result, Finished)
+    assert RAN == ["ls"]
+
+
+async def test_a_call_that_was_let_through_is_asked_about_again_only_if_it_was_edited() -> None:
+    @before_tool_call
+    def ask_about_b(context: ToolCallContext) -> Pause | None:
+        ASKED.append(str(context.input["command"]))
+        return Pause("b?") if context.input["command"] == "b" else None
+
+    calls = call("shell", command="a") + call("shell", command="b")
+    worker = guarded(calls, "Done.", hooks=(guard, ask_about_b))
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    assert paused.let_through == 1
+    ASKED.clear()
+    edit: JsonObject = {"command": "rm -rf /"}
+    await worker.resume(decisions=[Approve(input=edit), Approve()])
+    assert (ASKED, RAN) == ([], ["b"])
+
+
+async def test_a_validator_behind_a_pause_at_the_end_of_a_turn_sees_the_answer() -> None:
+    @on_turn_end
+    def pause(context: TurnEndContext) -> Pause:
+        return Pause()
+
+    @on_turn_end
+    def validate(context: TurnEndContext) -> ContinueWithMessages | None:
+        return None if context.text == "right" else ContinueWithMessages.user("Try again.")
+
+    worker = guarded("wrong", "right", hooks=(pause, validate))
+    await worker.run("go")
+    again = await worker.resume()
+    assert isinstance(again, Paused)
+    assert again.text == "right"
+    assert isinstance(await worker.resume(), Finished)
+
+
+async def test_messages_that_are_added_at_the_end_of_a_turn_make_a_turn_that_all_are_asked_about() -> (
+    None
+):
+    worker, paused = await paused_by("turn end", "in process")
+    again = await worker.resume(paused, add=[Message.user("And?")])
+    assert isinstance(again, Paused)
+    assert ASKED == ["first", "ask"]
+
+
+# --- other hooks than those that were there
+
+
+async def test_all_hooks_are_asked_where_the_one_that_paused_is_gone() -> None:
+    _, paused = await paused_by("hook", "in process")
+    hooks = [asked("first"), asked("last")]
+    elsewhere = Worker(ScriptedModel(["Done."]), tools=[tool_of("in process", "hook")], hooks=hooks)
+    assert isinstance(await elsewhere.resume(paused), Finished)
+    assert ASKED == ["first", "last"]
+
+
+@pytest.mark.parametrize("pause", ["hook", "requires_approval", "turn end"])
+async def test_a_hook_that_was_added_during_the_pause_is_asked(pause: str) -> None:
+    worker, paused = await paused_by(pause, "in process")
+    point = "on_turn_end" if pause == "turn end" else "before_tool_call"
+    worker.hooks.add(asked("new", point=point).but(priority=10))
+    assert isinstance(await worker.resume(paused), Finished)
+    assert [name for name in ASKED if name != "seen"] == ["new", *EXPECTED[pause, "plain resume"]]
+
+
+async def test_a_hook_that_was_added_is_asked_about_calls_that_were_let_through() -> None:
+    calls = call("shell", command="a") + call("shell", command="b")
+
+    @before_tool_call(when=lambda context: context.content == '{"command":"b"}', name="ask")
+    def ask_about_b(context: ToolCallContext) -> Pause:
+        return Pause("b?")
+
+    worker = guarded(calls, "Done.", hooks=(asked("old"), ask_about_b))
+    await worker.run("go")
+    ASKED.clear()
+    worker.hooks.add(asked("new"))
+    await worker.resume()
+    assert (ASKED, RAN) == (["new", "new"], ["a", "b"])
+
+
+async def test_another_order_elsewhere_skips_no_hook() -> None:
+    _, paused = await paused_by("hook", "in process")
+    hooks = [asked("last"), asked("first"), asked("ask", Pause())]
+    elsewhere = Worker(ScriptedModel(["Done."]), tools=[tool_of("in process", "hook")], hooks=hooks)
+    assert isinstance(await elsewhere.resume(paused), Finished)
+    assert ASKED == ["last"]
+
+
+@pytest.mark.parametrize("edit", [False, True])
+async def test_hooks_with_one_name_are_told_apart_by_their_order(edit: bool) -> None:
+    same = [asked("permit"), asked("permit", Pause("?")), asked("permit")]
+    worker = guarded(call("shell", command="a"), "Done.", hooks=tuple(same))
+    await worker.run("go")
+    ASKED.clear()
+    decision = Approve(input={"command": "b"}) if edit else Approve()
+    assert isinstance(await worker.resume(decisions={"call_1_1": decision}), Finished)
+    assert ["permit"] * (2 if edit else 1) == ASKED
+
+
+async def test_a_hook_that_was_registered_twice_pauses_twice() -> None:
+    once = asked("ask", Pause("?"))
+    worker = guarded(call("shell", command="a"), "Done.", hooks=(once, once))
+    assert isinstance(await worker.run("go"), Paused)
+    assert isinstance(await worker.resume(), Paused)
+    assert isinstance(await worker.resume(), Finished)
+    assert RAN == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"), [(False, ["c", "d"]), (True, ["before", "a", "c", "d"])]
+)
+async def test_the_hooks_behind_one_in_a_chain_are_asked(edit: bool, expected: list[str]) -> None:
+    pauser = asked("b", Pause("?"))
+    links = chain(asked("a"), pauser, asked("c"), name="chain")
+    worker = guarded(
+        call("shell", command="a"), "Done.", hooks=(asked("before"), links, asked("d"))
+    )
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    assert paused.hook == "chain/b"
+    ASKED.clear()
+    decision = Approve(input={"command": "b"}) if edit else Approve()
+    assert isinstance(await worker.resume(decisions={"call_1_1": decision}), Finished)
+    assert expected == ASKED
+
+
+async def test_hooks_whose_matcher_does_not_fit_count_in_the_order() -> None:
+    other = asked("permit").but(matcher="other")
+    worker = guarded(
+        call("shell", command="a"),
+        "Done.",
+        hooks=(other, asked("permit", Pause("?")), asked("permit")),
+    )
+    await worker.run("go")
+    ASKED.clear()
+    assert isinstance(await worker.resume(), Finished)
+    assert ASKED == ["permit"]
+
+
+async def test_two_hooks_that_pause_are_asked_one_after_the_other() -> None:
+    hooks = (asked("a", Pause("a?")), asked("b", Pause("b?")), asked("c"))
+    worker = guarded(call("shell", command="a"), "Done.", hooks=hooks)
+    for name in ("a", "b"):
+        paused = await (worker.run("go") if name == "a" else worker.resume())
+        assert isinstance(paused, Paused)
+        assert paused.hook == name
+    assert isinstance(await worker.resume(), Finished)
+    assert ASKED == ["a", "b", "c"]
+
+
+# --- approval by policy
+
+
+async def test_what_hooks_make_of_approved_arguments_has_to_be_approved_too() -> None:
+    @before_tool_call
+    def rewrite(context: ToolCallContext) -> None:
+        context.input["task"] = f"{context.input['task']}!"
+
+    note = tool_of("in process", "requires_approval")
+    worker = Worker(ScriptedModel([call("note", task="a"), "Done."]), tools=[note], hooks=[rewrite])
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    assert paused.pending[0].input == {"task": "a!"}
+    edit = Approve(input={"task": "b"})
+    again = await worker.resume(decisions={paused.pending[0].id: edit})
+    assert isinstance(again, Paused)
+    assert (again.hook, again.pending[0].input) == ("requires_approval", {"task": "b!"})
+    assert isinstance(await worker.resume(), Finished)
+    assert RAN == ["b!"]
+
+
+async def test_a_person_who_has_approved_the_call_at_a_hook_is_not_asked_by_the_policy() -> None:
+    note = tool_of("in process", "requires_approval")
+    worker = Worker(
+        ScriptedModel([call("note", task="a"), "Done."]), tools=[note], hooks=hooks_of("hook")
+    )
+    paused = await worker.run("go")
+    assert isinstance(paused, Paused)
+    assert paused.hook == "ask"
+    assert isinstance(await worker.resume(), Finished)
+
+
+# --- answers
+
+
+async def test_an_answer_is_masked_like_a_result() -> None:
+    @after_tool_call
+    def mask(context: ToolResultContext) -> None:
+        context.set_content(context.result.text.replace("hunter2", "***"))
+
+    worker = guarded(call("shell", command="a"), "Done.", hooks=(ask, mask))
+    await worker.run("go")
+    run = worker.resume(decisions={"call_1_1": Answer("it is hunter2")})
+    result = await run
+    assert result.conversation.messages[2].tool_results[0].text == "it is ***"
+    records: list[Record] = [record async for record in run]
+    assert "hunter2" not in str(records)
+    assert lint(records) == []
+
+
+async def test_an_answer_is_kept_over_another_pause() -> None:
+    calls = call("shell", command="a") + call("shell", command="b")
+    worker = guarded(calls, "Done.", hooks=(ask, asked("seen", point="after_tool_call")))
+    await worker.run("go")
+    paused = await worker.resume(decisions={"call_1_1": Answer("known")})
+    assert isinstance(paused, Paused)
+    assert [result.text for result in paused.refused] == ["known"]
+    result = await worker.resume()
+    assert [r.text for r in result.conversation.messages[2].tool_results] == ["known", "ran"]
+    assert ASKED == ["seen", "seen"]
+
+
+# --- other ways past a hook
+
+
+@pytest.mark.parametrize("name", ["danger", ""])
+async def test_a_hook_cannot_make_another_tools_call_of_a_call(name: str) -> None:
+    from msgspec.structs import replace
+
+    @before_tool_call(matcher="safe")
+    def rename(context: ToolCallContext) -> None:
+        context.call = replace(context.call, name=name)
+
+    @tool
+    async def safe() -> str:
+        """Do nothing."""
+        return "safe"
+
+    @tool(requires_approval=True)
+    async def danger() -> None:
+        """Do harm."""
+        RAN.append("danger")
+
+    worker = Worker(ScriptedModel([call("safe"), "Done."]), tools=[safe, danger], hooks=[rename])
+    with pytest.raises(HookError, match=r"instead of 'safe'"):
+        await worker.run("go")
+    assert RAN == []
+
+
+async def test_a_tool_that_comes_after_the_hooks_were_asked_is_not_run() -> None:
+    """No hook and nobody has been asked about a call of a tool that was not there."""
+
+    @tool(requires_approval=True)
+    async def danger() -> None:
+        """Do harm."""
+        RAN.append("danger")
+
+    @tool(barrier=True)
+    async def unlock() -> str:
+        """Make another tool known."""
+        worker.tools.add(danger)
+        return "unlocked"
+
+    model = ScriptedModel([call("unlock") + call("danger"), "Done."])
+    worker = Worker(model, tools=[unlock], hooks=[asked("guard")])
+    run = worker.run("go")
+    result = await run
+    texts = [r.text for r in result.conversation.messages[2].tool_results]
+    assert texts[0] == "unlocked"
+    assert "There is no tool called 'danger'" in texts[1]
+    assert RAN == []
+    assert lint([record async for record in run]) == []
+
+
+async def test_results_are_sent_to_the_model_after_a_pause_between_turns_in_which_a_hook_spoke() -> (
+    None
+):
+    @after_tool_call
+    def comment(context: ToolResultContext) -> Continue:
+        context.add_message("Mind the gap.", "user")
+        run.pause()
+        return Continue()
+
+    worker = guarded(call("shell", command="a"), "Done.", hooks=(comment,))
+    run = worker.run("go")
+    assert isinstance(await run, Paused)
+    assert (await worker.resume()).text == "Done."
+
+
+# --- what the records say
+
+
+async def test_the_pause_says_which_hooks_were_asked() -> None:
+    worker = Worker(
+        ScriptedModel([call("note", task="a"), "Done."]),
+        tools=[tool_of("in process", "hook")],
+        hooks=hooks_of("hook"),
+    )
+    run = worker.run("go")
+    await run
+    (pause,) = [r.event async for r in run if isinstance(r.event, RunPause)]
+    assert (pause.hooks, pause.asked, pause.places) == (("first", "ask", "last"), 2, (0,))
+
+
+async def test_nothing_starts_while_a_run_is_paused() -> None:
+    worker, paused = await paused_by("hook", "in process")
+    run = worker.resume(paused, decisions={paused.pending[0].id: Deny("no")})
+    await run
+    kinds = [type(r.event) async for r in run if isinstance(r.event, ToolStart | ToolStop)]
+    assert kinds == [ToolStop]
