@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from typing import Any
 
 import msgspec
@@ -178,6 +180,39 @@ async def test_everything_survives_the_bytes() -> None:
     _, paused = await paused_at_three()
     assert load_paused(save_paused(paused)) == paused
     assert msgspec.json.decode(save_paused(paused), type=dict[str, object])["version"] == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["\ud800", "[" * 100_000, b"[" * 100_000, b'{"version":1,"seal":"","state":' + b"[" * 100_000],
+)
+def test_text_that_is_no_json_is_refused_like_any_other(data: bytes | str) -> None:
+    with pytest.raises(LocalProtocolError, match="no paused run"):
+        load_paused(data)
+
+
+async def test_a_state_that_is_nested_too_deeply_is_refused() -> None:
+    deep = '{"conversation":' + "[" * 100_000 + "]" * 100_000 + "}"
+    seal = hmac.new(b"k", b"2:" + deep.encode(), hashlib.sha256).hexdigest()
+    with pytest.raises(LocalProtocolError, match="no paused run"):
+        load_paused(f'{{"version":2,"seal":"{seal}","state":{deep}}}', key=b"k")
+
+
+@pytest.mark.parametrize("key", [b"", "", "hunter2", 0])
+async def test_a_key_that_is_none_is_refused_where_it_is_given(key: Any) -> None:
+    """An empty one comes from a variable that is not set, and would seal nothing."""
+    _, paused = await paused_at_three()
+    for use in (lambda: save_paused(paused, key=key), lambda: load_paused(b"{}", key=key)):
+        with pytest.raises(ConfigurationError, match=r"key is .*os\.environ") as caught:
+            use()
+        assert "hunter2" not in str(caught.value)
+
+
+async def test_the_seal_covers_the_version() -> None:
+    _, paused = await paused_at_three()
+    older = save_paused(paused, key=b"k").replace(b'"version":2', b'"version":1')
+    with pytest.raises(LocalProtocolError, match="was changed after it was saved"):
+        load_paused(older, key=b"k")
 
 
 async def test_decisions_that_are_none_are_refused() -> None:
