@@ -68,7 +68,7 @@ class Session:
         paused = self.paused
         if paused is None or paused.paused_at is None:
             return None
-        return next((call for call in paused.pending if call.id == paused.paused_at), None)
+        return paused.pending[paused.let_through]
 
     @property
     def asks(self) -> bool:
@@ -102,11 +102,14 @@ class Session:
         Raises:
             RxWorkerError: It cannot.
         """
-        call = self.waiting_call if is_call else None
-        decisions = {call.id: decision} if call is not None and decision is not None else {}
+        paused, decisions = self.paused, list[Decision | None]()
+        if is_call and decision is not None and paused is not None and self.waiting_call:
+            # By its place: two calls may have one id.
+            decisions = [None] * len(paused.pending)
+            decisions[paused.let_through] = decision
         add = [Message.user(text)] if text else []
         # A resumed run counts on from what was before.
-        self._started(self.worker.resume(decisions=decisions, add=add))
+        self._started(self.worker.resume(decisions=decisions or None, add=add))
         self._held = Totals()
 
     def send(self, text: str) -> None:
