@@ -42,6 +42,7 @@ from rxworker.events.record import (
 from rxworker.events.turn import (
     AttemptRetract,
     AttemptStart,
+    ConversationReplace,
     Gap,
     HookMessage,
     HookVerdict,
@@ -109,6 +110,7 @@ __all__ = [
     "ToolProgress",
     "ToolStop",
     "MessageAdd",
+    "ConversationReplace",
     "HookMessage",
     "HookVerdict",
     "LimitReached",

@@ -45,7 +45,7 @@ from rxworker.hooks.verdicts import (
 
 if TYPE_CHECKING:
     from rxworker.hooks.command import CommandError, CommandResult, run_command
-    from rxworker.hooks.conditions import enabled_by
+    from rxworker.hooks.conditions import enabled_by, first_turn
     from rxworker.hooks.environment import harmless_environment
     from rxworker.hooks.lasting import LastingOperator, from_lasting_operator
 
@@ -54,6 +54,7 @@ _LATER = {
     "CommandResult": "command",
     "LastingOperator": "lasting",
     "enabled_by": "conditions",
+    "first_turn": "conditions",
     "from_lasting_operator": "lasting",
     "harmless_environment": "environment",
     "run_command": "command",
@@ -92,6 +93,7 @@ __all__ = [
     "Matcher",
     "OnFailure",
     "enabled_by",
+    "first_turn",
     # what they are given
     "HookContext",
     "MessageSendContext",

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    ConversationReplace,
     HookVerdict,
     LimitReached,
     MessageAdd,
@@ -33,7 +34,11 @@ STARTED_ONLY = "This call was started and did not finish: the run ended before i
 
 
 def _run_start(state: RunState, event: RunStart) -> RunState:
-    return RunState(status="running", conversation=event.conversation, path=state.path)
+    conversation = event.conversation
+    before = conversation
+    if event.added:
+        before = conversation.with_messages(conversation.messages[: -event.added])
+    return RunState(status="running", conversation=conversation, path=state.path, base=before)
 
 
 def _run_resume(state: RunState, event: RunResume) -> RunState:
@@ -41,6 +46,7 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         settle(state),
         status="running",
         conversation=event.conversation,
+        base=event.conversation,
         pending=event.pending,
         started=(),
         pause=None,
@@ -227,6 +233,16 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
     )
 
 
+def _conversation_replace(state: RunState, event: ConversationReplace) -> RunState:
+    if not state.is_closed:
+        state = close(state)
+    # What no request has carried yet stands at the end, before and after.
+    behind = len(state.conversation.messages) - len(state.base.messages)
+    messages = event.conversation.messages
+    base = event.conversation.with_messages(messages[: max(0, len(messages) - behind)])
+    return replace(state, conversation=event.conversation, base=base)
+
+
 def _limit_reached(state: RunState, event: LimitReached) -> RunState:
     return replace(state, reason=event.limit)
 
@@ -243,6 +259,7 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     AttemptStart: _attempt_start,
     AttemptRetract: _attempt_retract,
     MessageAdd: _message_add,
+    ConversationReplace: _conversation_replace,
     LimitReached: _limit_reached,
     HookVerdict: _hook_verdict,
 }

@@ -59,6 +59,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         let_through: How many of the pending calls, from the first, hooks have let through.
         key: What the idempotency keys of the pending calls begin with, however often the turn is paused.
         seals: A digest of each pending call: what was shown is what will run.
+        variables: What hooks and tools have put under names; the run that goes on has them again. `save_paused` takes JSON values only.
     """
 
     pending: tuple[ToolCall, ...] = ()
@@ -71,6 +72,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     let_through: int = 0
     key: str = ""
     seals: tuple[str, ...] = ()
+    variables: dict[str, object] = {}
 
 
 __all__ = ["Finished", "Paused", "RunResult"]

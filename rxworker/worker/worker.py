@@ -173,7 +173,7 @@ class Worker:
         if self._paused is not None:
             self._resumed.add(self._paused.run)
         conversation = repair(self.conversation).add(*added)
-        return self._begin((RunStart(conversation),), TurnScope())
+        return self._begin((RunStart(conversation, len(added)),), TurnScope())
 
     @overload
     def run_sync(self, input: Input) -> RunResult[None]: ...
@@ -255,6 +255,7 @@ class Worker:
             )
         if output is not None:
             self._output = Output(output)
+        scope.variables = dict(waiting.variables)
         run = self._begin(first, scope)
         self._resumed.add(waiting.run)
         if self.budget is not None:
@@ -296,6 +297,7 @@ class Worker:
             retry=self.retry,
             workspace=self.workspace,
             around=around,
+            variables=scope.variables,
             scheduler=loop_clock(),
             journal=Journal(f"run-{os.urandom(6).hex()}", loop=loop),
         )

@@ -4,7 +4,7 @@ import pytest
 
 from rxworker import Worker, before_tool_call, on_turn_end, tool
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError
-from rxworker.events import HookMessage, HookVerdict, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, HookVerdict, MessageAdd
 from rxworker.hooks import (
     Abort,
     Continue,
@@ -17,7 +17,7 @@ from rxworker.hooks import (
     Verdict,
     chain,
     hook,
-    older,
+    legacy,
 )
 from rxworker.testing import NEVER, HookAnswer, HookStub, ScriptedModel, call, call_context
 
@@ -58,7 +58,7 @@ async def test_a_message_carries_the_way_to_its_hook() -> None:
     def tell(context: ToolCallContext) -> None:
         context.send_message("hello")
 
-    heard: list[HookMessage | MessageAdd] = []
+    heard: list[HookMessage | MessageAdd | ConversationReplace] = []
     context = call_context("read", around={"heard": heard})
     await Hooks([chain(tell, name="c")]).ask(tell.point, context, print)
     assert heard == [HookMessage("c/tell", "message", "hello")]
@@ -127,8 +127,8 @@ def test_a_chain_is_of_hooks_of_one_point() -> None:
 
 async def test_an_end_within_a_chain_ends_the_run_with_the_hooks_name() -> None:
     @hook("OnTurnCompleted")
-    def fail(context: HookContext) -> older.Error:
-        return older.Error("not good enough")
+    def fail(context: HookContext) -> legacy.LegacyError:
+        return legacy.LegacyError("not good enough")
 
     worker = Worker(ScriptedModel(["Hm."]), hooks=[chain(fail, name="c", on_failure="continue")])
     with pytest.raises(RunAbortedError, match="by hook 'c/fail': not good enough"):

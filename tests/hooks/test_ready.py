@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 
 from rxworker import Message, Worker, tool
-from rxworker.events import HookMessage, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, MessageAdd
 from rxworker.hooks import Continue, HookContext, Hooks, Skip, Verdict, enabled_by, hook
 from rxworker.hooks.ready import (
     auto_read,
@@ -31,7 +31,7 @@ from rxworker.testing import (
     send_context,
 )
 
-Heard = list[HookMessage | MessageAdd]
+Heard = list[HookMessage | MessageAdd | ConversationReplace]
 
 
 async def ask(context: HookContext, *hooks: object) -> Verdict:

@@ -6,7 +6,7 @@ import pytest
 from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError, HookError
-from rxworker.events import HookMessage, HookVerdict, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, HookVerdict, MessageAdd
 from rxworker.hooks import (
     Abort,
     BeforeToolCallVerdict,
@@ -34,7 +34,7 @@ from rxworker.hooks import (
 )
 from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolResult
 
-ROWS: list[HookVerdict | HookMessage | MessageAdd] = []
+ROWS: list[HookVerdict | HookMessage | MessageAdd | ConversationReplace] = []
 
 
 class FakeTool:
