@@ -202,11 +202,8 @@ def _late(hook: AnyHook, name: str) -> HookError:
 
 def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:
     text = f"{type(error).__name__}: {error}"
-    is_operator = isinstance(error, AttributeError) and error.name in ("pipe", "subscribe")
-    if is_operator and isinstance(error.obj, HookContext):
-        text += (
-            "; give a reactivex operator whose parameter has no annotation as from_operator(...)"
-        )
+    if isinstance(error, AttributeError) and error.name in ("pipe", "subscribe"):
+        text += "; give a reactivex operator whose parameter has no annotation as from_operator(...)"
     return _error(hook, name, text)
 
 
