@@ -24,6 +24,14 @@ from rxworker.hooks.decorate import (
     on_message_send,
     on_turn_end,
 )
+from rxworker.hooks.objects import (
+    HookLike,
+    SupportsAfterToolCall,
+    SupportsBeforeToolCall,
+    SupportsOnAbort,
+    SupportsOnMessageSend,
+    SupportsOnTurnEnd,
+)
 from rxworker.hooks.operator import OperatorFunction, from_operator
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.registry import Hooks
@@ -83,6 +91,12 @@ __all__ = [
     "from_lasting_operator",
     "Hook",
     "AnyHook",
+    "HookLike",
+    "SupportsOnMessageSend",
+    "SupportsBeforeToolCall",
+    "SupportsAfterToolCall",
+    "SupportsOnTurnEnd",
+    "SupportsOnAbort",
     "HookPoint",
     "Hooks",
     "OperatorFunction",

@@ -203,7 +203,9 @@ def _late(hook: AnyHook, name: str) -> HookError:
 def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, AttributeError) and error.name in ("pipe", "subscribe"):
-        text += "; give a reactivex operator whose parameter has no annotation as from_operator(...)"
+        text += (
+            "; give a reactivex operator whose parameter has no annotation as from_operator(...)"
+        )
     return _error(hook, name, text)
 
 

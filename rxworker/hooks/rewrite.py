@@ -67,12 +67,16 @@ def changed(messages: Sequence[Message], change: Change) -> list[Message]:
 def _complaints(message: Message, left: Message) -> Iterator[str]:
     if left.role != message.role:
         yield f"its role {message.role} became {left.role}"
-    if [call.id for call in left.tool_calls] != [call.id for call in message.tool_calls]:
+    if _names(left) != _names(message):
         yield "its tool calls became others; change their input, or take out the message and the one with the results"
     for block in left.content:
         if isinstance(block, SEALED) and block not in message.content:
             kind = cast("type[object]", type(block)).__name__
             yield f"a {kind} was changed, which its provider has sealed; take it out instead"
+
+
+def _names(message: Message) -> list[tuple[str, str]]:
+    return [(call.id, call.name) for call in message.tool_calls]
 
 
 def _refused(why: str) -> LocalProtocolError:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError, WorkerBusyError
 from rxworker.events import Event, Record, RunAbort, RunStart
-from rxworker.hooks import Hooks
+from rxworker.hooks import HookLike, Hooks
 from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
 from rxworker.timeline import RunState, TextBlockCollector, ToolCallCollector, step_run
@@ -91,7 +91,7 @@ class Worker:
         *,
         tools: Iterable[Tool] = (),
         system: str | None = None,
-        hooks: Iterable[object] = (),
+        hooks: Iterable[HookLike] = (),
         options: Options | None = None,
         limits: Limits | None = None,
         operators: Sequence[ResponseOperator] = (),

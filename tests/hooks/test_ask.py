@@ -16,6 +16,7 @@ from rxworker.hooks import (
     Continue,
     Hook,
     HookContext,
+    HookLike,
     HookPoint,
     Hooks,
     MessageSendContext,
@@ -52,7 +53,7 @@ CONTEXTS: list[HookContext] = [
 ]
 
 
-async def ask(context: HookContext, *hooks: object) -> tuple[Verdict, list[tuple[str, str]]]:
+async def ask(context: HookContext, *hooks: HookLike) -> tuple[Verdict, list[tuple[str, str]]]:
     heard: list[HookVerdict] = []
     assert context.point is not None
     verdict, _ = await Hooks(hooks).ask(context.point, context, heard.append)
@@ -366,18 +367,18 @@ async def fail_with(error: BaseException, **settings: Any) -> tuple[list[str], l
     return [result.text for result in worker.conversation.messages[2].tool_results], verdicts
 
 
-@pytest.mark.parametrize("timeout", [None, 5.0])
+@pytest.mark.parametrize("seconds", [None, 5.0])
 @pytest.mark.parametrize("error", [SystemExit(2), GeneratorExit(), Odd("x")], ids=repr)
 async def test_what_is_no_exception_is_a_failure_with_its_cause(
-    error: BaseException, timeout: float | None
+    error: BaseException, seconds: float | None
 ) -> None:
     with pytest.raises(HookError, match=f"hook 'broken' failed .*{type(error).__name__}") as caught:
-        await fail_with(error, timeout=timeout)
+        await fail_with(error, timeout=seconds)
     assert caught.value.__cause__ is error
-    results, verdicts = await fail_with(error, timeout=timeout, on_failure="skip")
+    results, verdicts = await fail_with(error, timeout=seconds, on_failure="skip")
     assert "which checks it, failed" in results[0]
     assert [v.verdict for v in verdicts] == ["Failed", "Skip"]
-    results, _ = await fail_with(error, timeout=timeout, on_failure="continue")
+    results, _ = await fail_with(error, timeout=seconds, on_failure="continue")
     assert results == ["text"]
 
 

@@ -10,6 +10,7 @@ from rxworker.hooks import (
     Continue,
     Hook,
     HookContext,
+    HookLike,
     HookPoint,
     Hooks,
     Skip,
@@ -26,7 +27,7 @@ def stub(name: str, *answers: HookAnswer) -> HookStub:
     return HookStub("before_tool_call", *answers, name=name)
 
 
-async def ask(*hooks: object) -> tuple[Verdict, str, list[tuple[str, str]]]:
+async def ask(*hooks: HookLike) -> tuple[Verdict, str, list[tuple[str, str]]]:
     heard: list[HookVerdict] = []
     context = call_context("read", path="a")
     verdict, name = await Hooks(hooks).ask(HookPoint.BEFORE_TOOL_CALL, context, heard.append)

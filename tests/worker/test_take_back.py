@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from rxworker import Message, Paused, Run, Worker, on_message_send, on_turn_end, tool
 from rxworker.errors import HookError, RunAbortedError, RxWorkerError
-from rxworker.events import AttemptStart, ConversationReplace, RunStart
+from rxworker.events import AttemptStart, ConversationReplace, Record, RunStart
 from rxworker.hooks import (
     Cancel,
     ContinueWithMessages,
@@ -89,7 +89,7 @@ async def check(worker: Worker, model: ScriptedModel, run: Run[Any]) -> None:
     assert all("hunter2" not in str(request) for request in model.requests)
 
 
-async def worker_records(run: Run[Any]) -> Any:
+async def worker_records(run: Run[Any]) -> AsyncIterator[Record]:
     try:
         async for record in run:
             yield record
