@@ -25,6 +25,7 @@ RxWorkerError
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 
 class RxWorkerError(Exception):
@@ -169,17 +170,27 @@ class TextRejectedError(RxWorkerError):
 
 
 class HookError(RxWorkerError):
-    """A hook raised, took too long, or answered with a verdict that its point does not have.
+    """A hook raised, took too long, or returned something that its point does not accept.
 
     Attributes:
         hook: The hook's name.
         point: Where it was called, for example ``before_tool_call``.
+        kind: ``failure``: it raised or took too long, and its ``on_failure`` applies. ``verdict``: it returned something that
+            its point does not accept, which is a mistake in the program and ends the run whatever ``on_failure`` is.
     """
 
-    def __init__(self, message: str, *, hook: str, point: str) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        hook: str,
+        point: str,
+        kind: Literal["failure", "verdict"] = "failure",
+    ) -> None:
         super().__init__(message)
         self.hook = hook
         self.point = point
+        self.kind = kind
 
 
 class WorkerError(RxWorkerError):

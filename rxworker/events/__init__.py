@@ -42,6 +42,7 @@ from rxworker.events.record import (
 from rxworker.events.turn import (
     AttemptRetract,
     AttemptStart,
+    ConversationReplace,
     Gap,
     HookMessage,
     HookVerdict,
@@ -111,6 +112,7 @@ __all__ = [
     "ToolStop",
     "ToolOutput",
     "MessageAdd",
+    "ConversationReplace",
     "HookMessage",
     "HookVerdict",
     "LimitReached",

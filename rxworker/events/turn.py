@@ -13,14 +13,16 @@ from rxworker.messages.message import Conversation, Message
 from rxworker.messages.usage import Usage
 
 
-class RunStart(Struct, frozen=True, tag="run_start"):
+class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
     """A run begins.
 
     Attributes:
         conversation: Everything said before, with the input of this run at its end.
+        added: How many of the messages, from the end, are that input.
     """
 
     conversation: Conversation
+    added: int = 0
 
 
 class TurnStart(Struct, frozen=True, tag="turn_start", gc=False):
@@ -130,6 +132,18 @@ class MessageAdd(Struct, frozen=True, tag="message_add", gc=False):
     """
 
     messages: tuple[Message, ...]
+    source: str
+
+
+class ConversationReplace(Struct, frozen=True, tag="conversation_replace"):
+    """The conversation that is kept becomes another one: a hook has rewritten it, or a request was held back and takes its input along.
+
+    Attributes:
+        conversation: Everything said so far, as it is from here on.
+        source: The name of the hook.
+    """
+
+    conversation: Conversation
     source: str
 
 
@@ -286,6 +300,7 @@ TurnEvent: TypeAlias = (
     | ToolStop
     | ToolOutput
     | MessageAdd
+    | ConversationReplace
     | HookMessage
     | HookVerdict
     | LimitReached
@@ -303,6 +318,7 @@ TURN_EVENTS: frozenset[type[object]] = frozenset(get_args(TurnEvent))
 __all__ = [
     "AttemptRetract",
     "AttemptStart",
+    "ConversationReplace",
     "Gap",
     "HookMessage",
     "HookVerdict",

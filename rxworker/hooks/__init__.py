@@ -24,6 +24,14 @@ from rxworker.hooks.decorate import (
     on_message_send,
     on_turn_end,
 )
+from rxworker.hooks.objects import (
+    HookLike,
+    SupportsAfterToolCall,
+    SupportsBeforeToolCall,
+    SupportsOnAbort,
+    SupportsOnMessageSend,
+    SupportsOnTurnEnd,
+)
 from rxworker.hooks.operator import OperatorFunction, from_operator
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.registry import Hooks
@@ -45,7 +53,7 @@ from rxworker.hooks.verdicts import (
 
 if TYPE_CHECKING:
     from rxworker.hooks.command import CommandError, CommandResult, run_command
-    from rxworker.hooks.conditions import enabled_by
+    from rxworker.hooks.conditions import enabled_by, first_turn
     from rxworker.hooks.environment import harmless_environment
     from rxworker.hooks.lasting import LastingOperator, from_lasting_operator
 
@@ -54,6 +62,7 @@ _LATER = {
     "CommandResult": "command",
     "LastingOperator": "lasting",
     "enabled_by": "conditions",
+    "first_turn": "conditions",
     "from_lasting_operator": "lasting",
     "harmless_environment": "environment",
     "run_command": "command",
@@ -82,6 +91,12 @@ __all__ = [
     "from_lasting_operator",
     "Hook",
     "AnyHook",
+    "HookLike",
+    "SupportsOnMessageSend",
+    "SupportsBeforeToolCall",
+    "SupportsAfterToolCall",
+    "SupportsOnTurnEnd",
+    "SupportsOnAbort",
     "HookPoint",
     "Hooks",
     "OperatorFunction",
@@ -92,6 +107,7 @@ __all__ = [
     "Matcher",
     "OnFailure",
     "enabled_by",
+    "first_turn",
     # what they are given
     "HookContext",
     "MessageSendContext",

@@ -1,7 +1,7 @@
 """Asking hooks one after the other, within their time, and what it means when one fails.
 
 A hook fails when it raises, when it takes longer than its time-out, and when something that it waits for was cancelled.
-What that means is in its ``on_failure``. A verdict that its point does not have is no failure of the moment: it is a
+What that means is in its ``on_failure``. `SystemExit` and the like are failures too; `KeyboardInterrupt` goes through. A verdict that its point does not have is no failure of the moment: it is a
 mistake in the program, and ends the run whatever ``on_failure`` says.
 
 The run itself being cancelled is none of these: it goes through, also where a hook has caught it.
@@ -10,6 +10,7 @@ The run itself being cancelled is none of these: it goes through, also where a h
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -19,7 +20,7 @@ from rxworker.events import HookVerdict
 from rxworker.hooks.base import AnyHook
 from rxworker.hooks.context import HookContext, unmade
 from rxworker.hooks.contexts import ToolCallContext, ToolResultContext
-from rxworker.hooks.points import VERDICTS, HookPoint
+from rxworker.hooks.points import VERDICTS, HookPoint, wrong_verdict
 from rxworker.hooks.verdicts import Continue, EndRun, Finish, Skip, Verdict
 
 Report: TypeAlias = Callable[[HookVerdict], None]
@@ -27,10 +28,6 @@ Answer: TypeAlias = tuple[Verdict, str]
 
 GRACE = 2.0
 """Seconds for a hook whose time is over to clean up before it is left behind."""
-
-
-class _ForeignVerdictError(HookError):
-    """A hook answered with what its point does not have."""
 
 
 async def ask_all(
@@ -95,10 +92,6 @@ async def _ask(hook: AnyHook, context: HookContext, report: Report, name: str) -
     undo = unmade if hook.on_failure == "abort" else context.checkpoint()
     try:
         answer = await _in_time(hook, context, report, name)
-    except _ForeignVerdictError as error:
-        if hook.point is not HookPoint.ON_ABORT:
-            raise
-        return _failed(hook, context, report, name, error)
     except EndRun as error:
         if hook.point is HookPoint.ON_ABORT:
             return _failed(hook, context, report, name, _raised(hook, name, error))
@@ -107,6 +100,8 @@ async def _ask(hook: AnyHook, context: HookContext, report: Report, name: str) -
             report(_event(hook, name, context, "Abort", error.reason))
         raise
     except HookError as error:
+        if error.kind == "verdict" and hook.point is not HookPoint.ON_ABORT:
+            raise
         if hook.chained:  # what failed is one of its hooks, and has been told
             report = _ignore
         undo()
@@ -163,21 +158,36 @@ async def _released(asking: Coroutine[Any, Any, Answer | None]) -> Answer | None
 
 
 async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:
-    if not await hook.applies(context):
-        return None
-    if hook.chained:
-        answer = await ask_all(hook.chained, context, report, f"{name}/")
-        context.hook = name
-        return answer
-    verdict: object = await hook(context)
+    task = asyncio.current_task()
+    try:
+        if not await hook.applies(context):
+            return None
+        if hook.chained:
+            answer = await ask_all(hook.chained, context, report, f"{name}/")
+            context.hook = name
+            return answer
+        verdict: object = await hook(context)
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        # Here, and not by who waits: a SystemExit that leaves a task ends the event loop, and all runs with it.
+        if isinstance(error, GeneratorExit) and not _is_running(task):
+            raise  # nobody waits any more: this coroutine is being closed
+        raise _raised(hook, name, error) from error
     if verdict is None:
         return None
     if not isinstance(verdict, VERDICTS[hook.point]):
-        allowed = ", ".join(known.__name__ for known in VERDICTS[hook.point])
-        text = f"hook {name!r} answered {verdict!r} at {hook.point.value}, where it may answer "
-        text += f"{allowed} or None" if allowed else "None"
-        raise _ForeignVerdictError(text, hook=name, point=hook.point.value)
+        if inspect.iscoroutine(verdict):
+            verdict.close()  # it was not awaited, and need not complain of that as well
+        raise wrong_verdict(f"answered {verdict!r}", name, hook.point)
     return None if is_going_on(verdict) else (verdict, name)
+
+
+def _is_running(task: asyncio.Task[Any] | None) -> bool:
+    try:
+        return asyncio.current_task() is task
+    except RuntimeError:  # no event loop runs
+        return False
 
 
 def is_going_on(verdict: Verdict) -> bool:
@@ -220,8 +230,13 @@ def _late(hook: AnyHook, name: str) -> HookError:
     return _error(hook, name, f"it took longer than {hook.timeout:g} s")
 
 
-def _raised(hook: AnyHook, name: str, error: Exception) -> HookError:
-    return _error(hook, name, f"{type(error).__name__}: {error}")
+def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, AttributeError) and error.name in ("pipe", "subscribe"):
+        text += (
+            "; give a reactivex operator whose parameter has no annotation as from_operator(...)"
+        )
+    return _error(hook, name, text)
 
 
 def _error(hook: AnyHook, name: str, what: str) -> HookError:

@@ -7,15 +7,23 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar, Unpack, cast
 
+from reactivex import Observable
+
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.context import HookContext
-from rxworker.hooks.operator import OperatorFunction
+from rxworker.hooks.operator import (
+    ContextOperator,
+    OperatorFunction,
+    as_operator,
+    verdict_from,
+)
 from rxworker.hooks.points import HookPoint, point_of
 from rxworker.hooks.settings import (
     Condition,
     HookSettings,
     Matcher,
     OnFailure,
+    called,
     failure_of,
     matcher_of,
     names_of,
@@ -33,7 +41,8 @@ class Hook(Generic[C]):
     """A function at a point of the loop. Asking it returns its verdict.
 
     Args:
-        function: What is asked: it takes the point's context and returns a verdict, or an awaitable of one.
+        function: What is asked: it takes the point's context and returns a verdict, or an awaitable of one. It may be a reactivex
+            operator over contexts; see `from_operator`.
         point: Where it is asked.
         name: What its verdicts, messages and errors are signed with; the function's name by default.
         matcher: Which tools it is asked about: a regular expression for the whole name.
@@ -60,7 +69,7 @@ class Hook(Generic[C]):
 
     def __init__(
         self,
-        function: HookFunction[C] | OperatorFunction[C],
+        function: HookFunction[C] | OperatorFunction[C] | ContextOperator[C],
         point: HookPoint | str,
         *,
         name: str | None = None,
@@ -77,7 +86,8 @@ class Hook(Generic[C]):
         if when is not None and not callable(when):
             raise ConfigurationError(f"when={when!r}: a condition is a function of the context")
         self.point = point_of(point)
-        self.name = name or _name_of(function)
+        asked = cast("HookFunction[C] | OperatorFunction[C]", as_operator(function))
+        self.name = called(name) or _name_of(asked)
         self.matcher = matcher_of(matcher, self.point, self.name)
         self.when = when
         self.priority = priority_of(priority, self.name)
@@ -86,7 +96,7 @@ class Hook(Generic[C]):
         self.on_failure: OnFailure = failure_of(on_failure, self.point, self.name)
         self.timeout = timeout_of(timeout, self.point, self.name)
         self.chained: Sequence[Hook[Any]] = ()
-        self._function = function
+        self._function = asked
 
     def __repr__(self) -> str:
         return f"Hook({self.name!r}, {self.point.value})"
@@ -126,20 +136,40 @@ class Hook(Generic[C]):
         return self.matcher is None or any(self.matches(tool) for tool in context.concerned)
 
     async def applies(self, context: C) -> bool:
-        """Whether its condition holds."""
+        """Whether its condition holds.
+
+        Raises:
+            TypeError: The condition returned neither ``True`` nor ``False``.
+        """
         if self.when is None:
             return True
         holds = self.when(context)
-        return bool(await holds if inspect.isawaitable(holds) else holds)
+        if inspect.isawaitable(holds):
+            holds = await holds
+        given = cast("object", holds)
+        # A condition that forgets its `return` must not switch a permission hook off.
+        if not isinstance(given, bool):
+            raise TypeError(f"its condition returned {given!r}, which is neither True nor False")
+        return given
 
     async def __call__(self, context: C) -> Verdict | None:
-        """Ask the function, and wait for its answer where it takes its time."""
+        """Ask the function, and wait for its verdict where it takes its time.
+
+        Raises:
+            HookError: An observable emitted something other than the context or one verdict of the point.
+        """
         function = self._function
         if isinstance(function, OperatorFunction):
             operator = cast("OperatorFunction[C]", function)
             return await operator.ask(context, self.point.value)
         answer = function(context)
-        return await answer if inspect.isawaitable(answer) else answer
+        # An observable can be awaited too, and would give its last item, whatever came before it.
+        if inspect.isawaitable(answer) and not isinstance(answer, Observable):
+            answer = await answer
+        if isinstance(answer, Observable):
+            emitted = cast("Observable[object]", answer)
+            return await verdict_from(emitted, context, self.point)
+        return answer
 
 
 # A hook of any point: which context it takes is known by its point.

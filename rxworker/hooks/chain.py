@@ -11,6 +11,7 @@ from rxworker.hooks.ask import ask_all
 from rxworker.hooks.base import AnyHook, Hook
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.made import hooks_of
+from rxworker.hooks.objects import HookLike
 from rxworker.hooks.order import in_order
 from rxworker.hooks.settings import HookSettings
 from rxworker.hooks.verdicts import Verdict
@@ -28,7 +29,7 @@ class _Chain:
         return None if answer is None else answer[0]
 
 
-def chain(*hooks: object, **settings: Unpack[HookSettings]) -> Hook[Any]:
+def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
     """A hook that asks several, until one says something other than to go on.
 
     Each keeps its own settings. Those given here are the chain's: its condition and matcher decide about all of them,

@@ -31,4 +31,16 @@ def enabled_by(variable: str, *, default: bool = False) -> Callable[[HookContext
     return is_enabled
 
 
-__all__ = ["enabled_by"]
+def first_turn(context: HookContext) -> bool:
+    """A condition: the hook is asked in the first turn of a run only, not again after tools have run.
+
+    A run that was paused counts its turns on.
+
+    >>> from rxworker.messages import Conversation
+    >>> [first_turn(HookContext(conversation=Conversation(), emit=print, turn=turn)) for turn in (1, 2)]
+    [True, False]
+    """
+    return context.turn <= 1
+
+
+__all__ = ["enabled_by", "first_turn"]

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias, cast, overload
 
 from rxworker.errors import LocalProtocolError
-from rxworker.events import HookMessage, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, MessageAdd
 from rxworker.hooks.points import HookPoint
+from rxworker.hooks.rewrite import Change, rewrite
 from rxworker.messages import Conversation, JsonObject, Message, Role, Text, ToolMeta, ToolResult
 
 if TYPE_CHECKING:
     from rxworker.hooks.command import CommandResult
 
-Emit = Callable[[HookMessage | MessageAdd], None]
+Emit = Callable[[HookMessage | MessageAdd | ConversationReplace], None]
 CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[ToolResult]]
 
 
@@ -41,6 +42,10 @@ class KnownTools(Protocol):
         ...
 
 
+REWRITTEN = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END)
+"""Where the conversation can be rewritten: no call waits for its result there."""
+
+
 def unmade() -> None:
     """Nothing to undo."""
 
@@ -52,9 +57,10 @@ class HookContext:
     Attributes:
         conversation: Everything said so far.
         emit: Writes an event into the records of the run; the methods below do it for you.
-        variables: Shared by the hooks and tools of a turn; anything, by name.
+        variables: Shared by the hooks and tools of a run, over all its turns; anything, by name. A run inside this one has its own. A
+            paused run keeps them, see `Paused`.
         run: The run's id.
-        turn: The turn's number.
+        turn: The turn's number, from 1; after a pause it counts on.
         hook: The name of the hook that is being asked.
         workspace: The folder that the run works in.
         toolbox: The worker's tools.
@@ -131,11 +137,11 @@ class HookContext:
         return None if self.toolbox is None else self.toolbox.get(name)
 
     def get_variable(self, key: str, default: object = None) -> object:
-        """What was put under this name in this turn."""
+        """What was put under this name in this run."""
         return self.variables.get(key, default)
 
     def set_variable(self, key: str, value: object) -> None:
-        """Put something under a name, for the hooks and tools of this turn."""
+        """Put something under a name, for the hooks and tools of this run."""
         self.variables[key] = value
 
     async def run_tool(self, name: str, args: JsonObject | None = None) -> ToolResult:
@@ -181,10 +187,38 @@ class HookContext:
         )
 
     def add_messages(self, messages: Iterable[Message]) -> None:
-        """Put messages at the end of the conversation. They stay."""
+        """Put messages at the end of the conversation. They stay.
+
+        Raises:
+            LocalProtocolError: The run has ended.
+            TypeError: They are no messages, or hold tool calls or results.
+        """
         added = tuple(messages)
-        self.conversation = self.conversation.add(*added)
         self.emit(MessageAdd(added, self.hook))
+        self.conversation = self.conversation.add(*added)
+
+    def rewrite_conversation(self, change: Change) -> None:
+        """Change messages that the conversation keeps, for good, for example to mask a secret. At ``on_message_send`` and ``on_turn_end``.
+
+        At ``on_message_send`` it changes the messages of this request as well. The records that were written before stay as they are;
+        a `ConversationReplace` follows them.
+
+        Args:
+            change: Called with each message. Returns it, another one in its place, or ``None`` to take it out. Calls keep their ids,
+                a call and its result are taken out together, and what a provider has sealed, such as signed thoughts, is kept
+                as it is or taken out.
+
+        Raises:
+            LocalProtocolError: Here the conversation cannot be rewritten, the run has ended, or a provider would refuse what comes out.
+            TypeError: The change returned something other than a message or ``None``.
+        """
+        if self.point not in REWRITTEN:
+            points = " and ".join(point.value for point in REWRITTEN)
+            raise LocalProtocolError(f"the conversation can be rewritten at {points} only")
+        rewritten = rewrite(self.conversation, change)
+        if rewritten != self.conversation:
+            self.emit(ConversationReplace(rewritten, self.hook))
+            self.conversation = rewritten
 
     @overload
     def add_message(self, message: Message, /) -> None: ...
@@ -196,6 +230,9 @@ class HookContext:
         Args:
             message: A message, or the text of one.
             role: Who says the text.
+
+        Raises:
+            LocalProtocolError: The run has ended.
         """
         if isinstance(message, str) and role is not None:
             message = Message(role, (Text(message),))
@@ -203,7 +240,10 @@ class HookContext:
         self.add_messages((cast("Message", message),))
 
     def send_message(self, content: str) -> None:
-        """Tell the watchers something; the model does not hear it. Also called ``stream_message``."""
+        """Send the watchers a message; the model does not get it. Also called ``stream_message``.
+
+        After the run has ended it is dropped, with a warning in the log ``rxworker.hooks``; so it is with the two below.
+        """
         self.emit(HookMessage(self.hook, "message", content))
 
     def send_system(self, content: str) -> None:

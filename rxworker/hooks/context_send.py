@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.points import HookPoint
+from rxworker.hooks.rewrite import Change, changed
 from rxworker.messages import Content, Message, Text, ToolCall
 
 
@@ -30,6 +31,8 @@ class MessageSendContext(HookContext):
     system: str | None = field(init=False)
 
     def __post_init__(self) -> None:
+        # What hooks did to the conversation, to be done again to a request that is brought back.
+        self._for_good: list[Callable[[list[Message]], list[Message]]] = []
         self.messages = [_of_its_own(message) for message in self.conversation.messages]
         self.system = self.conversation.system
 
@@ -38,6 +41,14 @@ class MessageSendContext(HookContext):
         added = tuple(messages)
         super().add_messages(added)
         self.messages.extend(added)
+        self._for_good.append(lambda before: [*before, *added])
+
+    def rewrite_conversation(self, change: Change) -> None:
+        """Change messages that the conversation keeps, for good, and those of this request; see `HookContext.rewrite_conversation`."""
+        messages = changed(self.messages, change)
+        super().rewrite_conversation(change)
+        self.messages[:] = messages
+        self._for_good.append(lambda before: changed(before, change))
 
     @property
     def content(self) -> str:
@@ -63,11 +74,13 @@ class MessageSendContext(HookContext):
         return None
 
     def checkpoint(self) -> Callable[[], None]:
-        """Remember the request. What was added to the conversation since is sent nevertheless."""
-        messages, system, said = copy.copy(self.messages), self.system, len(self.message_history)
+        """Remember the request. What was done to the conversation since is done to it nevertheless."""
+        messages, system, before = copy.copy(self.messages), self.system, len(self._for_good)
 
         def restore() -> None:
-            self.messages, self.system = [*messages, *self.message_history[said:]], system
+            self.messages, self.system = messages, system
+            for again in self._for_good[before:]:
+                self.messages = again(self.messages)
 
         return restore
 

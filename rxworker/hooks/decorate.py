@@ -5,7 +5,7 @@
 
     worker = Worker(..., hooks=[permit])
 
-Each takes the function alone or with settings, see `HookSettings`. What a function may return is part of its type: a
+Each takes the function alone or with settings, see `HookSettings`. A function may be a reactivex operator over the contexts. What a function may return is part of its type: a
 verdict that its point does not have is refused by the type checker, and at run time with a `HookError`.
 """
 
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeAlias, TypeVar, Unpack, cast, overload
+
+from reactivex import Observable
 
 from rxworker.hooks.base import Hook, HookFunction
 from rxworker.hooks.context import HookContext
@@ -23,7 +25,7 @@ from rxworker.hooks.contexts import (
     ToolResultContext,
     TurnEndContext,
 )
-from rxworker.hooks.older import OlderFunction, understood
+from rxworker.hooks.legacy import LegacyFunction, understood
 from rxworker.hooks.operator import OperatorFunction
 from rxworker.hooks.points import HookPoint, point_of
 from rxworker.hooks.settings import HookSettings
@@ -39,7 +41,12 @@ V = TypeVar("V")
 
 Asked: TypeAlias = Callable[[C], V | Awaitable[V | None] | None]
 # An operator of contexts of any point serves at each.
-AskedOperator: TypeAlias = OperatorFunction[C] | OperatorFunction[HookContext]
+AskedOperator: TypeAlias = (
+    OperatorFunction[C]
+    | OperatorFunction[HookContext]
+    | Callable[[Observable[C]], Observable[C | V]]
+    | Callable[[Observable[C]], Observable[C]]
+)
 
 
 class PointDecorator(Generic[C, V]):
@@ -52,23 +59,23 @@ class PointDecorator(Generic[C, V]):
     @overload
     def __call__(
         self,
-        function: Asked[C, V] | AskedOperator[C],
+        function: Asked[C, V] | AskedOperator[C, V],
         /,
         **settings: Unpack[HookSettings],
     ) -> Hook[C]: ...
     @overload
     def __call__(
         self, function: None = None, /, **settings: Unpack[HookSettings]
-    ) -> Callable[[Asked[C, V] | AskedOperator[C]], Hook[C]]: ...
+    ) -> Callable[[Asked[C, V] | AskedOperator[C, V]], Hook[C]]: ...
     def __call__(
         self,
-        function: Asked[C, V] | AskedOperator[C] | None = None,
+        function: Asked[C, V] | AskedOperator[C, V] | None = None,
         /,
         **settings: Unpack[HookSettings],
-    ) -> Hook[C] | Callable[[Asked[C, V] | AskedOperator[C]], Hook[C]]:
+    ) -> Hook[C] | Callable[[Asked[C, V] | AskedOperator[C, V]], Hook[C]]:
         """A hook at this point, or a decorator that makes one."""
 
-        def make(function: Asked[C, V] | AskedOperator[C]) -> Hook[C]:
+        def make(function: Asked[C, V] | AskedOperator[C, V]) -> Hook[C]:
             # The verdict's type was checked by the signature; past here a hook is any function of its context.
             return Hook(cast("HookFunction[C]", function), self.point, **settings)
 
@@ -86,10 +93,10 @@ on_abort = PointDecorator[AbortContext, None](HookPoint.ON_ABORT)
 
 def hook(
     point: HookPoint | str, **settings: Unpack[HookSettings]
-) -> Callable[[OlderFunction], Hook[Any]]:
+) -> Callable[[LegacyFunction], Hook[Any]]:
     """A decorator for a point given by its name, also by its older one.
 
-    The function may answer with the point's verdicts or with the results of ``rxworker.hooks.older``. What it may answer is
+    The function may answer with the point's verdicts or with the results of ``rxworker.hooks.legacy``. What it may answer is
     not checked before it is asked; for that there is a decorator for each point.
 
     Args:
@@ -106,7 +113,7 @@ def hook(
     """
     at = point_of(point)
 
-    def make(function: OlderFunction) -> Hook[Any]:
+    def make(function: LegacyFunction) -> Hook[Any]:
         return Hook[Any](understood(function, at), at, **settings)
 
     return make

@@ -1,19 +1,33 @@
-"""A reactivex operator as a hook."""
+"""A reactivex operator as a hook.
+
+The operator gets each context as an observable of one item. Its verdict is known when it completes: the context itself means go
+on, a verdict of the point means that verdict, and an error means `Abort`. Anything else is a `HookError`, so that a mistake in an
+operator never lets through what the hook was meant to stop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Generic, TypeAlias, TypeVar, cast, get_origin
 
 import reactivex
 from reactivex import Observable
 
 from rxworker.hooks.context import HookContext
+from rxworker.hooks.points import VERDICTS, HookPoint, wrong_verdict
 from rxworker.hooks.verdicts import Abort, Cancel, Continue, Finish, Skip, Verdict
 
 C = TypeVar("C", bound=HookContext)
 
+ContextOperator: TypeAlias = Callable[[Observable[C]], Observable[C | Verdict]]
+"""An operator over the contexts of a point, which emits contexts, verdicts, or both."""
+
 REASON = "This call was not allowed."
+THE_CONTEXT = "the context that the operator received"
 
 
 class OperatorFunction(Generic[C]):
@@ -21,7 +35,7 @@ class OperatorFunction(Generic[C]):
 
     def __init__(
         self,
-        operator: Callable[[Observable[C]], Observable[C]],
+        operator: ContextOperator[C],
         name: str,
         reason: str | None = None,
     ) -> None:
@@ -29,46 +43,56 @@ class OperatorFunction(Generic[C]):
         self.reason = reason
         self.__name__ = name
 
-    def __call__(self, context: C) -> Observable[C]:
+    def __call__(self, context: C) -> Observable[C | Verdict]:
         """The context through the operator."""
         return reactivex.just(context).pipe(self.operator)
 
     async def ask(self, context: C, point: str) -> Verdict | None:
-        """The verdict that the operator's notifications stand for at this point."""
-        from reactivex import operators as ops  # by few: importing all of them takes its time
+        """The verdict that the operator's notifications stand for at this point.
 
+        Raises:
+            HookError: It emitted something other than the context or one verdict of the point.
+        """
+        at = HookPoint(point)
         try:
-            passed = await self(context).pipe(
-                ops.map(_passed), ops.default_if_empty(False), ops.take(1)
-            )
+            emitted = cast("object", self(context))
         except Exception as error:
-            return refused(point, error)
-        return let_through(point) if passed else dropped(point, self.reason)
+            return refused(at, error)
+        if not isinstance(emitted, Observable):
+            if inspect.iscoroutine(emitted):
+                emitted.close()  # a hook's function was given in the place of an operator
+            what = f"is made of an operator that returned {emitted!r} instead of an observable"
+            raise wrong_verdict(what, context.hook or self.__name__, at, THE_CONTEXT)
+        return await verdict_from(cast("Observable[object]", emitted), context, at, self.reason)
 
 
 def from_operator(
-    operator: Callable[[Observable[C]], Observable[C]],
+    operator: ContextOperator[C],
     *,
     name: str | None = None,
     reason: str | None = None,
 ) -> OperatorFunction[C]:
-    """A reactivex operator as a hook's function.
+    """A reactivex operator as a hook's function, with a name and a reason.
 
-    The operator sees each context as an observable of one item. What it does with it is the verdict:
+    A hook's function may be the operator itself: ``before_tool_call(ops.filter(is_inside))``. The operator sees each context as
+    an observable of one item. The verdict is known when it completes:
 
         --c|      the context
         [ operator ]
         --c|      Continue                 (Finish at on_turn_end)
+        --V|      the verdict V            (one that the point accepts)
         ---|      Skip                     (Cancel at on_message_send, Abort at after_tool_call)
         --x       Abort                    (Cancel at on_message_send)
+        other     HookError                (another object, another point's verdict, contradictory items)
 
-    At ``on_turn_end`` completing without the context is `Finish`, and an error is the hook's failure. An operator that is
-    to remember what it saw before is for `from_lasting_operator`.
+    At ``on_turn_end`` completing without an item is `Finish`, and an error is the hook's failure; at ``on_abort`` every item but
+    the context is. An operator that does not complete is waited for until the hook's ``timeout``. An operator that is to
+    remember what it saw before is for `from_lasting_operator`.
 
     Args:
-        operator: Passes the context on, or does not.
+        operator: Emits the context it received, or a verdict, or neither.
         name: What it is called; the operator's own name by default.
-        reason: What the verdict says where the context is not passed on.
+        reason: What the verdict says where the operator completes without an item.
 
     Example:
         >>> import asyncio
@@ -81,38 +105,156 @@ def from_operator(
         >>> asyncio.run(permit.ask(context, "before_tool_call"))
         Skip(reason='This call was not allowed.')
     """
-    return OperatorFunction(operator, name or getattr(operator, "__name__", "operator"), reason)
+    return OperatorFunction(operator, name or name_of(operator), reason)
 
 
-def _passed(context: object) -> bool:
-    del context
-    return True
+def as_operator(function: object) -> object:
+    """The function itself, or an `OperatorFunction` of it where it is a bare reactivex operator.
+
+    An operator is known by where it comes from, which is reactivex, or by its first parameter, which is annotated as an observable.
+
+    >>> from reactivex import operators as ops
+    >>> isinstance(as_operator(ops.take(1)), OperatorFunction)
+    True
+    >>> as_operator(print) is print
+    True
+    """
+    if isinstance(function, OperatorFunction) or not callable(function):
+        return cast("object", function)
+    target: Callable[..., Any] = function
+    if inspect.ismethod(function) and _is_of_reactivex(function.__func__):
+        target = function.__func__  # a class attribute, which Python has bound to the object
+    if _is_of_reactivex(target) or _takes_observable(target):
+        return from_operator(target)
+    return function
 
 
-def let_through(point: str) -> Verdict:
+def _is_of_reactivex(function: object) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == "reactivex"
+
+
+def _takes_observable(function: Callable[..., object]) -> bool:
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except Exception:  # a name in an annotation that only the type checker knows
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            return False
+    first = next(iter(signature.parameters.values()), None)
+    hint: object = None if first is None else first.annotation
+    if isinstance(hint, str):
+        return hint.partition("[")[0].rpartition(".")[2] == "Observable"
+    kind = get_origin(hint) or hint
+    return isinstance(kind, type) and issubclass(kind, Observable)
+
+
+def name_of(operator: object) -> str:
+    """The operator's own name. The functions of reactivex all have the same, which says nothing."""
+    name = str(getattr(operator, "__name__", "operator"))
+    return "operator" if _is_of_reactivex(operator) or name == "<lambda>" else name
+
+
+async def verdict_from(
+    emitted: Observable[Any], context: HookContext, point: HookPoint, reason: str | None = None
+) -> Verdict | None:
+    """The verdict that an observable stands for, when it has completed.
+
+    Raises:
+        HookError: It emitted something other than the context or one verdict of the point.
+    """
+    items: list[object] = []
+    error = await _gather(emitted, items)
+    return refused(point, error) if error is not None else judge(items, context, point, reason)
+
+
+async def _gather(emitted: Observable[Any], items: list[object]) -> Exception | None:
+    """Append what an observable emits until it ends, in whichever thread. Returns the error that it ends with."""
+    loop, thread = asyncio.get_running_loop(), threading.get_ident()
+    # The error is its value: a future takes no StopIteration as an exception.
+    ended: asyncio.Future[Exception | None] = loop.create_future()
+
+    def end(error: Exception | None = None) -> None:
+        if not ended.done():
+            ended.set_result(error)
+
+    def on_end(error: Exception | None = None) -> None:
+        if threading.get_ident() == thread:
+            end(error)
+            return
+        with suppress(RuntimeError):  # the loop has closed: nothing waits any more
+            loop.call_soon_threadsafe(end, error)
+
+    try:
+        subscription = emitted.subscribe(items.append, on_end, on_end)
+    except Exception as error:
+        return error
+    try:
+        return await ended
+    finally:
+        subscription.dispose()
+
+
+def judge(
+    items: Sequence[object], context: HookContext, point: HookPoint, reason: str | None
+) -> Verdict | None:
+    """The verdict that items stand for which an operator emitted for a context.
+
+    Raises:
+        HookError: They are something other than the context or one verdict of the point.
+    """
+    if not items:
+        return dropped(point, reason)
+    if all(item is context for item in items):
+        return let_through(point)
+    first = items[0]
+    if len(items) == 1 and isinstance(first, VERDICTS[point]):
+        return first
+    what = f"emitted {first!r}" if len(items) == 1 else f"emitted several items, {items!r},"
+    raise wrong_verdict(what, context.hook, point, THE_CONTEXT)
+
+
+def let_through(point: HookPoint) -> Verdict | None:
     """What it is at this point to pass the context on."""
-    return Finish() if point == "on_turn_end" else Continue()
+    match point:
+        case HookPoint.ON_TURN_END:
+            return Finish()
+        case HookPoint.ON_ABORT:
+            return None
+        case _:
+            return Continue()
 
 
-def refused(point: str, error: Exception) -> Verdict:
+def refused(point: HookPoint, error: Exception) -> Verdict:
     """What an operator's error is at this point."""
-    if point == "on_turn_end":
+    if point in (HookPoint.ON_TURN_END, HookPoint.ON_ABORT):
         raise error
     reason = str(error) or type(error).__name__
-    return Cancel(reason) if point == "on_message_send" else Abort(reason)
+    return Cancel(reason) if point is HookPoint.ON_MESSAGE_SEND else Abort(reason)
 
 
-def dropped(point: str, reason: str | None) -> Verdict | None:
+def dropped(point: HookPoint, reason: str | None) -> Verdict | None:
     """What it is at this point not to pass the context on."""
     match point:
-        case "before_tool_call":
+        case HookPoint.BEFORE_TOOL_CALL:
             return Skip(reason or REASON)
-        case "on_message_send":
+        case HookPoint.ON_MESSAGE_SEND:
             return Cancel(reason or "the request was held back")
-        case "after_tool_call":
+        case HookPoint.AFTER_TOOL_CALL:
             return Abort(reason or "the result was held back")
         case _:
             return None
 
 
-__all__ = ["OperatorFunction", "dropped", "from_operator", "let_through", "refused"]
+__all__ = [
+    "THE_CONTEXT",
+    "ContextOperator",
+    "OperatorFunction",
+    "as_operator",
+    "dropped",
+    "from_operator",
+    "judge",
+    "name_of",
+    "refused",
+    "verdict_from",
+]

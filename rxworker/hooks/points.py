@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, HookError
 from rxworker.hooks.verdicts import (
     Abort,
     Cancel,
@@ -68,4 +68,22 @@ def point_of(name: HookPoint | str) -> HookPoint:
         raise ConfigurationError(f"there is no point {name!r}; there are: {known}") from error
 
 
-__all__ = ["OLDER_NAMES", "VERDICTS", "HookPoint", "point_of"]
+def wrong_verdict(what: str, hook: str, point: HookPoint, otherwise: str = "None") -> HookError:
+    """The error for an answer that a point does not accept.
+
+    Args:
+        what: What the hook did, for example ``answered True``.
+        hook: The hook's name.
+        point: Where it was asked.
+        otherwise: What it may answer besides the verdicts of the point.
+
+    >>> wrong_verdict("answered True", "permit", HookPoint.AFTER_TOOL_CALL).message
+    "hook 'permit' answered True at after_tool_call, where it may answer Continue, Abort or None"
+    """
+    verdicts = ", ".join(verdict.__name__ for verdict in VERDICTS[point])
+    accepted = f"{verdicts} or {otherwise}" if verdicts else otherwise
+    text = f"hook {hook!r} {what} at {point.value}, where it may answer {accepted}"
+    return HookError(text, hook=hook, point=point.value, kind="verdict")
+
+
+__all__ = ["OLDER_NAMES", "VERDICTS", "HookPoint", "point_of", "wrong_verdict"]

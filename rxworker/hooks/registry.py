@@ -11,6 +11,7 @@ from rxworker.hooks.ask import Answer, Report, ask_all
 from rxworker.hooks.base import AnyHook
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.made import hooks_of
+from rxworker.hooks.objects import HookLike
 from rxworker.hooks.order import in_order
 from rxworker.hooks.points import HookPoint, point_of
 from rxworker.hooks.verdicts import Continue, EndRun, Finish
@@ -33,7 +34,7 @@ class Hooks:
     [('Audit', 'on_abort')]
     """
 
-    def __init__(self, hooks: Iterable[object] = ()) -> None:
+    def __init__(self, hooks: Iterable[HookLike] = ()) -> None:
         self._hooks: tuple[AnyHook, ...] = ()
         self._orders: dict[HookPoint, tuple[AnyHook, ...]] = {}
         if hooks:
@@ -45,7 +46,7 @@ class Hooks:
     def __len__(self) -> int:
         return len(self._hooks)
 
-    def add(self, *hooks: object) -> None:
+    def add(self, *hooks: HookLike) -> None:
         """Register hooks, behind the others: all of them, or with an error none.
 
         Args:

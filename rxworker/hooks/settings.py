@@ -53,6 +53,21 @@ class HookSettings(TypedDict, total=False):
     timeout: float | None
 
 
+def called(name: str | None) -> str | None:
+    """The name that was given for the hook, if any.
+
+    Raises:
+        ConfigurationError: It is no text.
+    """
+    given = cast("object", name)
+    if given is not None and not isinstance(given, str):
+        method = (
+            " It is a method: write name = '...', or make it a property." if callable(given) else ""
+        )
+        raise ConfigurationError(f"name={given!r}: the name of a hook is a text.{method}")
+    return name
+
+
 def matcher_of(matcher: Matcher | None, point: HookPoint, name: str) -> re.Pattern[str] | None:
     """The matcher, compiled.
 
@@ -139,6 +154,7 @@ __all__ = [
     "HookSettings",
     "Matcher",
     "OnFailure",
+    "called",
     "failure_of",
     "matcher_of",
     "names_of",

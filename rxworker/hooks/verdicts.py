@@ -27,6 +27,10 @@ class Continue(Struct, frozen=True):
 class Cancel(Struct, frozen=True):
     """Do not send the request; the run ends with `RunAbortedError`.
 
+    What this request would have been the first to carry is taken back from the conversation, so that the next run does not send it:
+    in the first turn the input of the run, and whatever else was added to it; later what hooks have added and what was sent into the
+    run since the last response. Responses and the results of tools stay.
+
     Attributes:
         reason: For people.
     """

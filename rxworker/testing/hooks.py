@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from rxworker.errors import RunAbortedError, RunCancelledError
-from rxworker.events import HookMessage, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, MessageAdd
 from rxworker.hooks import (
     AbortContext,
     CallTool,
@@ -106,14 +106,14 @@ class Surroundings(TypedDict, total=False):
     Attributes:
         conversation: Everything said so far.
         heard: A list that takes what the hook says to the watchers and adds to the conversation.
-        variables: Shared by the hooks of a turn.
+        variables: Shared by the hooks and tools of a run.
         workspace: The folder that the run works in.
         toolbox: The worker's tools.
         call_tool: Runs one of them.
     """
 
     conversation: Conversation
-    heard: list[HookMessage | MessageAdd]
+    heard: list[HookMessage | MessageAdd | ConversationReplace]
     variables: dict[str, object]
     workspace: Path
     toolbox: KnownTools

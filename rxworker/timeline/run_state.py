@@ -69,7 +69,8 @@ class RunState(Struct, frozen=True):
         path: Whose records are folded: those of runs inside the run have a longer path.
         spent: The tokens of the responses that are over.
         inner: The tokens of the runs inside this one.
-        base: The conversation before the response; what a retracted attempt goes back to.
+        base: The conversation that the last request carried, before its response, which a retracted attempt goes back to; before the
+            first request that from before the run.
         is_closed: Whether the response is in the conversation.
     """
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    ConversationReplace,
     HookVerdict,
     LimitReached,
     MessageAdd,
@@ -38,7 +39,11 @@ HELD_BACK = "This tool ran to its end; its result was held back: the run ended b
 
 
 def _run_start(state: RunState, event: RunStart) -> RunState:
-    return RunState(status="running", conversation=event.conversation, path=state.path)
+    conversation = event.conversation
+    before = conversation
+    if event.added:
+        before = conversation.with_messages(conversation.messages[: -event.added])
+    return RunState(status="running", conversation=conversation, path=state.path, base=before)
 
 
 def _run_resume(state: RunState, event: RunResume) -> RunState:
@@ -47,6 +52,7 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         status="running",
         conversation=event.conversation,
         calls=_placed(event.conversation, event),
+        base=event.conversation,
         pause=None,
         reason="",
         # What the run took before the pause counts.
@@ -244,6 +250,16 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
     )
 
 
+def _conversation_replace(state: RunState, event: ConversationReplace) -> RunState:
+    if not state.is_closed:
+        state = close(state)
+    # What no request has carried yet stands at the end, before and after.
+    behind = len(state.conversation.messages) - len(state.base.messages)
+    messages = event.conversation.messages
+    base = event.conversation.with_messages(messages[: max(0, len(messages) - behind)])
+    return replace(state, conversation=event.conversation, base=base)
+
+
 def _limit_reached(state: RunState, event: LimitReached) -> RunState:
     return replace(state, reason=event.limit)
 
@@ -261,6 +277,7 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     AttemptRetract: _attempt_retract,
     MessageAdd: _message_add,
     ToolOutput: _tool_output,
+    ConversationReplace: _conversation_replace,
     LimitReached: _limit_reached,
     HookVerdict: _hook_verdict,
 }

@@ -34,7 +34,7 @@ class ToolContext:
         tool: The name it was called by.
         idempotency_key: The same whenever this very call is made again, for example after a crash; for services
             that take such a key.
-        variables: Values shared by the hooks and tools of a turn.
+        variables: Values shared by the hooks and tools of a run.
         cancelled: Whether nobody waits for the result any more. A tool in a thread may look at it now and then, and stop.
 
     >>> heard: list[object] = []

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from rxworker.errors import HookError
-from rxworker.events import Event, MessageAdd
+from rxworker.errors import HookError, LocalProtocolError
+from rxworker.events import Event, HookMessage, MessageAdd
 from rxworker.hooks import HookPoint, MessageSendContext, ToolCallContext, ToolResultContext
 from rxworker.messages import Document, Image, Message, Text, ToolCall, ToolResult
 
 Emit = Callable[[Event], None]
+logger = logging.getLogger("rxworker.hooks")
 ROLES = ("system", "user", "assistant")
 
 
-def checked(emit: Emit) -> Emit:
-    """Emits what a hook says, unless it adds something other than messages to the conversation.
+def checked(emit: Emit, has_ended: Callable[[], bool] = lambda: False) -> Emit:
+    """Emits what a hook says, unless it adds something other than messages to the conversation, or the run has ended.
+
+    Args:
+        emit: Emits an event.
+        has_ended: Whether the run has ended. A message for the watchers is then dropped with a warning in the log ``rxworker.hooks``;
+            to change the conversation raises a `LocalProtocolError`.
 
     >>> checked(print)(MessageAdd(("hi",), "greet"))
     Traceback (most recent call last):
@@ -24,6 +31,9 @@ def checked(emit: Emit) -> Emit:
     """
 
     def emit_checked(event: Event) -> None:
+        if has_ended():
+            _too_late(event)
+            return
         if isinstance(event, MessageAdd):
             for message in _odd(event.messages):
                 raise TypeError(f"{message!r} is no Message; write Message.user('...')")
@@ -32,6 +42,16 @@ def checked(emit: Emit) -> Emit:
         emit(event)
 
     return emit_checked
+
+
+def _too_late(event: Event) -> None:
+    if isinstance(event, HookMessage):
+        logger.warning("hook %s sent a message after its run had ended: it is dropped", event.hook)
+        return
+    raise LocalProtocolError(
+        "this run has ended, and its conversation with it: a hook adds messages while it is asked; "
+        "afterwards change worker.conversation between two runs"
+    )
 
 
 def messages_of(asked: MessageSendContext) -> tuple[Message, ...]:

@@ -13,7 +13,14 @@ from typing import Any, TypeAlias, TypedDict
 from msgspec import Struct, field
 from reactivex import Observable, abc
 
-from rxworker.events import HookMessage, MessageAdd, ResponseEvent, RunResume, RunStart
+from rxworker.events import (
+    ConversationReplace,
+    HookMessage,
+    MessageAdd,
+    ResponseEvent,
+    RunResume,
+    RunStart,
+)
 from rxworker.hooks import Hooks
 from rxworker.messages import Conversation, JsonObject, ToolCall, ToolResult
 from rxworker.providers import Options, Request
@@ -33,7 +40,7 @@ class Situation(TypedDict):
     """What every hook is given, whatever its point."""
 
     conversation: Conversation
-    emit: Callable[[HookMessage | MessageAdd], None]
+    emit: Callable[[HookMessage | MessageAdd | ConversationReplace], None]
     variables: dict[str, object]
     run: str
     turn: int
@@ -68,6 +75,7 @@ class RunContext(Struct, frozen=True, eq=False):
         journal: Where what happens is written down.
         workspace: The folder that hooks work in.
         around: The runs that this one is inside of: the one that it is a tool call of, and so on outwards.
+        variables: Shared by the hooks and tools of the run, from its first turn to its end.
         inbox: What was sent to it while it is on.
         pausing: Whether the application asked for a pause.
         tasks: What is under way and has to be waited for before the run can end.
@@ -88,6 +96,7 @@ class RunContext(Struct, frozen=True, eq=False):
     journal: Journal
     workspace: Path
     around: tuple[RunContext, ...]
+    variables: dict[str, object] = {}
     inbox: Inbox = field(default_factory=Inbox)
     pausing: Pausing = field(default_factory=Pausing)
     tasks: set[asyncio.Task[None]] = set()
@@ -100,12 +109,13 @@ class RunContext(Struct, frozen=True, eq=False):
     def situation(self, variables: dict[str, object]) -> Situation:
         """What a hook is given now. What it says is checked, and goes into the records."""
         journal = self.journal
+        state = journal.state
         return Situation(
-            conversation=journal.state.conversation,
-            emit=checked(journal.emit),
+            conversation=state.conversation,
+            emit=checked(journal.emit, lambda: journal.hub.ended),
             variables=variables,
             run=journal.run,
-            turn=journal.turn,
+            turn=state.turns,
             workspace=self.workspace,
             toolbox=self.tools,
             call_tool=partial(self._call_tool, variables),
@@ -146,7 +156,7 @@ class TurnScope(Struct, eq=False):
     """What the stages of one turn hand on to each other. It ends with the turn.
 
     Attributes:
-        variables: Shared by the hooks of the turn.
+        variables: Those of the run: each turn hands them on to the next.
         request: What the hooks left of the request.
         is_resumed: Whether the turn goes on where a paused run stopped, without a request.
         resumed: The calls that wait since then.

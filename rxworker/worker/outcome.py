@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from rxworker.messages import Conversation
@@ -13,8 +14,10 @@ from rxworker.worker.seal import seal_of
 T = TypeVar("T")
 
 
-def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[T]:
-    """The result that a state stands for."""
+def result_of(
+    state: RunState, run: str, output: Output[T] | None, variables: Mapping[str, object]
+) -> RunResult[T]:
+    """The result that a state stands for. A paused run keeps the variables; they are in no record, so that no watcher sees them."""
     text = _answer(state.conversation)
     pause = state.pause
     if pause is None:
@@ -47,6 +50,7 @@ def result_of(state: RunState, run: str, output: Output[T] | None) -> RunResult[
         hooks=pause.hooks,
         asked=pause.asked,
         seals=tuple(seal_of(call) for call in pause.pending),
+        variables=dict(variables),
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rxworker.errors import RunAbortedError
-from rxworker.events import Event, TurnStart
+from rxworker.errors import HookError, RunAbortedError
+from rxworker.events import ConversationReplace, Event, TurnStart
 from rxworker.hooks import Cancel, HookPoint, MessageSendContext
 from rxworker.messages import Conversation
 from rxworker.providers import Request
+from rxworker.timeline import RunState
 from rxworker.worker.checks import messages_of
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.guard import admit, before_request
@@ -23,6 +24,8 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Callable[[Event],
         LimitExceededError: The run has had all its turns.
         RunAbortedError: A hook held the request back.
         HookError: A hook failed, or left something other than messages.
+
+    In both cases the messages that this request would have been the first to carry are taken back from the conversation.
     """
     journal = context.journal
     state = journal.state
@@ -48,10 +51,31 @@ async def _ask(
     asked = MessageSendContext(
         **context.situation(scope.variables),
     )
-    verdict, hook = await context.hooks.ask(POINT, asked, emit)
-    if isinstance(verdict, Cancel):
-        raise RunAbortedError(verdict.reason, hook=hook)
-    return Conversation(messages_of(asked), asked.system)
+    try:
+        verdict, hook = await context.hooks.ask(POINT, asked, emit)
+        if isinstance(verdict, Cancel):
+            raise RunAbortedError(verdict.reason, hook=hook)
+        return Conversation(messages_of(asked), asked.system)
+    except (RunAbortedError, HookError) as error:
+        _take_back(context.journal.state, error.hook or "", emit)
+        raise
+
+
+def _take_back(state: RunState, hook: str, emit: Callable[[Event], None]) -> None:
+    """Take what no request has carried yet out of the conversation, so that the next run does not send what was held back here.
+
+    In the first turn of a run that is all that the run has added. Later the response stays, and so do the results of its calls.
+    """
+    messages, sent = state.conversation.messages, len(state.base.messages)
+    kept = list(messages[:sent])
+    if state.turns > 1:
+        kept += [
+            message
+            for place, message in enumerate(messages[sent:])
+            if message.tool_results or (place == 0 and message.role == "assistant")
+        ]
+    if len(kept) < len(messages):
+        emit(ConversationReplace(state.conversation.with_messages(kept), hook))
 
 
 __all__ = ["prepare"]

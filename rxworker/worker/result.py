@@ -62,6 +62,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         places: The index of each pending call among the calls of its response.
         hooks: The names of the hooks of the point, in the order in force when the run paused.
         asked: How many of these, from the first, have been asked about what the run paused at; the last one paused it.
+        variables: What hooks and tools have put under names; the run that goes on has them again. `save_paused` takes JSON values only.
     """
 
     pending: tuple[ToolCall, ...] = ()
@@ -77,6 +78,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     places: tuple[int, ...] = ()
     hooks: tuple[str, ...] = ()
     asked: int = 0
+    variables: dict[str, object] = {}
 
 
 __all__ = ["Finished", "Paused", "RunResult"]

@@ -339,7 +339,7 @@ class Run(Stage[Record], Generic[T_co]):
         return RunCancelledError(self._reason or "its task was cancelled")
 
     def _turn(self) -> Observable[Event]:
-        scope, self._scope = self._scope, TurnScope()
+        scope, self._scope = self._scope, TurnScope(variables=self._context.variables)
         return turn(self._context, scope)
 
     def _goes_on(self) -> bool:
@@ -388,7 +388,9 @@ class Run(Stage[Record], Generic[T_co]):
 
     def _finish(self) -> None:
         state = self._journal.state
-        result: RunResult[T_co] = result_of(state, self.id, self._context.output)
+        result: RunResult[T_co] = result_of(
+            state, self.id, self._context.output, self._context.variables
+        )
         self._let_go(state, result)
         self._result.set_result(result)
         self._end(None)

@@ -34,10 +34,13 @@ def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
         key: A secret of the application's; the same is needed to load it.
 
     Raises:
-        LocalProtocolError: It holds something that is no JSON, such as half of a surrogate pair.
+        LocalProtocolError: It holds something that is no JSON, such as half of a surrogate pair or a variable that is an object of
+            the program; the message names it.
         ConfigurationError: The key is empty, or no bytes.
     """
     _check_key(key)
+    for name, value in paused.variables.items():
+        _check_json(name, value)
     try:
         state = msgspec.json.encode(paused)
     except (TypeError, UnicodeError, OverflowError, RecursionError) as error:
@@ -76,6 +79,19 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
         return msgspec.json.decode(state, type=Paused[None])
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise LocalProtocolError(f"this is no paused run: {error}") from error
+
+
+def _check_json(name: str, value: object) -> None:
+    """Refuse a variable that would come back as something else, such as a tuple, a date, or an object of the program."""
+    try:
+        is_kept = msgspec.json.decode(msgspec.json.encode({name: value})) == {name: value}
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        is_kept = False
+    if not is_kept:
+        raise LocalProtocolError(
+            f"this paused run cannot be saved: the variable {name!r} is a {type(value).__name__} that JSON does not keep as it is; "
+            "keep texts, numbers, booleans, None, lists and dicts of these, or remove it before the run pauses"
+        )
 
 
 class _Version(Struct, frozen=True):

@@ -94,7 +94,7 @@ async def _tell_hooks(context: RunContext, cause: Cause, reason: str, error: Exc
             cause=cause,
             reason=reason,
             error=error,
-            **context.situation({}),
+            **context.situation(context.variables),
         )
         try:
             await context.hooks.ask_one(hook, told)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError, WorkerBusyError
 from rxworker.events import Event, Record, RunAbort, RunStart
-from rxworker.hooks import Hooks
+from rxworker.hooks import HookLike, Hooks
 from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
 from rxworker.timeline import RunState, TextBlockCollector, ToolCallCollector, step_run
@@ -91,7 +91,7 @@ class Worker:
         *,
         tools: Iterable[Tool] = (),
         system: str | None = None,
-        hooks: Iterable[object] = (),
+        hooks: Iterable[HookLike] = (),
         options: Options | None = None,
         limits: Limits | None = None,
         operators: Sequence[ResponseOperator] = (),
@@ -173,7 +173,7 @@ class Worker:
         if self._paused is not None:
             self._resumed.add(self._paused.run)
         conversation = repair(self.conversation).add(*added)
-        return self._begin((RunStart(conversation),), TurnScope())
+        return self._begin((RunStart(conversation, len(added)),), TurnScope())
 
     @overload
     def run_sync(self, input: Input) -> RunResult[None]: ...
@@ -258,6 +258,7 @@ class Worker:
             )
         if output is not None:
             self._output = Output(output)
+        scope.variables = dict(waiting.variables)
         run = self._begin(first, scope)
         self._resumed.add(waiting.run)
         if self.budget is not None:
@@ -299,6 +300,7 @@ class Worker:
             retry=self.retry,
             workspace=self.workspace,
             around=around,
+            variables=scope.variables,
             scheduler=loop_clock(),
             journal=Journal(f"run-{os.urandom(6).hex()}", loop=loop),
         )

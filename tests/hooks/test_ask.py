@@ -16,6 +16,7 @@ from rxworker.hooks import (
     Continue,
     Hook,
     HookContext,
+    HookLike,
     HookPoint,
     Hooks,
     MessageSendContext,
@@ -25,6 +26,7 @@ from rxworker.hooks import (
     Verdict,
     after_tool_call,
     before_tool_call,
+    chain,
     on_abort,
     on_message_send,
 )
@@ -51,7 +53,7 @@ CONTEXTS: list[HookContext] = [
 ]
 
 
-async def ask(context: HookContext, *hooks: object) -> tuple[Verdict, list[tuple[str, str]]]:
+async def ask(context: HookContext, *hooks: HookLike) -> tuple[Verdict, list[tuple[str, str]]]:
     heard: list[HookVerdict] = []
     assert context.point is not None
     verdict, _ = await Hooks(hooks).ask(context.point, context, heard.append)
@@ -336,3 +338,127 @@ async def test_verdicts_and_failures_are_among_the_records_of_a_run() -> None:
     assert heard[0].call_id
     assert "the metrics server is gone" in heard[0].reason
     assert told == []
+
+
+# what is no Exception
+
+
+class Odd(BaseException):
+    """Neither an Exception nor known to asyncio."""
+
+
+async def fail_with(error: BaseException, **settings: Any) -> tuple[list[str], list[HookVerdict]]:
+    """A run with a hook that raises this before a call. Returns what the model read of the call, and what was decided."""
+
+    @tool
+    async def read() -> str:
+        """Read."""
+        return "text"
+
+    @before_tool_call(name="broken", **settings)
+    async def broken(context: ToolCallContext) -> None:
+        raise error
+
+    verdicts: list[HookVerdict] = []
+    worker = Worker(ScriptedModel([call("read"), "Done."]), tools=[read], hooks=[broken])
+    run = worker.run("Read.")
+    run.events.pipe(only(HookVerdict)).subscribe(verdicts.append, lambda _: None)
+    await run
+    return [result.text for result in worker.conversation.messages[2].tool_results], verdicts
+
+
+@pytest.mark.parametrize("seconds", [None, 5.0])
+@pytest.mark.parametrize("error", [SystemExit(2), GeneratorExit(), Odd("x")], ids=repr)
+async def test_what_is_no_exception_is_a_failure_with_its_cause(
+    error: BaseException, seconds: float | None
+) -> None:
+    with pytest.raises(HookError, match=f"hook 'broken' failed .*{type(error).__name__}") as caught:
+        await fail_with(error, timeout=seconds)
+    assert caught.value.__cause__ is error
+    results, verdicts = await fail_with(error, timeout=seconds, on_failure="skip")
+    assert "which checks it, failed" in results[0]
+    assert [v.verdict for v in verdicts] == ["Failed", "Skip"]
+    results, _ = await fail_with(error, timeout=seconds, on_failure="continue")
+    assert results == ["text"]
+
+
+async def test_a_condition_that_exits_is_a_failure_too() -> None:
+    def exits(context: HookContext) -> bool:
+        raise SystemExit(1)
+
+    context = call_context("read")
+    with pytest.raises(HookError, match="SystemExit: 1"):
+        await ask(context, stub(context, when=exits))
+
+
+async def test_a_chain_and_on_abort_take_it_as_a_failure_too() -> None:
+    def exits(context: HookContext) -> Any:
+        raise SystemExit(1)
+
+    context = call_context("read")
+    with pytest.raises(HookError, match="hook 'c/exits' failed"):
+        await ask(context, chain(Hook[Any](exits, "before_tool_call"), name="c"))
+    _, heard = await ask(abort_context(), Hook[Any](exits, "on_abort"))
+    assert heard == [("exits", "Failed")]
+
+
+def test_an_interrupt_goes_through() -> None:
+    def interrupted(context: HookContext) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(ask(call_context("read"), Hook[Any](interrupted, "before_tool_call")))
+
+
+def test_a_hook_that_is_closed_in_the_middle_is_closed() -> None:
+    hanging = HookStub("before_tool_call", NEVER)
+    asking = ask(call_context("read"), hanging)
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> None:
+        """As far as to where the hook hangs."""
+        asking.send(None)
+
+    loop.run_until_complete(begin())
+    loop.close()
+    asking.close()
+    assert hanging.asked == 1
+
+
+# conditions
+
+
+@pytest.mark.parametrize("given", [None, 0, 1, "", "yes", Skip, Skip("no"), []], ids=repr)
+@pytest.mark.parametrize("later", [False, True])
+async def test_a_condition_that_is_neither_true_nor_false_is_a_failure(
+    given: Any, later: bool
+) -> None:
+    async def when_later(context: HookContext) -> Any:
+        return given
+
+    def when(context: HookContext) -> Any:
+        return given
+
+    context = call_context("read")
+    with pytest.raises(HookError, match="neither True nor False"):
+        await ask(context, stub(context, Skip("no"), when=when_later if later else when))
+    # A permission hook that cannot be asked permits nothing.
+    skips = stub(context, when=when, on_failure="skip")
+    assert isinstance((await ask(context, skips))[0], Skip)
+
+
+# what functions may return by mistake
+
+
+async def test_a_coroutine_that_was_not_awaited_is_an_error_and_is_closed() -> None:
+    async def decide(context: HookContext) -> Skip:
+        return Skip("no")
+
+    async def forgets(context: HookContext) -> Any:
+        return decide(context)
+
+    context = call_context("read")
+    with pytest.raises(HookError, match="answered <coroutine object") as caught:
+        await ask(context, Hook[Any](forgets, "before_tool_call"))
+    assert caught.value.kind == "verdict"
+    assert type(caught.value) is HookError

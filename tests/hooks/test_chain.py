@@ -4,12 +4,13 @@ import pytest
 
 from rxworker import Worker, before_tool_call, on_turn_end, tool
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError
-from rxworker.events import HookMessage, HookVerdict, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, HookVerdict, MessageAdd
 from rxworker.hooks import (
     Abort,
     Continue,
     Hook,
     HookContext,
+    HookLike,
     HookPoint,
     Hooks,
     Skip,
@@ -17,7 +18,7 @@ from rxworker.hooks import (
     Verdict,
     chain,
     hook,
-    older,
+    legacy,
 )
 from rxworker.testing import NEVER, HookAnswer, HookStub, ScriptedModel, call, call_context
 
@@ -26,7 +27,7 @@ def stub(name: str, *answers: HookAnswer) -> HookStub:
     return HookStub("before_tool_call", *answers, name=name)
 
 
-async def ask(*hooks: object) -> tuple[Verdict, str, list[tuple[str, str]]]:
+async def ask(*hooks: HookLike) -> tuple[Verdict, str, list[tuple[str, str]]]:
     heard: list[HookVerdict] = []
     context = call_context("read", path="a")
     verdict, name = await Hooks(hooks).ask(HookPoint.BEFORE_TOOL_CALL, context, heard.append)
@@ -58,7 +59,7 @@ async def test_a_message_carries_the_way_to_its_hook() -> None:
     def tell(context: ToolCallContext) -> None:
         context.send_message("hello")
 
-    heard: list[HookMessage | MessageAdd] = []
+    heard: list[HookMessage | MessageAdd | ConversationReplace] = []
     context = call_context("read", around={"heard": heard})
     await Hooks([chain(tell, name="c")]).ask(tell.point, context, print)
     assert heard == [HookMessage("c/tell", "message", "hello")]
@@ -127,8 +128,8 @@ def test_a_chain_is_of_hooks_of_one_point() -> None:
 
 async def test_an_end_within_a_chain_ends_the_run_with_the_hooks_name() -> None:
     @hook("OnTurnCompleted")
-    def fail(context: HookContext) -> older.Error:
-        return older.Error("not good enough")
+    def fail(context: HookContext) -> legacy.LegacyError:
+        return legacy.LegacyError("not good enough")
 
     worker = Worker(ScriptedModel(["Hm."]), hooks=[chain(fail, name="c", on_failure="continue")])
     with pytest.raises(RunAbortedError, match="by hook 'c/fail': not good enough"):

@@ -7,7 +7,7 @@ import pytest
 
 from rxworker import Worker, on_message_send, tool
 from rxworker.errors import LocalProtocolError
-from rxworker.events import HookMessage, MessageAdd, TextDelta, ToolStart
+from rxworker.events import ConversationReplace, HookMessage, MessageAdd, TextDelta, ToolStart
 from rxworker.hooks import (
     HookContext,
     MessageSendContext,
@@ -112,7 +112,7 @@ def test_variables_are_set_and_got_by_name() -> None:
 
 
 def test_a_message_is_added_by_its_text_and_role() -> None:
-    heard: list[HookMessage | MessageAdd] = []
+    heard: list[HookMessage | MessageAdd | ConversationReplace] = []
     context = end_context("bye", heard=heard)
     context.add_message("note this", "system")
     assert context.message_history[-1] == Message.system("note this")
@@ -120,7 +120,7 @@ def test_a_message_is_added_by_its_text_and_role() -> None:
 
 
 def test_the_older_names_of_messages_to_the_watchers_are_the_same_methods() -> None:
-    heard: list[HookMessage | MessageAdd] = []
+    heard: list[HookMessage | MessageAdd | ConversationReplace] = []
     context = send_context("hi", heard=heard)
     context.stream_message("m")
     context.stream_system_message("s")

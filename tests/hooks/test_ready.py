@@ -10,8 +10,8 @@ import pytest
 from msgspec import Struct
 
 from rxworker import Message, Worker, tool
-from rxworker.events import HookMessage, MessageAdd
-from rxworker.hooks import Continue, HookContext, Hooks, Skip, Verdict, enabled_by, hook
+from rxworker.events import ConversationReplace, HookMessage, MessageAdd
+from rxworker.hooks import Continue, HookContext, HookLike, Hooks, Skip, Verdict, enabled_by, hook
 from rxworker.hooks.ready import (
     auto_read,
     dangerous_command_guard,
@@ -31,10 +31,10 @@ from rxworker.testing import (
     send_context,
 )
 
-Heard = list[HookMessage | MessageAdd]
+Heard = list[HookMessage | MessageAdd | ConversationReplace]
 
 
-async def ask(context: HookContext, *hooks: object) -> Verdict:
+async def ask(context: HookContext, *hooks: HookLike) -> Verdict:
     assert context.point is not None
     return (await Hooks(hooks).ask(context.point, context, lambda _: None))[0]
 

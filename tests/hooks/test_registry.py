@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError, HookError
-from rxworker.events import HookMessage, HookVerdict, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, HookVerdict, MessageAdd
 from rxworker.hooks import (
     Abort,
     BeforeToolCallVerdict,
@@ -15,6 +15,7 @@ from rxworker.hooks import (
     Finish,
     Hook,
     HookContext,
+    HookLike,
     HookPoint,
     Hooks,
     HookSettings,
@@ -34,7 +35,7 @@ from rxworker.hooks import (
 )
 from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolResult
 
-ROWS: list[HookVerdict | HookMessage | MessageAdd] = []
+ROWS: list[HookVerdict | HookMessage | MessageAdd | ConversationReplace] = []
 
 
 class FakeTool:
@@ -60,7 +61,7 @@ async def ask(hooks: Hooks, point: HookPoint, context: HookContext) -> tuple[Ver
     return await hooks.ask(point, context, ROWS.append)
 
 
-async def ask_call(*hooks: object) -> Verdict:
+async def ask_call(*hooks: HookLike) -> Verdict:
     return (await ask(Hooks(hooks), HookPoint.BEFORE_TOOL_CALL, call_context()))[0]
 
 
@@ -237,7 +238,7 @@ def test_hooks_can_be_listed_removed_and_cleared() -> None:
 def test_of_several_hooks_all_are_registered_or_none() -> None:
     hooks = Hooks()
     with pytest.raises(ConfigurationError):
-        hooks.add(before_tool_call(lambda _: None), object())
+        hooks.add(before_tool_call(lambda _: None), cast("Any", object()))
     assert len(hooks) == 0
 
 
@@ -460,7 +461,7 @@ def test_a_request_or_an_end_cannot_be_skipped() -> None:
         (FakeTool, "is a class: register an object of it"),
     ],
 )
-def test_what_is_no_hook_is_refused_with_a_hint(nonsense: object, hint: str) -> None:
+def test_what_is_no_hook_is_refused_with_a_hint(nonsense: Any, hint: str) -> None:
     with pytest.raises(ConfigurationError, match=hint):
         Hooks([nonsense])
 

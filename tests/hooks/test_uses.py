@@ -295,7 +295,7 @@ async def test_clean_up_on_abort_hears_of_a_cancelled_run() -> None:
     assert causes == ["cancel"]
 
 
-async def test_variables_are_shared_by_the_hooks_and_tools_of_a_turn_and_end_with_it() -> None:
+async def test_variables_are_shared_by_the_hooks_and_tools_of_a_run_and_end_with_it() -> None:
     seen: list[object] = []
 
     @on_message_send
@@ -307,9 +307,11 @@ async def test_variables_are_shared_by_the_hooks_and_tools_of_a_turn_and_end_wit
     def who(context: ToolCallContext) -> None:
         seen.append(context.variables["user"])
 
-    model = ScriptedModel([call("read", path="a"), "Done."])
-    await Worker(model, tools=[read], hooks=[begin, who]).run("Read a.")
-    assert seen == [{}, "Ada", {}]
+    model = ScriptedModel([call("read", path="a"), "Done.", "Hello."])
+    worker = Worker(model, tools=[read], hooks=[begin, who])
+    await worker.run("Read a.")
+    await worker.run("Hi.")
+    assert seen == [{}, "Ada", {"user": "Ada"}, {}]
 
 
 async def test_telling_watchers_hear_from_a_hook_under_its_name_and_the_model_does_not() -> None:

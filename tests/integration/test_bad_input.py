@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from reactivex import Observable, abc
@@ -32,6 +32,7 @@ from rxworker.errors import (
 )
 from rxworker.events import Record, ResponseEvent, TextDelta, WatcherDetach
 from rxworker.hooks import (
+    HookLike,
     MessageSendContext,
     Skip,
     ToolCallContext,
@@ -105,7 +106,7 @@ async def records_of(run: Run[Any]) -> list[Record]:
     return records
 
 
-async def heard(*replies: Reply | str, hooks: list[object] | None = None) -> Worker:
+async def heard(*replies: Reply | str, hooks: list[HookLike] | None = None) -> Worker:
     """A worker after a run with these replies; it still works."""
     model = ScriptedModel([*replies, AGAIN])
     worker = Worker(model, tools=[note, broken], hooks=hooks or [])
@@ -271,7 +272,7 @@ def run_ends_with(error: RxWorkerError, *parts: str) -> None:
         assert part in str(error)
 
 
-async def broken_by(hook: object, *replies: Reply | str) -> tuple[HookError, Worker]:
+async def broken_by(hook: HookLike, *replies: Reply | str) -> tuple[HookError, Worker]:
     model = ScriptedModel([*replies, AGAIN])
     worker = Worker(model, tools=[note], hooks=[hook])
     run = worker.run("go")
@@ -530,7 +531,7 @@ def test_a_function_that_is_no_tool() -> None:
 
 def test_something_that_is_no_hook() -> None:
     with pytest.raises(ConfigurationError, match="is no hook"):
-        Worker(ScriptedModel([]), hooks=[object()])
+        Worker(ScriptedModel([]), hooks=[cast("Any", object())])
 
 
 def test_a_run_where_no_loop_runs() -> None:

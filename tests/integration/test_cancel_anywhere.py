@@ -45,7 +45,7 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
-from rxworker.hooks import AbortContext, Pause, ToolCallContext
+from rxworker.hooks import AbortContext, HookLike, Pause, ToolCallContext
 from rxworker.messages import Conversation, validate
 from rxworker.providers import (
     Anthropic,
@@ -130,7 +130,7 @@ class Scene:
     come: Callable[[Run[Any], ReplayServer], Awaitable[None]]
     gate: Gate = field(default_factory=Gate)
     tools: list[Tool] = field(default_factory=list[Tool])
-    hooks: list[object] = field(default_factory=list[object])
+    hooks: list[HookLike] = field(default_factory=list[HookLike])
     tokens: int = 0
     requests: int = 1
     retry: Retry | None = None
@@ -204,7 +204,7 @@ def telling_tool(gate: Gate) -> Tool:
     return tell  # pyright: ignore
 
 
-def waiting_hook(point: Any, gate: Gate) -> object:
+def waiting_hook(point: Any, gate: Gate) -> HookLike:
     @point
     async def hold(context: object) -> None:
         await gate.wait()

@@ -55,6 +55,7 @@ from rxworker.hooks import (
     ContinueWithMessages,
     Hook,
     HookContext,
+    HookLike,
     Pause,
     Skip,
     ToolCallContext,
@@ -256,7 +257,7 @@ async def test_usage_so_far_is_kept_on_cancel() -> None:
     assert run.state.usage.total_tokens == 15
 
 
-def pause_at(name: str) -> object:
+def pause_at(name: str) -> HookLike:
     @before_tool_call(matcher=name)
     def ask(context: ToolCallContext) -> Pause:
         return Pause("may I?")

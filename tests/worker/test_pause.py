@@ -31,7 +31,7 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
-from rxworker.hooks import Pause, ToolCallContext
+from rxworker.hooks import HookLike, Pause, ToolCallContext
 from rxworker.messages import repair
 from rxworker.testing import ScriptedModel, call, lint, say, stall
 from rxworker.worker import load_paused, save_paused
@@ -51,7 +51,7 @@ async def note(text: str) -> str:
     return f"noted {text}"
 
 
-def worker_that_notes(*hooks: object) -> tuple[Worker, ScriptedModel]:
+def worker_that_notes(*hooks: HookLike) -> tuple[Worker, ScriptedModel]:
     model = ScriptedModel([say("I note.") + call("note", text="a"), "Noted."])
     return Worker(model, tools=[note], hooks=hooks), model
 

@@ -9,16 +9,16 @@ import pytest
 from rxworker import Message, Worker, tool
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError
 from rxworker.hooks import AnyHook, HookContext, Skip, ToolCallContext, before_tool_call, hook
-from rxworker.hooks.older import (
+from rxworker.hooks.legacy import (
     AddMessage,
     AddMessages,
     Complete,
-    Continue,
-    Error,
+    LegacyContinue,
+    LegacyError,
+    LegacyResult,
+    LegacySkip,
     ModifyContent,
-    OlderResult,
 )
-from rxworker.hooks.older import Skip as OlderSkip
 from rxworker.hooks.operator import from_operator
 from rxworker.testing import HookStub, ScriptedModel, call
 
@@ -31,15 +31,15 @@ async def read(path: str) -> str:
     return f"in {path}"
 
 
-def answering(point: str, result: OlderResult) -> AnyHook:
+def answering(point: str, result: LegacyResult) -> AnyHook:
     @hook(point, name="older")
-    async def answer(context: HookContext) -> OlderResult:
+    async def answer(context: HookContext) -> LegacyResult:
         return result
 
     return answer
 
 
-async def run_with(point: str, result: OlderResult) -> tuple[Worker, ScriptedModel, HookStub]:
+async def run_with(point: str, result: LegacyResult) -> tuple[Worker, ScriptedModel, HookStub]:
     """A run with a tool call, and with a hook behind the one that answers so."""
     model = ScriptedModel([call("read", path="a"), "Done."])
     behind = HookStub(point)
@@ -53,8 +53,8 @@ def said(worker: Worker) -> list[str]:
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("result", [Continue(), OlderSkip()])
-async def test_continue_and_skip_go_on(point: str, result: OlderResult) -> None:
+@pytest.mark.parametrize("result", [LegacyContinue(), LegacySkip()])
+async def test_continue_and_skip_go_on(point: str, result: LegacyResult) -> None:
     worker, _, behind = await run_with(point, result)
     assert said(worker) == ["Read a.", "Done."]
     assert behind.asked >= 1
@@ -92,7 +92,7 @@ async def test_modify_content_of_an_answer_that_was_shown_already_is_a_failure()
     ],
 )
 async def test_messages_are_added_to_the_conversation_and_it_goes_on(
-    point: str, result: OlderResult, added: list[str]
+    point: str, result: LegacyResult, added: list[str]
 ) -> None:
     worker, _, behind = await run_with(point, result)
     assert [text for text in said(worker) if text in added] == added
@@ -108,7 +108,7 @@ async def test_messages_added_before_a_request_are_sent_too() -> None:
 async def test_error_ends_the_run_and_the_next_hook_is_not_asked(point: str) -> None:
     behind = HookStub(point)
     model = ScriptedModel([call("read", path="a"), "Done."])
-    worker = Worker(model, tools=[read], hooks=[answering(point, Error("why")), behind])
+    worker = Worker(model, tools=[read], hooks=[answering(point, LegacyError("why")), behind])
     run = worker.run("Read a.")
     with pytest.raises(RunAbortedError, match="aborted by hook 'older': why"):
         await run
@@ -141,7 +141,7 @@ async def test_the_verdicts_of_the_point_are_understood_as_well() -> None:
 async def test_older_results_are_for_hooks_that_were_made_so() -> None:
     @before_tool_call
     def gate(context: ToolCallContext) -> Any:
-        return Error("no")
+        return LegacyError("no")
 
     model = ScriptedModel([call("read", path="a"), "Done."])
     with pytest.raises(HookError, match="where it may answer"):
@@ -163,3 +163,15 @@ def test_a_hook_is_named_by_its_function_or_its_class() -> None:
 def test_a_point_that_there_is_not_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="no point 'PreToolCall'"):
         hook("PreToolCall")
+
+
+@pytest.mark.parametrize(
+    "result", [AddMessage("note", "user"), AddMessages((Message.user("note"),))]
+)
+async def test_a_message_added_before_a_request_is_added_once_in_a_run(
+    result: LegacyResult,
+) -> None:
+    worker, model, behind = await run_with("OnMessageSend", result)
+    assert said(worker).count("note") == 1
+    assert [m.text for m in model.requests[1].conversation.messages].count("note") == 1
+    assert behind.asked == 2

@@ -1,11 +1,12 @@
-"""The results of the older hook system, for functions that answer with them.
+"""The results of the older hook system, for functions that return them.
 
     @hook("PostToolUse", matcher="Edit|Create")
     async def notice(context: HookContext) -> AddMessage:
         return AddMessage("A file has changed.", "system")
 
-Only functions decorated with ``hook(...)`` may answer so. What each result comes to at which point is told in
-``docs/how-to/hooks.md``. Mind `Skip`: here it says that the hook has nothing to say, and the call is run.
+Only functions decorated with ``hook(...)`` may return them. ``docs/how-to/hooks.md`` has a table of what each becomes at each point.
+`LegacyContinue`, `LegacySkip` and `LegacyError` were called ``Continue``, ``Skip`` and ``Error``; these names now belong to
+verdicts and events that mean something else. `LegacySkip` says that the hook has nothing to say: the call is run.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
+from reactivex import Observable
 
 from rxworker.hooks.base import HookFunction
+from rxworker.hooks.conditions import first_turn
 from rxworker.hooks.context import HookContext
-from rxworker.hooks.operator import OperatorFunction
+from rxworker.hooks.operator import OperatorFunction, as_operator
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.verdicts import Abort, Cancel, EndRun, Finish, Verdict
 from rxworker.messages import Message, Role
 
 
-class Continue(Struct, frozen=True):
+class LegacyContinue(Struct, frozen=True):
     """Go on."""
 
 
-class Skip(Struct, frozen=True):
+class LegacySkip(Struct, frozen=True):
     """The hook has nothing to say; go on."""
 
 
@@ -44,7 +47,7 @@ class ModifyContent(Struct, frozen=True):
 
 
 class AddMessage(Struct, frozen=True):
-    """Add a message to the conversation and go on: `HookContext.add_message`.
+    """Add a message to the conversation and go on: `HookContext.add_message`. At ``on_message_send`` in a run's first turn only.
 
     Attributes:
         content: Its text.
@@ -56,7 +59,7 @@ class AddMessage(Struct, frozen=True):
 
 
 class AddMessages(Struct, frozen=True):
-    """Add messages to the conversation and go on: `HookContext.add_messages`.
+    """Add messages to the conversation and go on: `HookContext.add_messages`. At ``on_message_send`` in a run's first turn only.
 
     Attributes:
         messages: What is added.
@@ -69,7 +72,7 @@ class Complete(Struct, frozen=True):
     """End the turn; the hooks after this one are not asked."""
 
 
-class Error(Struct, frozen=True):
+class LegacyError(Struct, frozen=True):
     """End the run with `RunAbortedError`; the hooks after this one are not asked.
 
     Attributes:
@@ -79,51 +82,57 @@ class Error(Struct, frozen=True):
     message: str
 
 
-OlderResult: TypeAlias = (
-    Continue | Skip | ModifyContent | AddMessage | AddMessages | Complete | Error
+LegacyResult: TypeAlias = (
+    LegacyContinue | LegacySkip | ModifyContent | AddMessage | AddMessages | Complete | LegacyError
 )
-OlderAnswer: TypeAlias = OlderResult | Verdict | None
-OlderFunction: TypeAlias = Callable[[Any], OlderAnswer | Awaitable[OlderAnswer]]
+LegacyAnswer: TypeAlias = LegacyResult | Verdict | None
+LegacyFunction: TypeAlias = Callable[[Any], LegacyAnswer | Awaitable[LegacyAnswer]]
 
 COMPLETED = "a hook has completed the turn"
 
 
-def understood(function: OlderFunction, point: HookPoint) -> HookFunction[Any]:
+def understood(function: LegacyFunction, point: HookPoint) -> HookFunction[Any]:
     """The function, with its older results turned into verdicts."""
-    if isinstance(function, OperatorFunction) or not callable(function):
-        return cast("HookFunction[Any]", function)
+    asked = as_operator(function)
+    if isinstance(asked, OperatorFunction) or not callable(asked):
+        return cast("HookFunction[Any]", asked)
 
     @functools.wraps(function, updated=())
     async def ask(context: HookContext) -> Verdict | None:
         answer = function(context)
-        if inspect.isawaitable(answer):
+        if inspect.isawaitable(answer) and not isinstance(answer, Observable):
             answer = await answer
-        return verdict_of(answer, context, point) if isinstance(answer, OlderResult) else answer
+        if isinstance(answer, LegacyResult):
+            return verdict_of(answer, context, point)
+        return cast("Verdict | None", answer)
 
     if not hasattr(function, "__name__"):
         ask.__name__ = type(function).__name__
     return ask
 
 
-def verdict_of(result: OlderResult, context: HookContext, point: HookPoint) -> Verdict | None:
+def verdict_of(result: LegacyResult, context: HookContext, point: HookPoint) -> Verdict | None:
     """What an older result comes to at a point, after the changes that it asks for.
 
     Raises:
         EndRun: It ends the run where no verdict does.
         LocalProtocolError: The content cannot be changed there.
     """
+    at_send = point is HookPoint.ON_MESSAGE_SEND
     match result:
         case ModifyContent(content=content):
             context.set_content(content)
+        case AddMessage() | AddMessages() if at_send and not first_turn(context):
+            pass  # it is in the conversation since the first turn
         case AddMessage(content=content, role=role):
             context.add_message(content, role)
         case AddMessages(messages=messages):
             context.add_messages(messages)
         case Complete():
             return Finish(final=True) if point is HookPoint.ON_TURN_END else _end(COMPLETED, point)
-        case Error(message=message):
+        case LegacyError(message=message):
             return _end(message, point)
-        case Continue() | Skip():
+        case LegacyContinue() | LegacySkip():
             pass
     return None
 
@@ -142,13 +151,13 @@ __all__ = [
     "AddMessage",
     "AddMessages",
     "Complete",
-    "Continue",
-    "Error",
     "ModifyContent",
-    "OlderAnswer",
-    "OlderFunction",
-    "OlderResult",
-    "Skip",
+    "LegacyAnswer",
+    "LegacyFunction",
+    "LegacyContinue",
+    "LegacyError",
+    "LegacyResult",
+    "LegacySkip",
     "understood",
     "verdict_of",
 ]
