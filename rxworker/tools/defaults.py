@@ -9,6 +9,8 @@ import msgspec
 from msgspec import NODEFAULT
 from msgspec.inspect import DataclassType, Field, NamedTupleType, StructType, Type, type_info
 
+from rxworker.tools.custom_types import to_json_value
+
 OBJECTS = (StructType, DataclassType, NamedTupleType)
 
 
@@ -31,9 +33,14 @@ def factory_defaults(annotation: Any) -> Iterator[tuple[type, str, Any]]:
                 yield cast("type", found.cls), field.encode_name, default
 
 
+def object_types(annotation: Any) -> Iterator[type]:
+    """Every class with fields within a type, once."""
+    return (cast("type", found.cls) for found in _objects(type_info(annotation)))
+
+
 def _made_by(field: Field) -> object:
     try:
-        return msgspec.json.decode(msgspec.json.encode(field.default_factory()))
+        return msgspec.json.decode(msgspec.json.encode(to_json_value(field.default_factory())))
     except Exception:
         return None  # a factory that needs something that is not there yet, or makes what has no JSON form
 
@@ -53,4 +60,4 @@ def _objects(root: Type) -> Iterator[StructType | DataclassType | NamedTupleType
                 yield item
 
 
-__all__ = ["factory_defaults"]
+__all__ = ["factory_defaults", "object_types"]

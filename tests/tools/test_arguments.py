@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rxworker.errors import InvalidArgumentError
 from rxworker.tools import FunctionTool, ToolContext, tool
-from rxworker.tools.arguments import explain
+from rxworker.tools.json_decoder import explain
 
 
 class Unit(enum.Enum):
