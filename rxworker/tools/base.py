@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import ResultContent, ToolMeta
+from rxworker.messages import ResultContent, ToolMeta, ToolResult
 from rxworker.tools.context import ToolContext
 
 # What all providers accept.
@@ -50,8 +50,13 @@ class Tool(Protocol):
         """What the model is told of it."""
         ...
 
-    async def execute(self, input_json: str | bytes, context: ToolContext, /) -> ResultContent:
+    async def execute(
+        self, input_json: str | bytes, context: ToolContext, /
+    ) -> ResultContent | ToolResult:
         """Run it with the JSON text of its arguments.
+
+        Returns:
+            The content of the result; or a `ToolResult`, which may be an error. Its id and its name are filled in.
 
         Raises:
             InvalidArgumentError: The arguments do not fit.

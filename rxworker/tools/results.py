@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 
 from rxworker.errors import ExecutionFailedError
-from rxworker.messages import Document, Image, ResultContent, Text
+from rxworker.messages import Document, Image, ResultContent, Text, ToolResult
 from rxworker.tools.custom_types import to_json_value
 
 BLOCKS = (Text, Image, Document)
@@ -43,6 +43,17 @@ def to_content(value: object, tool: str) -> ResultContent:
         items = cast("Sequence[str | Text | Image | Document]", value)
         return tuple(Text(item) if isinstance(item, str) else item for item in items)
     return _to_text(cast("object", value), tool)
+
+
+def to_result(value: object, tool: str) -> ResultContent | ToolResult:
+    """What a tool returned, ready to be sent: its content, or the `ToolResult` that it made itself.
+
+    Raises:
+        ExecutionFailedError: It has no JSON form.
+    """
+    if isinstance(value, ToolResult):
+        return msgspec.structs.replace(value, content=to_content(value.content, tool))
+    return to_content(value, tool)
 
 
 def _holds_blocks(items: Sequence[object]) -> bool:
@@ -89,4 +100,4 @@ def describe(error: BaseException) -> str:
     return f"{kind}: {said}" if said else kind
 
 
-__all__ = ["clean", "describe", "to_content"]
+__all__ = ["clean", "describe", "to_content", "to_result"]

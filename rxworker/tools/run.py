@@ -1,7 +1,7 @@
 """Running tool calls.
 
-Whatever goes wrong with a call becomes a result that the model can read: it does not end the run. Only what asks for
-the end passes: a cancellation of the task, ``KeyboardInterrupt`` and ``SystemExit``.
+Whatever goes wrong with a call becomes a result that the model can read: it does not end the run, even if the tool calls
+``sys.exit``. Only a cancellation of the task and ``KeyboardInterrupt`` pass.
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ async def run_now(
         content = f"There is no tool called {call.name!r}. These are the tools: {toolbox}."
     else:
         try:
-            content = await attempts(tool, policy, call, around, loop, task, own_task=own_task)
-            is_error = False
+            value = await attempts(tool, policy, call, around, loop, task, own_task=own_task)
+            is_error = isinstance(value, ToolResult) and value.is_error
+            content = value.content if isinstance(value, ToolResult) else value
         except ToolError as error:
             logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
             content = toolbox.tell(error)
