@@ -15,6 +15,8 @@ from rxworker.tools.context import ToolContext
 
 # What all providers accept.
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# About 25,000 tokens of English text: much for one result, and little beside the context of a model.
+MAX_OUTPUT = 100_000
 Effect: TypeAlias = Literal["write", "idempotent", "pure"]
 
 
@@ -28,6 +30,9 @@ class ToolPolicy(Struct, frozen=True):
         retries: How many more times a call that failed is made before the model hears of it.
         requires_approval: Whether somebody has to agree to each call; a run pauses before it.
         barrier: Whether a call runs alone: those before it end first, those after it wait.
+        max_output: Characters of text of a result that are sent to the model, of an error too; what is beyond is left out,
+            with a note. Pictures and documents are kept whole or left out: together they may have a hundred times as many
+            characters of base64. ``None`` sends everything.
     """
 
     timeout: float | None = None
@@ -35,6 +40,7 @@ class ToolPolicy(Struct, frozen=True):
     retries: int = 0
     requires_approval: bool = False
     barrier: bool = False
+    max_output: int | None = MAX_OUTPUT
 
     @property
     def starts_early(self) -> bool:
@@ -107,7 +113,12 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
             f"retries={retries!r}: only a tool that may be repeated can be retried; declare it with "
             "effect='idempotent' or effect='pure'"
         )
+    limit: object = policy.max_output
+    if limit is not None and (type(limit) is not int or limit <= 0):
+        raise ConfigurationError(
+            f"max_output={limit!r}: give a number of characters above 0, or None for no limit"
+        )
     return USUAL if policy == USUAL else policy
 
 
-__all__ = ["Effect", "Tool", "ToolPolicy", "check_name", "check_policy", "policy_of"]
+__all__ = ["MAX_OUTPUT", "Effect", "Tool", "ToolPolicy", "check_name", "check_policy", "policy_of"]

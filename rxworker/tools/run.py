@@ -20,6 +20,7 @@ from rxworker.tools.base import Tool, ToolPolicy
 from rxworker.tools.gate import Gate
 from rxworker.tools.results import clean
 from rxworker.tools.toolbox import Toolbox
+from rxworker.tools.truncate import truncate
 
 logger = logging.getLogger("rxworker.tools")
 
@@ -74,6 +75,7 @@ async def run_now(
             content = toolbox.tell(error)
     if not (isinstance(content, str) and content.isascii()):
         content = clean(content)
+    content = truncate(content, policy.max_output)
     result = ToolResult(call.id, content, is_error, call.name)
     return Finished(result, loop.time() - began)
 
