@@ -53,8 +53,10 @@ def _truncate_blocks(content: tuple[Block, ...], limit: int) -> tuple[Block, ...
             return (*kept, Text(note))
         text, media = _sizes(block)
         if text > room or media > media_room:
-            block = _shorter(block, room)
-            text, media = _sizes(block)
+            shorter = _shorter(block, room)
+            # A note in place of a picture takes no room from the text.
+            text, media = _sizes(shorter) if isinstance(block, Text) else (0, 0)
+            block = shorter
         kept.append(block)
         room -= max(text, BLOCK)
         media_room -= media

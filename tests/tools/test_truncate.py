@@ -112,7 +112,7 @@ def test_many_small_blocks_are_bounded_too() -> None:
 
 def test_a_picture_is_never_cut_but_replaced() -> None:
     small, large = Image("image/png", "a" * 1_000), Image("image/png", "a" * 12_000)
-    content = truncate((small, large, Text("see")), 110)
+    content = truncate((small, large, Text("see")), 100)
     assert content == (
         small,
         Text("[image/png of 9,000 bytes was left out: it is too large for the result of a tool]"),
