@@ -24,18 +24,13 @@ def factory_defaults(annotation: Any) -> Iterator[tuple[type, str, Any]]:
     >>> [(name, default) for _, name, default in factory_defaults(list[Place])]
     [('tags', ['home'])]
     """
-    for found in _objects(type_info(annotation)):
+    for found in object_types(annotation):
         for field in found.fields:
             if field.default_factory is NODEFAULT:
                 continue
             default = _made_by(field)
             if isinstance(default, list | dict):
                 yield cast("type", found.cls), field.encode_name, default
-
-
-def object_types(annotation: Any) -> Iterator[type]:
-    """Every class with fields within a type, once."""
-    return (cast("type", found.cls) for found in _objects(type_info(annotation)))
 
 
 def _made_by(field: Field) -> object:
@@ -45,10 +40,10 @@ def _made_by(field: Field) -> object:
         return None  # a factory that needs something that is not there yet, or makes what has no JSON form
 
 
-def _objects(root: Type) -> Iterator[StructType | DataclassType | NamedTupleType]:
-    """Every type with fields, once, however the types hang together."""
+def object_types(annotation: Any) -> Iterator[StructType | DataclassType | NamedTupleType]:
+    """Every type with fields within a type, once, in whatever way they refer to each other."""
     seen: set[int] = set()
-    waiting: list[object] = [root]
+    waiting: list[object] = [type_info(annotation)]
     while waiting:
         item = waiting.pop()
         if isinstance(item, tuple):

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, cast
 
 import msgspec
+from msgspec import NODEFAULT, UNSET
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject
@@ -75,14 +76,19 @@ def schema_of(annotation: Any) -> JsonObject:
     """
     adapted = adapt(annotation)
     try:
+        _check_classes(adapted)
         (schema,), components = msgspec.json.schema_components(
             [adapted], ref_template=PREFIX + "{name}", schema_hook=_custom
         )
-        _check_validators(adapted)
         _keep_defaults(adapted, components)
         return _inline(schema, components, ())
     except RecursionError as error:
         raise ValueError(f"the type {name_of(annotation)} is nested too deeply") from error
+    except NameError as error:
+        raise TypeError(
+            f"the type {name_of(annotation)} mentions {error.name!r}, which is no name of its module; a class within a function "
+            "can be found only if annotations are not postponed, so define both at the top of the module"
+        ) from error
 
 
 def _custom(type_: Any) -> JsonObject:
@@ -97,7 +103,11 @@ def _custom(type_: Any) -> JsonObject:
     if is_path(type_):
         return {"type": "string"}
     if is_model(type_):
-        schema: dict[str, Any] = type_.model_json_schema()
+        try:
+            schema: dict[str, Any] = type_.model_json_schema()
+        except Exception as error:
+            reason = str(error).partition("\n")[0]  # the lines below are an address
+            raise TypeError(f"the model {name_of(type_)} has no JSON schema: {reason}") from error
         components = schema.pop("$defs", {})
         return _inline(schema, components, ())
     if isinstance(type_, type) and issubclass(type_, OneOf):
@@ -106,13 +116,24 @@ def _custom(type_: Any) -> JsonObject:
     raise TypeError(f"the type {name_of(type_)} has no JSON schema")
 
 
-def _check_validators(annotation: Any) -> None:
-    """Refuse dataclasses of pydantic: msgspec fills them in itself, so their validators would not run."""
+def _check_classes(annotation: Any) -> None:
+    """Refuse a class of which msgspec makes something else than it says, or an error that does not name it."""
     for found in object_types(annotation):
-        if hasattr(found, "__pydantic_validator__") and not is_model(found):
+        cls: Any = found.cls
+        if hasattr(cls, "__pydantic_validator__"):
+            # msgspec fills it in itself.
             raise TypeError(
-                f"{name_of(found)} is a pydantic dataclass, whose validators would not run; make it a pydantic.BaseModel"
+                f"{name_of(cls)} is a pydantic dataclass, whose validators would not run; make it a pydantic.BaseModel"
             )
+        for field in found.fields:
+            if field.default is NODEFAULT or field.default is UNSET:
+                continue
+            try:
+                msgspec.to_builtins(field.default, str_keys=True)
+            except Exception as error:
+                raise TypeError(
+                    f"{name_of(cls)}.{field.name} has a default without a JSON form; give it a default_factory"
+                ) from error
 
 
 def _property(parameter: Parameter, text: str | None, tool: str) -> JsonObject:

@@ -88,6 +88,26 @@ class Filter(TypedDict, total=False):
     place: Place
 
 
+@dataclasses.dataclass
+class Somewhere:
+    at: Path = Path("/tmp")
+
+
+class Later(msgspec.Struct):
+    unit: Unit | msgspec.UnsetType = msgspec.UNSET
+    at: Path = msgspec.field(default_factory=lambda: Path("/tmp"))
+    place: Place = msgspec.field(default_factory=lambda: Place(city="Oslo"))
+
+
+class Held(BaseModel):
+    model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+    odd: Toolbox
+
+
+class Mixed(msgspec.Struct):
+    it: Place | str
+
+
 @pydantic_dataclass
 class Checked:
     number: Annotated[int, Field(ge=1)]
@@ -244,6 +264,11 @@ def test_a_toolbox_takes_them() -> None:
         (complex, "complex"),
         (Checked, "pydantic dataclass"),
         (list[Checked], "pydantic dataclass"),
+        (Somewhere, "Somewhere.at has a default without a JSON form; give it a default_factory"),
+        (Held, "the model Held has no JSON schema: Cannot generate"),
+        (Mixed, "Place | str"),
+        (Literal[1.5], "Literal"),
+        (list[int] | set[int], "list[int] | set[int]"),
     ],
 )
 def test_what_cannot_be_a_parameter_is_refused_by_its_name(annotation: Any, reason: str) -> None:
@@ -256,6 +281,38 @@ def test_what_cannot_be_a_parameter_is_refused_by_its_name(annotation: Any, reas
     assert "tool 'go', parameter 'bad'" in message
     assert reason in message
     assert "schema_hook" not in message
+    assert "errors.pydantic.dev" not in message
+
+
+def test_a_class_that_cannot_be_found_is_refused_with_the_reason() -> None:
+    class Other(msgspec.Struct):
+        number: int
+
+    class Local(msgspec.Struct):
+        other: Other
+
+    def go(it: Local) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"Local mentions 'Other', .*top of the module"):
+        tool(go)
+
+
+def test_a_model_within_a_function_is_found() -> None:
+    class Other(BaseModel):
+        number: int
+
+    class Local(BaseModel):
+        other: Other
+
+    @tool
+    def go(it: Local) -> None: ...
+
+    properties: Any = go.meta.input_schema["properties"]
+    assert properties["it"]["properties"]["other"]["required"] == ["number"]
+
+
+async def test_a_field_whose_default_a_factory_makes_need_not_be_given() -> None:
+    assert await received(Later, "{}") == Later()
 
 
 async def test_constraints_of_pydantic_and_annotated_types_hold_for_plain_types() -> None:
