@@ -69,6 +69,8 @@ def adapt(annotation: Any) -> Any:
     >>> adapt(list[PurePath | int]).__args__[0].options
     (<class 'pathlib.PurePath'>, <class 'int'>)
     """
+    if type(annotation).__name__ == "TypeAliasType":  # ``type Name = ...``, from Python 3.12 on
+        return adapt(annotation.__value__)
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         return _annotated(annotation, *parts)

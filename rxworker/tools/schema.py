@@ -74,8 +74,8 @@ def schema_of(annotation: Any) -> JsonObject:
     >>> schema_of(typing.Literal["celsius", "kelvin"])
     {'type': 'string', 'enum': ['celsius', 'kelvin']}
     """
-    adapted = adapt(annotation)
     try:
+        adapted = adapt(annotation)
         _check_classes(adapted)
         (schema,), components = msgspec.json.schema_components(
             [adapted], ref_template=PREFIX + "{name}", schema_hook=_custom

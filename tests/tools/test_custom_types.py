@@ -15,6 +15,7 @@ import pytest
 from annotated_types import Ge, MaxLen
 from pydantic import BaseModel, Field
 from pydantic.dataclasses import dataclass as pydantic_dataclass
+from typing_extensions import TypeAliasType
 
 from rxworker import Worker
 from rxworker.errors import ConfigurationError, InvalidArgumentError
@@ -54,6 +55,9 @@ class Cat(BaseModel):
 class Dog(BaseModel):
     kind: Literal["dog"]
     name: str
+
+
+PetAlias = TypeAliasType("PetAlias", Cat | str)
 
 
 class Pet(BaseModel):
@@ -155,6 +159,11 @@ OSLO = '{"city": "Oslo"}'
         (Place | str, OSLO, Place(city="Oslo")),
         (list[Cat | Dog] | None, '[{"kind": "cat", "lives": 9}]', [Cat(kind="cat", lives=9)]),
         (Cat | Dog | None, "null", None),
+        (
+            list[PetAlias],
+            '[{"kind": "cat", "lives": 9}, "none"]',
+            [Cat(kind="cat", lives=9), "none"],
+        ),
         (Path, '"/tmp/a"', Path("/tmp/a")),
         (list[Path], '["a", "b"]', [Path("a"), Path("b")]),
         (Path | None, '"a"', Path("a")),
