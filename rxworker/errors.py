@@ -134,10 +134,10 @@ class ToolError(RxWorkerError):
     """A tool call failed. The model reads it as an error result; it does not end the run.
 
     Attributes:
-        tool: The tool's name.
+        tool: The tool's name. A tool that raises may leave it out: it is filled in.
     """
 
-    def __init__(self, message: str, *, tool: str, retryable: bool = False) -> None:
+    def __init__(self, message: str, *, tool: str = "", retryable: bool = False) -> None:
         super().__init__(message, retryable=retryable)
         self.tool = tool
 
@@ -149,7 +149,7 @@ class InvalidArgumentError(ToolError):
         path: Where, for example ``$.city``.
     """
 
-    def __init__(self, message: str, *, tool: str, path: str = "$") -> None:
+    def __init__(self, message: str, *, tool: str = "", path: str = "$") -> None:
         super().__init__(message, tool=tool)
         self.path = path
 

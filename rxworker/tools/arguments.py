@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +10,9 @@ from msgspec import UNSET, Struct
 
 from rxworker.errors import ConfigurationError, InvalidArgumentError
 from rxworker.tools.context import ToolContext
+from rxworker.tools.custom_types import adapt
+from rxworker.tools.json_decoder import JsonDecoder, explain
 from rxworker.tools.signature import Parameter
-
-AT = re.compile(r"(?P<reason>.*) - at `(?P<path>[^`]*)`", re.DOTALL)
-FIELD = re.compile(r"Object (?:missing required|contains unknown) field `(?P<field>.*)`", re.DOTALL)
 
 
 class ArgumentDecoder:
@@ -32,7 +30,7 @@ class ArgumentDecoder:
         self._fields = tuple((f"p{i}", p.name) for i, p in enumerate(parameters) if not p.injected)
         self._injected = tuple(p.name for p in parameters if p.injected)
         self._positional = tuple(p for p in parameters if p.positional)
-        self._decoder = msgspec.json.Decoder(_struct(parameters, tool))
+        self._decoder = JsonDecoder(_struct(parameters, tool))
 
     def decode(
         self, input_json: str | bytes, context: ToolContext
@@ -71,20 +69,6 @@ class ArgumentDecoder:
         )
 
 
-def explain(message: str) -> tuple[str, str]:
-    """Where msgspec found what wrong. A field that is missing or unknown is where it should be.
-
-    >>> explain("Expected `str`, got `int` - at `$.city`")
-    ('$.city', 'Expected `str`, got `int`')
-    >>> explain("Object missing required field `city`")
-    ('$.city', 'Object missing required field `city`')
-    """
-    at = AT.fullmatch(message)
-    path, reason = (at["path"], at["reason"]) if at else ("$", message)
-    field = FIELD.fullmatch(reason)
-    return (f"{path}.{field['field']}" if field else path), reason
-
-
 def _struct(parameters: Sequence[Parameter], tool: str) -> type[Struct]:
     """A Struct with a field for each argument.
 
@@ -93,8 +77,7 @@ def _struct(parameters: Sequence[Parameter], tool: str) -> type[Struct]:
     """
     fields = {f"p{i}": p for i, p in enumerate(parameters) if not p.injected}
     definitions: list[Any] = [
-        (key, p.annotation) if p.required else (key, p.annotation, UNSET)
-        for key, p in fields.items()
+        (key, adapt(p.annotation), *(() if p.required else (UNSET,))) for key, p in fields.items()
     ]
     try:
         return msgspec.defstruct(
@@ -110,4 +93,4 @@ def _struct(parameters: Sequence[Parameter], tool: str) -> type[Struct]:
         ) from error
 
 
-__all__ = ["ArgumentDecoder", "explain"]
+__all__ = ["ArgumentDecoder"]

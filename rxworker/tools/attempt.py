@@ -26,10 +26,11 @@ from rxworker.errors import (
     ToolTimeoutError,
 )
 from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
-from rxworker.messages import Json, ResultContent, ToolCall
+from rxworker.messages import Json, ResultContent, ToolCall, ToolResult
 from rxworker.tools.base import Tool, ToolPolicy
 from rxworker.tools.context import ToolContext
-from rxworker.tools.results import describe, to_content
+from rxworker.tools.failure import must_pass
+from rxworker.tools.results import describe, to_result
 from rxworker.tools.stop import TooLateError, at_work, within
 
 ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop
@@ -131,7 +132,7 @@ async def attempts(
     task: asyncio.Task[Any] | None,
     *,
     own_task: bool,
-) -> ResultContent:
+) -> ResultContent | ToolResult:
     """Run a tool, again and again as far as its policy allows. What it raises becomes a `ToolError`.
 
     Args:
@@ -164,8 +165,10 @@ async def attempts(
             else:
                 work = _executed(tool, arguments, line)
                 value = await within(work, policy.timeout, call.name)
-            return value if isinstance(value, str) else to_content(value, call.name)
-        except (Exception, asyncio.CancelledError) as error:
+            return value if isinstance(value, str) else to_result(value, call.name)
+        except BaseException as error:
+            if not isinstance(error, Exception) and must_pass(error, task):
+                raise
             is_cancelled = task is None or task.cancelling() > cancels
             if is_cancelled and isinstance(error, asyncio.CancelledError):
                 raise
@@ -184,6 +187,7 @@ async def attempts(
 def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolError:
     """What an attempt that raised has come to."""
     if isinstance(error, ToolError):
+        error.tool = error.tool or call.name
         return error
     if isinstance(error, TooLateError):
         text = f"{call.name} gave no result within {policy.timeout:g} seconds"
@@ -198,8 +202,14 @@ def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolEr
     return ExecutionFailedError(describe(error), tool=call.name)
 
 
-async def _executed(tool: Tool, arguments: str | bytes, context: ToolContext) -> ResultContent:
-    return await tool.execute(arguments, context)
+async def _executed(
+    tool: Tool, arguments: str | bytes, context: ToolContext
+) -> ResultContent | ToolResult:
+    """Run a tool in a task of its own. ``SystemExit`` must not leave a task: asyncio would raise it out of the event loop."""
+    try:
+        return await tool.execute(arguments, context)
+    except SystemExit as error:
+        raise ExecutionFailedError(describe(error), tool=context.tool) from error
 
 
 __all__ = [

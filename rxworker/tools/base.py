@@ -10,11 +10,13 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import ResultContent, ToolMeta
+from rxworker.messages import ResultContent, ToolMeta, ToolResult
 from rxworker.tools.context import ToolContext
 
 # What all providers accept.
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+# About 25,000 tokens of English text: much for one result, and little beside the context of a model.
+MAX_OUTPUT = 100_000
 Effect: TypeAlias = Literal["write", "idempotent", "pure"]
 
 
@@ -28,6 +30,9 @@ class ToolPolicy(Struct, frozen=True):
         retries: How many more times a call that failed is made before the model hears of it.
         requires_approval: Whether somebody has to agree to each call; a run pauses before it.
         barrier: Whether a call runs alone: those before it end first, those after it wait.
+        max_output: Characters of text of a result that are sent to the model, of an error too; what is beyond is left out,
+            with a note. Pictures and documents are kept whole or left out: together they may have a hundred times as many
+            characters of base64. ``None`` sends everything.
     """
 
     timeout: float | None = None
@@ -35,6 +40,7 @@ class ToolPolicy(Struct, frozen=True):
     retries: int = 0
     requires_approval: bool = False
     barrier: bool = False
+    max_output: int | None = MAX_OUTPUT
 
     @property
     def starts_early(self) -> bool:
@@ -50,8 +56,13 @@ class Tool(Protocol):
         """What the model is told of it."""
         ...
 
-    async def execute(self, input_json: str | bytes, context: ToolContext, /) -> ResultContent:
+    async def execute(
+        self, input_json: str | bytes, context: ToolContext, /
+    ) -> ResultContent | ToolResult:
         """Run it with the JSON text of its arguments.
+
+        Returns:
+            The content of the result; or a `ToolResult`, which may be an error. Its id and its name are filled in.
 
         Raises:
             InvalidArgumentError: The arguments do not fit.
@@ -102,7 +113,12 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
             f"retries={retries!r}: only a tool that may be repeated can be retried; declare it with "
             "effect='idempotent' or effect='pure'"
         )
+    limit: object = policy.max_output
+    if limit is not None and (type(limit) is not int or limit <= 0):
+        raise ConfigurationError(
+            f"max_output={limit!r}: give a number of characters above 0, or None for no limit"
+        )
     return USUAL if policy == USUAL else policy
 
 
-__all__ = ["Effect", "Tool", "ToolPolicy", "check_name", "check_policy", "policy_of"]
+__all__ = ["MAX_OUTPUT", "Effect", "Tool", "ToolPolicy", "check_name", "check_policy", "policy_of"]

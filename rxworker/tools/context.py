@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from rxworker.events import Record
 from rxworker.messages import Json
+from rxworker.tools.custom_types import to_json_value
 
 A = TypeVar("A")
 
@@ -78,7 +79,7 @@ class ToolContext:
             return
         try:
             # A copy, and surely JSON: what the tool does to the value afterwards is no news of now.
-            shown: Json = msgspec.json.decode(msgspec.json.encode(value))
+            shown: Json = msgspec.json.decode(msgspec.json.encode(to_json_value(value)))
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(
                 f"progress of type {type(value).__qualname__} has no JSON form: {error}"

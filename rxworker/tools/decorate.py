@@ -14,7 +14,7 @@ from reactivex import Observable
 from rxworker.errors import ConfigurationError
 from rxworker.messages import ToolMeta
 from rxworker.tools.arguments import ArgumentDecoder
-from rxworker.tools.base import Effect, ToolPolicy, check_name, check_policy
+from rxworker.tools.base import MAX_OUTPUT, Effect, ToolPolicy, check_name, check_policy
 from rxworker.tools.docstring import parse_docstring
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.schema import input_schema
@@ -36,6 +36,7 @@ def tool(
     retries: int = 0,
     barrier: bool = False,
     requires_approval: bool = False,
+    max_output: int | None = MAX_OUTPUT,
 ) -> Callable[[Callable[P, B]], FunctionTool[P, B]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -48,6 +49,7 @@ def tool(
     retries: int = 0,
     barrier: bool = False,
     requires_approval: bool = False,
+    max_output: int | None = MAX_OUTPUT,
 ) -> Any:
     """Make a tool of a function or a method. It can still be called as before.
 
@@ -65,6 +67,7 @@ def tool(
         retries: How many more times a failed call is made; not for ``write``, which may have been half done.
         barrier: Whether a call runs alone: those before it end first, those after it wait.
         requires_approval: Whether somebody has to agree to each call; the run pauses before it.
+        max_output: Characters of a result that are sent to the model; ``None`` sends everything. See `ToolPolicy`.
 
     Raises:
         ConfigurationError: No tool can be made of it; the error says of which parameter and what to do.
@@ -76,7 +79,9 @@ def tool(
     >>> add.meta.name, add.meta.description, add(2, 3)
     ('add', 'Add two numbers.', 5)
     """
-    policy = check_policy(ToolPolicy(timeout, effect, retries, requires_approval, barrier))
+    policy = check_policy(
+        ToolPolicy(timeout, effect, retries, requires_approval, barrier, max_output)
+    )
 
     def decorate(function: Callable[..., Any], names: Mapping[str, Any]) -> FunctionTool[..., Any]:
         return _make(function, name, description, policy, names)

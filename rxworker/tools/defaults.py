@@ -9,6 +9,8 @@ import msgspec
 from msgspec import NODEFAULT
 from msgspec.inspect import DataclassType, Field, NamedTupleType, StructType, Type, type_info
 
+from rxworker.tools.custom_types import to_json_value
+
 OBJECTS = (StructType, DataclassType, NamedTupleType)
 
 
@@ -22,7 +24,7 @@ def factory_defaults(annotation: Any) -> Iterator[tuple[type, str, Any]]:
     >>> [(name, default) for _, name, default in factory_defaults(list[Place])]
     [('tags', ['home'])]
     """
-    for found in _objects(type_info(annotation)):
+    for found in object_types(annotation):
         for field in found.fields:
             if field.default_factory is NODEFAULT:
                 continue
@@ -33,15 +35,15 @@ def factory_defaults(annotation: Any) -> Iterator[tuple[type, str, Any]]:
 
 def _made_by(field: Field) -> object:
     try:
-        return msgspec.json.decode(msgspec.json.encode(field.default_factory()))
+        return msgspec.json.decode(msgspec.json.encode(to_json_value(field.default_factory())))
     except Exception:
         return None  # a factory that needs something that is not there yet, or makes what has no JSON form
 
 
-def _objects(root: Type) -> Iterator[StructType | DataclassType | NamedTupleType]:
-    """Every type with fields, once, however the types hang together."""
+def object_types(annotation: Any) -> Iterator[StructType | DataclassType | NamedTupleType]:
+    """Every type with fields within a type, once, in whatever way they refer to each other."""
     seen: set[int] = set()
-    waiting: list[object] = [root]
+    waiting: list[object] = [type_info(annotation)]
     while waiting:
         item = waiting.pop()
         if isinstance(item, tuple):
@@ -53,4 +55,4 @@ def _objects(root: Type) -> Iterator[StructType | DataclassType | NamedTupleType
                 yield item
 
 
-__all__ = ["factory_defaults"]
+__all__ = ["factory_defaults", "object_types"]

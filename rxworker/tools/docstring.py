@@ -1,6 +1,6 @@
 """Reading docstrings: what a function is for, and what its parameters mean.
 
-Two common styles are read, Google's (``Args:``) and reStructuredText's (``:param x:``). What is meant for people who
+Three common styles are read: Google's (``Args:``), reStructuredText's (``:param x:``) and NumPy's (headings with a line below). What is meant for people who
 call the function from Python, such as what it returns or raises, is left out.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterable
+from itertools import zip_longest
 
 from msgspec import Struct
 
@@ -17,11 +18,12 @@ PARAMETERS = re.compile(
     re.IGNORECASE,
 )
 OTHERS = re.compile(
-    r"(Returns?|Yields?|Raises|Examples?|Attributes|See Also|References|Todo|Warns):\s*",
+    r"(Returns?|Yields?|Receives|Raises|Examples?|Attributes|Methods|See Also|References|Todo|Warns):\s*",
     re.IGNORECASE,
 )
 GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)(?:\s*\(.*?\))?\s*:(?:\s+(.*))?")
 REST_FIELD = re.compile(r":(\w+)(?:\s+([^:]*))?:(?:\s+(.*))?")
+RULE = re.compile(r"-{3,}|={3,}")
 REST_PARAMETER = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
 
 
@@ -38,7 +40,7 @@ class Docstring(Struct, frozen=True):
 
 
 def parse_docstring(text: str | None) -> Docstring:
-    r"""Read a docstring of either style.
+    r"""Read a docstring of any of the three styles.
 
     Args:
         text: The docstring, indented as it stands in the source.
@@ -47,10 +49,13 @@ def parse_docstring(text: str | None) -> Docstring:
     Docstring(description='Look it up.', parameters={'city': 'Where to look.'})
     >>> parse_docstring("Look it up.\n\n:param str city: Where to look.").parameters
     {'city': 'Where to look.'}
+    >>> parse_docstring("Look it up.\n\nParameters\n----------\ncity : str\n    Where to look.").parameters
+    {'city': 'Where to look.'}
     """
     reader = _Reader()
-    for line in inspect.cleandoc(text or "").splitlines():
-        reader.read(line)
+    lines = inspect.cleandoc(text or "").splitlines()
+    for line, below in zip_longest(lines, lines[1:], fillvalue=""):
+        reader.read(line, below)
     return Docstring(
         "\n".join(reader.description).strip(),
         {name: _one_line(lines) for name, lines in reader.parameters.items()},
@@ -61,7 +66,8 @@ class _Reader:
     """Goes through the lines once.
 
     ``entry`` is where a continuation line goes: the lines of a parameter, or ``None`` where they are left out.
-    ``section`` is ``text`` (the description), ``parameters`` or ``other``.
+    ``section`` is ``text`` (the description), ``parameters``, ``other``, or one of NumPy's, whose entries stand at the left edge:
+    ``numpy parameters`` or ``numpy other``.
     """
 
     def __init__(self) -> None:
@@ -70,9 +76,18 @@ class _Reader:
         self.section = "text"
         self.depth: int | None = None
         self.entry: list[str] | None = None
+        self.is_rule = False
 
-    def read(self, line: str) -> None:
+    def read(self, line: str, below: str) -> None:
         indent = len(line) - len(line.lstrip())
+        if self.is_rule:
+            self.is_rule = False
+            return
+        if line[:1].strip() and RULE.fullmatch(below) and self.numpy_heading(line.strip()):
+            return
+        if self.section.startswith("numpy"):
+            self.numpy_line(line.strip(), indent)
+            return
         if line.strip() and indent == 0 and self.heading(line.strip()):
             return
         if self.section == "text":
@@ -100,6 +115,26 @@ class _Reader:
             self.section = "text"
             return False
         return True
+
+    def numpy_heading(self, line: str) -> bool:
+        """Whether a line with a rule below begins a section of parameters, or one that is left out; if it does, begin it."""
+        is_parameters = PARAMETERS.fullmatch(f"{line}:") is not None
+        self.is_rule = is_parameters or OTHERS.fullmatch(f"{line}:") is not None
+        self.entry = None
+        if self.is_rule:
+            self.section = "numpy parameters" if is_parameters else "numpy other"
+        else:
+            self.section = "text"
+        return self.is_rule
+
+    def numpy_line(self, line: str, indent: int) -> None:
+        """A line of a NumPy section: ``a, b : int`` at the left edge, and below it, indented, what they mean."""
+        if indent and self.entry is not None:
+            self.entry.append(line)
+        elif line and not indent and self.section == "numpy parameters":
+            self.entry = []
+            for name in line.partition(":")[0].split(","):
+                self.parameters[name.strip().lstrip("*")] = self.entry
 
     def parameter(self, line: str, indent: int) -> None:
         if not line:

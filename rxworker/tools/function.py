@@ -9,11 +9,11 @@ from types import CoroutineType, MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError, ToolError
-from rxworker.messages import ResultContent, ToolMeta
+from rxworker.messages import ResultContent, ToolMeta, ToolResult
 from rxworker.tools.arguments import ArgumentDecoder
 from rxworker.tools.base import ToolPolicy
 from rxworker.tools.context import ToolContext
-from rxworker.tools.results import describe, to_content
+from rxworker.tools.results import describe, to_result
 from rxworker.tools.settle import settle, settle_generator
 from rxworker.tools.thread import in_thread
 
@@ -82,7 +82,7 @@ class FunctionTool(Generic[P, B_co]):
 
     async def execute(
         self, input_json: str | bytes, context: ToolContext | None = None, /
-    ) -> ResultContent:
+    ) -> ResultContent | ToolResult:
         """Decode the arguments, run the function, and make its result something to read.
 
         Args:
@@ -109,7 +109,7 @@ class FunctionTool(Generic[P, B_co]):
                 value = await value
             if isinstance(value, str):
                 return value
-            return to_content(await settle(value, context), name)
+            return to_result(await settle(value, context), name)
         except ToolError:
             raise
         except Exception as error:

@@ -11,7 +11,7 @@ import msgspec
 
 from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError
 from rxworker.messages import JsonObject, ResultContent, ToolMeta
-from rxworker.tools.base import ToolPolicy, check_policy
+from rxworker.tools.base import MAX_OUTPUT, ToolPolicy, check_policy
 from rxworker.tools.context import ToolContext
 from rxworker.tools.inline import inlined
 from rxworker.tools.mcp_connection import Connection, server_of
@@ -79,6 +79,7 @@ async def mcp_tools(
     call_timeout: float | None = None,
     trust_hints: bool = False,
     connect_timeout: float = 30.0,
+    max_output: int | None = MAX_OUTPUT,
 ) -> AsyncGenerator[list[McpTool], None]:
     """The tools of an MCP server, for as long as the block runs.
 
@@ -96,13 +97,14 @@ async def mcp_tools(
         call_timeout: Seconds until a call is given up.
         trust_hints: Whether to believe the server which of its tools only look and which may be repeated; see ``effect``.
         connect_timeout: Seconds until the server has to have said which tools it has.
+        max_output: Characters of each result that are sent to the model; ``None`` sends everything. See `ToolPolicy`.
 
     Raises:
         ConfigurationError: The package is missing, neither or both of ``command`` and ``url`` are given, or ``only`` names a
             tool that the server does not have.
         TransportError: The server could not be started or reached, or does not speak MCP.
     """
-    policy = check_policy(ToolPolicy(call_timeout))
+    policy = check_policy(ToolPolicy(call_timeout, max_output=max_output))
     server = server_of(command, url, env=env, cwd=cwd, headers=headers)
     connection = Connection(url or " ".join(command or ()))
     await connection.open(server, connect_timeout)

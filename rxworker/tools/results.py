@@ -8,7 +8,8 @@ from typing import cast
 import msgspec
 
 from rxworker.errors import ExecutionFailedError
-from rxworker.messages import Document, Image, ResultContent, Text
+from rxworker.messages import Document, Image, ResultContent, Text, ToolResult
+from rxworker.tools.custom_types import to_json_value
 
 BLOCKS = (Text, Image, Document)
 
@@ -16,8 +17,9 @@ BLOCKS = (Text, Image, Document)
 def to_content(value: object, tool: str) -> ResultContent:
     """The content of a tool result.
 
-    Text stays as it is and nothing becomes empty text. Content blocks stay blocks, alone or in a list, where texts
-    may stand between them. Everything else becomes JSON.
+    Text stays as it is, ``None`` becomes empty text, and bytes, a path or a date become their text. Content blocks stay
+    blocks, alone or in a list, where texts may stand between them. Everything else becomes JSON, in which ``NaN`` and the
+    infinities are texts.
 
     Args:
         value: What the tool returned.
@@ -40,7 +42,18 @@ def to_content(value: object, tool: str) -> ResultContent:
     if isinstance(value, list | tuple) and _holds_blocks(cast("Sequence[object]", value)):
         items = cast("Sequence[str | Text | Image | Document]", value)
         return tuple(Text(item) if isinstance(item, str) else item for item in items)
-    return _to_json(cast("object", value), tool)
+    return _to_text(cast("object", value), tool)
+
+
+def to_result(value: object, tool: str) -> ResultContent | ToolResult:
+    """What a tool returned, ready to be sent: its content, or the `ToolResult` that it made itself.
+
+    Raises:
+        ExecutionFailedError: It has no JSON form.
+    """
+    if isinstance(value, ToolResult):
+        return msgspec.structs.replace(value, content=to_content(value.content, tool))
+    return to_content(value, tool)
 
 
 def _holds_blocks(items: Sequence[object]) -> bool:
@@ -49,9 +62,10 @@ def _holds_blocks(items: Sequence[object]) -> bool:
     )
 
 
-def _to_json(value: object, tool: str) -> str:
+def _to_text(value: object, tool: str) -> str:
     try:
-        return msgspec.json.encode(value).decode()
+        plain = to_json_value(value)
+        return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
     # Too big an integer and a lone surrogate are ValueErrors, a list that holds itself is a RecursionError.
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise ExecutionFailedError(
@@ -86,4 +100,4 @@ def describe(error: BaseException) -> str:
     return f"{kind}: {said}" if said else kind
 
 
-__all__ = ["clean", "describe", "to_content"]
+__all__ = ["clean", "describe", "to_content", "to_result"]

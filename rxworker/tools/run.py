@@ -1,7 +1,7 @@
 """Running tool calls.
 
-Whatever goes wrong with a call becomes a result that the model can read: it does not end the run. Only what asks for
-the end passes: a cancellation of the task, ``KeyboardInterrupt`` and ``SystemExit``.
+Whatever goes wrong with a call becomes a result that the model can read: it does not end the run, even if the tool calls
+``sys.exit``. Only a cancellation of the task and ``KeyboardInterrupt`` pass.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rxworker.tools.base import Tool, ToolPolicy
 from rxworker.tools.gate import Gate
 from rxworker.tools.results import clean
 from rxworker.tools.toolbox import Toolbox
+from rxworker.tools.truncate import truncate
 
 logger = logging.getLogger("rxworker.tools")
 
@@ -69,15 +70,15 @@ async def run_now(
         content = toolbox.missing(call.name)
     else:
         try:
-            content = await attempts(
-                tool, policy, call, place, around, loop, task, own_task=own_task
-            )
-            is_error = False
+            value = await attempts(tool, policy, call, place, around, loop, task, own_task=own_task)
+            is_error = isinstance(value, ToolResult) and value.is_error
+            content = value.content if isinstance(value, ToolResult) else value
         except ToolError as error:
             logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
             content = toolbox.tell(error)
     if not (isinstance(content, str) and content.isascii()):
         content = clean(content)
+    content = truncate(content, policy.max_output)
     result, seconds = ToolResult(call.id, content, is_error, call.name), loop.time() - began
     # Of a call that is cancelled, the one that cancels it reports the end.
     if task is None or task.cancelling() <= cancels:

@@ -1,7 +1,8 @@
 """JSON schemas from types.
 
-msgspec makes the schema of each type. Its way of writing them is then changed where providers would stumble:
-references are replaced by what they refer to, enums and literals are given their ``type``, and defaults are kept.
+msgspec makes the schema of each type, and a pydantic model its own. The result is then changed where providers would refuse it:
+references are replaced by what they refer to, enums and literals are given their ``type``, ``const`` becomes ``enum``, and
+defaults are kept.
 """
 
 from __future__ import annotations
@@ -11,21 +12,33 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, cast
 
 import msgspec
+from msgspec import NODEFAULT, UNSET
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject
-from rxworker.tools.defaults import factory_defaults
+from rxworker.tools.custom_types import OneOf, adapt, is_model, is_path, name_of, to_json_value
+from rxworker.tools.defaults import factory_defaults, object_types
+from rxworker.tools.json_decoder import JsonDecoder
 from rxworker.tools.signature import Parameter
 
 PREFIX = "#/$defs/"
+# A discriminator points into the definitions, which are gone; the tags stand in each alternative.
+LEFT_OUT = frozenset({"$ref", "$comment", "discriminator", "const"})
 # Where a schema holds other schemas. Everything else in it, such as a default, is data.
 ONE = frozenset({"items", "additionalProperties", "not", "contains", "propertyNames"})
 SOME = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 NAMED = frozenset({"properties", "patternProperties"})
-TYPES: Mapping[type, str] = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
+TYPES: Mapping[type, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 HINT = (
-    "use a type that JSON can carry, such as str, int, float, bool, list, dict, Literal, an Enum of texts or of "
-    "integers, a dataclass, a TypedDict or a msgspec.Struct"
+    "use a type that JSON can carry: str, int, float, bool, bytes, list, tuple, set, dict, Literal, an Enum of texts or of "
+    "integers, datetime, UUID, Decimal, pathlib.Path, a dataclass, a TypedDict, a NamedTuple, a msgspec.Struct, a pydantic "
+    "model, or object for any JSON"
 )
 
 
@@ -56,58 +69,109 @@ def schema_of(annotation: Any) -> JsonObject:
 
     Raises:
         TypeError: The type has no schema.
-        ValueError: The type refers to itself.
+        ValueError: The type refers to itself, or is nested too deeply.
 
     >>> schema_of(typing.Literal["celsius", "kelvin"])
     {'type': 'string', 'enum': ['celsius', 'kelvin']}
     """
-    (schema,), components = msgspec.json.schema_components(
-        [annotation], ref_template=PREFIX + "{name}"
-    )
-    _keep_defaults(annotation, components)
-    return _inline(schema, components, ())
+    try:
+        adapted = adapt(annotation)
+        _check_classes(adapted)
+        (schema,), components = msgspec.json.schema_components(
+            [adapted], ref_template=PREFIX + "{name}", schema_hook=_custom
+        )
+        _keep_defaults(adapted, components)
+        return _inline(schema, components, ())
+    except RecursionError as error:
+        raise ValueError(f"the type {name_of(annotation)} is nested too deeply") from error
+    except NameError as error:
+        raise TypeError(
+            f"the type {name_of(annotation)} mentions {error.name!r}, which is no name of its module; a class within a function "
+            "can be found only if annotations are not postponed, so define both at the top of the module"
+        ) from error
+
+
+def _custom(type_: Any) -> JsonObject:
+    """The schema of a type that msgspec does not know.
+
+    Raises:
+        TypeError: We do not know it either.
+    """
+    if type_ is object:
+        # Any JSON. msgspec refuses an empty schema, and comments are left out below.
+        return {"$comment": "any"}
+    if is_path(type_):
+        return {"type": "string"}
+    if is_model(type_):
+        try:
+            schema: dict[str, Any] = type_.model_json_schema()
+        except Exception as error:
+            reason = str(error).partition("\n")[0]  # the lines below are an address
+            raise TypeError(f"the model {name_of(type_)} has no JSON schema: {reason}") from error
+        components = schema.pop("$defs", {})
+        return _inline(schema, components, ())
+    if isinstance(type_, type) and issubclass(type_, OneOf):
+        return {"anyOf": list[Json](map(schema_of, type_.options))}
+    # Without a text of its own msgspec speaks of hooks that a tool does not have.
+    raise TypeError(f"the type {name_of(type_)} has no JSON schema")
+
+
+def _check_classes(annotation: Any) -> None:
+    """Refuse a class of which msgspec makes something else than it says, or an error that does not name it."""
+    for found in object_types(annotation):
+        cls: Any = found.cls
+        if hasattr(cls, "__pydantic_validator__"):
+            # msgspec fills it in itself.
+            raise TypeError(
+                f"{name_of(cls)} is a pydantic dataclass, whose validators would not run; make it a pydantic.BaseModel"
+            )
+        for field in found.fields:
+            if field.default is NODEFAULT or field.default is UNSET:
+                continue
+            try:
+                msgspec.to_builtins(field.default, str_keys=True)
+            except Exception as error:
+                raise TypeError(
+                    f"{name_of(cls)}.{field.name} has a default without a JSON form; give it a default_factory"
+                ) from error
 
 
 def _property(parameter: Parameter, text: str | None, tool: str) -> JsonObject:
     where = f"tool {tool!r}, parameter {parameter.name!r}"
     try:
         schema = schema_of(parameter.annotation)
-    except RecursionError as error:
-        raise ConfigurationError(f"{where}: its type is nested too deeply") from error
     except ValueError as error:
         raise ConfigurationError(
             f"{where}: {error}, and some providers take no schema that does; limit how deep it goes, or take a dict "
             "and say in the docstring what is in it"
         ) from error
     except Exception as error:
-        # The last line has the type; those before it speak of hooks that a tool does not have.
-        reason = str(error).strip().splitlines()[-1] if str(error).strip() else repr(error)
-        raise ConfigurationError(f"{where}: {reason}; {HINT}") from error
+        raise ConfigurationError(f"{where}: {error or repr(error)}; {HINT}") from error
     # Over the description of the class that is its type: this one is about the parameter.
-    if text := (_said(parameter.annotation) or text):
+    if text := (_annotated_text(parameter.annotation) or text):
         schema["description"] = text
     if not parameter.required:
         _set_default(schema, parameter.default, parameter.annotation)
     return schema
 
 
-def _said(annotation: Any) -> str | None:
-    """The text in ``Annotated[int, "how many"]`` or in ``Annotated[int, Meta(description="how many")]``."""
+def _annotated_text(annotation: Any) -> str | None:
+    """The text in ``Annotated[int, "how many"]``, or the description of a ``msgspec.Meta`` or of a ``pydantic.Field`` there."""
     if typing.get_origin(annotation) is not Annotated:
         return None
     notes = typing.get_args(annotation)[1:]
-    said = [note.description if isinstance(note, msgspec.Meta) else note for note in notes]
-    return next((text for text in reversed(said) if isinstance(text, str)), None)
+    texts = [getattr(note, "description", note) for note in notes]
+    return next((text for text in reversed(texts) if isinstance(text, str)), None)
 
 
 def _set_default(schema: JsonObject, default: object, annotation: Any) -> None:
     """Show a default to the model, if it is one that the model could send itself."""
     try:
-        shown = msgspec.json.decode(msgspec.json.encode(default))
-        msgspec.convert(shown, annotation, str_keys=True)
+        encoded = msgspec.json.encode(to_json_value(default))
+        JsonDecoder(annotation).decode(encoded)
     except Exception:
         return
-    schema["default"] = shown
+    schema["default"] = msgspec.json.decode(encoded)
 
 
 def _inline(
@@ -122,9 +186,11 @@ def _inline(
         out.update(_inline(components[name], components, (*trail, name)))
     if "enum" in schema and "type" not in schema:
         out["type"] = _type_of(cast("list[Json]", schema["enum"]))
+    if "const" in schema:
+        out["enum"] = [schema["const"]]
+        out.setdefault("type", _type_of([schema["const"]]))
     for key, value in schema.items():
-        # A discriminator points into the definitions, which are gone; the tags stand in each alternative.
-        if key not in ("$ref", "discriminator"):
+        if key not in LEFT_OUT:
             out[key] = _inline_value(key, value, components, trail)
     return out
 
@@ -149,7 +215,9 @@ def _type_of(values: Sequence[Json]) -> Json:
 def _keep_defaults(annotation: Any, components: dict[str, Any]) -> None:
     """Put back the defaults of nested fields that msgspec leaves out."""
     for cls, field, default in factory_defaults(annotation):
-        ((schema,), _) = msgspec.json.schema_components([cls], ref_template="{name}")
+        ((schema,), _) = msgspec.json.schema_components(
+            [cls], ref_template="{name}", schema_hook=_custom
+        )
         properties = components.get(cast("str", schema["$ref"]), {}).get("properties", {})
         properties.get(field, {}).setdefault("default", default)
 

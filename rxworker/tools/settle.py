@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Callable, Generator
 from typing import Any, cast
 
 from msgspec import UNSET
-from reactivex import Observable
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
 from reactivex.scheduler.eventloop import AsyncIOThreadSafeScheduler
 
 from rxworker.tools.context import Progress, ToolContext
@@ -39,6 +40,27 @@ class _Last:
     @property
     def result(self) -> object:
         return None if self._held is UNSET else self._held
+
+
+class _Scheduler(AsyncIOThreadSafeScheduler):
+    """Reports what an action raises. The event loop would only log it, and ``SystemExit`` would end the loop."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]
+    ) -> None:
+        super().__init__(loop)
+        self._fail = fail
+
+    def invoke_action(
+        self, action: abc.ScheduledAction[Any], state: Any = None
+    ) -> abc.DisposableBase:
+        try:
+            return super().invoke_action(action, state)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._fail(error)
+            return Disposable()
 
 
 async def settle(value: object, context: ToolContext) -> object:
@@ -84,7 +106,7 @@ async def _exhaust(items: AsyncIterator[object], context: ToolContext) -> object
 async def _follow(source: Observable[Any], context: ToolContext) -> object:
     """Subscribe, on the loop's scheduler; the subscription is disposed when the wait is cancelled."""
     loop, home = asyncio.get_running_loop(), threading.get_ident()
-    last, done = _Last(context), cast("asyncio.Future[Exception | None]", loop.create_future())
+    last, done = _Last(context), cast("asyncio.Future[BaseException | None]", loop.create_future())
 
     def on_loop(function: Callable[[Any], None], argument: Any) -> None:
         """Observables may notify from any thread; our state belongs to the loop's."""
@@ -101,7 +123,7 @@ async def _follow(source: Observable[Any], context: ToolContext) -> object:
         except Exception as error:
             end(error)
 
-    def end(error: Exception | None) -> None:
+    def end(error: BaseException | None) -> None:
         if not done.done():
             done.set_result(error)
 
@@ -114,7 +136,7 @@ async def _follow(source: Observable[Any], context: ToolContext) -> object:
     def on_completed() -> None:
         on_loop(end, None)
 
-    scheduler = AsyncIOThreadSafeScheduler(loop)
+    scheduler = _Scheduler(loop, end)
     subscription = source.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
     try:
         error = await done

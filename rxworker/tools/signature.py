@@ -105,6 +105,10 @@ def _read(
             f"{where}: its type {parameter.annotation!r} cannot be resolved: {error}; import or define it, before the "
             "function and not under TYPE_CHECKING"
         ) from error
+    if _is_pydantic_field(parameter.default):
+        raise ConfigurationError(
+            f"{where}: pydantic's Field is no default here; write {parameter.name}: Annotated[<type>, Field(...)] = <default>"
+        )
     return Parameter(
         name=parameter.name,
         annotation=annotation,
@@ -112,6 +116,11 @@ def _read(
         positional=parameter.kind is parameter.POSITIONAL_ONLY,
         injected=_is_context(annotation),
     )
+
+
+def _is_pydantic_field(default: object) -> bool:
+    """Recognised by its shape, so that pydantic need not be installed."""
+    return type(default).__name__ == "FieldInfo" and hasattr(default, "is_required")
 
 
 def _is_context(annotation: Any) -> bool:

@@ -10,6 +10,8 @@ from rxworker.errors import ConfigurationError
 from rxworker.messages import JsonObject
 from rxworker.providers import OutputFormat
 from rxworker.tools import schema_of
+from rxworker.tools.json_decoder import JsonDecoder
+from rxworker.tools.schema import HINT
 
 T = TypeVar("T")
 
@@ -22,7 +24,7 @@ class Output(Generic[T]):
     Providers want an object at the root. Any other type is put into one, as its only member.
 
     Args:
-        type_: A Struct, a dataclass, a TypedDict, or any other type that msgspec decodes.
+        type_: A Struct, a dataclass, a TypedDict, a pydantic model, or any other type that the arguments of a tool may have.
 
     Raises:
         ConfigurationError: The type has no JSON schema.
@@ -37,8 +39,9 @@ class Output(Generic[T]):
         name: str = getattr(type_, "__name__", "output")
         try:
             schema = schema_of(type_)
-        except (TypeError, ConfigurationError) as error:
-            message = f"{type_!r} cannot be the output of a run: {error}"
+            self._decoder = JsonDecoder(type_)
+        except (TypeError, ValueError) as error:
+            message = f"{type_!r} cannot be the output of a run: {error}; {HINT}"
             raise ConfigurationError(message) from error
         self._is_wrapped = schema.get("type") != "object"
         self.format = OutputFormat(_wrapped(schema) if self._is_wrapped else schema, name)
@@ -51,11 +54,11 @@ class Output(Generic[T]):
         """
         text = _bare(text)
         if not self._is_wrapped:
-            return msgspec.json.decode(text, type=self.type)
+            return self._decoder.decode(text)
         whole = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         if "value" not in whole:
             raise msgspec.ValidationError("Object missing required field `value`")
-        return msgspec.json.decode(whole["value"], type=self.type)
+        return self._decoder.decode(bytes(whole["value"]))
 
     def complaint(self, text: str) -> str | None:
         """What is wrong with the text, for the model to mend; ``None`` where nothing is."""

@@ -1,9 +1,24 @@
 from __future__ import annotations
 
+import collections.abc
 import contextlib
 import dataclasses
+import datetime
+import decimal
 import enum
-from typing import Annotated, Any, Literal, TypedDict
+import uuid
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Required,
+    TypedDict,
+    TypeVar,
+)
 
 import msgspec
 import pytest
@@ -12,7 +27,7 @@ from hypothesis import strategies as st
 
 from rxworker.errors import InvalidArgumentError
 from rxworker.tools import FunctionTool, ToolContext, tool
-from rxworker.tools.arguments import explain
+from rxworker.tools.json_decoder import explain
 
 
 class Unit(enum.Enum):
@@ -175,6 +190,79 @@ async def test_the_model_cannot_fill_in_the_context() -> None:
 
 def test_a_message_without_a_path_is_about_the_whole() -> None:
     assert explain("Expected `object`, got `int`") == ("$", "Expected `object`, got `int`")
+
+
+T = TypeVar("T")
+
+
+class Pair(msgspec.Struct, Generic[T], frozen=True):
+    both: tuple[T, T]
+
+
+class Options(TypedDict):
+    needed: Required[int]
+    other: NotRequired[str]
+
+
+class Point(NamedTuple):
+    x: int
+    y: int = 2
+
+
+@dataclasses.dataclass
+class Positive:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number <= 0:
+            raise ValueError("it is not positive")
+
+
+Count = NewType("Count", int)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "value"),
+    [
+        (Pair[int], '{"both": [1, 2]}', Pair((1, 2))),
+        (Options, '{"needed": 1}', {"needed": 1}),
+        (Point, "[1]", Point(1)),
+        (Positive, '{"number": 1}', Positive(1)),
+        (Count, "3", 3),
+        (set[int], "[1, 1]", {1}),
+        (frozenset[str], '["a"]', frozenset("a")),
+        (tuple[int, ...], "[1, 2]", (1, 2)),
+        (collections.abc.Sequence[int], "[1]", [1]),
+        (collections.abc.Mapping[str, int], '{"a": 1}', {"a": 1}),
+        (dict[int, str], '{"1": "a"}', {1: "a"}),
+        (Literal["a", 1, None], "null", None),
+        (datetime.datetime, '"2026-01-02T03:04:05"', datetime.datetime(2026, 1, 2, 3, 4, 5)),
+        (datetime.date, '"2026-01-02"', datetime.date(2026, 1, 2)),
+        (datetime.timedelta, '"P1D"', datetime.timedelta(days=1)),
+        (decimal.Decimal, '"1.50"', decimal.Decimal("1.50")),
+        (decimal.Decimal, "1.5", decimal.Decimal("1.5")),
+        (uuid.UUID, f'"{uuid.UUID(int=7)}"', uuid.UUID(int=7)),
+        (bytes, '"aGk="', b"hi"),
+        (Annotated[list[int], msgspec.Meta(min_length=1)], "[1]", [1]),
+    ],
+)
+async def test_ordinary_types_arrive(annotation: Any, text: str, value: object) -> None:
+    seen: list[object] = []
+
+    async def go(it: Any) -> None:
+        seen.append(it)
+
+    go.__annotations__["it"] = annotation
+    await tool(go).execute(f'{{"it": {text}}}')
+    assert seen == [value]
+
+
+async def test_what_a_dataclass_refuses_is_an_invalid_argument() -> None:
+    @tool
+    async def go(it: list[Positive]) -> None: ...
+
+    error = await refusal(go, '{"it": [{"number": 1}, {"number": 0}]}')
+    assert (error.path, "it is not positive" in error.message) == ("$.it[1]", True)
 
 
 TEXTS = st.text(st.characters(codec="utf-8"))

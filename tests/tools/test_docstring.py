@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from rxworker.tools import parse_docstring
+from rxworker.tools import parse_docstring, tool
 
 GOOGLE = """Look the weather up.
 
@@ -89,3 +91,105 @@ def test_blank_lines_between_parameters_change_nothing() -> None:
 def test_sections_without_the_summary_line_are_read() -> None:
     read = parse_docstring("\n    Args:\n        a: One.\n    ")
     assert (read.description, read.parameters) == ("", {"a": "One."})
+
+
+NUMPY = """Look the weather up.
+
+    It asks the nearest station.
+
+    Parameters
+    ----------
+    city : str
+        Where to look: a city,
+        without its country.
+
+        Not an address.
+    days, hours : int, optional
+        How far ahead.
+    unit : {'celsius', 'kelvin'}, default 'celsius'
+        For the numbers.
+    *names
+        More.
+    empty : str
+
+    Returns
+    -------
+    str
+        The weather: in words.
+
+    Other Parameters
+    ----------------
+    seed : int
+        For the noise.
+
+    Raises
+    ------
+    KeyError
+        There is no such city.
+
+    Notes
+    -----
+    It is slow.
+
+    See Also
+    --------
+    other : Something else.
+    """
+
+
+def test_numpy_style_is_read() -> None:
+    read = parse_docstring(NUMPY)
+    assert read.description == (
+        "Look the weather up.\n\nIt asks the nearest station.\n\nNotes\n-----\nIt is slow."
+    )
+    assert read.parameters == {
+        "city": "Where to look: a city, without its country. Not an address.",
+        "days": "How far ahead.",
+        "hours": "How far ahead.",
+        "unit": "For the numbers.",
+        "names": "More.",
+        "empty": "",
+        "seed": "For the noise.",
+    }
+
+
+def test_a_heading_of_numpy_needs_its_line_below() -> None:
+    text = "Parameters\nmay be given.\n\nReturns\n\nNothing."
+    assert parse_docstring(text).description == text
+    assert parse_docstring(text).parameters == {}
+
+
+def test_a_numpy_section_without_entries_says_nothing() -> None:
+    read = parse_docstring("Sum.\n\nParameters\n----------\n\nReturns\n-------\nint")
+    assert read.description == "Sum."
+    assert read.parameters == {}
+
+
+def test_a_table_and_a_rule_stay_in_the_description() -> None:
+    text = "Sum.\n\n----\n\nName  Text\n----  ----\na     b"
+    assert parse_docstring(text).description == text
+
+
+def test_a_tool_shows_what_a_numpy_docstring_says() -> None:
+    @tool
+    def forecast(city: str, days: int = 1) -> str:
+        """Look the weather up.
+
+        Parameters
+        ----------
+        city : str
+            Where to look.
+        days : int, default 1
+            How far ahead.
+
+        Returns
+        -------
+        str
+            The weather.
+        """
+        return f"{city} {days}"
+
+    properties: Any = forecast.meta.input_schema["properties"]
+    assert forecast.meta.description == "Look the weather up."
+    assert properties["city"]["description"] == "Where to look."
+    assert properties["days"]["description"] == "How far ahead."

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
-from rxworker.errors import ConfigurationError
+from rxworker import Worker, before_tool_call
+from rxworker.errors import ConfigurationError, HookError
+from rxworker.hooks import ToolCallContext
 from rxworker.messages import ToolMeta
+from rxworker.testing import ScriptedModel, call
 from rxworker.tools import Toolbox, ToolContext, tool
 
 
@@ -102,3 +106,25 @@ def test_a_name_that_providers_refuse_is_refused() -> None:
     echo.meta = ToolMeta("echo this", "", {})
     with pytest.raises(ConfigurationError, match="cannot be the name of a tool"):
         Toolbox([echo])
+
+
+async def test_a_hook_cannot_edit_the_schema_that_the_model_is_sent() -> None:
+    class Shelf:
+        @tool
+        async def find(self, title: str) -> str:
+            return title
+
+    mine, other = Shelf(), Shelf()
+    before = copy.deepcopy(mine.find.meta.input_schema)
+
+    @before_tool_call
+    async def edit(event: ToolCallContext) -> None:
+        schema: Any = event.tool.meta.input_schema
+        schema["properties"]["title"]["type"] = "integer"
+
+    model = ScriptedModel([call("find", title="a"), "Done."])
+    with pytest.raises(HookError, match="cannot be changed"):
+        await Worker(model, tools=[mine.find], hooks=[edit]).run("?")
+    assert mine.find.meta.input_schema == before
+    assert other.find.meta.input_schema == before
+    assert all(meta.input_schema == before for it in model.requests for meta in it.tools)
