@@ -41,15 +41,16 @@ from rxworker.messages import (
 )
 from rxworker.providers.base import Options
 from rxworker.providers.content import split_system
+from rxworker.providers.extra import with_extra
 from rxworker.providers.gemini.call import CALL
 from rxworker.providers.gemini.options import (
     encode_choice,
     encode_generation,
     encode_tools,
-    with_extra,
 )
 from rxworker.providers.gemini.results import UNKNOWN, Calls, shown
 from rxworker.providers.gemini.seals import SIGNATURE, split
+from rxworker.providers.remember import Body
 
 NAME = "gemini"
 NO_SEAL = "skip_thought_signature_validator"
@@ -62,7 +63,7 @@ Part = tuple[int, JsonObject]  # with its place among the parts of its content
 
 def encode(
     model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-) -> JsonObject:
+) -> Body:
     """The body.
 
     Args:
@@ -72,11 +73,12 @@ def encode(
         options: Settings. Gemini has no switch for parallel calls, so that one does nothing.
 
     Raises:
+        ConfigurationError: A tool asks for something that the protocol does not have.
         LocalProtocolError: A picture or document has neither bytes nor an address.
     """
     system, messages = split_system(conversation)
     contents: list[Json] = list(encode_contents(messages, bool(_SEALS_CALLS.search(model))))
-    body: JsonObject = {"contents": contents}
+    body: Body = {"contents": contents}
     if system:
         body["systemInstruction"] = {"role": "user", "parts": [{"text": system}]}
     if tools:

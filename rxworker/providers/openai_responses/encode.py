@@ -38,6 +38,7 @@ from rxworker.messages import (
 )
 from rxworker.providers.base import Options
 from rxworker.providers.content import data_url, plain_text, split_system
+from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import shortened
 from rxworker.providers.openai_responses.echo import encode_answer, encode_call
 from rxworker.providers.openai_responses.item import PLACE
@@ -46,7 +47,6 @@ from rxworker.providers.openai_responses.options import (
     encode_options,
     encode_storage,
     encode_tool,
-    with_extra,
 )
 from rxworker.providers.remember import Body, MessageEncoder, array, members
 
@@ -54,6 +54,7 @@ NAME = "openai_responses"
 LONGEST_ID = 64
 OUTPUT = "function_call_output"
 CUSTOM_OUTPUT = "custom_tool_call_output"
+STORAGE = ("store", "include")
 
 
 def encode(
@@ -73,6 +74,9 @@ def encode(
         options: Settings.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
+
+    Raises:
+        ConfigurationError: A tool is strict, and the model cannot be held to its schema.
     """
     system, messages = split_system(conversation)
     encoder.feed_new(messages)
@@ -82,8 +86,12 @@ def encode(
     if tools:
         is_changed = "tools" in options.extra
         body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
-    body |= encode_options(options, tools=bool(tools or options.extra.get("tools")))
-    return with_extra(body | encode_storage(model), options.extra)
+    body |= encode_options(options, tools) | encode_storage(model)
+    if not options.extra:
+        return body
+    whole = with_extra(body, options.extra)
+    # ``None`` takes these out for every model, also for one that is not sent them.
+    return {k: v for k, v in whole.items() if v is not None or k not in STORAGE}
 
 
 class InputEncoder(MessageEncoder):
