@@ -41,7 +41,7 @@ from rxworker.providers.content import data_url, plain_text, split_system
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import shortened
 from rxworker.providers.openai_responses.echo import encode_answer, encode_call
-from rxworker.providers.openai_responses.item import PLACE
+from rxworker.providers.openai_responses.item import ITEM, PLACE
 from rxworker.providers.openai_responses.kinds import CUSTOM_CALL
 from rxworker.providers.openai_responses.options import (
     encode_options,
@@ -106,8 +106,8 @@ class InputEncoder(MessageEncoder):
     def __init__(self) -> None:
         super().__init__()
         self.items: list[bytes] = []
-        # What a call is answered with, and under which id: by its own, which may come again.
-        self._answers: dict[str, tuple[str, str]] = {}
+        # What the answer to a call begins with, by the call's id, which may come again.
+        self._answers: dict[str, JsonObject] = {}
 
     def feed(self, message: Message) -> None:
         """Take the next message."""
@@ -115,9 +115,7 @@ class InputEncoder(MessageEncoder):
             own = message.provider == NAME
             for block in message.content:
                 if isinstance(block, ToolCall):
-                    is_custom = own and block.echo and block.echo.get("type") == CUSTOM_CALL
-                    kind = CUSTOM_OUTPUT if is_custom else OUTPUT
-                    self._answers[block.id] = kind, block.id if own else safe_id(block.id)
+                    self._answers[block.id] = _answer(block, own)
             items = encode_answer(message.content) if own else _encode_foreign(message.content)
         elif message.role == "system":
             text = message.text
@@ -147,7 +145,21 @@ def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
     return items
 
 
-def _encode_user(message: Message, answers: dict[str, tuple[str, str]]) -> list[JsonObject]:
+def _answer(call: ToolCall, own: bool) -> JsonObject:
+    """What the answer to a call begins with. One that a program made says so, so that the program goes on with it."""
+    if not own:
+        return {"type": OUTPUT, "call_id": safe_id(call.id)}
+    echo = call.echo or {}
+    kind = CUSTOM_OUTPUT if echo.get("type") == CUSTOM_CALL else OUTPUT
+    answer: JsonObject = {"type": kind, "call_id": call.id}
+    item = echo.get(ITEM)
+    caller = item.get("caller") if isinstance(item, dict) else None
+    if isinstance(caller, dict) and caller.get("type") == "program":
+        answer["caller"] = caller
+    return answer
+
+
+def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonObject]:
     """Results and other items first, then what the user says."""
     items: list[JsonObject] = []
     others: list[JsonObject] = []
@@ -167,15 +179,15 @@ def _encode_user(message: Message, answers: dict[str, tuple[str, str]]) -> list[
     return items
 
 
-def _result(result: ToolResult, answer: tuple[str, str] | None) -> JsonObject:
+def _result(result: ToolResult, answer: JsonObject | None) -> JsonObject:
     output: Json = result.content if isinstance(result.content, str) else None
     if not isinstance(result.content, str):
         parts = [part for one in result.content for part in _parts(one)]
         output = result.text if all(p["type"] == "input_text" for p in parts) else [*parts]
     if not output and result.is_error:
         output = "The tool failed and gave no reason."
-    kind, call_id = answer or (OUTPUT, safe_id(result.tool_use_id))
-    return {"type": kind, "call_id": call_id, "output": output}
+    begun = answer or {"type": OUTPUT, "call_id": safe_id(result.tool_use_id)}
+    return {**begun, "output": output}
 
 
 def _parts(block: object) -> list[JsonObject]:
