@@ -39,7 +39,7 @@ def with_extra(body: Body, extra: JsonObject, whole: Collection[str] = ()) -> Bo
         ours = body.get(key)
         if key == "tools" and isinstance(ours, list) and isinstance(theirs, list | tuple):
             merged[key] = merged_tools(ours, theirs)
-        elif key in whole:
+        elif key in whole and theirs is not None:
             merged[key] = theirs
         else:
             _put(merged, key, theirs)

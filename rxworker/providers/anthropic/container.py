@@ -96,41 +96,44 @@ class OwnCalls:
                 self._containers[str(block.get("id"))] = container
             self._has_any = self._has_any or block["type"] in OWN_CALLS or _is_own_result(block)
 
-    def settle(self, said: Sequence[Said], container: str | None) -> int:
-        """Take out of the answers what Anthropic refuses; the last message stays as it is.
+    def is_open(self, said: Sequence[Said]) -> bool:
+        """Whether what comes later decides what is sent of these messages: a call of theirs may still be answered."""
+        if not self._has_any:
+            return False
+        answered, spoken = _answered(said), _speech(said)
+        return any(
+            block["type"] in OWN_CALLS and str(block.get("id")) not in answered
+            for role, blocks in said[spoken + 1 :]
+            if role == "assistant"
+            for block in blocks
+        )
+
+    def settle(self, said: Sequence[Said], container: str | None) -> None:
+        """Take out of the answers what Anthropic refuses. In the last message every call may stay.
 
         Args:
-            said: The messages that may still change; their blocks are changed in place.
+            said: The messages. Their lists of blocks are changed in place; if they are not open, this is for good.
             container: The id of the container that is sent.
-
-        Returns:
-            How many of the first messages will not change any more: there is no pending call in them.
         """
         if not self._has_any:
-            return len(said)
-        answers = [blocks for role, blocks in said if role == "assistant"]
-        answered = {
-            str(b.get("tool_use_id")) for blocks in answers for b in blocks if _is_own_result(b)
-        }
-        spoken = max((n for n, message in enumerate(said) if _is_speech(message)), default=-1)
-        lasting = len(said)
+            return
+        answered, spoken = _answered(said), _speech(said)
+        is_open = self.is_open(said)
         known = set(self._known)
         for place, (role, blocks) in enumerate(said):
             if role != "assistant":
                 continue
             is_last = place == len(said) - 1
             may_wait = place > spoken and any(block["type"] == "tool_use" for block in blocks)
-            for block in [block for block in blocks if block["type"] in OWN_CALLS]:
-                name = str(block.get("id"))
-                if name in answered:
-                    known.add(name)
-                elif is_last or (may_wait and self._is_in(name, container)):
-                    known.add(name)
-                    lasting = min(lasting, place)
+            calls = [str(block.get("id")) for block in blocks if block["type"] in OWN_CALLS]
+            known |= {
+                name
+                for name in calls
+                if name in answered or is_last or (may_wait and self._is_in(name, container))
+            }
             blocks[:] = [_settled(block, known) for block in blocks if not _is_lost(block, known)]
-            if place < lasting:
-                self._known |= known
-        return lasting
+        if not is_open:
+            self._known = known
 
     def _is_in(self, name: str, container: str | None) -> bool:
         return container is not None and self._containers.get(name) in (None, container)
@@ -140,10 +143,19 @@ def _is_own_result(block: JsonObject) -> bool:
     return str(block["type"]).endswith("_tool_result")
 
 
-def _is_speech(message: Said) -> bool:
-    """Whether the user says more than results."""
-    role, blocks = message
-    return role == "user" and any(block["type"] != RESULT for block in blocks)
+def _answered(said: Sequence[Said]) -> set[str]:
+    """The calls whose results are among these messages."""
+    answers = [block for role, blocks in said if role == "assistant" for block in blocks]
+    return {str(block.get("tool_use_id")) for block in answers if _is_own_result(block)}
+
+
+def _speech(said: Sequence[Said]) -> int:
+    """The place of the last message in which the user says more than results, or -1."""
+    for place in range(len(said) - 1, -1, -1):
+        role, blocks = said[place]
+        if role == "user" and any(block["type"] != RESULT for block in blocks):
+            return place
+    return -1
 
 
 def _is_lost(block: JsonObject, known: set[str]) -> bool:

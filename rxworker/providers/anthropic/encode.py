@@ -98,7 +98,12 @@ def encode(
     system, messages = split_system(conversation)
     point = leading_point(conversation)
     encoder.feed_new(messages)
-    body: Body = {"model": model, "max_tokens": limit_of(options, max_tokens), "stream": True}
+    body: Body = {
+        "model": model,
+        "max_tokens": limit_of(options, max_tokens),
+        "messages": Raw(b"[]"),  # how many marks they may carry is known at the end
+        "stream": True,
+    }
     if system:
         body["system"] = system
     if tools:
@@ -123,7 +128,8 @@ def encode(
         extra = container_extra(options.extra, container)
         body = with_extra(body, extra, whole=(CONTAINER,))
     body, marks = mark_prefix(body, options.cache, point)
-    body.setdefault("messages", encoder.messages(marks, container_id(body)))
+    if "messages" not in options.extra:
+        body["messages"] = encoder.messages(marks, container_id(body))
     return body
 
 
@@ -132,7 +138,7 @@ class MessagesEncoder(MessageEncoder):
 
     A message is done when two more stand behind it, or one of the user's: the last may grow, and an answer may lose what
     only the last may hold; if nothing is left of it, the one before it grows. Behind a cache point nothing is done, since which points count is
-    known at the end. Nor is anything done from a pending call of Anthropic's own tools on, see `container`.
+    known at the end. Nor is anything done while a call of Anthropic's own tools may still be answered, see `container`.
 
     Attributes:
         echo: That of the last answer of Anthropic's that has one.
@@ -177,16 +183,16 @@ class MessagesEncoder(MessageEncoder):
             marks: How many cache points may be in it; the last ones count.
             container: The id of the container that is sent.
         """
-        if self._points:
-            marked = self._marked(marks)
-            self._own_calls.settle(marked, container)
-            said = _settled(marked)
+        if self._points or self._own_calls.is_open(self._said):
+            # What it comes to is not known before the end, so all of it is kept as it is.
+            said = self._marked(marks)
+            self._own_calls.settle(said, container)
+            said = _settled(said)
         else:
-            lasting = self._own_calls.settle(self._said, container)
-            pending = len(self._said) - lasting
+            self._own_calls.settle(self._said, container)
             said = _settled(self._said)
             # What the user says last may grow, but is not going to be empty.
-            left = max(1 if said and said[-1][0] == "user" else 2, pending)
+            left = 1 if said and said[-1][0] == "user" else 2
             if len(said) > left:
                 self._done.append(members([*map(_message, said[:-left])]))
             self._said = said = said[-left:]
