@@ -89,6 +89,10 @@ def encode(
     body |= encode_options(options, tools) | encode_storage(model)
     if not options.extra:
         return body
+    if options.extra.get("background") is True:
+        body["store"] = (
+            True  # the service refuses a response in the background that it may not keep
+        )
     whole = with_extra(body, options.extra)
     # ``None`` takes these out for every model, also for one that is not sent them.
     return {k: v for k, v in whole.items() if v is not None or k not in STORAGE}
