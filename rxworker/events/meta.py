@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from rxworker.messages.json import Json
+from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.stop import StopReason
 from rxworker.messages.usage import Usage
 
@@ -41,6 +41,7 @@ class Status(
         response_id: The provider's name for it; with ``STARTED``.
         model: The model that answers; with ``STARTED``.
         provider: Who answers, where several were asked; with ``STARTED``.
+        echo: What the provider needs back with the message, see `rxworker.messages.Message`.
         stop_reason: Why it ended; with ``COMPLETED``. ``None``: the provider did not say.
     """
 
@@ -49,6 +50,7 @@ class Status(
     model: str | None = None
     stop_reason: StopReason | None = None
     provider: str | None = None
+    echo: JsonObject | None = None
 
 
 class Error(Struct, frozen=True, tag="error", omit_defaults=True, repr_omit_defaults=True):

@@ -25,7 +25,7 @@ from rxworker.messages.message import Conversation, Message, Role
 from rxworker.messages.prices import Prices
 from rxworker.messages.repair import NOT_RUN, Reason, repair
 from rxworker.messages.stop import StopKind, StopReason
-from rxworker.messages.tool import ToolMeta
+from rxworker.messages.tool import Grammar, TextFormat, ToolMeta
 from rxworker.messages.trim import trim
 from rxworker.messages.usage import Counts, Usage
 from rxworker.messages.validate import validate
@@ -64,6 +64,8 @@ __all__ = [
     "CachePoint",
     # what belongs to a request or a response
     "ToolMeta",
+    "Grammar",
+    "TextFormat",
     "StopKind",
     "StopReason",
     "Usage",

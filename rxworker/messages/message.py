@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.messages.content import Content, Text, ToolCall, ToolResult
+from rxworker.messages.json import JsonObject
 
 Role: TypeAlias = Literal["system", "user", "assistant"]
 
@@ -21,12 +22,15 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
         content: What is said.
         provider: Whose words they are, for an assistant's message: its blocks' ``echo`` is for that provider alone.
         model: The model that spoke.
+        echo: What that provider needs back with the next request, for the message as a whole, such as the container in
+            which its code ran.
     """
 
     role: Role
     content: tuple[Content, ...]
     provider: str | None = None
     model: str | None = None
+    echo: JsonObject | None = None
 
     @classmethod
     def system(cls, text: str) -> Message:

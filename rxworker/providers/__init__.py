@@ -7,12 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rxworker.providers.base import (
+    BackgroundProvider,
     HttpRequest,
     Options,
     OutputFormat,
     Provider,
     Request,
     ResponseDecoder,
+    ResumableDecoder,
     ToolChoice,
 )
 
@@ -64,6 +66,8 @@ __all__ = [
     "ToolChoice",
     "HttpRequest",
     "ResponseDecoder",
+    "BackgroundProvider",
+    "ResumableDecoder",
     # a response in one value
     "Summary",
     "CalledTool",

@@ -35,6 +35,8 @@ class HttpRequest(Struct, frozen=True):
         body: JSON.
         accept: The content types that are a stream; another one is an answer that went wrong.
         method: The HTTP method.
+        is_background: Whether the response goes on at the service without its connection; the provider is then a
+            `BackgroundProvider`.
     """
 
     url: str
@@ -42,6 +44,7 @@ class HttpRequest(Struct, frozen=True):
     body: bytes
     accept: tuple[str, ...] = ("text/event-stream",)
     method: str = "POST"
+    is_background: bool = False
 
     def __repr__(self) -> str:
         shown = {k: "***" if is_secret(k) else v for k, v in self.headers.items()}
@@ -113,6 +116,21 @@ class Request(Struct, frozen=True):
 ResponseDecoder: TypeAlias = Decoder[bytes, ResponseEvent]
 
 
+class ResumableDecoder(ResponseDecoder, Protocol):
+    """The decoder of a response that goes on at the service without its connection."""
+
+    def resume(self, sent: HttpRequest) -> HttpRequest | None:
+        """The request for what has not come, given the one that began the response; the decoder then takes its bytes.
+
+        ``None``: the response is over, or has not begun.
+        """
+        ...
+
+    def cancel(self, sent: HttpRequest) -> HttpRequest | None:
+        """The request that ends the response at the service; ``None``: there is nothing to end."""
+        ...
+
+
 class Provider(Protocol):
     """One protocol of one service. Pure: it opens no connection."""
 
@@ -149,13 +167,23 @@ class Provider(Protocol):
         ...
 
 
+class BackgroundProvider(Provider, Protocol):
+    """A provider whose responses may go on without their connection."""
+
+    def background_decoder(self) -> ResumableDecoder:
+        """A fresh machine from the bytes of such a response to events."""
+        ...
+
+
 __all__ = [
+    "BackgroundProvider",
     "HttpRequest",
     "Options",
     "OutputFormat",
     "Provider",
     "Request",
     "ResponseDecoder",
+    "ResumableDecoder",
     "ToolChoice",
     "is_secret",
 ]

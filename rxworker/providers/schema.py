@@ -1,11 +1,53 @@
-"""JSON schemas as the providers want them for answers."""
+"""JSON schemas as the providers want them: for answers, and for the arguments of tools that are held to them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
+from rxworker.errors import ConfigurationError
 from rxworker.messages import Json, JsonObject
+
+# Where a schema holds other schemas: one, several, several by name. Everything else in it is data.
+ONE = ("items", "additionalProperties")
+SEVERAL = ("anyOf", "oneOf", "allOf", "prefixItems")
+NAMED = ("properties", "$defs")
+
+# What OpenAI refuses in a strict schema: https://developers.openai.com/api/docs/guides/structured-outputs
+NOT_STRICT = (
+    "allOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentRequired",
+    "dependentSchemas",
+    "patternProperties",
+    "propertyNames",
+    "prefixItems",
+    "contains",
+    "uniqueItems",
+)
+# What Anthropic cannot hold a model to; its official package moves it into the description, too.
+UNHELD = (
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minProperties",
+    "maxProperties",
+)
+# The formats of strings that both hold a model to.
+FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
 
 
 def closed(schema: JsonObject) -> JsonObject:
@@ -35,6 +77,148 @@ def is_strict(schema: Json) -> bool:
     return all(is_strict(part) for part in schema.values())
 
 
+def strict_arguments(schema: JsonObject, tool: str) -> JsonObject:
+    """The schema of a tool's arguments as OpenAI wants it where the model is held to it.
+
+    Objects are closed, and every member is required. Defaults are taken out, since OpenAI refuses them.
+
+    Args:
+        schema: The schema of the arguments.
+        tool: The tool's name, for the error.
+
+    Raises:
+        ConfigurationError: The model cannot be held to it; the error names the place and what to do.
+
+    >>> strict_arguments({"type": "object", "properties": {}}, "now")
+    {'type': 'object', 'properties': {}, 'additionalProperties': False, 'required': []}
+    """
+    for path, part in _parts(schema, "$"):
+        reason = _not_strict(part, is_root=path == "$")
+        if reason is not None:
+            raise _cannot_be_strict(tool, path, reason)
+    return _rewritten(schema, _as_strict)
+
+
+def held_arguments(schema: JsonObject, tool: str) -> JsonObject:
+    """The schema of a tool's arguments as Anthropic wants it where the model is held to it.
+
+    Objects are closed. Limits that Anthropic cannot hold a model to, such as ``minimum``, move into the description.
+
+    Args:
+        schema: The schema of the arguments.
+        tool: The tool's name, for the error.
+
+    Raises:
+        ConfigurationError: An object in it takes any members; the error names the place and what to do.
+
+    >>> held_arguments({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}, "f")["properties"]
+    {'n': {'type': 'integer', 'description': '{minimum: 1}'}}
+    """
+    for path, part in _parts(schema, "$"):
+        if _is_open(part, is_root=path == "$"):
+            raise _cannot_be_strict(tool, path, OPEN)
+    return _rewritten(schema, _as_held)
+
+
+OPEN = "it is an object of any members; name them with a dataclass, a TypedDict or a msgspec.Struct"
+
+
+def _cannot_be_strict(tool: str, path: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"tool {tool!r} cannot be strict: at {path}, {reason}; or leave out strict=True"
+    )
+
+
+def _parts(schema: Json, path: str) -> Iterator[tuple[str, JsonObject]]:
+    """Every schema within a schema, with its place among the arguments."""
+    if not isinstance(schema, dict):
+        return
+    yield path, schema
+    for key in ONE:
+        yield from _parts(schema.get(key), f"{path}[]" if key == "items" else f"{path}.*")
+    for key in SEVERAL:
+        for part in cast("list[Json]", schema.get(key) or ()):
+            yield from _parts(part, path)
+    for key in NAMED:
+        for name, part in cast("JsonObject", schema.get(key) or {}).items():
+            yield from _parts(part, f"{path}.{name}")
+
+
+def _is_object(schema: JsonObject) -> bool:
+    kind = schema.get("type")
+    return (
+        "properties" in schema or kind == "object" or (isinstance(kind, list) and "object" in kind)
+    )
+
+
+def _is_open(schema: JsonObject, *, is_root: bool) -> bool:
+    """Whether it is an object with members that it does not name."""
+    if not _is_object(schema):
+        return False
+    return bool(schema.get("additionalProperties")) or not (schema.get("properties") or is_root)
+
+
+def _not_strict(schema: JsonObject, *, is_root: bool) -> str | None:
+    """Why OpenAI would refuse this part of a strict schema."""
+    if _is_open(schema, is_root=is_root):
+        return OPEN
+    required = cast("list[str]", schema.get("required") or ())
+    for name in cast("JsonObject", schema.get("properties") or {}):
+        if name not in required:
+            return (
+                f"the member {name!r} may be left out, and OpenAI wants every member to be required; take its default "
+                "away, and let its type say None where it may be missing"
+            )
+    known = next((key for key in NOT_STRICT if key in schema), None)
+    return None if known is None else f"OpenAI does not take {known!r}; use another type"
+
+
+def _rewritten(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
+    """The schema with every schema in it changed."""
+
+    def within(key: str, value: Json) -> Json:
+        if key in ONE and isinstance(value, dict):
+            return _rewritten(value, change)
+        if key in SEVERAL and isinstance(value, list | tuple):
+            return [_rewritten(cast("JsonObject", part), change) for part in value]
+        if key in NAMED and isinstance(value, dict):
+            return {
+                name: _rewritten(cast("JsonObject", part), change) for name, part in value.items()
+            }
+        return value
+
+    return change({key: within(key, value) for key, value in schema.items()})
+
+
+def _as_strict(schema: JsonObject) -> JsonObject:
+    if _is_object(schema):
+        names = list[Json](cast("JsonObject", schema.setdefault("properties", {})))
+        schema |= {"additionalProperties": False, "required": names}
+    schema.pop("default", None)
+    if schema.get("format") not in FORMATS:
+        schema.pop("format", None)
+    return schema
+
+
+def _as_held(schema: JsonObject) -> JsonObject:
+    if _is_object(schema):
+        schema["additionalProperties"] = False
+    limits: Mapping[str, Json] = {
+        key: schema.pop(key)
+        for key in (*UNHELD, "format")
+        if key in schema and not _is_held(key, schema[key])
+    }
+    if limits:
+        said = "{" + ", ".join(f"{key}: {value}" for key, value in limits.items()) + "}"
+        text = schema.get("description")
+        schema["description"] = f"{text}\n\n{said}" if text else said
+    return schema
+
+
+def _is_held(key: str, value: Json) -> bool:
+    return (key == "minItems" and value in (0, 1)) or (key == "format" and value in FORMATS)
+
+
 def safe_name(name: str) -> str:
     """A name of the letters that providers allow, at most 64 of them.
 
@@ -55,4 +239,4 @@ def _closed(schema: Json) -> Json:
     return made
 
 
-__all__ = ["closed", "is_strict", "safe_name"]
+__all__ = ["closed", "held_arguments", "is_strict", "safe_name", "strict_arguments"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,6 +25,8 @@ AnswerLike: TypeAlias = Answer | Reply | str | Path
 HOST = "127.0.0.1"
 # A client that obeys this header shows a complaint of ours at once, and does not try again.
 FINAL = {"x-should-retry": "false"}
+# Where a response in the background is taken up again.
+RESUMED = re.compile(r"/responses/[^/]+$")
 
 
 class Connections(web.Server):
@@ -93,7 +96,8 @@ class Listener:
 
     def _answer(self, received: Received, wire: Wire | None) -> tuple[Answer, list[bytes]]:
         """The next answer and its frames, or a complaint in the shape of the provider's errors."""
-        if received.method != "POST":
+        is_resumed = received.method == "GET" and RESUMED.search(received.path)
+        if received.method != "POST" and not is_resumed:
             return _complaint(wire, 405, f"{received.method}: only POST takes an answer")
         try:
             number, answer_like = self._script.answer(received)

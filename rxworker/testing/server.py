@@ -24,7 +24,7 @@ class ReplayServer:
 
     The end of a path says what is spoken there, and a `Reply` is rendered accordingly: ``/messages``,
     ``/chat/completions``, ``/responses``, ``:streamGenerateContent`` or ``/api/chat``. What is no reply is sent at any path.
-    Only ``POST`` takes an answer.
+    Only ``POST`` takes an answer, and the ``GET`` that takes up a response in the background (``/responses/<id>``).
 
     Args:
         answers: One answer for each request, or a function of what was received. A path is a recording, a text is a

@@ -19,7 +19,14 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.deltas import GROWING, Counted, Deltas
-from rxworker.messages import Content, Message, ServerToolCall, ServerToolResult, StopReason
+from rxworker.messages import (
+    Content,
+    JsonObject,
+    Message,
+    ServerToolCall,
+    ServerToolResult,
+    StopReason,
+)
 from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.timeline.block import BlockState, step_block, step_texts
 from rxworker.timeline.content import content_of
@@ -41,6 +48,7 @@ class ResponseState(Struct, frozen=True):
         model: The model that answers.
         provider: Who answers, where several were asked.
         error: What went wrong.
+        echo: What the provider needs back with the message.
         open: The blocks that are open, by index, in the order in which they opened.
         closed: The blocks that have stopped or were aborted, in the order in which they closed.
     """
@@ -52,6 +60,7 @@ class ResponseState(Struct, frozen=True):
     model: str | None = None
     provider: str | None = None
     error: Error | None = None
+    echo: JsonObject | None = None
     open: dict[int, BlockState] = {}
     closed: Pieces[BlockState] = Pieces()
 
@@ -159,7 +168,8 @@ def step_events(
     if isinstance(last, Status):
         if last.status is STARTED:
             return _started(ResponseState(model=state.model), last), last
-        state = replace(state, status=last.status, stop_reason=last.stop_reason)
+        echo = last.echo or state.echo
+        state = replace(state, status=last.status, stop_reason=last.stop_reason, echo=echo)
     elif last is not None:
         state = replace(state, error=last)
     return replace(state, open=blocks, closed=closed, usage=usage), last
@@ -172,6 +182,7 @@ def _started(state: ResponseState, event: Status) -> ResponseState:
         response_id=event.response_id,
         model=event.model or state.model,
         provider=event.provider or state.provider,
+        echo=event.echo,
     )
 
 
@@ -188,7 +199,11 @@ def message_of(state: ResponseState, provider: str) -> Message | None:
     if not content:
         return None
     return Message(
-        "assistant", tuple(content), provider=state.provider or provider or None, model=state.model
+        "assistant",
+        tuple(content),
+        provider=state.provider or provider or None,
+        model=state.model,
+        echo=state.echo,
     )
 
 

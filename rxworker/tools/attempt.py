@@ -27,7 +27,7 @@ from rxworker.errors import (
 )
 from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
 from rxworker.messages import Json, ResultContent, ToolCall, ToolResult
-from rxworker.tools.base import Tool, ToolPolicy
+from rxworker.tools.base import Tool, ToolPolicy, text_parameter
 from rxworker.tools.context import ToolContext
 from rxworker.tools.failure import must_pass
 from rxworker.tools.results import describe, to_result
@@ -151,7 +151,7 @@ async def attempts(
     cancels = 0 if task is None else task.cancelling()
     left = policy.retries
     try:
-        arguments = call.input if isinstance(call.input, str) else encode(call.input)
+        arguments = _text(tool, call.input) if isinstance(call.input, str) else encode(call.input)
         key = key_of(call, place, around.scope)
     except Exception as error:  # what a hook has put there may raise anything
         text = f"invalid arguments at $: this has no JSON form: {error}"
@@ -182,6 +182,13 @@ async def attempts(
             line.close()
             if task is not None:
                 at_work.pop(task, None)
+
+
+def _text(tool: Tool, text: str) -> str | bytes:
+    """The JSON of a call whose input is a text: free text becomes the one argument, other text was meant to be JSON."""
+    if tool.meta.format is None:
+        return text
+    return encode({text_parameter(tool.meta) or "input": text})
 
 
 def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolError:

@@ -59,7 +59,7 @@ class Tool(Protocol):
     async def execute(
         self, input_json: str | bytes, context: ToolContext, /
     ) -> ResultContent | ToolResult:
-        """Run it with the JSON text of its arguments.
+        """Run it with the JSON text of its arguments; free text comes as the one member of an object.
 
         Returns:
             The content of the result; or a `ToolResult`, which may be an error. Its id and its name are filled in.
@@ -95,6 +95,32 @@ def check_name(name: str) -> str:
     return name
 
 
+def text_parameter(meta: ToolMeta) -> str | None:
+    """The parameter that takes the free text of a tool; ``None`` for a tool whose schema has not just one string.
+
+    >>> text_parameter(ToolMeta("run", "", {"type": "object", "properties": {"code": {"type": "string"}}}))
+    'code'
+    """
+    properties = meta.input_schema.get("properties")
+    if not isinstance(properties, dict) or len(properties) != 1:
+        return None
+    ((name, schema),) = properties.items()
+    return name if isinstance(schema, dict) and schema.get("type") == "string" else None
+
+
+def check_meta(meta: ToolMeta) -> ToolMeta:
+    """What the model is told of a tool, if it makes sense.
+
+    Raises:
+        ConfigurationError: The tool takes free text, and its schema has not just one string.
+    """
+    if meta.format is not None and text_parameter(meta) is None:
+        raise ConfigurationError(
+            f"tool {meta.name!r} takes free text (format=...), so it needs exactly one parameter of type str for it"
+        )
+    return meta
+
+
 def check_policy(policy: ToolPolicy) -> ToolPolicy:
     """The policy, if it makes sense; for what is usual the one that is `USUAL`.
 
@@ -121,4 +147,14 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
     return USUAL if policy == USUAL else policy
 
 
-__all__ = ["MAX_OUTPUT", "Effect", "Tool", "ToolPolicy", "check_name", "check_policy", "policy_of"]
+__all__ = [
+    "MAX_OUTPUT",
+    "Effect",
+    "Tool",
+    "ToolPolicy",
+    "check_meta",
+    "check_name",
+    "check_policy",
+    "policy_of",
+    "text_parameter",
+]

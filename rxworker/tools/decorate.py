@@ -6,15 +6,25 @@ import functools
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
+import msgspec
+from msgspec.structs import replace
 from reactivex import Observable
 
-from rxworker.errors import ConfigurationError
-from rxworker.messages import ToolMeta
+from rxworker.errors import ConfigurationError, InvalidArgumentError
+from rxworker.messages import CachePoint, TextFormat, ToolMeta
 from rxworker.tools.arguments import ArgumentDecoder
-from rxworker.tools.base import MAX_OUTPUT, Effect, ToolPolicy, check_name, check_policy
+from rxworker.tools.base import (
+    MAX_OUTPUT,
+    Effect,
+    ToolPolicy,
+    check_meta,
+    check_name,
+    check_policy,
+)
+from rxworker.tools.context import ToolContext
 from rxworker.tools.docstring import parse_docstring
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.schema import input_schema
@@ -37,6 +47,12 @@ def tool(
     barrier: bool = False,
     requires_approval: bool = False,
     max_output: int | None = MAX_OUTPUT,
+    strict: bool = False,
+    cache_control: CachePoint | None = None,
+    defer_loading: bool = False,
+    allowed_callers: Iterable[str] = (),
+    input_examples: Iterable[Mapping[str, Any]] = (),
+    format: TextFormat | None = None,
 ) -> Callable[[Callable[P, B]], FunctionTool[P, B]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -50,6 +66,12 @@ def tool(
     barrier: bool = False,
     requires_approval: bool = False,
     max_output: int | None = MAX_OUTPUT,
+    strict: bool = False,
+    cache_control: CachePoint | None = None,
+    defer_loading: bool = False,
+    allowed_callers: Iterable[str] = (),
+    input_examples: Iterable[Mapping[str, Any]] = (),
+    format: TextFormat | None = None,  # noqa: A002 - the providers' word for it
 ) -> Any:
     """Make a tool of a function or a method. It can still be called as before.
 
@@ -68,6 +90,16 @@ def tool(
         barrier: Whether a call runs alone: those before it end first, those after it wait.
         requires_approval: Whether somebody has to agree to each call; the run pauses before it.
         max_output: Characters of a result that are sent to the model; ``None`` sends everything. See `ToolPolicy`.
+        strict: Whether the provider holds the model to the schema.
+        cache_control: A mark: the provider may cache everything up to this tool.
+        defer_loading: Whether the model sees the tool only after a tool search has found it.
+        allowed_callers: Who may call it: ``direct``, the model itself; ``programmatic``, code that the model writes and
+            the provider runs.
+        input_examples: Arguments of calls, to show to the model.
+        format: The model writes a text instead of a JSON object: ``"text"``, or a `Grammar`. The function then has one
+            parameter, a ``str``.
+
+    The settings from ``strict`` on are those of `ToolMeta`; docs/how-to/tools.md says which provider knows which.
 
     Raises:
         ConfigurationError: No tool can be made of it; the error says of which parameter and what to do.
@@ -82,9 +114,20 @@ def tool(
     policy = check_policy(
         ToolPolicy(timeout, effect, retries, requires_approval, barrier, max_output)
     )
+    hints = ToolMeta(
+        name or "",
+        description or "",
+        {},
+        strict,
+        cache_control,
+        defer_loading,
+        _words(allowed_callers),
+        tuple(dict(example) for example in input_examples),
+        format,
+    )
 
     def decorate(function: Callable[..., Any], names: Mapping[str, Any]) -> FunctionTool[..., Any]:
-        return _make(function, name, description, policy, names)
+        return _make(function, name, description, policy, hints, names)
 
     def decorate_below(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         return decorate(function, _names_around())
@@ -97,25 +140,46 @@ def _make(
     name: str | None,
     description: str | None,
     policy: ToolPolicy,
+    hints: ToolMeta,
     names: Mapping[str, Any],
 ) -> FunctionTool[..., Any]:
     function, method = _function(function)
     name = check_name(function.__name__ if name is None else name)
     parameters = read_parameters(function, name, method=method, names=names)
     docstring = parse_docstring(function.__doc__)
-    meta = ToolMeta(
-        name,
-        docstring.description if description is None else description,
-        input_schema(parameters, docstring.parameters, name),
+    meta = replace(
+        hints,
+        name=name,
+        description=docstring.description if description is None else description,
+        input_schema=input_schema(parameters, docstring.parameters, name),
     )
+    check_meta(meta)
+    arguments = ArgumentDecoder(parameters, name)
+    _check_examples(meta, arguments)
     return FunctionTool(
         function,
         meta,
-        ArgumentDecoder(parameters, name),
+        arguments,
         policy,
         on_loop=_belongs_on_loop(function, names),
         unbound=method,
     )
+
+
+def _words(words: Iterable[str]) -> tuple[str, ...]:
+    """Some words, also where one was given by itself."""
+    return (words,) if isinstance(words, str) else tuple(words)
+
+
+def _check_examples(meta: ToolMeta, arguments: ArgumentDecoder) -> None:
+    """Raise for an example that the tool itself would refuse."""
+    for example in meta.input_examples:
+        try:
+            arguments.decode(msgspec.json.encode(example), ToolContext(tool=meta.name))
+        except (InvalidArgumentError, TypeError) as error:
+            raise ConfigurationError(
+                f"tool {meta.name!r}: {example!r} among its input_examples does not fit: {error}"
+            ) from error
 
 
 def _function(function: Any) -> tuple[Callable[..., Any], bool]:

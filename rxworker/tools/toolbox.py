@@ -9,7 +9,7 @@ from typing import cast
 
 from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolCall, ToolMeta
-from rxworker.tools.base import USUAL, Tool, ToolPolicy, check_name, policy_of
+from rxworker.tools.base import USUAL, Tool, ToolPolicy, check_meta, check_name, policy_of
 from rxworker.tools.failure import ErrorFormatter, tell
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.inline import check_schema
@@ -161,7 +161,7 @@ def _checked_name(tool: Tool) -> str:
             "decorate it with @tool" if callable(tool) else "it needs a meta and an execute method"
         )
         raise ConfigurationError(f"{_origin(tool)} is no tool: {hint}")
-    name = check_name(tool.meta.name)
+    name = check_name(check_meta(tool.meta).name)
     check_schema(tool.meta.input_schema, f"tool {name!r} ({_origin(tool)})")
     return name
 

@@ -1,5 +1,7 @@
 """One answer on its way: asked for, waited for, and asked for again while nothing has come.
 
+The connection of a response in the background may be cut: it is taken up again then, by the same decoder.
+
 What comes of it is what a chain of four operators makes of the bytes, which a test holds it equal to:
 
     time_out(None, idle) ─▶ receive ─▶ time_out(first, None) ─▶ retry_before_first
@@ -18,11 +20,12 @@ from functools import lru_cache
 from msgspec import Struct
 from reactivex import Observable, abc
 
-from rxworker.errors import TransportTimeoutError
+from rxworker.errors import TransportError, TransportTimeoutError
 from rxworker.events import ResponseEvent
 from rxworker.operators.stage import connect
 from rxworker.operators.time_out import LOOKS
 from rxworker.providers.base import ResponseDecoder
+from rxworker.transport.background import Background
 from rxworker.transport.clock import LoopClock
 from rxworker.transport.pressure import PRESSURE
 from rxworker.transport.receive import Receiver
@@ -56,6 +59,7 @@ class Answer(Receiver, abc.DisposableBase):
         timeouts: How long to wait.
         retry: When to ask again.
         clock: Whose time it is; without one nothing is waited for, and nothing asked twice.
+        background: Makes, of a decoder, what follows a response that goes on without its connection; ``None`` for any other.
     """
 
     def __init__(
@@ -67,8 +71,12 @@ class Answer(Receiver, abc.DisposableBase):
         timeouts: Timeouts,
         retry: Retry,
         clock: abc.SchedulerBase | None,
+        background: Callable[[ResponseDecoder], Background] | None = None,
     ) -> None:
         super().__init__(make, observer)
+        self._make_background = background
+        self._background = background(self._decoder) if background else None
+        self._first = source
         self._source = source
         self._explain = explain
         self._timeouts = timeouts
@@ -112,6 +120,8 @@ class Answer(Receiver, abc.DisposableBase):
 
     def dispose(self) -> None:
         """Leave; the connection is closed."""
+        if self._background is not None and not self._over:
+            self._background.cancel()
         if not self._over or self._timer is not None:
             self._stop()
 
@@ -128,6 +138,8 @@ class Answer(Receiver, abc.DisposableBase):
 
     def _fail(self, error: Exception) -> None:
         """Ask again, if nothing was told and the error is one that may pass."""
+        if self._background is not None and not self._over:
+            self._background.cancel()
         self._stop()
         if self._clock is None or self._told:
             self._observer.on_error(error)
@@ -146,6 +158,32 @@ class Answer(Receiver, abc.DisposableBase):
 
     def _ask_again(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
         self._begin()
+        self._source = self._first
+        if self._make_background is not None:
+            self._background = self._make_background(self._decoder)
+        self.ask()
+
+    def _goes_on(self, error: Exception | None) -> bool:
+        """Take up a response in the background where its connection was cut, unless that has failed too often."""
+        if self._background is None or self._clock is None:
+            return False
+        source = self._background.resume()
+        if self._background.has_progressed:
+            self._failures = 0
+        cause = error or TransportError("the connection was cut", retryable=True)
+        delay = self._retry.delay(cause, self._failures + 1)
+        if delay is None or source is None:
+            self._background.cancel()  # nobody would take what still comes of it
+            return False
+        self._failures += 1
+        self._upstream, self._source = None, source
+        if self._ticker is not None:
+            self._ticker.leave(self)
+        self._timer = self._clock.schedule_relative(delay, self._go_on)
+        return True
+
+    def _go_on(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
+        self._timer = None
         self.ask()
 
     def tick(self) -> None:

@@ -6,6 +6,10 @@ request ─▶ HttpRequest ─▶ bytes ─▶ decoder ─▶ events
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
 from reactivex import Observable, abc
 
 from rxworker.errors import HttpStatusError, LocalProtocolError
@@ -13,8 +17,15 @@ from rxworker.events import ResponseEvent
 from rxworker.messages import Conversation, Message
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import Stage
-from rxworker.providers.base import HttpRequest, Provider, Request
+from rxworker.providers.base import (
+    BackgroundProvider,
+    HttpRequest,
+    Provider,
+    Request,
+    ResponseDecoder,
+)
 from rxworker.transport.answer import Answer, Timeouts
+from rxworker.transport.background import Background
 from rxworker.transport.clock import LoopClock, loop_clock
 from rxworker.transport.http import HttpTransport
 from rxworker.transport.retry import Retry
@@ -75,6 +86,9 @@ class Client:
 
         What goes wrong while the answer comes is told twice: by events (the open blocks are aborted, an `Error`, ``Status(FAILED)``) for those
         who watch, and by ``on_error`` for those who wait. What goes wrong before the first event is told by ``on_error`` alone.
+
+        A response in the background (OpenAI Responses) is taken up again where its connection was cut, as often as ``retry`` says
+        without an event in between; disposing it also asks the service to cancel it.
         """
         asked = request if type(request) is Request else _as_request(request)
 
@@ -85,10 +99,17 @@ class Client:
             given = scheduler if isinstance(scheduler, LoopClock) else None
             clock = self._scheduler or given or _clock_if_any()
             make, explain = self.provider.decoder, self._explained
+            background: Callable[[ResponseDecoder], Background] | None = None
             try:
                 # Built anew for each subscription: a key from the environment may have come since.
-                source = self.transport.send(self._request(asked))
-                answer = Answer(source, make, explain, observer, self.timeouts, self.retry, clock)
+                sent = self._request(asked)
+                if sent.is_background:
+                    make = cast("BackgroundProvider", self.provider).background_decoder
+                    background = partial(Background, self.transport, sent)
+                source = self.transport.send(sent)
+                answer = Answer(
+                    source, make, explain, observer, self.timeouts, self.retry, clock, background
+                )
             except Exception as error:
                 observer.on_error(error)
                 return NOTHING

@@ -84,7 +84,7 @@ class Receiver(abc.ObserverBase[bytes]):
 
     def on_completed(self) -> None:
         """Take the end of the connection."""
-        if self._over:
+        if self._over or self._goes_on(None):
             return
         events = self._decoder.finish()
         if events:
@@ -95,11 +95,18 @@ class Receiver(abc.ObserverBase[bytes]):
         """Take what broke the connection; unless the response was complete, that is how it ends."""
         if self._over:
             return
+        if self._goes_on(error):
+            return
         if not self._reads:
             self._fail(error)
             return
         self._tell(self._decoder.finish(), error)
         self._close()
+
+    def _goes_on(self, error: Exception | None) -> bool:
+        """Whether more of the response comes after the end of the connection, or after this error."""
+        del error
+        return False
 
     def _close(self) -> None:
         """Nothing more comes."""

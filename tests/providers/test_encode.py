@@ -242,10 +242,16 @@ def test_a_document_that_is_no_base64_is_refused() -> None:
             {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 10192},
         ),
         (Options(thinking=0), {"thinking": {"type": "disabled"}}),
-        (Options(thinking="adaptive"), {"thinking": {"type": "adaptive"}}),
+        (
+            Options(thinking="adaptive"),
+            {"thinking": {"type": "adaptive", "display": "summarized"}},
+        ),
         (
             Options(thinking="low"),
-            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+            {
+                "thinking": {"type": "adaptive", "display": "summarized"},
+                "output_config": {"effort": "low"},
+            },
         ),
         (
             Options(max_tokens=5, temperature=0.5, stop_sequences=("x",)),

@@ -278,6 +278,41 @@ def test_pictures_of_results_follow_all_results() -> None:
     ]
 
 
+def test_since_gemini_3_the_bytes_of_a_result_stand_in_it() -> None:
+    content = (
+        Text("a sky"),
+        Image(data="QQ=="),
+        Document(data="Qg==", title="p.pdf"),
+        Image(url="https://h/i.png"),
+        Document("audio/wav", "Qw=="),
+    )
+    calls = own(ToolCall("1", "look", {}))
+    results = Message.user(ToolResult("1", content, name="look"))
+    body = encode(said(calls, results), model="gemini-3-pro")
+    answer, label, picture, sound = body["contents"][1]["parts"]
+    assert answer["functionResponse"] == {
+        "id": "1",
+        "name": "look",
+        "response": {"output": "a sky"},
+        "parts": [
+            {"inlineData": {"mimeType": "image/png", "data": "QQ=="}},
+            {
+                "inlineData": {
+                    "mimeType": "application/pdf",
+                    "displayName": "p.pdf",
+                    "data": "Qg==",
+                }
+            },
+        ],
+    }
+    assert label == {"text": "From the result of look:"}
+    assert picture == {"fileData": {"mimeType": "image/png", "fileUri": "https://h/i.png"}}
+    assert sound == {"inlineData": {"mimeType": "audio/wav", "data": "Qw=="}}
+    types = pytest.importorskip("google.genai.types", reason="google-genai is not installed")
+    for one in body["contents"]:
+        types.Content.model_validate(one)
+
+
 def test_media_go_as_bytes_or_by_their_address() -> None:
     message = Message.user(
         Image("image/jpeg", url="https://h/a.jpg"), Image(data="AA"), Document("text/plain", "Qg==")

@@ -81,8 +81,10 @@ def test_a_recorded_answer_goes_back_item_by_item(path: Path) -> None:
     sent = body_of(Message.user("hi"), stored, Message.user(*results))["input"]
     assert sent[1 : 1 + len(items)] == items
     kinds = {"function_call": "function_call_output", "custom_tool_call": "custom_tool_call_output"}
+    # What answers a call of a program says which, as the official packages do.
     answers = [
         {"type": kinds[item["type"]], "call_id": item["call_id"], "output": "ok"}
+        | ({"caller": item["caller"]} if "caller" in item else {})
         for item in items
         if item["type"] in kinds
     ]

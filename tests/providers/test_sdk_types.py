@@ -21,6 +21,7 @@ from rxworker.messages import (
     CachePoint,
     Conversation,
     Document,
+    Grammar,
     Image,
     Message,
     OpaqueBlock,
@@ -129,7 +130,28 @@ TOOLS = (
         {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]},
     ),
     ToolMeta("now", "", {"type": "object", "properties": {}}),
+    ToolMeta(
+        "add",
+        "Adds.",
+        {
+            "type": "object",
+            "properties": {"n": {"type": "integer"}},
+            "required": ["n"],
+        },
+        strict=True,
+        cache_control=CachePoint("1h"),
+        allowed_callers=("direct", "code_execution_20260521"),
+        input_examples=({"n": 1},),
+    ),
+    ToolMeta(
+        "run",
+        "Runs.",
+        {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
+        defer_loading=True,
+        format="text",
+    ),
 )
+GRAMMAR = ToolMeta("count", "", TOOLS[-1].input_schema, format=Grammar("[0-9]+", "regex"))
 CALL = ToolCall("call_1", "look", {"at": "sky"})
 PICTURES = (Image(data="AAAA"), Image("image/jpeg", url="https://h/i.jpg"))
 DOCUMENTS = (
@@ -253,6 +275,16 @@ def test_anthropic_knows_all_that_is_sent_back() -> None:
 def test_openai_knows_all_that_is_sent() -> None:
     module = "openai.types.chat.completion_create_params"
     assert_fits("openai_chat", from_sdk(module, "CompletionCreateParamsStreaming"))
+
+
+def test_responses_know_all_that_is_sent() -> None:
+    module = "openai.types.responses.response_create_params"
+    hint = from_sdk(module, "ResponseCreateParamsStreaming")
+    assert_fits("openai_responses", hint)
+    provider = PROVIDERS["openai_responses"]("m", api_key="k")
+    options = Options(tool_choice=ToolChoice("tool", "count"))
+    body = provider.request(Conversation((ASK,)), (GRAMMAR,), options).body
+    assert problems(msgspec.json.decode(body), hint) == []
 
 
 def test_ollama_knows_all_that_is_sent() -> None:

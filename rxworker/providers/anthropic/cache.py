@@ -8,6 +8,7 @@ of more points the last ones count, since what the earlier ones would mark is a 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 from rxworker.messages import CachePoint, Conversation, Json, JsonObject
 from rxworker.providers.remember import Body
@@ -45,13 +46,16 @@ def leading_point(conversation: Conversation) -> CachePoint | None:
     return point
 
 
-def mark_prefix(body: Body, parts: Sequence[str], point: CachePoint | None) -> Body:
+def mark_prefix(body: Body, parts: Sequence[str], point: CachePoint | None) -> tuple[Body, int]:
     """The body with marks on its last tool and its system text, as far as they are asked for.
 
     Args:
         body: What would be sent.
         parts: ``tools``, ``system``, or both.
         point: One before the first message, which marks the system text, or the tools where there is none.
+
+    Returns:
+        The body, and how many marks are left for the messages.
     """
     ttl = point.ttl if point else None
     system, tools = body.get("system"), body.get("tools")
@@ -60,12 +64,37 @@ def mark_prefix(body: Body, parts: Sequence[str], point: CachePoint | None) -> B
         text: JsonObject = {"type": "text", "text": system, "cache_control": cache_control(ttl)}
         marked["system"] = [text]
     if tools and isinstance(tools, list) and ("tools" in parts or (point and not system)):
-        marked["tools"] = [*tools[:-1], _marked(tools[-1], cache_control(None if system else ttl))]
-    return body | marked
+        tools = marked["tools"] = _with_mark(tools, cache_control(None if system else ttl))
+    count = _count(marked.get("system", system))
+    if _count(tools) > MOST_MARKS - count:
+        tools = marked["tools"] = _with_last_marks(tools, MOST_MARKS - count)
+    return body | marked, MOST_MARKS - count - _count(tools)
 
 
-def _marked(tool: Json, mark: JsonObject) -> Json:
-    return {"cache_control": mark, **tool} if isinstance(tool, dict) else tool
+def _with_mark(tools: list[Json], mark: JsonObject) -> list[Json]:
+    """The tools with a mark on the last one that the model sees at once: one that is found later cannot carry it."""
+    for place in range(len(tools) - 1, -1, -1):
+        tool = tools[place]
+        if isinstance(tool, dict) and not tool.get("defer_loading"):
+            return [*tools[:place], {"cache_control": mark, **tool}, *tools[place + 1 :]]
+    return tools
+
+
+def _with_last_marks(tools: Any, most: int) -> list[Json]:
+    """The tools with their last marks, which hold what the earlier ones would mark."""
+    kept: list[Json] = []
+    for tool in reversed(tools):
+        if "cache_control" in tool and most <= 0:
+            tool = {key: value for key, value in tool.items() if key != "cache_control"}
+        most -= "cache_control" in tool
+        kept.append(tool)
+    return kept[::-1]
+
+
+def _count(blocks: object) -> int:
+    """How many of some tools or blocks have a mark."""
+    listed = cast("list[Any]", blocks) if isinstance(blocks, list) else []
+    return sum(1 for block in listed if isinstance(block, dict) and "cache_control" in block)
 
 
 __all__ = [

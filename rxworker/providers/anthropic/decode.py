@@ -28,9 +28,10 @@ from rxworker.events.deltas import FEW, Deltas
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
-from rxworker.messages import JsonObject, StopKind, StopReason
+from rxworker.messages import Json, JsonObject, StopKind, StopReason
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.anthropic.block import TOOL_USE, OpenBlock, read_block, text_of
+from rxworker.providers.anthropic.container import CONTAINER
 from rxworker.providers.anthropic.deltas import ADDERS, FIRST, IMPLICIT, PLAIN
 from rxworker.providers.anthropic.stop import read_stop
 from rxworker.providers.anthropic.usage import read_usage
@@ -85,6 +86,7 @@ class AnthropicDecoder:
         self._usage: JsonObject = {}
         self._stop = NO_STOP
         self._called = False
+        self._echo: JsonObject | None = None
         self._halves: Halves | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
         self._over = False
@@ -192,13 +194,16 @@ class AnthropicDecoder:
         self._usage, self._stop, self._called = {}, NO_STOP, False
         message = event.message
         name, model = text_of(message.id), text_of(message.model)
-        events.append(Status(STARTED, name or None, model or None))
+        self._echo = _echo(message.container)
+        events.append(Status(STARTED, name or None, model or None, echo=self._echo))
         events += self._take_usage(message.usage)
         return events
 
     def _change_message(self, event: WireMessageDelta) -> Events:
-        if event.delta is not None and event.delta.stop_reason is not None:
-            self._stop = event.delta
+        if event.delta is not None:
+            self._echo = _echo(event.delta.container) or self._echo
+            if event.delta.stop_reason is not None:
+                self._stop = event.delta
         return self._take_usage(event.usage)
 
     def _stop_message(self, _: WireMessageStop) -> Events:
@@ -211,7 +216,7 @@ class AnthropicDecoder:
             for place in [*self._open]:
                 events += self._close_late(place, stop)
         reason = read_stop(self._stop, self._called)
-        events.append(Status(COMPLETED, stop_reason=reason))
+        events.append(Status(COMPLETED, stop_reason=reason, echo=self._echo))
         return events
 
     def _take_usage(self, usage: JsonObject | None) -> Events:
@@ -327,6 +332,11 @@ class AnthropicDecoder:
 
     def _ping(self, _: WirePing) -> Events:
         return [Ping()]
+
+
+def _echo(container: Json) -> JsonObject | None:
+    """What the next request needs to know of the container in which code ran."""
+    return {CONTAINER: container} if isinstance(container, dict) and container.get("id") else None
 
 
 # The protocol: what a message of the wire does to the response. What a delta does to a block is in `ADDERS`.

@@ -40,22 +40,29 @@ from rxworker.providers.anthropic.cache import (
     mark_last,
     mark_prefix,
 )
+from rxworker.providers.anthropic.container import (
+    CONTAINER,
+    OwnCalls,
+    container_extra,
+    container_id,
+    valid_id,
+)
 from rxworker.providers.anthropic.options import (
+    code_tool,
     encode_choice,
     encode_output,
     encode_thinking,
     encode_tool,
     limit_of,
-    with_extra,
 )
 from rxworker.providers.base import Options
 from rxworker.providers.content import arguments, plain_text, split_system
+from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import in_letters
 from rxworker.providers.remember import Body, MessageEncoder, array, members
 
 NAME = "anthropic"
 
-OWN_CALLS = ("server_tool_use", "mcp_tool_use")
 THOUGHTS = ("thinking", "redacted_thinking")
 RESULT = "tool_result"
 
@@ -70,6 +77,7 @@ def encode(
     max_tokens: int,
     encoder: MessagesEncoder,
     known: Callable[[Sequence[ToolMeta]], Raw],
+    now: float,
 ) -> Body:
     """The body.
 
@@ -81,25 +89,28 @@ def encode(
         max_tokens: The most to write, where the options do not say.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
+        now: Seconds since the epoch; a container that has expired is not sent.
 
     Raises:
-        ConfigurationError: The thinking budget leaves no room for the answer.
+        ConfigurationError: The thinking budget leaves no room for the answer, or a tool asks for something that the
+            protocol does not have.
     """
     system, messages = split_system(conversation)
     point = leading_point(conversation)
     encoder.feed_new(messages)
-    marks = MOST_MARKS - len(set(options.cache)) - bool(point)
     body: Body = {
         "model": model,
         "max_tokens": limit_of(options, max_tokens),
-        "messages": encoder.messages(marks),
+        "messages": Raw(b"[]"),  # how many marks they may carry is known at the end
         "stream": True,
     }
     if system:
         body["system"] = system
     if tools:
-        is_changed = options.cache or point or options.extra
-        body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
+        is_marked = options.cache or point or any(tool.cache_control for tool in tools)
+        code = code_tool(options.extra)
+        is_known = not (is_marked or options.extra)
+        body["tools"] = known(tools) if is_known else [encode_tool(tool, code) for tool in tools]
         if options.tool_choice is not None or options.parallel_tool_calls is not None:
             body["tool_choice"] = encode_choice(options.tool_choice, options.parallel_tool_calls)
     if options.stop_sequences:
@@ -109,12 +120,17 @@ def encode(
     if options.thinking is not None:
         body |= encode_thinking(options.thinking)
     if options.output is not None:
-        form = encode_output(options.output)
-        effort = body.get("output_config")
-        body["output_config"] = {**effort, **form} if isinstance(effort, dict) else form
+        body = with_extra(body, {"output_config": encode_output(options.output)})
+    container = valid_id(encoder.echo, now)
+    if container is not None:
+        body[CONTAINER] = container
     if options.extra:
-        body = with_extra(body, options.extra)
-    return mark_prefix(body, options.cache, point) if options.cache or point else body
+        extra = container_extra(options.extra, container)
+        body = with_extra(body, extra, whole=(CONTAINER,))
+    body, marks = mark_prefix(body, options.cache, point)
+    if "messages" not in options.extra:
+        body["messages"] = encoder.messages(marks, container_id(body))
+    return body
 
 
 class MessagesEncoder(MessageEncoder):
@@ -122,13 +138,18 @@ class MessagesEncoder(MessageEncoder):
 
     A message is done when two more stand behind it, or one of the user's: the last may grow, and an answer may lose what
     only the last may hold; if nothing is left of it, the one before it grows. Behind a cache point nothing is done, since which points count is
-    known at the end.
+    known at the end. Nor is anything done while a call of Anthropic's own tools may still be answered, see `container`.
+
+    Attributes:
+        echo: That of the last answer of Anthropic's that has one.
     """
 
-    __slots__ = ("_done", "_points", "_said")
+    __slots__ = ("_done", "_own_calls", "_points", "_said", "echo")
 
     def __init__(self) -> None:
         super().__init__()
+        self.echo: JsonObject | None = None
+        self._own_calls = OwnCalls()
         self._done: list[bytes] = []
         self._said: list[tuple[str, list[JsonObject]]] = []  # what comes behind that
         # What each cache point stands behind: so many messages of these, and so many blocks of the last.
@@ -140,6 +161,7 @@ class MessagesEncoder(MessageEncoder):
         role = "assistant" if message.role == "assistant" else "user"
         encoders = ASSISTANT if role == "assistant" else USER
         own = message.provider == NAME
+        first = len(said[-1][1]) if said and said[-1][0] == role else 0
         for block in message.content:
             encoder = encoders.get(type(block))
             encoded = encoder(block, own) if encoder else None
@@ -149,16 +171,25 @@ class MessagesEncoder(MessageEncoder):
                 said[-1][1].append(encoded)
             elif isinstance(block, CachePoint):
                 self._points.append((len(said), len(said[-1][1]) if said else 0, block))
+        if own:
+            self.echo = message.echo or self.echo
+            if said and said[-1][0] == role:
+                self._own_calls.add(said[-1][1][first:], container_id(message.echo))
 
-    def messages(self, marks: int = MOST_MARKS) -> Raw:
+    def messages(self, marks: int = MOST_MARKS, container: str | None = None) -> Raw:
         """What was said so far: roles alternate, and none is empty.
 
         Args:
             marks: How many cache points may be in it; the last ones count.
+            container: The id of the container that is sent.
         """
-        if self._points:
-            said = _settled(self._marked(marks))
+        if self._points or self._own_calls.is_open(self._said):
+            # What it comes to is not known before the end, so all of it is kept as it is.
+            said = self._marked(marks)
+            self._own_calls.settle(said, container)
+            said = _settled(said)
         else:
+            self._own_calls.settle(self._said, container)
             said = _settled(self._said)
             # What the user says last may grow, but is not going to be empty.
             left = 1 if said and said[-1][0] == "user" else 2
@@ -191,24 +222,13 @@ def _settled(encoded: list[tuple[str, list[JsonObject]]]) -> list[tuple[str, lis
     settled: list[tuple[str, list[JsonObject]]] = []
     for place, (role, blocks) in enumerate(encoded, 1):
         if role == "assistant" and place < len(encoded):
-            _let_go(blocks)
+            while blocks and blocks[-1]["type"] in THOUGHTS:  # it led to nothing
+                blocks.pop()
         if blocks and settled and settled[-1][0] == role:
             settled[-1][1].extend(blocks)
         elif blocks:
             settled.append((role, blocks))
     return settled
-
-
-def _let_go(blocks: list[JsonObject]) -> None:
-    """Take out of an answer that was left in the middle what Anthropic takes only in the last message.
-
-    That is a call of its own tools whose result never came, and thinking with nothing behind it.
-    """
-    if [block for block in blocks if block["type"] in OWN_CALLS]:
-        answered = [block.get("tool_use_id") for block in blocks]
-        blocks[:] = [b for b in blocks if b["type"] not in OWN_CALLS or b.get("id") in answered]
-    while blocks and blocks[-1]["type"] in THOUGHTS:
-        blocks.pop()
 
 
 def _text(block: Text, own: bool) -> JsonObject | None:

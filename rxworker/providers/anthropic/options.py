@@ -4,19 +4,70 @@ from __future__ import annotations
 
 from rxworker.errors import ConfigurationError
 from rxworker.messages import JsonObject, ToolMeta
+from rxworker.providers.anthropic.cache import cache_control
 from rxworker.providers.base import Options, OutputFormat, ToolChoice
-from rxworker.providers.remember import Body
-from rxworker.providers.schema import closed
+from rxworker.providers.schema import closed, held_arguments
+from rxworker.providers.tools import PROGRAMMATIC, refuse_grammar
 
 OFF = ("off", "none", "disabled")
 
 
-def encode_tool(tool: ToolMeta) -> JsonObject:
-    """A tool as the model sees it."""
-    encoded: JsonObject = {"name": tool.name, "input_schema": tool.input_schema}
+def encode_tool(tool: ToolMeta, code: str | None = None) -> JsonObject:
+    """A tool as the model sees it.
+
+    Args:
+        tool: The tool.
+        code: The type of the request's code execution tool, which is what Anthropic calls a programmatic caller.
+
+    Raises:
+        ConfigurationError: The tool asks for something that the protocol does not have.
+    """
+    refuse_grammar(tool, "Anthropic")
+    schema = held_arguments(tool.input_schema, tool.name) if tool.strict else tool.input_schema
+    encoded: JsonObject = {"name": tool.name, "input_schema": schema}
     if tool.description:
         encoded["description"] = tool.description
+    if tool.strict:
+        encoded["strict"] = True
+    if tool.defer_loading:
+        encoded["defer_loading"] = True
+    if tool.allowed_callers:
+        encoded["allowed_callers"] = [_caller(one, code, tool) for one in tool.allowed_callers]
+    if tool.input_examples:
+        encoded["input_examples"] = [*tool.input_examples]
+    if tool.cache_control is not None:
+        if tool.defer_loading:
+            raise ConfigurationError(
+                f"tool {tool.name!r} has both defer_loading and cache_control, which Anthropic refuses: put the mark on "
+                "a tool that is loaded at once"
+            )
+        encoded["cache_control"] = cache_control(tool.cache_control.ttl)
     return encoded
+
+
+def _caller(caller: str, code: str | None, tool: ToolMeta) -> str:
+    if caller != PROGRAMMATIC:
+        return caller
+    if code is None:
+        raise ConfigurationError(
+            f"tool {tool.name!r} may be called by code, and the request has no code execution tool: add one with "
+            'Options(extra={"tools": [{"type": "code_execution_20260120", "name": "code_execution"}]})'
+        )
+    return code
+
+
+def code_tool(extra: JsonObject) -> str | None:
+    """The type of the code execution tool among the extra tools, if there is one.
+
+    >>> code_tool({"tools": [{"type": "code_execution_20260120", "name": "code_execution"}]})
+    'code_execution_20260120'
+    """
+    tools = extra.get("tools")
+    for tool in tools if isinstance(tools, list | tuple) else ():
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        if isinstance(kind, str) and kind.startswith("code_execution_"):
+            return kind
+    return None
 
 
 def encode_choice(choice: ToolChoice | None, parallel: bool | None) -> JsonObject:
@@ -55,7 +106,8 @@ def encode_thinking(thinking: int | str | None) -> JsonObject:
         return {"thinking": {"type": "disabled"}}
     if isinstance(thinking, int):
         return {"thinking": {"type": "enabled", "budget_tokens": thinking}}
-    body: JsonObject = {"thinking": {"type": "adaptive"}}
+    # Since Claude Opus 4.7 the text is left out unless it is asked for.
+    body: JsonObject = {"thinking": {"type": "adaptive", "display": "summarized"}}
     if thinking != "adaptive":
         body["output_config"] = {"effort": thinking}
     return body
@@ -66,20 +118,11 @@ def encode_output(output: OutputFormat) -> JsonObject:
     return {"format": {"type": "json_schema", "schema": closed(output.schema)}}
 
 
-def with_extra(body: Body, extra: JsonObject) -> Body:
-    """The extra fields come over ours; extra tools, such as the provider's own, stand beside ours."""
-    ours, theirs = body.get("tools"), extra.get("tools")
-    body = body | extra
-    if isinstance(ours, list) and isinstance(theirs, list):
-        body["tools"] = [*ours, *theirs]
-    return body
-
-
 __all__ = [
+    "code_tool",
     "encode_choice",
     "encode_output",
     "encode_thinking",
     "encode_tool",
     "limit_of",
-    "with_extra",
 ]

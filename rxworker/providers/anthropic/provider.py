@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -36,6 +37,7 @@ class Anthropic:
             of your own (``base_url``) needs none.
         base_url: Where the service is; without one, ``ANTHROPIC_BASE_URL``, or else Anthropic.
         max_tokens: The most tokens of an answer, where the request's options do not say.
+        now: Returns the time in seconds since the epoch. A container of the code execution tool is sent until it expires.
 
     Raises:
         ConfigurationError: The ``base_url`` is no address.
@@ -54,12 +56,14 @@ class Anthropic:
         api_key: str | None = None,
         base_url: str | None = None,
         max_tokens: int = DEFAULT_MAX_TOKENS,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._url = endpoint(base_url, PATH) if base_url else None
         self._model = read_model(model)
         self._api_key = api_key
         self._base_url = base_url
         self._max_tokens = max_tokens
+        self._now = now
         self._remembered = Remembered[MessagesEncoder](encode_tool)
 
     def __repr__(self) -> str:
@@ -82,7 +86,8 @@ class Anthropic:
         """The request that asks for the next message.
 
         Raises:
-            ConfigurationError: No key is to be had, or an address, key or header cannot be sent.
+            ConfigurationError: No key is to be had, an address, key or header cannot be sent, or a tool asks for something
+                that Anthropic does not have.
         """
         url = self._url or endpoint(base_address(None, "ANTHROPIC_BASE_URL", BASE_URL), PATH)
         headers = {
@@ -97,8 +102,9 @@ class Anthropic:
                 headers["x-api-key"] = key
         remembered, messages = self._remembered, conversation.messages
         encoder = remembered.take(messages) or MessagesEncoder()
-        most = self._max_tokens
-        said = encode(self._model, conversation, tools, options, most, encoder, remembered.tools)
+        most, now = self._max_tokens, self._now()
+        known = remembered.tools
+        said = encode(self._model, conversation, tools, options, most, encoder, known, now)
         body = msgspec.json.encode(said)
         remembered.keep(messages, encoder, len(body))
         return HttpRequest(url, headers | own if own else headers, body)

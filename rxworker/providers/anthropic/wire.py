@@ -88,6 +88,7 @@ class WireMessage(Struct, frozen=True, gc=False):
     id: Json = None
     model: Json = None
     usage: JsonObject | None = None
+    container: Json = None
 
 
 class WireMessageStart(Struct, frozen=True, tag_field="type", tag="message_start", gc=False):
@@ -102,6 +103,7 @@ class WireStop(Struct, frozen=True, gc=False):
     stop_reason: str | None = None
     stop_sequence: Json = None
     stop_details: Json = None
+    container: Json = None  # where the code ran, known at the end
 
 
 class WireMessageDelta(Struct, frozen=True, tag_field="type", tag="message_delta", gc=False):

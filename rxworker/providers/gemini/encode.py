@@ -1,7 +1,8 @@
 """A conversation to the body of a generateContent request.
 
 Roles alternate: what stands in a row under one role becomes one content. The results of calls stand first in theirs, one
-for each call and in the order of the calls; pictures and documents of a result follow behind all results. System messages
+for each call and in the order of the calls. The bytes of pictures and documents stand in their result from Gemini 3
+on; anything else, and all of it for older models, follows behind all results. System messages
 in the middle of a conversation are said by the user.
 
 What an answer of Gemini's carried is sent back in the part where it was: seals (``thoughtSignature``), thoughts, the calls
@@ -41,20 +42,21 @@ from rxworker.messages import (
 )
 from rxworker.providers.base import Options
 from rxworker.providers.content import split_system
+from rxworker.providers.extra import with_extra
 from rxworker.providers.gemini.call import CALL
 from rxworker.providers.gemini.options import (
     encode_choice,
     encode_generation,
     encode_tools,
-    with_extra,
 )
-from rxworker.providers.gemini.results import UNKNOWN, Calls, shown
+from rxworker.providers.gemini.results import UNKNOWN, Calls, nested, shown
 from rxworker.providers.gemini.seals import SIGNATURE, split
+from rxworker.providers.remember import Body
 
 NAME = "gemini"
 NO_SEAL = "skip_thought_signature_validator"
 
-_SEALS_CALLS = re.compile(r"gemini-([3-9]|\d\d)")
+_SINCE_3 = re.compile(r"gemini-([3-9]|\d\d)")
 _AFTER = UNKNOWN + 1  # where parts stand that answer no call
 
 Part = tuple[int, JsonObject]  # with its place among the parts of its content
@@ -62,7 +64,7 @@ Part = tuple[int, JsonObject]  # with its place among the parts of its content
 
 def encode(
     model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-) -> JsonObject:
+) -> Body:
     """The body.
 
     Args:
@@ -72,11 +74,12 @@ def encode(
         options: Settings. Gemini has no switch for parallel calls, so that one does nothing.
 
     Raises:
+        ConfigurationError: A tool asks for something that the protocol does not have.
         LocalProtocolError: A picture or document has neither bytes nor an address.
     """
     system, messages = split_system(conversation)
-    contents: list[Json] = list(encode_contents(messages, bool(_SEALS_CALLS.search(model))))
-    body: JsonObject = {"contents": contents}
+    contents: list[Json] = list(encode_contents(messages, bool(_SINCE_3.search(model))))
+    body: Body = {"contents": contents}
     if system:
         body["systemInstruction"] = {"role": "user", "parts": [{"text": system}]}
     if tools:
@@ -89,20 +92,24 @@ def encode(
     return with_extra(body, options.extra)
 
 
-def encode_contents(messages: Sequence[Message], seals_calls: bool = False) -> list[JsonObject]:
+def encode_contents(messages: Sequence[Message], since_3: bool = False) -> list[JsonObject]:
     """The messages, roles alternating, none of them empty.
 
     Args:
         messages: In order, without what is said to the model about its task.
-        seals_calls: Whether the model refuses a step whose first call has no seal.
+        since_3: Whether the model is Gemini 3 or later. It refuses a step whose first call has no seal, and takes pictures and
+            documents within the result of a call.
     """
     calls = Calls()
     encoded: list[tuple[str, list[Part]]] = []
     for message in messages:
         role = "model" if message.role == "assistant" else "user"
-        parts = _model_parts(message, calls) if role == "model" else _user_parts(message, calls)
-        if seals_calls and role == "model":
-            _seal_first_call(parts)
+        if role == "user":
+            parts = _user_parts(message, calls, since_3)
+        else:
+            parts = _model_parts(message, calls)
+            if since_3:
+                _seal_first_call(parts)
         if parts and encoded and encoded[-1][0] == role:
             encoded[-1][1].extend(parts)
         elif parts:
@@ -124,12 +131,13 @@ def _seal_first_call(parts: list[Part]) -> None:
         first.setdefault(SIGNATURE, NO_SEAL)
 
 
-def _user_parts(message: Message, calls: Calls) -> list[Part]:
+def _user_parts(message: Message, calls: Calls, since_3: bool) -> list[Part]:
     parts: list[Part] = []
     for block in message.content:
         if isinstance(block, ToolResult):
-            parts.append((calls.place(block), calls.answer(block)))
-            parts += [(_AFTER, part) for part in shown(block, _media)]
+            within = nested(block) if since_3 else []
+            parts.append((calls.place(block), calls.answer(block, within)))
+            parts += [(_AFTER, part) for part in shown(block, _media, since_3=since_3)]
         elif type(block) in USER:
             parts += [(_AFTER, part) for part in USER[type(block)](block)]
     return parts

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.tools import refuse_grammar, refuse_programmatic
 
 MODES = {"auto": "AUTO", "none": "NONE", "any": "ANY", "tool": "ANY"}
 OFF = ("off", "none", "disabled")
@@ -16,7 +17,13 @@ def encode_tools(tools: Sequence[ToolMeta]) -> list[Json]:
     """The tools as the model sees them: one list of functions.
 
     The schema goes as JSON schema. The older field ``parameters`` takes only a part of it, in words of its own.
+
+    Raises:
+        ConfigurationError: A tool asks for something that the protocol does not have.
     """
+    for tool in tools:
+        refuse_grammar(tool, "Gemini")
+        refuse_programmatic(tool, "Gemini")
     functions: list[Json] = [
         {
             "name": tool.name,
@@ -74,28 +81,4 @@ def encode_thinking(thinking: int | str) -> JsonObject:
     return {"includeThoughts": True, "thinkingLevel": thinking}
 
 
-def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
-    """The extra fields over ours, also within objects; extra tools, such as Google's own, stand beside ours.
-
-    >>> with_extra({"generationConfig": {"temperature": 1}}, {"generationConfig": {"seed": 2}})
-    {'generationConfig': {'temperature': 1, 'seed': 2}}
-    """
-    merged = _merge(body, extra)
-    ours, theirs = body.get("tools"), extra.get("tools")
-    if isinstance(ours, list) and isinstance(theirs, list):
-        merged["tools"] = [*ours, *theirs]
-    return merged
-
-
-def _merge(ours: JsonObject, theirs: JsonObject) -> JsonObject:
-    merged = dict(ours)
-    for key, value in theirs.items():
-        inner = merged.get(key)
-        if isinstance(inner, dict) and isinstance(value, dict):
-            merged[key] = _merge(inner, value)
-        else:
-            merged[key] = value
-    return merged
-
-
-__all__ = ["encode_choice", "encode_generation", "encode_thinking", "encode_tools", "with_extra"]
+__all__ = ["encode_choice", "encode_generation", "encode_thinking", "encode_tools"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -12,6 +12,8 @@ from rxworker.providers.gemini.call import CALL
 from rxworker.providers.ids import is_made
 
 UNKNOWN = 1 << 30  # results of no call come last
+# What may stand in the answer to a call: https://ai.google.dev/gemini-api/docs/function-calling
+NESTED = ("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain")
 
 
 class Asked(Struct, frozen=True):
@@ -58,25 +60,60 @@ class Calls:
         asked = self._asked.get(result.tool_use_id)
         return asked.number if asked else UNKNOWN
 
-    def answer(self, result: ToolResult) -> JsonObject:
-        """The part that answers a call: an object with the output or the error."""
+    def answer(self, result: ToolResult, parts: Sequence[JsonObject] = ()) -> JsonObject:
+        """The part that answers a call: an object with the output or the error.
+
+        Args:
+            result: The result.
+            parts: Its pictures and documents, for models that take them there.
+        """
         asked = self._asked.get(result.tool_use_id) or Asked(UNKNOWN, result.name or "unknown")
         response: JsonObject = {"id": asked.id} if asked.id else {}
         response |= {"name": asked.name, "response": _response(result)}
+        if parts:
+            response["parts"] = [*parts]
         return {"functionResponse": response}
 
 
+def nested(result: ToolResult) -> list[JsonObject]:
+    """What of a result stands in its answer, as models take it from Gemini 3 on: bytes of the types that Google names.
+
+    >>> nested(ToolResult("1", (Image(data="AA"), Image(url="https://h/i.png"))))
+    [{'inlineData': {'mimeType': 'image/png', 'data': 'AA'}}]
+    """
+    return [
+        {"inlineData": {"mimeType": block.media_type, **_named(block), "data": block.data}}
+        for block in _media_of(result)
+        if _is_nested(block)
+    ]
+
+
 def shown(
-    result: ToolResult, encode: Callable[[Image | Document], list[JsonObject]]
+    result: ToolResult,
+    encode: Callable[[Image | Document], list[JsonObject]],
+    *,
+    since_3: bool,
 ) -> list[JsonObject]:
-    """What of a result is no text: parts that stand behind the results, after a line that says whose they are."""
-    if isinstance(result.content, str):
-        return []
-    media = [block for block in result.content if isinstance(block, Image | Document)]
+    """What of a result is no text and not in its answer: parts that stand behind the results, after a line that says whose they are."""
+    media = [block for block in _media_of(result) if not (since_3 and _is_nested(block))]
     if not media:
         return []
     label: JsonObject = {"text": f"From the result of {result.name or 'the call'}:"}
     return [label, *(part for block in media for part in encode(block))]
+
+
+def _media_of(result: ToolResult) -> list[Image | Document]:
+    blocks = () if isinstance(result.content, str) else result.content
+    return [block for block in blocks if isinstance(block, Image | Document)]
+
+
+def _is_nested(block: Image | Document) -> bool:
+    return bool(block.data) and not block.url and block.media_type in NESTED
+
+
+def _named(block: Image | Document) -> JsonObject:
+    title = block.title if isinstance(block, Document) else None
+    return {"displayName": title} if title else {}
 
 
 def _response(result: ToolResult) -> JsonObject:
@@ -87,4 +124,4 @@ def _response(result: ToolResult) -> JsonObject:
     return {"output": result.text}
 
 
-__all__ = ["Asked", "Calls", "shown"]
+__all__ = ["Asked", "Calls", "nested", "shown"]

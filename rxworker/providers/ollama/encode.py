@@ -35,20 +35,21 @@ from rxworker.messages import (
 )
 from rxworker.providers.base import Options
 from rxworker.providers.content import arguments, data_url, plain_text
+from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import is_made
 from rxworker.providers.ollama.options import (
     encode_options,
     encode_think,
     encode_tools,
-    with_extra,
 )
+from rxworker.providers.remember import Body
 
 NAME = "ollama"
 
 
 def encode(
     model: str, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
-) -> JsonObject:
+) -> Body:
     """The body.
 
     Args:
@@ -56,6 +57,9 @@ def encode(
         conversation: Everything said so far.
         tools: What it may call.
         options: Settings.
+
+    Raises:
+        ConfigurationError: A tool asks for something that the protocol does not have.
     """
     body: JsonObject = {
         "model": model,
@@ -70,7 +74,8 @@ def encode(
         body["options"] = settings
     if options.output is not None:
         body["format"] = options.output.schema
-    return with_extra(body | encode_think(options.thinking), options.extra)
+    # A schema is one value, which is not merged with another.
+    return with_extra({**body, **encode_think(options.thinking)}, options.extra, whole=("format",))
 
 
 def encode_messages(conversation: Conversation) -> list[JsonObject]:

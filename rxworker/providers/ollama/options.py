@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.providers.base import Options, ToolChoice
+from rxworker.providers.tools import refuse_grammar, refuse_programmatic
 
 # What other words than Ollama's own efforts (low, medium, high) come to.
 THINK: dict[str, bool | str] = {
@@ -21,7 +22,11 @@ THINK: dict[str, bool | str] = {
 
 
 def encode_tools(tools: Sequence[ToolMeta], choice: ToolChoice | None) -> list[JsonObject]:
-    """The tools on offer. Ollama has no word for a choice, so the choice is made by what is offered."""
+    """The tools on offer. Ollama has no word for a choice, so the choice is made by what is offered.
+
+    Raises:
+        ConfigurationError: A tool asks for something that the protocol does not have.
+    """
     if choice is not None and choice.mode == "none":
         return []
     if choice is not None and choice.mode == "tool":
@@ -50,23 +55,13 @@ def encode_options(options: Options) -> JsonObject:
     return encoded
 
 
-def with_extra(body: JsonObject, extra: JsonObject) -> JsonObject:
-    """The extra fields come over ours; extra tools and extra ``options`` stand beside ours."""
-    merged = body | extra
-    ours, theirs = body.get("tools"), extra.get("tools")
-    if isinstance(ours, list) and isinstance(theirs, list):
-        merged["tools"] = [*ours, *theirs]
-    settings, more = body.get("options"), extra.get("options")
-    if isinstance(settings, dict) and isinstance(more, dict):
-        merged["options"] = settings | more
-    return merged
-
-
 def _tool(tool: ToolMeta) -> JsonObject:
+    refuse_grammar(tool, "Ollama")
+    refuse_programmatic(tool, "Ollama")
     function: JsonObject = {"name": tool.name, "parameters": tool.input_schema}
     if tool.description:
         function["description"] = tool.description
     return {"type": "function", "function": function}
 
 
-__all__ = ["encode_options", "encode_think", "encode_tools", "with_extra"]
+__all__ = ["encode_options", "encode_think", "encode_tools"]

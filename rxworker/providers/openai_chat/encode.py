@@ -30,11 +30,13 @@ from rxworker.messages import (
 )
 from rxworker.providers.base import Options, OutputFormat, ToolChoice
 from rxworker.providers.content import arguments, data_url, plain_text
+from rxworker.providers.extra import with_extra
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
 from rxworker.providers.openai_chat.details import merge_details
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
 from rxworker.providers.remember import Body, MessageEncoder, array, members
-from rxworker.providers.schema import closed, is_strict, safe_name
+from rxworker.providers.schema import closed, is_strict, safe_name, strict_arguments
+from rxworker.providers.tools import refuse_grammar, refuse_programmatic
 
 NAME = "openai_chat"
 MODES = {"auto": "auto", "none": "none", "any": "required"}
@@ -59,6 +61,9 @@ def encode(
         options: Settings.
         encoder: One for the server that is asked. It took the beginning of the conversation, or is new.
         known: Gives the tools as JSON.
+
+    Raises:
+        ConfigurationError: A tool asks for something that the protocol does not have.
     """
     encoder.feed_new(conversation.messages)
     body: Body = {
@@ -84,11 +89,7 @@ def encode(
         body["reasoning_effort"] = _effort(options.thinking)
     if options.output is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": _output(options.output)}
-    ours, theirs = body.get("tools"), options.extra.get("tools")
-    body |= options.extra
-    if isinstance(ours, list) and isinstance(theirs, list):
-        body["tools"] = [*ours, *theirs]
-    return body
+    return with_extra(body, options.extra) if options.extra else body
 
 
 class MessagesEncoder(MessageEncoder):
@@ -254,10 +255,19 @@ def _flat(parts: list[JsonObject]) -> Any:
 
 
 def encode_tool(tool: ToolMeta) -> JsonObject:
-    """A tool as the model sees it."""
-    function: JsonObject = {"name": tool.name, "parameters": tool.input_schema}
+    """A tool as the model sees it. Calls of tools with free text are not streamed, so it is a function with one string.
+
+    Raises:
+        ConfigurationError: The tool asks for something that the protocol does not have.
+    """
+    refuse_grammar(tool, "OpenAIChat")
+    refuse_programmatic(tool, "OpenAIChat")
+    schema = strict_arguments(tool.input_schema, tool.name) if tool.strict else tool.input_schema
+    function: JsonObject = {"name": tool.name, "parameters": schema}
     if tool.description:
         function["description"] = tool.description
+    if tool.strict:
+        function["strict"] = True
     return {"type": "function", "function": function}
 
 

@@ -89,6 +89,16 @@ class OpenAIResponsesDecoder:
         self._failure: Failure | None = None  # waits for the response that failed
         self._goes_on = False  # it has started, and nothing has failed
 
+    @property
+    def response_id(self) -> str:
+        """The service's name for the response; empty where it has not come."""
+        return self._started or ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the response has ended or failed."""
+        return self._over or self._failure is not None or self._broken is not None
+
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
         if self._over:

@@ -38,15 +38,15 @@ from rxworker.messages import (
 )
 from rxworker.providers.base import Options
 from rxworker.providers.content import data_url, plain_text, split_system
+from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import shortened
 from rxworker.providers.openai_responses.echo import encode_answer, encode_call
-from rxworker.providers.openai_responses.item import PLACE
+from rxworker.providers.openai_responses.item import ITEM, PLACE
 from rxworker.providers.openai_responses.kinds import CUSTOM_CALL
 from rxworker.providers.openai_responses.options import (
     encode_options,
     encode_storage,
     encode_tool,
-    with_extra,
 )
 from rxworker.providers.remember import Body, MessageEncoder, array, members
 
@@ -54,6 +54,7 @@ NAME = "openai_responses"
 LONGEST_ID = 64
 OUTPUT = "function_call_output"
 CUSTOM_OUTPUT = "custom_tool_call_output"
+STORAGE = ("store", "include")
 
 
 def encode(
@@ -73,6 +74,9 @@ def encode(
         options: Settings.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
+
+    Raises:
+        ConfigurationError: A tool is strict, and the model cannot be held to its schema.
     """
     system, messages = split_system(conversation)
     encoder.feed_new(messages)
@@ -82,8 +86,16 @@ def encode(
     if tools:
         is_changed = "tools" in options.extra
         body["tools"] = [encode_tool(tool) for tool in tools] if is_changed else known(tools)
-    body |= encode_options(options, tools=bool(tools or options.extra.get("tools")))
-    return with_extra(body | encode_storage(model), options.extra)
+    body |= encode_options(options, tools) | encode_storage(model)
+    if not options.extra:
+        return body
+    if options.extra.get("background") is True:
+        body["store"] = (
+            True  # the service refuses a response in the background that it may not keep
+        )
+    whole = with_extra(body, options.extra)
+    # ``None`` takes these out for every model, also for one that is not sent them.
+    return {k: v for k, v in whole.items() if v is not None or k not in STORAGE}
 
 
 class InputEncoder(MessageEncoder):
@@ -98,8 +110,8 @@ class InputEncoder(MessageEncoder):
     def __init__(self) -> None:
         super().__init__()
         self.items: list[bytes] = []
-        # What a call is answered with, and under which id: by its own, which may come again.
-        self._answers: dict[str, tuple[str, str]] = {}
+        # What the answer to a call begins with, by the call's id, which may come again.
+        self._answers: dict[str, JsonObject] = {}
 
     def feed(self, message: Message) -> None:
         """Take the next message."""
@@ -107,9 +119,7 @@ class InputEncoder(MessageEncoder):
             own = message.provider == NAME
             for block in message.content:
                 if isinstance(block, ToolCall):
-                    is_custom = own and block.echo and block.echo.get("type") == CUSTOM_CALL
-                    kind = CUSTOM_OUTPUT if is_custom else OUTPUT
-                    self._answers[block.id] = kind, block.id if own else safe_id(block.id)
+                    self._answers[block.id] = _answer(block, own)
             items = encode_answer(message.content) if own else _encode_foreign(message.content)
         elif message.role == "system":
             text = message.text
@@ -139,7 +149,21 @@ def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
     return items
 
 
-def _encode_user(message: Message, answers: dict[str, tuple[str, str]]) -> list[JsonObject]:
+def _answer(call: ToolCall, own: bool) -> JsonObject:
+    """What the answer to a call begins with. One that a program made says so, so that the program goes on with it."""
+    if not own:
+        return {"type": OUTPUT, "call_id": safe_id(call.id)}
+    echo = call.echo or {}
+    kind = CUSTOM_OUTPUT if echo.get("type") == CUSTOM_CALL else OUTPUT
+    answer: JsonObject = {"type": kind, "call_id": call.id}
+    item = echo.get(ITEM)
+    caller = item.get("caller") if isinstance(item, dict) else None
+    if isinstance(caller, dict) and caller.get("type") == "program":
+        answer["caller"] = caller
+    return answer
+
+
+def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonObject]:
     """Results and other items first, then what the user says."""
     items: list[JsonObject] = []
     others: list[JsonObject] = []
@@ -159,15 +183,15 @@ def _encode_user(message: Message, answers: dict[str, tuple[str, str]]) -> list[
     return items
 
 
-def _result(result: ToolResult, answer: tuple[str, str] | None) -> JsonObject:
+def _result(result: ToolResult, answer: JsonObject | None) -> JsonObject:
     output: Json = result.content if isinstance(result.content, str) else None
     if not isinstance(result.content, str):
         parts = [part for one in result.content for part in _parts(one)]
         output = result.text if all(p["type"] == "input_text" for p in parts) else [*parts]
     if not output and result.is_error:
         output = "The tool failed and gave no reason."
-    kind, call_id = answer or (OUTPUT, safe_id(result.tool_use_id))
-    return {"type": kind, "call_id": call_id, "output": output}
+    begun = answer or {"type": OUTPUT, "call_id": safe_id(result.tool_use_id)}
+    return {**begun, "output": output}
 
 
 def _parts(block: object) -> list[JsonObject]:

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
-from rxworker.messages import Json, JsonObject, ToolMeta
+import msgspec
+
+from rxworker.messages import Json, JsonObject, TextFormat, ToolMeta
 from rxworker.providers.base import Options, ToolChoice
 from rxworker.providers.remember import Body
-from rxworker.providers.schema import closed, is_strict, safe_name
+from rxworker.providers.schema import closed, is_strict, safe_name, strict_arguments
+from rxworker.providers.tools import DIRECT, PROGRAMMATIC
 
 MODES = {"auto": "auto", "none": "none", "any": "required"}
 OFF = ("off", "disabled")
 # What a budget in tokens comes to in the protocol's own words: less than so many is so hard.
 EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
-# What is said of it unasked.
-STORAGE = ("store", "include")
 SEALED = "reasoning.encrypted_content"
 # OpenAI's models that do not think, and refuse to be asked for sealed thoughts.
 THOUGHTLESS = re.compile(r"(ft:)?(gpt-3\.5|gpt-4|chatgpt-4o|gpt-5[.\d]*-chat)")
 
 
-def encode_options(options: Options, *, tools: bool) -> Body:
+def encode_options(options: Options, tools: Sequence[ToolMeta]) -> Body:
     """The fields of the body that say how to answer.
 
     Args:
         options: Settings.
-        tools: Whether there is anything to choose from.
+        tools: What the model may call besides the tools in ``options.extra``.
     """
     body: Body = {}
-    if tools and options.tool_choice is not None:
-        body["tool_choice"] = _tool_choice(options.tool_choice)
-    if tools and options.parallel_tool_calls is not None:
+    is_choice = bool(tools or options.extra.get("tools"))
+    if is_choice and options.tool_choice is not None:
+        body["tool_choice"] = _tool_choice(options.tool_choice, tools)
+    if is_choice and options.parallel_tool_calls is not None:
         body["parallel_tool_calls"] = options.parallel_tool_calls
     if options.max_tokens is not None:
         body["max_output_tokens"] = options.max_tokens
@@ -60,44 +63,42 @@ def encode_storage(model: str) -> Body:
 
 
 def encode_tool(tool: ToolMeta) -> JsonObject:
-    """A tool as the model sees it. Not strict: by that the service would make all arguments required."""
-    encoded: JsonObject = {
-        "type": "function",
-        "name": tool.name,
-        "parameters": tool.input_schema,
-        "strict": False,
-    }
+    """A tool as the model sees it.
+
+    Raises:
+        ConfigurationError: It is strict, and the model cannot be held to its schema.
+    """
+    encoded: JsonObject
+    if tool.format is not None:
+        encoded = {"type": "custom", "name": tool.name, "format": _format(tool.format)}
+    else:
+        encoded = {
+            "type": "function",
+            "name": tool.name,
+            "parameters": strict_arguments(tool.input_schema, tool.name)
+            if tool.strict
+            else tool.input_schema,
+            # Said in any case: unasked, the service would make all arguments required.
+            "strict": tool.strict,
+        }
     if tool.description:
         encoded["description"] = tool.description
+    if tool.defer_loading:
+        encoded["defer_loading"] = True
+    if tool.allowed_callers:
+        callers = [DIRECT if one == DIRECT else PROGRAMMATIC for one in tool.allowed_callers]
+        encoded["allowed_callers"] = [*dict.fromkeys(callers)]
     return encoded
 
 
-def with_extra(body: Body, extra: JsonObject) -> Body:
-    """The extra fields come over ours.
-
-    ``None`` takes a field of ours out. Extra tools, such as the provider's own, stand beside ours, and so do extra
-    settings of the reasoning and of the text.
-
-    >>> with_extra({"store": False, "reasoning": {"effort": "low"}}, {"store": None, "reasoning": {"summary": "auto"}})
-    {'reasoning': {'effort': 'low', 'summary': 'auto'}}
-    """
-    if not extra:
-        return body
-    whole = body | extra
-    for field, theirs in extra.items():
-        ours = body.get(field)
-        if theirs is None and (ours is not None or field in STORAGE):
-            del whole[field]
-        elif field == "tools" and isinstance(ours, list) and isinstance(theirs, list):
-            whole[field] = [*ours, *theirs]
-        elif field in ("reasoning", "text") and isinstance(ours, dict) and isinstance(theirs, dict):
-            whole[field] = ours | theirs
-    return whole
+def _format(text: TextFormat) -> JsonObject:
+    return {"type": "text"} if isinstance(text, str) else msgspec.to_builtins(text)
 
 
-def _tool_choice(choice: ToolChoice) -> Json:
+def _tool_choice(choice: ToolChoice, tools: Sequence[ToolMeta]) -> Json:
     if choice.mode == "tool":
-        return {"type": "function", "name": choice.name}
+        is_custom = any(tool.name == choice.name and tool.format for tool in tools)
+        return {"type": "custom" if is_custom else "function", "name": choice.name}
     return MODES[choice.mode]
 
 
@@ -107,4 +108,4 @@ def _effort(thinking: int | str) -> str:
     return next((word for most, word in EFFORTS if thinking < most), "high")
 
 
-__all__ = ["encode_options", "encode_storage", "encode_tool", "with_extra"]
+__all__ = ["encode_options", "encode_storage", "encode_tool"]

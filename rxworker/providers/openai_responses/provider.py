@@ -10,9 +10,16 @@ from rxworker.errors import ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address, endpoint, host_of
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, is_secret
+from rxworker.providers.base import (
+    HttpRequest,
+    Options,
+    ResponseDecoder,
+    ResumableDecoder,
+    is_secret,
+)
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
+from rxworker.providers.openai_responses.background import BackgroundDecoder
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode
 from rxworker.providers.openai_responses.options import encode_tool
@@ -31,6 +38,9 @@ class OpenAIResponses:
 
     The service is asked to store nothing, and to send its thoughts along, sealed, so that the next request can bring
     them back. Thoughts that people can read come for ``extra={"reasoning": {"summary": "auto"}}``.
+
+    With ``extra={"background": True}`` the response goes on at the service, and is stored there, when the connection is cut:
+    a client then goes on with the events that have not come. Disposing the stream cancels the response.
 
     Args:
         model: The model to ask, for example ``gpt-5``.
@@ -102,11 +112,15 @@ class OpenAIResponses:
         said = encode(self._model, conversation, tools, options, encoder, remembered.tools)
         body = msgspec.json.encode(said)
         remembered.keep(conversation.messages, encoder, len(body))
-        return HttpRequest(url, headers | own, body)
+        return HttpRequest(url, headers | own, body, is_background=said.get("background") is True)
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
         return Together(SseDecoder(stray=True), OpenAIResponsesDecoder())
+
+    def background_decoder(self) -> ResumableDecoder:
+        """The same, for a response that goes on without its connection (``extra={"background": True}``)."""
+        return BackgroundDecoder()
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer that is no stream says went wrong, and what to do."""

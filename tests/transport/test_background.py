@@ -1,0 +1,244 @@
+"""Responses that go on without their connection: taken up again where it was cut, and cancelled when they are left."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+import reactivex
+from reactivex import operators as ops
+from reactivex.scheduler import HistoricalScheduler
+
+from rxworker import Worker
+from rxworker.errors import ProviderError, RxWorkerError, TransportError
+from rxworker.events import ResponseEvent, TextDelta
+from rxworker.messages import Conversation, JsonObject, Message
+from rxworker.providers import OpenAIResponses, Options, Request
+from rxworker.testing import Answer, ReplayServer, lint
+from rxworker.transport import Client, Retry, Timeouts
+
+AGAIN = Retry(retries=2, first=0.0)
+ASKED = Request(Conversation((Message.user("hi"),)), options=Options(extra={"background": True}))
+PART: JsonObject = {"type": "output_text", "text": "one two three", "annotations": []}
+ITEM: JsonObject = {"type": "message", "id": "msg", "role": "assistant", "content": [PART]}
+
+
+def events() -> list[JsonObject]:
+    """What the service says, in numbered events."""
+    head: JsonObject = {"id": "resp/1", "model": "m", "status": "in_progress", "output": []}
+    said: list[JsonObject] = [
+        {"type": "response.created", "response": head},
+        {"type": "response.queued", "response": head},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**ITEM, "content": []}},
+    ]
+    for piece in ("one", " two", " three"):
+        said.append(
+            {
+                "type": "response.output_text.delta",
+                "output_index": 0,
+                "content_index": 0,
+                "delta": piece,
+            }
+        )
+    said.append({"type": "response.output_item.done", "output_index": 0, "item": ITEM})
+    done: JsonObject = {**head, "status": "completed", "output": [ITEM]}
+    said.append({"type": "response.completed", "response": done})
+    return [{**event, "sequence_number": number} for number, event in enumerate(said)]
+
+
+FRAMES = [
+    b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), msgspec.json.encode(event))
+    for event in events()
+]
+
+
+def part(begin: int, end: int | None = None, **faults: Any) -> Answer:
+    return Answer.from_frames(FRAMES[begin:end], **faults)
+
+
+def client(server: ReplayServer, **settings: Any) -> Client:
+    provider = OpenAIResponses("m", api_key="k", base_url=server.base_url)
+    settings = {"retry": AGAIN, **settings}
+    return Client(provider, **settings)
+
+
+async def taken(model: Client) -> tuple[list[ResponseEvent], Exception | None]:
+    """The events of a response, and how it failed."""
+    got: list[ResponseEvent] = []
+    ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+    model.stream(ASKED).subscribe(got.append, ended.set_result, lambda: ended.set_result(None))
+    return got, await ended
+
+
+async def whole() -> list[ResponseEvent]:
+    async with ReplayServer([part(0)]) as server:
+        got, error = await taken(client(server))
+    assert error is None
+    return got
+
+
+def paths(server: ReplayServer) -> list[str]:
+    return [f"{one.method} {one.path}" for one in server.requests]
+
+
+@pytest.mark.parametrize("cut", range(1, len(FRAMES)))
+async def test_a_cut_response_is_taken_up_behind_its_last_event(cut: int) -> None:
+    async with ReplayServer([part(0, cut_after=cut), part(cut)]) as server:
+        got, error = await taken(client(server))
+        begun, resumed = server.requests
+    assert error is None
+    assert got == await whole()
+    assert begun.method == "POST"
+    assert isinstance(begun.body, dict)
+    assert (begun.body["background"], begun.body["store"]) == (True, True)
+    assert resumed.method == "GET"
+    assert resumed.path == (
+        f"/v1/responses/resp%2F1?stream=true&starting_after={cut - 1}"
+        "&include%5B%5D=reasoning.encrypted_content"
+    )
+    assert resumed.body == ""
+
+
+@pytest.mark.parametrize("at", range(len(b"".join(FRAMES[:2])), len(b"".join(FRAMES)) - 1, 37))
+async def test_a_response_is_cut_anywhere(at: int) -> None:
+    """Also in the middle of a frame, whose half is forgotten; and a server that sends too much changes nothing."""
+    async with ReplayServer([part(0, cut_at=at), part(1)]) as server:
+        got, error = await taken(client(server))
+    assert error is None
+    assert got == await whole()
+
+
+async def test_a_connection_that_just_ends_is_no_end_of_the_response() -> None:
+    async with ReplayServer([part(0, 4), part(4, 6), part(6)]) as server:
+        got, error = await taken(client(server))
+        assert len(server.requests) == 3
+    assert error is None
+    assert got == await whole()
+
+
+async def test_a_response_that_falls_silent_is_taken_up_again() -> None:
+    async with ReplayServer([part(0, stall_after=4), part(4)]) as server:
+        got, error = await taken(client(server, timeouts=Timeouts(idle=0.05)))
+    assert error is None
+    assert got == await whole()
+
+
+async def test_a_refused_resumption_is_tried_again() -> None:
+    busy = Answer.from_status(503, body={"error": {"message": "busy"}})
+    async with ReplayServer([part(0, cut_after=4), busy, part(4)]) as server:
+        got, error = await taken(client(server))
+    assert error is None
+    assert got == await whole()
+
+
+async def test_too_many_failures_in_a_row_end_it_and_cancel_the_response() -> None:
+    cut = part(4, cut_at=0)
+    async with ReplayServer([part(0, cut_after=4), cut, cut, Answer.from_json({})]) as server:
+        got, error = await taken(client(server))
+        await server.wait_requests(4)
+        assert paths(server)[-1] == "POST /v1/responses/resp%2F1/cancel"
+    assert isinstance(error, TransportError)
+    assert lint(got) == []
+
+
+async def test_events_that_were_seen_are_no_progress() -> None:
+    """A server that sends the same event again and again does not keep the client for ever."""
+    seen = part(3, 4)
+    async with ReplayServer([part(0, 4), seen, seen, Answer.from_json({})]) as server:
+        got, error = await taken(client(server))
+        await server.wait_requests(4)
+    assert isinstance(error, RxWorkerError)
+    assert [event.text for event in got if isinstance(event, TextDelta)] == ["one"]
+
+
+async def test_a_response_that_is_gone_is_an_error() -> None:
+    gone = Answer.from_status(404, body={"error": {"message": "no such response"}})
+    async with ReplayServer([part(0, cut_after=4), gone, Answer.from_json({})]) as server:
+        _, error = await taken(client(server))
+    assert isinstance(error, ProviderError)
+    assert "no such response" in str(error)
+
+
+async def test_a_response_that_failed_is_not_taken_up() -> None:
+    failed: JsonObject = {
+        "id": "resp/1",
+        "status": "failed",
+        "error": {"code": "server_error", "message": "no"},
+    }
+    last = {"type": "response.failed", "sequence_number": 4, "response": failed}
+    frames = [*FRAMES[:4], b"data: " + msgspec.json.encode(last) + b"\n\n"]
+    async with ReplayServer([Answer.from_frames(frames)]) as server:
+        _, error = await taken(client(server))
+        assert len(server.requests) == 1
+    assert isinstance(error, RxWorkerError)
+
+
+async def test_a_cut_response_that_is_not_in_the_background_is_an_error() -> None:
+    async with ReplayServer([part(0, cut_after=4)]) as server:
+        with pytest.raises(RxWorkerError):
+            await client(server).stream("hi")
+        assert len(server.requests) == 1
+
+
+async def test_leaving_cancels_the_response() -> None:
+    async with ReplayServer([part(0, stall_after=4), Answer.from_json({"id": "resp/1"})]) as server:
+        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def see(event: ResponseEvent) -> None:
+            if isinstance(event, TextDelta) and not first.done():
+                first.set_result(None)
+
+        subscription = client(server).stream(ASKED).subscribe(see)
+        await first
+        subscription.dispose()
+        subscription.dispose()
+        await server.wait_requests(2)
+        assert paths(server)[1:] == ["POST /v1/responses/resp%2F1/cancel"]
+
+
+async def test_leaving_while_it_waits_to_go_on_cancels_it() -> None:
+    scheduler = HistoricalScheduler()  # whose time stands still
+    async with ReplayServer([part(0, cut_after=4), Answer.from_json({})]) as server:
+        model = client(server, retry=Retry(first=60.0), scheduler=scheduler)
+        subscription = model.stream(ASKED).subscribe()
+        await server.wait_requests(1)
+        await server.wait_closed()
+        subscription.dispose()
+        await server.wait_requests(2)
+        assert paths(server)[1:] == ["POST /v1/responses/resp%2F1/cancel"]
+
+
+async def test_a_response_that_is_over_is_not_cancelled() -> None:
+    async with ReplayServer([part(0)]) as server:
+        ended = asyncio.Event()
+        stream = client(server).stream(ASKED)
+        subscription = stream.subscribe(on_completed=ended.set)
+        await ended.wait()
+        subscription.dispose()
+        await client(server).stream("hi").pipe(ops.catch(reactivex.empty())).pipe(ops.to_list())
+        assert [one.method for one in server.requests] == ["POST", "POST"]
+
+
+async def test_a_worker_goes_on_through_a_cut() -> None:
+    options = Options(extra={"background": True})
+    async with ReplayServer([part(0, cut_after=4), part(4)]) as server:
+        run = Worker(client(server), options=options).run("hi")
+        result = await run
+        records = [record async for record in run]
+    assert result.text == "one two three"
+    assert lint(records) == []
+    assert [type(r.event).__name__ for r in records].count("AttemptStart") == 1
+
+
+async def test_cancelling_a_run_cancels_the_response() -> None:
+    options = Options(extra={"background": True})
+    async with ReplayServer([part(0, stall_after=4), Answer.from_json({})]) as server:
+        run = Worker(client(server), options=options).run("hi")
+        async for record in run:
+            if isinstance(record.event, TextDelta):
+                break
+        await run.cancel()
+        await server.wait_requests(2)
+        assert paths(server)[1:] == ["POST /v1/responses/resp%2F1/cancel"]
