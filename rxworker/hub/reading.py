@@ -21,6 +21,9 @@ from rxworker.hub.watcher import Watcher
 PATIENCE = 5.0
 """Seconds that a reader elsewhere waits for a run to wind up whose event loop is closing."""
 
+LOOK = 0.25
+"""Seconds after which such a reader looks whether the event loop still runs."""
+
 
 class Reading:
     """A reader and its place.
@@ -77,25 +80,45 @@ class Reading:
     def wait(self) -> list[Record] | None:
         """The same for a thread, which waits."""
         step = self._submit()
-        if step is not None:
+        while step is not None:
             try:
-                return step.result()
+                return step.result(LOOK)
             except concurrent.futures.CancelledError:
                 self._hub.over.wait(PATIENCE)
+                break
+            except TimeoutError:
+                if step.done():  # it is what ended the run
+                    raise
+                if self._is_stranded():
+                    step.cancel()
+                    break
         return self._rest()
 
     async def next_from_afar(self) -> list[Record] | None:
         """The same for another event loop."""
         step = self._submit()
-        if step is not None:
-            try:
-                return await asyncio.wrap_future(step)
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if not step.cancelled() or (task is not None and task.cancelling()):
-                    raise
-                await asyncio.to_thread(self._hub.over.wait, PATIENCE)
+        if step is None:
+            return self._rest()
+        waiting = asyncio.wrap_future(step)
+        try:
+            while not (await asyncio.wait({waiting}, timeout=LOOK))[0]:
+                if self._is_stranded():
+                    waiting.cancel()
+                    return self._rest()
+            return waiting.result()
+        except asyncio.CancelledError:
+            waiting.cancel()
+            task = asyncio.current_task()
+            if not step.cancelled() or (task is not None and task.cancelling()):
+                raise
+            await asyncio.to_thread(self._hub.over.wait, PATIENCE)
         return self._rest()
+
+    def _is_stranded(self) -> bool:
+        """Whether the step will not be made: the event loop has closed, or has stopped for good behind the end of the run."""
+        hub = self._hub
+        loop = hub.loop
+        return loop is None or loop.is_closed() or (hub.over.is_open and not loop.is_running())
 
     def _submit(self) -> concurrent.futures.Future[list[Record] | None] | None:
         """The next step, made on the hub's event loop; ``None`` when nothing is written any more."""

@@ -101,12 +101,13 @@ class _Plain:
         self._call(event)
 
 
-def raise_all(failures: list[Exception]) -> None:
-    """Raise what handlers have raised, if anything, as one."""
-    if len(failures) > 1:
-        raise ExceptionGroup("several handlers failed", failures)
+def raise_all(failures: list[BaseException]) -> None:
+    """Raise what handlers have raised, if anything, as one; an interrupt as it is."""
+    for failure in failures:
+        if len(failures) == 1 or isinstance(failure, KeyboardInterrupt):
+            raise failure
     if failures:
-        raise failures[0]
+        raise BaseExceptionGroup("several handlers failed", failures)
 
 
 __all__ = ["Gatherer", "Handler", "HandlerLike", "Registration", "raise_all"]

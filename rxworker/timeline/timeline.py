@@ -11,7 +11,7 @@ What is guaranteed:
 * Handlers of one kind are called in the order of their registration, each with its own scope. A handler sees the abort
   of a block, then its scope is dropped.
 * No handler can starve another: all are called, then ``dispatch`` raises what a handler raised; an ``ExceptionGroup``
-  where several did.
+  where several did, and ``KeyboardInterrupt`` as it is.
 * Any thread may dispatch. Events are handled one at a time and completely, in the order in which the calls of
   ``dispatch`` got their turn; when the call returns, all handlers have had the event. Nothing is lost, and the events of
   one thread keep their order. A handler must not wait for another thread that dispatches.
@@ -256,7 +256,7 @@ class Timeline:
 
     def _give(self, rows: Sequence[Event | Deltas[Event] | Over]) -> None:
         """Give what was kept to the collectors."""
-        failures: list[Exception] = []
+        failures: list[BaseException] = []
         for row in rows:
             if isinstance(row, Over):
                 self._open.clear()  # to a collector the abort of a block says nothing
@@ -264,7 +264,7 @@ class Timeline:
                 self._handle(row, failures)
         raise_all(failures)
 
-    def _gather(self, deltas: Deltas[Any], failures: list[Exception]) -> bool:
+    def _gather(self, deltas: Deltas[Any], failures: list[BaseException]) -> bool:
         """Give them to the handlers together, if all of these only gather. Whether that was possible."""
         block = self._open.get(deltas.like.index)
         if block is None:
@@ -283,7 +283,7 @@ class Timeline:
                     scopes[registration] = registration.scope()
                 if registration.gather is not None:  # of course: for the type checker
                     registration.gather(scopes[registration], deltas)
-            except Exception as error:
+            except BaseException as error:
                 failures.append(error)
         return True
 
@@ -292,18 +292,18 @@ class Timeline:
         if self._busy:
             return  # called by a handler: the loop below goes on
         self._busy = True
-        failures: list[Exception] = []
+        failures: list[BaseException] = []
         try:
             self._handle_waiting(failures)
         finally:
             self._busy = False
         raise_all(failures)
 
-    def _handle_waiting(self, failures: list[Exception]) -> None:
+    def _handle_waiting(self, failures: list[BaseException]) -> None:
         while self._queue:
             self._handle(self._queue.popleft(), failures)
 
-    def _handle(self, event: Event | Deltas[Event], failures: list[Exception]) -> None:
+    def _handle(self, event: Event | Deltas[Event], failures: list[BaseException]) -> None:
         kind: type[object] = event.__class__
         if type(event) is Deltas:
             if not self._gather(event, failures):
@@ -314,7 +314,7 @@ class Timeline:
         elif registrations := self._registrations.get(KIND_OF_META.get(kind)):
             _deliver(registrations, self._meta_scopes, event, failures)
 
-    def _handle_block(self, event: Any, failures: list[Exception]) -> None:
+    def _handle_block(self, event: Any, failures: list[BaseException]) -> None:
         index: int = event.index
         kind_of_event: type[object] = event.__class__
         block = self._open.get(index)
@@ -336,14 +336,14 @@ def _deliver(
     registrations: tuple[Registration, ...],
     scopes: _Scopes,
     event: object,
-    failures: list[Exception],
+    failures: list[BaseException],
 ) -> None:
     for registration in registrations:
         try:
             if registration not in scopes:
                 scopes[registration] = registration.scope()
             registration.on_event(scopes[registration], event)
-        except Exception as error:
+        except BaseException as error:
             failures.append(error)
 
 

@@ -137,7 +137,7 @@ async def attempts(
                 work = _executed(tool, arguments, line)
                 value = await within(work, policy.timeout, call.name)
             return value if isinstance(value, str) else to_content(value, call.name)
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
             is_cancelled = task is None or task.cancelling() > cancels
             if is_cancelled and isinstance(error, asyncio.CancelledError):
                 raise
@@ -171,7 +171,10 @@ def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolEr
 
 
 async def _executed(tool: Tool, arguments: str | bytes, context: ToolContext) -> ResultContent:
-    return await tool.execute(arguments, context)
+    try:
+        return await tool.execute(arguments, context)
+    except SystemExit as error:  # as the exception of a task it would end the event loop
+        raise ExecutionFailedError(describe(error), tool=context.tool) from error
 
 
 __all__ = ["Emit", "Relay", "Surroundings", "attempts", "ignore", "ignore_record"]

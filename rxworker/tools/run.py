@@ -1,7 +1,7 @@
 """Running tool calls.
 
 Whatever goes wrong with a call becomes a result that the model can read: it does not end the run. Only what asks for
-the end passes: a cancellation of the task, ``KeyboardInterrupt`` and ``SystemExit``.
+the end passes: a cancellation of the task, and ``KeyboardInterrupt``. ``SystemExit`` is a failure of the tool: an argument parser raises it.
 """
 
 from __future__ import annotations
