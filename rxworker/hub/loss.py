@@ -24,9 +24,7 @@ class Losses:
         on_interrupt: Called with a ``KeyboardInterrupt`` that a watcher has raised; by default it leaves the event loop at once.
     """
 
-    def __init__(
-        self, on_detach: OnRaise | None, loop: asyncio.AbstractEventLoop | None
-    ) -> None:
+    def __init__(self, on_detach: OnRaise | None, loop: asyncio.AbstractEventLoop | None) -> None:
         self.on_interrupt: Callable[[KeyboardInterrupt], None] | None = None
         self._on_detach = on_detach
         self._loop = loop

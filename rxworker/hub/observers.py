@@ -194,14 +194,11 @@ def end(
             on_raise(name, raised)
 
 
-def lose(
-    observer: abc.ObserverBase[A], name: str, error: BaseException, on_raise: OnRaise
-) -> None:
+def lose(observer: abc.ObserverBase[A], name: str, error: BaseException, on_raise: OnRaise) -> None:
     """Report an observer that has raised, and end its stream with what it raised.
 
     Behind it there may be operators, and whoever awaits what comes out of them.
     """
-    on_raise(name, error)
     failure = as_exception(error)
     if isinstance(error, KeyboardInterrupt):
         # The hub hands it on itself, once. Whoever awaits the stream gets another exception.
@@ -209,6 +206,7 @@ def lose(
         failure.__cause__ = error
     with suppress(BaseException):
         observer.on_error(failure)
+    on_raise(name, error)
 
 
 def ignore(_: object) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+from collections.abc import Coroutine
 from functools import partial
 
 from rxworker.errors import LocalProtocolError
@@ -39,6 +40,7 @@ class Reading:
         self._hub = hub
         self._reader = Watcher(hub.named(name), delivery, after)
         self._came = hub.last_seq
+        self._work: Coroutine[object, object, list[Record] | None] | None = None
         at_home(hub, partial(hub.deferred.add_reader, self._reader))
 
     def leave(self) -> None:
@@ -90,7 +92,7 @@ class Reading:
                 if step.done():  # it is what ended the run
                     raise
                 if self._is_stranded():
-                    step.cancel()
+                    self._give_up(step)
                     break
         return self._rest()
 
@@ -103,7 +105,7 @@ class Reading:
         try:
             while not (await asyncio.wait({waiting}, timeout=LOOK))[0]:
                 if self._is_stranded():
-                    waiting.cancel()
+                    self._give_up(step)
                     return self._rest()
             return waiting.result()
         except asyncio.CancelledError:
@@ -120,12 +122,18 @@ class Reading:
         loop = hub.loop
         return loop is None or loop.is_closed() or (hub.over.is_open and not loop.is_running())
 
+    def _give_up(self, step: concurrent.futures.Future[list[Record] | None]) -> None:
+        step.cancel()
+        loop, work = self._hub.loop, self._work
+        if work is not None and loop is not None and loop.is_closed():
+            work.close()  # it may never have begun, which Python would warn of
+
     def _submit(self) -> concurrent.futures.Future[list[Record] | None] | None:
         """The next step, made on the hub's event loop; ``None`` when nothing is written any more."""
         loop = self._hub.loop
         if loop is None or loop.is_closed() or self._hub.over.is_open:
             return None
-        step = self.next()
+        step = self._work = self.next()
         try:
             return asyncio.run_coroutine_threadsafe(step, loop)
         except RuntimeError:

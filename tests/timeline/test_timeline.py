@@ -412,7 +412,7 @@ def test_as_an_operator_it_passes_events_through() -> None:
 @pytest.mark.parametrize(
     ("drawing", "until", "reason"),
     [
-        ("-d-#", "", "error"),
+        ("-d-#", "", "Exception: error"),
         ("-d-|", "", "the stream ended"),
         ("-d---", "---!", "the subscription was disposed"),
     ],
@@ -437,7 +437,7 @@ def test_a_handler_that_raises_ends_the_stream_with_its_exception() -> None:
     expected = test.expected("-d-#", EVENTS, error=ValueError("no"))
     assert test.observe(source.pipe(timeline)) == expected
     assert source.subscriptions == test.subscriptions("^--!")
-    assert seen == [TextDelta(0, "a"), Ping(), TextBlockAbort(0, "no")]
+    assert seen == [TextDelta(0, "a"), Ping(), TextBlockAbort(0, "ValueError: no")]
 
 
 def test_a_handler_that_raises_at_the_end_is_heard() -> None:

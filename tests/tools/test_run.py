@@ -375,29 +375,46 @@ async def test_what_is_cancelled_inside_a_tool_is_a_failure_of_the_tool() -> Non
     assert (await run(wait)).text == "The tool failed: what it waited for was cancelled"
 
 
-@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("thread", [True, False])
-def test_an_end_of_the_program_passes(end: type[BaseException], thread: bool) -> None:
+def test_an_interrupt_passes(thread: bool) -> None:
     def leave() -> None:
-        raise end
+        raise KeyboardInterrupt
 
     async def leave_on_loop() -> None:
-        raise end
+        raise KeyboardInterrupt
 
     made = tool(leave) if thread else tool(leave_on_loop)
-    with pytest.raises(end):
+    with pytest.raises(KeyboardInterrupt):
         asyncio.run(run_call(Toolbox([made]), call(made.meta.name)))
 
 
-@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
-def test_an_end_of_the_program_passes_among_several_calls(end: type[BaseException]) -> None:
+def test_an_interrupt_passes_among_several_calls() -> None:
     @tool
     async def leave() -> None:
-        raise end
+        raise KeyboardInterrupt
 
     calls = [call("echo", "a", text="a"), call("leave", "b")]
-    with pytest.raises(end):
+    with pytest.raises(KeyboardInterrupt):
         asyncio.run(run_calls(Toolbox([echo, leave]), calls))
+
+
+@pytest.mark.parametrize("seconds", [None, 5.0])
+@pytest.mark.parametrize("thread", [True, False])
+async def test_a_tool_that_exits_has_failed(thread: bool, seconds: float | None) -> None:
+    """An argument parser that is given the model's text does that."""
+
+    def leave() -> None:
+        raise SystemExit(2)
+
+    async def leave_on_loop() -> None:
+        await asyncio.sleep(0)
+        raise SystemExit(2)
+
+    made = tool(timeout=seconds)(leave if thread else leave_on_loop)
+    calls = [call("echo", "a", text="a"), call(made.meta.name, "b")]
+    finished = await run_calls(Toolbox([echo, made]), calls)
+    assert [f.result.is_error for f in finished] == [False, True]
+    assert finished[1].result.text == "The tool failed: SystemExit: 2"
 
 
 # Several calls at once.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -23,7 +24,6 @@ from rxworker import (
 )
 from rxworker.errors import RxWorkerError
 from rxworker.events import (
-    BlockStop,
     Record,
     ResponseEvent,
     RunAbort,
@@ -33,20 +33,20 @@ from rxworker.events import (
     ToolStop,
     WatcherDetach,
 )
-from rxworker.messages import Text, validate
+from rxworker.messages import validate
 from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.testing.reply_events import reply_events
 from rxworker.timeline import TextBlockStart, TextBlockStop
 
 
-class Odd(BaseException):
+class OddError(BaseException):
     """Derived from BaseException, as test frameworks and cancellation libraries do it."""
 
 
 ERRORS: list[type[BaseException]] = [
     ValueError,
-    Odd,
+    OddError,
     SystemExit,
     KeyboardInterrupt,
     asyncio.CancelledError,
@@ -133,10 +133,8 @@ class Scene:
         far: list[int] = []
 
         def read_in_thread() -> None:
-            try:
+            with suppress(Exception):
                 far.extend(record.seq for record in run.watch(name="thread"))
-            except Exception:
-                pass
 
         thread = threading.Thread(target=read_in_thread, daemon=True)
         thread.start()
@@ -222,9 +220,7 @@ def place(moment: str, record: Record) -> bool:
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("kind", ["observer", "follower", "events", "operator", "audience"])
-def test_a_watcher_may_raise_anything(
-    kind: str, moment: str, error: type[BaseException]
-) -> None:
+def test_a_watcher_may_raise_anything(kind: str, moment: str, error: type[BaseException]) -> None:
     scene = Scene(error)
 
     def on_next(record: Record) -> None:
@@ -280,7 +276,7 @@ def test_a_watcher_may_raise_anything_at_its_end(
     worker = Worker(model(), tools=[look])
     if fails:
         worker.timeline.on_text_block(bad)
-    records, ended = scene.play(worker, watch)
+    _, ended = scene.play(worker, watch)
     assert isinstance(ended, ValueError) == fails
     assert scene.raised
     assert [type(left) for left in scene.left] == [KeyboardInterrupt] * (error is KeyboardInterrupt)
@@ -386,9 +382,7 @@ def failing(scene: Scene, moment: str) -> Callable[[Observable[Any]], Observable
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("when", ["at once", "later"])
-def test_an_operator_may_raise_anything(
-    when: str, moment: str, error: type[BaseException]
-) -> None:
+def test_an_operator_may_raise_anything(when: str, moment: str, error: type[BaseException]) -> None:
     """Later: in a callback of the scheduler, where nobody upstream is on the stack."""
     scene = Scene(error)
     operators = [failing(scene, moment)]
@@ -407,8 +401,11 @@ def test_what_an_operator_schedules_may_raise_anything(error: type[BaseException
         def subscribe(
             observer: abc.ObserverBase[Any], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
+            def act(clock: abc.SchedulerBase, state: object = None) -> None:
+                scene.fail()
+
             assert scheduler is not None
-            return scheduler.schedule_relative(0.001, lambda *_: scene.fail())
+            return scheduler.schedule_relative(0.001, act)
 
         return Observable(subscribe)
 
@@ -455,18 +452,18 @@ def test_a_model_may_raise_anything(moment: str, error: type[BaseException]) -> 
 def test_an_error_may_raise_anything_when_it_is_printed(error: type[BaseException]) -> None:
     scene = Scene(error)
 
-    class Unprintable(ValueError):
+    class UnprintableError(ValueError):
         def __str__(self) -> str:
             scene.fail()
             return ""
 
     def on_next(record: Record) -> None:
         if isinstance(record.event, ToolStop):
-            raise Unprintable
+            raise UnprintableError
 
     records, ended = scene.play(
         Worker(model(), tools=[look]), lambda run: run.subscribe(on_next) and None
     )
     assert ended is None
     [detached] = [r.event for r in records if isinstance(r.event, WatcherDetach)]
-    assert "Unprintable" in detached.error
+    assert "UnprintableError" in detached.error
