@@ -67,6 +67,7 @@ class Hub(Stage[Record]):
     """
 
     is_direct = True
+    emits_records = True
 
     def __init__(
         self,

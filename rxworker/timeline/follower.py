@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from reactivex import abc
@@ -35,6 +35,10 @@ class Followed(Protocol):
         """Close what is open."""
         ...
 
+    def cancel(self, reason: str = "") -> None:
+        """Close what is open, and report that the response was cancelled."""
+        ...
+
 
 class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
     """One subscription to a stream that a timeline follows: the handlers first, then who is downstream.
@@ -59,7 +63,7 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         upstream, self.upstream = self.upstream, NOTHING  # which holds this
         upstream.dispose()
         if not self._is_over:
-            interrupt = self._break_off("the subscription was disposed")
+            interrupt = self._break_off("the subscription was disposed", self._timeline.cancel)
             if interrupt is not None:
                 raise interrupt
 
@@ -115,11 +119,13 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         else:
             self._observer.on_completed()
 
-    def _break_off(self, reason: str) -> KeyboardInterrupt | None:
+    def _break_off(
+        self, reason: str, abort: Callable[[str], None] | None = None
+    ) -> KeyboardInterrupt | None:
         """Abort what is open. What a handler raises at that is dropped, since the stream fails as it is; but for an interrupt."""
         self._is_over = True
         try:
-            self._timeline.abort_current_block(reason)
+            (abort or self._timeline.abort_current_block)(reason)
         except KeyboardInterrupt as interrupt:
             return interrupt
         except BaseException:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from reactivex import abc
 
+from rxworker.errors import ConfigurationError
 from rxworker.events.deltas import Deltas
 from rxworker.timeline.backlog import Collecting
 from rxworker.timeline.kind import Kind
@@ -74,8 +75,14 @@ class Registration(abc.DisposableBase):
         self.kind = kind
         self.collector: Collecting | None = None
         known: Any = handler
+        if isinstance(known, type) and hasattr(known, "on_event"):
+            message = f"{known.__name__} is a class: give a handler, for example {known.__name__}()"
+            raise ConfigurationError(message)
         if not hasattr(known, "on_event"):
             known = _Plain(known)
+        elif not hasattr(known, "scope"):
+            message = f"{handler!r} has on_event and no scope(), which a handler makes a scope with"
+            raise ConfigurationError(message)
         self.scope: Callable[[], Any] = known.scope
         self.on_event: Callable[[Any, Any], None] = known.on_event
         self.gather: Callable[[Any, Sequence[Any]], None] | None = getattr(known, "gather", None)
@@ -92,6 +99,9 @@ class _Plain:
     __slots__ = ("_call",)
 
     def __init__(self, call: Callable[[Any], None]) -> None:
+        if not callable(call):
+            message = f"{call!r} is no handler: give a function of an event, or an object with scope() and on_event()"
+            raise ConfigurationError(message)
         self._call = call
 
     def scope(self) -> None:

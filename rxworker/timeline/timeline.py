@@ -27,10 +27,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from reactivex import Observable, abc
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import (
     BlockAbort,
     BlockStart,
@@ -38,11 +39,14 @@ from rxworker.events import (
     Error,
     Event,
     Ping,
+    Record,
+    ResponseStatus,
     Status,
     Usage,
 )
 from rxworker.events.deltas import Deltas
 from rxworker.operators.group import BLOCK_EVENTS, start_of
+from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Stage, connect
 from rxworker.timeline.backlog import NONE, Backlog, Collecting, Over
 from rxworker.timeline.collectors import may_wait
@@ -52,6 +56,7 @@ from rxworker.timeline.kind import (
     ERROR,
     KIND_OF_BLOCK,
     KIND_OF_META,
+    KINDS,
     PING,
     STATUS,
     TEXT_BLOCK,
@@ -68,6 +73,8 @@ from rxworker.timeline.typed import TYPED
 E = TypeVar("E", bound=Event)
 K = TypeVar("K")
 S = TypeVar("S")
+
+EVENTS: tuple[type[object], ...] = get_args(Event)
 
 _Scopes: TypeAlias = dict[Registration, Any]
 
@@ -102,7 +109,7 @@ class Timeline:
         self._meta_scopes: _Scopes = {}
         self._lock = threading.RLock()
         self._queue: deque[Event | Deltas[Any]] = deque()
-        self._busy = False
+        self._busy = self._is_receiving = False
         self._backlog = Backlog(self._lock)
 
     def on_usage(self, handler: HandlerLike[Usage, S]) -> abc.DisposableBase:
@@ -142,7 +149,13 @@ class Timeline:
 
         Returns:
             What removes the handler and its scopes when it is disposed.
+
+        Raises:
+            ConfigurationError: The kind is none of the seven, or the handler is neither.
         """
+        if kind not in KINDS:
+            names = ", ".join(known.name for known in KINDS)
+            raise ConfigurationError(f"{kind!r} is none of the kinds of a timeline: {names}")
         registration = self._registration(kind, handler)
         with self._lock:
             self._backlog.catch_up()
@@ -154,11 +167,15 @@ class Timeline:
 
         Raises:
             Exception: What a handler raised, after all handlers were called.
+            ConfigurationError: It is no event; the event of a `Record` is its ``event``.
         """
         kind: type[object] = event.__class__
         concerns = kind in BLOCK_EVENTS or self._registrations.get(KIND_OF_META.get(kind))
-        if not concerns and not self._busy:
-            return  # no handler is there for it, and none can come before its turn
+        if not concerns:
+            if not isinstance(event, EVENTS):
+                raise _no_event(event)
+            if not self._busy:
+                return  # no handler is there for it, and none can come before its turn
         with self._lock:
             if not self._keep((event,)):
                 self._queue.append(event)
@@ -199,6 +216,18 @@ class Timeline:
                 self._queue.append(BlockAbort(start.index, start.block_type, reason))
             self._drain()
 
+    def cancel(self, reason: str = "") -> None:
+        """Abort every open block, and send ``Status(CANCELLED)`` to the handlers of the status if the response has not ended.
+
+        Args:
+            reason: What the aborts say.
+        """
+        try:
+            self.abort_current_block(reason)
+        finally:
+            if self._is_receiving:
+                self.dispatch(Status(ResponseStatus.CANCELLED))
+
     def __call__(self, source: Observable[E]) -> Observable[E]:
         """The events of the source, each after the handlers have had it.
 
@@ -207,8 +236,10 @@ class Timeline:
             -s-d-d-e-u-|
 
         A handler that raises ends the stream with its exception. Whatever ends it, blocks that are still open are aborted
-        for the handlers. A timeline follows one response at a time.
+        for the handlers. When the subscription is disposed before the response has ended, the handlers of its status get
+        ``Status(CANCELLED)``. A timeline follows one response at a time.
         """
+        expect_events(source, "timeline")
 
         def subscribe(
             observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
@@ -312,13 +343,20 @@ class Timeline:
         elif kind in BLOCK_EVENTS:
             self._handle_block(event, failures)
         elif registrations := self._registrations.get(KIND_OF_META.get(kind)):
+            if type(event) is Status:
+                self._is_receiving = event.status is ResponseStatus.STARTED
             _deliver(registrations, self._meta_scopes, event, failures)
 
     def _handle_block(self, event: Any, failures: list[BaseException]) -> None:
         index: int = event.index
         kind_of_event: type[object] = event.__class__
         block = self._open.get(index)
-        if block is None or kind_of_event is BlockStart:
+        if block is not None and kind_of_event is BlockStart:
+            start = block.start
+            reason = "another block has started at its index"
+            self._handle_block(BlockAbort(index, start.block_type, reason), failures)
+            block = None
+        if block is None:
             block = self._open[index] = _OpenBlock(start_of(event))
         kind = block.kind
         registrations = self._registrations.get(kind)
@@ -330,6 +368,12 @@ class Timeline:
                 _deliver(registrations, block.scopes, typed, failures)
         if kind_of_event is BlockStop or kind_of_event is BlockAbort:
             self._open.pop(index, None)
+
+
+def _no_event(value: object) -> ConfigurationError:
+    if isinstance(value, Record):
+        return records_given("timeline")
+    return ConfigurationError(f"{value!r} is no event: a timeline takes those of rxworker.events")
 
 
 def _deliver(

@@ -58,6 +58,7 @@ class Run(Stage[Record], Generic[T_co]):
     """
 
     is_direct = True
+    emits_records = True
 
     def __init__(
         self,

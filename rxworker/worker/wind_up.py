@@ -19,7 +19,9 @@ from rxworker.events import (
     BlockAbort,
     Event,
     HookVerdict,
+    ResponseStatus,
     RunAbort,
+    Status,
     ToolStop,
 )
 from rxworker.hooks import AbortContext, HookPoint
@@ -84,17 +86,20 @@ async def _settle(context: RunContext) -> None:
 def _close_response(
     context: RunContext, reason: str, emit: Callable[[Event], None]
 ) -> KeyboardInterrupt | None:
-    """Abort the blocks that are open, for handlers and watchers. What a handler raises is logged: the run fails as it is."""
+    """Abort the blocks that are open, for handlers and watchers, and report that the response was cancelled. What a handler raises is logged: the run fails as it is."""
     interrupt: KeyboardInterrupt | None = None
     try:
-        context.timeline.abort_current_block(reason)
+        context.timeline.cancel(reason)
     except KeyboardInterrupt as raised:
         interrupt = raised
     except BaseException as raised:
         logger.warning("a handler has raised when its block was aborted", exc_info=raised)
     response = context.journal.state.response
-    for block in response.open.values() if response is not None else ():
-        emit(BlockAbort(block.index, block.block_type, reason))
+    if response is not None:
+        for block in response.open.values():
+            emit(BlockAbort(block.index, block.block_type, reason))
+        if response.status is ResponseStatus.STARTED and response.error is None:
+            emit(Status(ResponseStatus.CANCELLED))
     return interrupt
 
 
