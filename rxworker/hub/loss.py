@@ -10,6 +10,9 @@ from typing import TypeAlias
 
 OnRaise: TypeAlias = Callable[[str, BaseException], None]
 
+reporters: list[OnRaise] = []
+"""Called for each watcher that has raised, of every hub of the process; for `rxworker.testing`."""
+
 logger = logging.getLogger("rxworker.hub")
 
 
@@ -38,6 +41,8 @@ class Losses:
         """
         try:
             logger.warning("watcher %s has raised and is detached", name, exc_info=error)
+            for reporter in tuple(reporters):
+                reporter(name, error)
             if self._on_detach is not None:
                 self._on_detach(name, error)
         except BaseException as failure:
@@ -66,4 +71,4 @@ def leave(loop: asyncio.AbstractEventLoop, interrupt: KeyboardInterrupt) -> None
         loop.call_soon_threadsafe(raise_it)
 
 
-__all__ = ["Losses", "OnRaise", "leave"]
+__all__ = ["Losses", "OnRaise", "leave", "reporters"]
