@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.providers import Provider
+from rxworker.providers.base import hidden
 from rxworker.transport import Client, Model
 
 A = TypeVar("A")
@@ -25,7 +26,8 @@ def expect(name: str, value: A, kind: type | tuple[type, ...], example: str) -> 
     rxworker.errors.ConfigurationError: system is 5; give it like this: system='Be brief.'
     """
     if not isinstance(value, kind):
-        raise ConfigurationError(f"{name} is {value!r}; give it like this: {example}")
+        shown = hidden(value) if isinstance(value, Mapping) else value
+        raise ConfigurationError(f"{name} is {shown!r}; give it like this: {example}")
     return value
 
 

@@ -117,7 +117,9 @@ async def test_cancel_within_a_response_closes_its_blocks_and_tells_on_abort_onc
     assert (await worker.run("and now?")).text == "again"
 
 
-async def test_the_response_of_a_run_that_is_cancelled_is_cancelled_for_watchers_and_handlers() -> None:
+async def test_the_response_of_a_run_that_is_cancelled_is_cancelled_for_watchers_and_handlers() -> (
+    None
+):
     model = ScriptedModel([say("Hello") + stall()])
     worker = Worker(model)
     statuses: list[ResponseStatus] = []
