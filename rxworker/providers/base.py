@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from msgspec import Struct, field
 from msgspec.structs import fields
@@ -87,12 +87,10 @@ class HttpRequest(Struct, frozen=True):
         url, headers = hidden_url(self.url), hidden(self.headers)
         return f"HttpRequest({self.method} {url} {headers} {len(self.body)} bytes)"
 
-    def __rich_repr__(self) -> Iterator[object]:
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
         """The same for rich."""
-        yield self.method
-        yield "url", hidden_url(self.url)
-        yield "headers", hidden(self.headers)
-        yield f"{len(self.body)} bytes"
+        shown = [("url", hidden_url(self.url)), ("headers", hidden(self.headers))]
+        return [("method", self.method), *shown, ("bytes", len(self.body))]
 
 
 class ToolChoice(Struct, frozen=True):
@@ -148,12 +146,15 @@ class Options(Struct, frozen=True, omit_defaults=True):
         shown = (f"{name}={value!r}" for name, value in self.__rich_repr__())
         return f"Options({', '.join(shown)})"
 
-    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
         """The settings that are set, without secrets; for rich, too."""
-        for field_ in fields(self):
-            value: object = getattr(self, field_.name)
-            if value != field_.default and value != {}:
-                yield field_.name, hidden(value) if field_.name in ("headers", "extra") else value
+        told: list[tuple[str, Any]] = []
+        for known in fields(self):
+            value: object = getattr(self, known.name)
+            if value != known.default and value != {}:
+                is_open = known.name not in ("headers", "extra")
+                told.append((known.name, value if is_open else hidden(value)))
+        return told
 
 
 class Request(Struct, frozen=True):

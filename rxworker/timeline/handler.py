@@ -24,6 +24,8 @@ class Handler(Protocol[E_contra, S]):
     For a block kind each block has its own scope, from its start to its stop or abort. For a meta kind there is one,
     from the registration on.
 
+    It may also have a method ``on_retract(reason)``, which is called when what the response has said so far is taken back.
+
     >>> class Shout:
     ...     def scope(self) -> list[str]:
     ...         return []
@@ -62,9 +64,20 @@ class Registration(abc.DisposableBase):
         scope: Makes a scope.
         on_event: Takes an event, with its scope.
         gather: Takes several deltas of a block together, with its scope; ``None`` where they have to come one by one.
+        on_retract: Called with the reason when a response is taken back; ``None`` where the handler has no such method.
+        begin: Called when a response begins; ``None`` for others than collectors.
     """
 
-    __slots__ = ("_remove", "collector", "gather", "kind", "on_event", "scope")
+    __slots__ = (
+        "_remove",
+        "begin",
+        "collector",
+        "gather",
+        "kind",
+        "on_event",
+        "on_retract",
+        "scope",
+    )
 
     def __init__(
         self,
@@ -75,9 +88,9 @@ class Registration(abc.DisposableBase):
         self.kind = kind
         self.collector: Collecting | None = None
         known: Any = handler
-        if isinstance(known, type) and hasattr(known, "on_event"):
-            message = f"{known.__name__} is a class: give a handler, for example {known.__name__}()"
-            raise ConfigurationError(message)
+        if isinstance(handler, type) and hasattr(known, "on_event"):
+            name = handler.__name__
+            raise ConfigurationError(f"{name} is a class: give a handler, for example {name}()")
         if not hasattr(known, "on_event"):
             known = _Plain(known)
         elif not hasattr(known, "scope"):
@@ -86,6 +99,8 @@ class Registration(abc.DisposableBase):
         self.scope: Callable[[], Any] = known.scope
         self.on_event: Callable[[Any, Any], None] = known.on_event
         self.gather: Callable[[Any, Sequence[Any]], None] | None = getattr(known, "gather", None)
+        self.on_retract: Callable[[str], None] | None = getattr(known, "on_retract", None)
+        self.begin: Callable[[], None] | None = getattr(known, "begin_response", None)
         self._remove = remove
 
     def dispose(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TypeVar
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
@@ -26,8 +26,7 @@ def expect(name: str, value: A, kind: type | tuple[type, ...], example: str) -> 
     rxworker.errors.ConfigurationError: system is 5; give it like this: system='Be brief.'
     """
     if not isinstance(value, kind):
-        shown = hidden(value) if isinstance(value, Mapping) else value
-        raise ConfigurationError(f"{name} is {shown!r}; give it like this: {example}")
+        raise ConfigurationError(f"{name} is {hidden(value)!r}; give it like this: {example}")
     return value
 
 

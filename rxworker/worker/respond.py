@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from reactivex import Observable, abc
 
-from rxworker.errors import TruncatedError
+from rxworker.errors import TruncatedError, reason_of
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -65,7 +65,8 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
             # A model may raise out of the subscription, and not through it.
             throw_away(context, scope)
             scope.early = None
-            voice.emit(AttemptRetract(str(error), wait))
+            context.timeline.retract(reason_of(error))
+            voice.emit(AttemptRetract(reason_of(error), wait))
         await voice.listen(_pause(wait, context.scheduler))
 
 

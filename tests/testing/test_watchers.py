@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rxworker import Run, Worker
+from rxworker.operators import text_deltas
 from rxworker.testing import ScriptedModel, raise_from_watchers
 
 
@@ -35,7 +36,7 @@ def test_an_assertion_of_a_watcher_fails_the_block(name: str) -> None:
         "run": lambda run: run,
         "events": lambda run: run.events,
         "watch": lambda run: run.watch(),
-        "pipe": lambda run: run.events.pipe(),
+        "pipe": lambda run: run.events.pipe(text_deltas()),
     }
     with pytest.raises(AssertionError, match="this"), raise_from_watchers():
         asyncio.run(run_with(lambda run: sources[name](run).subscribe(fail)))
@@ -55,9 +56,12 @@ def test_several_watchers_raise_together() -> None:
 
 
 def test_what_the_block_raises_is_raised_with_a_note_of_the_watcher() -> None:
-    with pytest.raises(ValueError, match="mine") as raised, raise_from_watchers():
-        asyncio.run(run_with(lambda run: run.subscribe(fail)))
+    async def run_and_raise() -> None:
+        await run_with(lambda run: run.subscribe(fail))
         raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine") as raised, raise_from_watchers():
+        asyncio.run(run_and_raise())
     assert "watcher-1 has raised AssertionError" in raised.value.__notes__[0]
 
 
