@@ -63,7 +63,7 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> O
             def on_many(events: Sequence[Event]) -> None:
                 for told in block_rows_of(events):
                     row: Any = told
-                    kind: type[object] = type(told)
+                    kind = row.__class__
                     if kind is wanted or kind is Record:
                         on_next(row)
                     elif kind is Deltas and type(row.like) is wanted and row.like.choice == choice:
