@@ -204,9 +204,11 @@ def lose(observer: abc.ObserverBase[A], name: str, error: BaseException, on_rais
         # The hub hands it on itself, once. Whoever awaits the stream gets another exception.
         failure = RxWorkerError(describe(error))
         failure.__cause__ = error
+    trace = error.__traceback__
     with suppress(BaseException):
         observer.on_error(failure)
-    on_raise(name, error)
+    # An observer without on_error raises it once more, which is no part of where it came from.
+    on_raise(name, error.with_traceback(trace))
 
 
 def ignore(_: object) -> None:
