@@ -5,6 +5,7 @@ Needs the environment variable ``ANTHROPIC_API_KEY``.
 """
 
 import asyncio
+import logging
 
 from reactivex import operators as ops
 
@@ -62,4 +63,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    # The view that fails does so on purpose: its traceback is not wanted on the console.
+    logging.getLogger("rxworker.hub").setLevel(logging.ERROR)
     asyncio.run(main())

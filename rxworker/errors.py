@@ -239,3 +239,43 @@ class LimitExceededError(WorkerError):
         )
         self.limit = limit
         self.value = value
+
+
+def describe(error: BaseException) -> str:
+    """The type of an exception and its message; the type alone if the message is empty or cannot be made.
+
+    >>> describe(ValueError("no such city"))
+    'ValueError: no such city'
+    """
+    try:
+        text = str(error)
+    except BaseException:  # an exception's own __str__ may raise anything
+        text = ""
+    kind = type(error).__qualname__
+    return f"{kind}: {text}" if text else kind
+
+
+def reason_of(error: BaseException) -> str:
+    """The text of an error that ended something: one of ours in its own words, any other with its type.
+
+    >>> reason_of(RunCancelledError("lunch")), reason_of(KeyError("city"))
+    ('the run was cancelled: lunch', "KeyError: 'city'")
+    """
+    return str(error) if isinstance(error, RxWorkerError) else describe(error)
+
+
+def as_exception(error: BaseException) -> Exception:
+    """What a stream ends with if user code has raised ``error``: ``on_error`` takes an `Exception`.
+
+    An `Exception` stays as it is. ``KeyboardInterrupt`` stays too, so that it reaches the program through whatever awaits the stream.
+    Anything else, such as ``SystemExit`` or a test framework's failure, becomes an `RxWorkerError` with ``error`` as its cause: raised
+    as it is, ``SystemExit`` would end the program, ``GeneratorExit`` and a cancellation would be taken for those of whoever awaits.
+
+    >>> as_exception(SystemExit(3))
+    RxWorkerError('SystemExit: 3')
+    """
+    if isinstance(error, Exception | KeyboardInterrupt):
+        return error  # pyright: ignore[reportReturnType] - see above
+    wrapped = RxWorkerError(describe(error))
+    wrapped.__cause__ = error
+    return wrapped

@@ -147,14 +147,27 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
 
 async def _released(asking: Coroutine[Any, Any, Answer | None]) -> Answer | None:
     """The answer of a hook whose time is limited. One that catches its cancellation and goes on is left behind."""
-    task = asyncio.get_running_loop().create_task(asking)
+    task = asyncio.get_running_loop().create_task(_kept(asking))
     try:
-        return await asyncio.shield(task)
+        answer = await asyncio.shield(task)
     except asyncio.CancelledError:
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=GRACE)
         raise
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+async def _kept(
+    asking: Coroutine[Any, Any, Answer | None],
+) -> Answer | SystemExit | KeyboardInterrupt | GeneratorExit | None:
+    """The answer, or what must not be the exception of a task: it would end the event loop, or close whoever awaits it."""
+    try:
+        return await asking
+    except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        return error
 
 
 async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str) -> Answer | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from reactivex import abc
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 
+from rxworker.hub.observers import lose
 from rxworker.hub.watcher import WatcherState
 from rxworker.operators.stage import Stage
 
@@ -64,16 +65,28 @@ class Audience(Stage[tuple[WatcherState, ...]]):
         is_resting = is_over = False
 
         def tell() -> None:
-            nonlocal last, is_over
+            nonlocal last
             states = hub.states()
             if states != last:
                 last = states
                 observer.on_next(states)
             if not is_over and hub.ended and all(not state.lag for state in states):
-                is_over = True
-                timer.dispose()
-                take_away()
+                leave()
                 observer.on_completed()
+
+        def look() -> None:
+            """Look, also when nobody is there to catch what the observer raises."""
+            try:
+                tell()
+            except BaseException as error:
+                leave()
+                lose(observer, "watcher of the watchers", error, hub.losses.report)
+
+        def leave() -> None:
+            nonlocal is_over
+            is_over = True
+            timer.dispose()
+            take_away()
 
         def rested(_: abc.SchedulerBase, __: object = None) -> None:
             nonlocal is_resting
@@ -83,12 +96,14 @@ class Audience(Stage[tuple[WatcherState, ...]]):
 
         def bell() -> None:
             nonlocal is_resting
+            if is_over:
+                return
             if not is_resting:
                 is_resting = True
                 timer.disposable = clock.schedule_relative(self._seconds, rested)
-                tell()
+                look()
             elif hub.ended and not hub.watching:
-                tell()  # the last word
+                look()  # the last word
 
         take_away = hub.add_bell(bell)
         bell()

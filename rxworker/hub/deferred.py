@@ -15,7 +15,7 @@ from typing import TypeAlias
 from rxworker.hub.delivery import Delivery
 from rxworker.hub.followers import Follower, Followers
 from rxworker.hub.history import History
-from rxworker.hub.observers import RAISED, OnRaise
+from rxworker.hub.loss import OnRaise
 from rxworker.hub.readers import Readers
 from rxworker.hub.watcher import Watcher, WatcherState
 
@@ -69,6 +69,7 @@ class Deferred:
     def end(self, error: Exception | None) -> None:
         """Nothing more comes."""
         self._is_over, self._error = True, error
+        self.readers.end()
         if self.is_needed:
             self.soon()
 
@@ -98,7 +99,7 @@ class Deferred:
         for bell in self._bells:
             try:
                 bell()
-            except RAISED as error:
+            except BaseException as error:
                 self._take_away(bell)
                 self._on_raise("watcher of the watchers", error)
 

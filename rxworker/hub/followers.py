@@ -17,7 +17,8 @@ from reactivex import abc
 from rxworker.events import Record
 from rxworker.hub.delivery import Delivery, take
 from rxworker.hub.history import History
-from rxworker.hub.observers import RAISED, OnRaise, ignore, tell_end
+from rxworker.hub.loss import OnRaise
+from rxworker.hub.observers import end, ignore, lose
 from rxworker.hub.watcher import Watcher, WatcherState
 
 Push: TypeAlias = Callable[[Record], None]
@@ -141,7 +142,7 @@ class Followers:
             try:
                 for push in left:
                     push(record)
-            except RAISED as error:
+            except BaseException as error:
                 place = len(self._pushes) - length_hint(left) - 1
                 self._lose(self._row[place], error)
             else:
@@ -160,12 +161,12 @@ class Followers:
         for record in batch:
             try:
                 follower.push(record)
-            except RAISED as error:
+            except BaseException as error:
                 self._lose(follower, error)
 
     def _lose(self, follower: Follower, error: BaseException) -> None:
         if self.remove(follower):
-            self._on_raise(follower.name, error)
+            lose(follower.observer, follower.name, error, self._on_raise)
 
     def end(self, error: Exception | None) -> None:
         """Nothing more comes."""
@@ -175,7 +176,7 @@ class Followers:
         self._row, self._pushes = (), []
         for follower in gone:
             follower.push = ignore
-            tell_end(follower.observer, error)
+            end(follower.observer, follower.name, error, self._on_raise)
 
     def states(self, last_seq: int) -> list[WatcherState]:
         """How they stand."""

@@ -9,7 +9,10 @@ There are three sorts:
 * A reader (``async for`` over a `Watch`) takes what there is for it when it comes back.
 
 A watcher that pushes something itself while it is being told does not break the order: what it pushes goes to the end of
-the row, and everybody reaches it in turn. A watcher that raises is detached, and ``on_detach`` hears of it.
+the row, and everybody reaches it in turn.
+
+A watcher that raises is detached, whatever it raises: a warning with the traceback is logged, ``on_detach`` is called, and the watcher's own
+stream ends with what it raised. ``KeyboardInterrupt`` must reach the program besides: it leaves the event loop.
 
 The hub belongs to one thread, its event loop's; a `Watch` is the door for other threads.
 """
@@ -29,7 +32,8 @@ from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery,
 from rxworker.hub.history import History
 from rxworker.hub.home import running_loop
 from rxworker.hub.latch import Latch
-from rxworker.hub.observers import Observer, Observers, OnRaise
+from rxworker.hub.loss import Losses, OnRaise
+from rxworker.hub.observers import Observer, Observers
 from rxworker.hub.watch import Watch
 from rxworker.hub.watcher import WatcherState
 from rxworker.operators.disposables import NOTHING
@@ -40,7 +44,7 @@ class Hub(Stage[Record]):
     """The records of a run: hot, with memory, and with watchers that are kept apart.
 
     Args:
-        on_detach: Hears the name of a watcher that raised, and what it raised.
+        on_detach: Called with the name of a watcher that has raised, and what it raised.
         defer: Calls a function a little later, when whoever pushes has finished; by default in the next turn of the event loop
             that the hub was made on, and at once where there is none.
         loop: The event loop that runs, where it is at hand.
@@ -50,6 +54,7 @@ class Hub(Stage[Record]):
         loop: The event loop that it was made on, if any.
         over: Opens when it has ended; for other threads.
         deferred: Followers and readers; for them to come and go.
+        losses: Reports the watchers that have raised.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -62,6 +67,7 @@ class Hub(Stage[Record]):
     """
 
     is_direct = True
+    emits_records = True
 
     def __init__(
         self,
@@ -74,9 +80,12 @@ class Hub(Stage[Record]):
         self.history = History()
         self.loop = loop or running_loop()
         self.over = Latch()
-        told = on_detach or _nobody
-        self.deferred = Deferred(self.history, self.loop, defer, told)
-        self._observers = Observers(self.history, told)
+        self.losses = losses = Losses(on_detach, self.loop)
+        self._interrupt: KeyboardInterrupt | None = None
+        if self.loop is None:
+            losses.on_interrupt = self._keep_interrupt
+        self.deferred = Deferred(self.history, self.loop, defer, losses.report)
+        self._observers = Observers(self.history, losses.report)
         self._ended = False
         self._error: Exception | None = None
         self._names = count(1)
@@ -157,6 +166,14 @@ class Hub(Stage[Record]):
             self._close()
         else:
             self.deferred.soon()
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is not None:
+            raise interrupt
+
+    def _keep_interrupt(self, interrupt: KeyboardInterrupt) -> None:
+        """Without a loop that it could leave, it is raised to whoever pushes, behind the round."""
+        self._interrupt = interrupt
+        self.deferred.is_needed = True
 
     def end(self, error: Exception | None = None) -> None:
         """Nothing more comes: watchers complete, or get the error."""
@@ -268,10 +285,6 @@ class Hub(Stage[Record]):
     def __aiter__(self) -> AsyncIterator[Record]:
         """Everything from the start, record by record, at the reader's own pace."""
         return aiter(self.watch(Reliable(limit=None)))
-
-
-def _nobody(_name: str, _error: BaseException) -> None:
-    """Nobody hears of it."""
 
 
 __all__ = ["Defer", "Hub"]

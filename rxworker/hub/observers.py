@@ -7,22 +7,19 @@ shown so far, and then is one of the others.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from reactivex import abc
 
+from rxworker.errors import RxWorkerError, as_exception, describe
 from rxworker.events import Event, Record
 from rxworker.hub.history import History
+from rxworker.hub.loss import OnRaise
 from rxworker.operators.stage import Many, many
 
 A = TypeVar("A")
-
-OnRaise: TypeAlias = Callable[[str, BaseException], None]
-
-# A watcher may raise the latter by asking a cancelled future for its result. Whoever pushes must not take it for its own.
-RAISED = (Exception, asyncio.CancelledError)
 
 
 class Observer(abc.DisposableBase):
@@ -108,7 +105,7 @@ class Observers:
                         observer.push(record)
                     elif not record.path:
                         observer.push(record.event)
-                except RAISED as error:
+                except BaseException as error:
                     self._lose(observer, error)
             if self._shown < self._history.last_seq:
                 self._tell_rest()
@@ -123,7 +120,7 @@ class Observers:
             for observer in self.row:
                 try:
                     observer.push_many(events)
-                except RAISED as error:
+                except BaseException as error:
                     self._lose(observer, error)
             if self._shown < self._history.last_seq:
                 self._tell_rest()
@@ -146,7 +143,7 @@ class Observers:
             for observer in self.row:
                 try:
                     observer.show_many(records)
-                except RAISED as error:
+                except BaseException as error:
                     self._lose(observer, error)
 
     def catch_up(self, observer: Observer) -> bool:
@@ -157,8 +154,8 @@ class Observers:
                 for record in self._history.records(seen, until):
                     observer.show(record)
                 seen = until
-        except RAISED as error:
-            self._on_raise(observer.name, error)
+        except BaseException as error:
+            lose(observer.observer, observer.name, error, self._on_raise)
             return False
         self.row = (*self.row, observer)
         self.take_records = self.take_records or not observer.wants_events
@@ -173,29 +170,49 @@ class Observers:
 
     def _lose(self, observer: Observer, error: BaseException) -> None:
         self.remove(observer)
-        self._on_raise(observer.name, error)
+        lose(observer.observer, observer.name, error, self._on_raise)
 
     def end(self, error: Exception | None) -> None:
         """Nothing more comes."""
         row, self.row = self.row, ()
         for observer in row:
-            tell_end(observer.observer, error)
+            end(observer.observer, observer.name, error, self._on_raise)
 
 
-def tell_end(observer: abc.ObserverBase[A], error: Exception | None) -> None:
-    """Tell an observer that nothing more comes."""
+def end(
+    observer: abc.ObserverBase[A], name: str, error: Exception | None, on_raise: OnRaise
+) -> None:
+    """End the stream of an observer, and report what it raises at that."""
     try:
         if error is None:
             observer.on_completed()
         else:
             observer.on_error(error)
-    except RAISED:
+    except BaseException as raised:
         # reactivex raises the error itself for an observer without on_error. Whoever awaits the run gets it.
-        return
+        if raised is not error:
+            on_raise(name, raised)
+
+
+def lose(observer: abc.ObserverBase[A], name: str, error: BaseException, on_raise: OnRaise) -> None:
+    """Report an observer that has raised, and end its stream with what it raised.
+
+    Behind it there may be operators, and whoever awaits what comes out of them.
+    """
+    failure = as_exception(error)
+    if isinstance(error, KeyboardInterrupt):
+        # The hub hands it on itself, once. Whoever awaits the stream gets another exception.
+        failure = RxWorkerError(describe(error))
+        failure.__cause__ = error
+    trace = error.__traceback__
+    with suppress(BaseException):
+        observer.on_error(failure)
+    # An observer without on_error raises it once more, which is no part of where it came from.
+    on_raise(name, error.with_traceback(trace))
 
 
 def ignore(_: object) -> None:
     """What a watcher that has left is pushed to with."""
 
 
-__all__ = ["RAISED", "Observer", "Observers", "OnRaise", "ignore", "tell_end"]
+__all__ = ["Observer", "Observers", "end", "ignore", "lose"]

@@ -22,6 +22,7 @@ class Readers:
         self._pressing: dict[Watcher, int] = {}
         self._asleep: dict[Watcher, asyncio.Future[None]] = {}
         self._held: list[asyncio.Future[None]] = []
+        self._is_over = False
 
     def __bool__(self) -> bool:
         return bool(self._readers)
@@ -32,7 +33,7 @@ class Readers:
     def add(self, reader: Watcher) -> None:
         """It reads from now on."""
         self._readers[reader] = None
-        if reader.patience is not None:
+        if reader.patience is not None and not self._is_over:
             self._pressing[reader] = reader.patience
 
     def remove(self, reader: Watcher) -> None:
@@ -67,6 +68,12 @@ class Readers:
         if self._held and not self.is_full:
             held, self._held = self._held, []
             _finish(held)
+
+    def end(self) -> None:
+        """Nothing more comes: no source has anything to wait for."""
+        self._is_over = True
+        self._pressing.clear()
+        self.let_go()
 
     @property
     def is_full(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+from collections.abc import Coroutine
 from functools import partial
 
 from rxworker.errors import LocalProtocolError
@@ -20,6 +21,9 @@ from rxworker.hub.watcher import Watcher
 
 PATIENCE = 5.0
 """Seconds that a reader elsewhere waits for a run to wind up whose event loop is closing."""
+
+LOOK = 0.25
+"""Seconds after which such a reader looks whether the event loop still runs."""
 
 
 class Reading:
@@ -36,6 +40,7 @@ class Reading:
         self._hub = hub
         self._reader = Watcher(hub.named(name), delivery, after)
         self._came = hub.last_seq
+        self._work: Coroutine[object, object, list[Record] | None] | None = None
         at_home(hub, partial(hub.deferred.add_reader, self._reader))
 
     def leave(self) -> None:
@@ -77,32 +82,58 @@ class Reading:
     def wait(self) -> list[Record] | None:
         """The same for a thread, which waits."""
         step = self._submit()
-        if step is not None:
+        while step is not None:
             try:
-                return step.result()
+                return step.result(LOOK)
             except concurrent.futures.CancelledError:
                 self._hub.over.wait(PATIENCE)
+                break
+            except TimeoutError:
+                if step.done():  # it is what ended the run
+                    raise
+                if self._is_stranded():
+                    self._give_up(step)
+                    break
         return self._rest()
 
     async def next_from_afar(self) -> list[Record] | None:
         """The same for another event loop."""
         step = self._submit()
-        if step is not None:
-            try:
-                return await asyncio.wrap_future(step)
-            except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if not step.cancelled() or (task is not None and task.cancelling()):
-                    raise
-                await asyncio.to_thread(self._hub.over.wait, PATIENCE)
+        if step is None:
+            return self._rest()
+        waiting = asyncio.wrap_future(step)
+        try:
+            while not (await asyncio.wait({waiting}, timeout=LOOK))[0]:
+                if self._is_stranded():
+                    self._give_up(step)
+                    return self._rest()
+            return waiting.result()
+        except asyncio.CancelledError:
+            waiting.cancel()
+            task = asyncio.current_task()
+            if not step.cancelled() or (task is not None and task.cancelling()):
+                raise
+            await asyncio.to_thread(self._hub.over.wait, PATIENCE)
         return self._rest()
+
+    def _is_stranded(self) -> bool:
+        """Whether the step will not be made: the event loop has closed, or has stopped for good behind the end of the run."""
+        hub = self._hub
+        loop = hub.loop
+        return loop is None or loop.is_closed() or (hub.over.is_open and not loop.is_running())
+
+    def _give_up(self, step: concurrent.futures.Future[list[Record] | None]) -> None:
+        step.cancel()
+        loop, work = self._hub.loop, self._work
+        if work is not None and loop is not None and loop.is_closed():
+            work.close()  # it may never have begun, which Python would warn of
 
     def _submit(self) -> concurrent.futures.Future[list[Record] | None] | None:
         """The next step, made on the hub's event loop; ``None`` when nothing is written any more."""
         loop = self._hub.loop
         if loop is None or loop.is_closed() or self._hub.over.is_open:
             return None
-        step = self.next()
+        step = self._work = self.next()
         try:
             return asyncio.run_coroutine_threadsafe(step, loop)
         except RuntimeError:

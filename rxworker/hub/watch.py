@@ -44,6 +44,8 @@ class Watch(Stage[Record]):
         4
     """
 
+    emits_records = True
+
     def __init__(self, hub: Watched, delivery: Delivery, after: int, name: str) -> None:
         super().__init__()
         self._hub = hub

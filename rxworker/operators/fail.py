@@ -6,6 +6,7 @@ from reactivex import Observable, abc
 
 from rxworker.errors import ProviderError, RxWorkerError, TruncatedError
 from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status
+from rxworker.operators.records import expect_events
 from rxworker.operators.stage import Sink, stage
 from rxworker.operators.types import Operator
 
@@ -40,6 +41,7 @@ def fail_on_error() -> Operator[ResponseEvent, ResponseEvent]:
     """
 
     def apply(source: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
+        expect_events(source, "fail_on_error()")
         return stage(source, _watch)
 
     return apply

@@ -28,11 +28,13 @@ from rxworker.events import (
     Event,
     InputJsonDelta,
     InputValueDelta,
+    Record,
     RefusalDelta,
     SignatureDelta,
     TextDelta,
     ThinkingDelta,
 )
+from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Sink, Source, Stage, connect
 from rxworker.operators.types import Operator
 
@@ -199,6 +201,8 @@ def group_blocks(
         return apply_both
 
     def apply(source: Observable[Event]) -> Observable[Block]:
+        expect_events(source, "group_blocks()")
+
         def subscribe(
             observer: abc.ObserverBase[Block], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
@@ -210,6 +214,8 @@ def group_blocks(
             def on_next(event: Any) -> None:
                 kind: type[object] = event.__class__
                 if kind not in BLOCK_EVENTS:
+                    if kind is Record:
+                        raise records_given("group_blocks()")
                     return
                 index: int = event.index
                 block = find(index)

@@ -12,10 +12,12 @@ from rxworker.events import (
     Event,
     InputJsonDelta,
     InputValueDelta,
+    Record,
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
 from rxworker.operators.members import MemberScanner
+from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Sink, stage
 from rxworker.operators.types import Operator
 from rxworker.providers.arguments import assemble_arguments, parse_arguments, parse_path
@@ -130,6 +132,7 @@ def tool_inputs() -> Operator[Event, ToolInput]:
     """
 
     def apply(source: Observable[Event]) -> Observable[ToolInput]:
+        expect_events(source, "tool_inputs()")
         return stage(source, _read)
 
     return apply
@@ -138,7 +141,7 @@ def tool_inputs() -> Operator[Event, ToolInput]:
 def _read(observer: abc.ObserverBase[ToolInput]) -> Sink[Event]:
     calls: dict[int, _Call] = {}
 
-    def on_next(event: Event) -> None:
+    def on_next(event: Event | Record) -> None:
         if isinstance(event, InputJsonDelta | InputValueDelta):
             call = calls.get(event.index)
             if call is not None and call.add(event):
@@ -153,6 +156,8 @@ def _read(observer: abc.ObserverBase[ToolInput]) -> Sink[Event]:
                 observer.on_next(call.end())
         elif isinstance(event, BlockAbort):
             calls.pop(event.index, None)
+        elif isinstance(event, Record):
+            raise records_given("tool_inputs()")
 
     return Sink(on_next, observer.on_error, observer.on_completed)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from reactivex import Observable, abc
 
-from rxworker.events import Event, ResponseStatus, Status, TextDelta
+from rxworker.events import Event, Record, ResponseStatus, Status, TextDelta
 from rxworker.messages import Json
 from rxworker.operators.reader import JsonReader
+from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Sink, stage
 from rxworker.operators.types import Operator
 
@@ -63,10 +64,12 @@ def partial_values(choice: int = 0) -> Operator[Event, Json]:
     """
 
     def apply(source: Observable[Event]) -> Observable[Json]:
+        expect_events(source, "partial_values()")
+
         def make(observer: abc.ObserverBase[Json]) -> Sink[Event]:
             reader = JsonReader()
 
-            def on_next(event: Event) -> None:
+            def on_next(event: Event | Record) -> None:
                 nonlocal reader
                 changed = False
                 if type(event) is TextDelta:
@@ -75,6 +78,8 @@ def partial_values(choice: int = 0) -> Operator[Event, Json]:
                     changed = reader.finish()
                     if event.status is ResponseStatus.STARTED:
                         reader = JsonReader()
+                elif isinstance(event, Record):
+                    raise records_given("partial_values()")
                 if changed:
                     observer.on_next(reader.value)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from reactivex import Observable, abc
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
-from rxworker.operators.stage import Sink, many, stage
+from rxworker.operators.stage import Sink, Stage, many, stage
 from rxworker.operators.types import Operator
 
 
@@ -45,4 +47,25 @@ def events() -> Operator[Record, Event]:
     return apply
 
 
-__all__ = ["events"]
+def expect_events(source: Observable[Any], verb: str) -> None:
+    """Refuse a source of records, in which a verb for events would find nothing.
+
+    Args:
+        source: What the verb is applied to.
+        verb: The verb as it is written, for the message.
+
+    Raises:
+        ConfigurationError: The source is a `Run` or another observable of ours that emits records.
+    """
+    if isinstance(source, Stage) and source.emits_records:
+        raise records_given(verb)
+
+
+def records_given(verb: str) -> ConfigurationError:
+    """The error of a verb for events that was given a record."""
+    return ConfigurationError(
+        f"{verb} takes events and was given records: use run.events.pipe({verb}), or put events() before it"
+    )
+
+
+__all__ = ["events", "expect_events", "records_given"]

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 
-from rxworker.events import BlockEvent, Event, Meta, is_meta
+from rxworker.events import BlockEvent, Event, Meta, Record, is_meta
 from rxworker.operators.group import BLOCK_EVENTS
+from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Sink, Source, Stage, connect
 from rxworker.operators.types import Operator
 
@@ -35,6 +36,8 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
     """
 
     def apply(source: Observable[Event]) -> Observable[A | B]:
+        expect_events(source, "split_meta(...)")
+
         def subscribe(
             observer: abc.ObserverBase[A | B], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
@@ -66,6 +69,8 @@ def split_meta(meta: Operator[Meta, A], blocks: Operator[BlockEvent, B]) -> Oper
                     block_lane.on_next(event)
                 elif is_meta(event):
                     meta_lane.on_next(event)
+                elif type(event) is Record:
+                    raise records_given("split_meta(...)")
 
             def on_error(error: Exception) -> None:
                 meta_lane.on_error(error)

@@ -10,6 +10,8 @@ from typing import TypeVar, overload
 
 from reactivex import Observable, abc
 
+from rxworker.events import Record
+from rxworker.operators.records import expect_events
 from rxworker.operators.stage import Sink, stage
 from rxworker.operators.types import Operator
 
@@ -47,7 +49,12 @@ def only(*types: type[object]) -> Operator[object, object]:
         passes = choices[kind] = issubclass(kind, types)
         return passes
 
+    takes_records = any(issubclass(Record, kind) for kind in types)
+
     def apply(source: Observable[object]) -> Observable[object]:
+        if not takes_records:
+            expect_events(source, f"only({', '.join(kind.__name__ for kind in types)})")
+
         def make(observer: abc.ObserverBase[object]) -> Sink[object]:
             push = observer.on_next
             chosen = choices.get

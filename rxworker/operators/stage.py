@@ -104,9 +104,11 @@ class Stage(Observable[A]):
 
     Attributes:
         is_direct: Whether nothing upstream waits in the trampoline of the thread that subscribes.
+        emits_records: Whether it emits the records of a run, and not bare events.
     """
 
     is_direct = False
+    emits_records = False
     _subscribe = None
 
     def __init__(self, subscribe: abc.Subscription[A] | None = None) -> None:

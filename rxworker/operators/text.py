@@ -7,8 +7,9 @@ from typing import Any
 
 from reactivex import Observable, abc
 
-from rxworker.events import Event, TextDelta, ThinkingDelta
+from rxworker.events import Event, Record, TextDelta, ThinkingDelta
 from rxworker.events.deltas import Deltas, block_rows_of
+from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Sink, many, stage
 from rxworker.operators.types import Operator
 
@@ -29,7 +30,7 @@ def text_deltas(choice: int = 0) -> Operator[Event, str]:
     hel
     lo
     """
-    return _texts(TextDelta, choice)
+    return _texts(TextDelta, choice, "text_deltas()")
 
 
 def thinking_deltas(choice: int = 0) -> Operator[Event, str]:
@@ -42,11 +43,13 @@ def thinking_deltas(choice: int = 0) -> Operator[Event, str]:
     Args:
         choice: Whose thoughts, where a response has several choices.
     """
-    return _texts(ThinkingDelta, choice)
+    return _texts(ThinkingDelta, choice, "thinking_deltas()")
 
 
-def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int) -> Operator[Event, str]:
+def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> Operator[Event, str]:
     def apply(source: Observable[Event]) -> Observable[str]:
+        expect_events(source, verb)
+
         def make(observer: abc.ObserverBase[str]) -> Sink[Event]:
             push, push_many = observer.on_next, many(observer)
 
@@ -54,12 +57,14 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int) -> Operator[Eve
             def on_next(event: Any) -> None:
                 if type(event) is wanted and event.choice == choice:
                     push(event.text)
+                elif type(event) is Record:
+                    raise records_given(verb)
 
             def on_many(events: Sequence[Event]) -> None:
                 for told in block_rows_of(events):
                     row: Any = told
-                    kind = type(told)
-                    if kind is wanted:
+                    kind = row.__class__
+                    if kind is wanted or kind is Record:
                         on_next(row)
                     elif kind is Deltas and type(row.like) is wanted and row.like.choice == choice:
                         push_many(row.texts)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from msgspec import Struct, field
+from msgspec.structs import fields
 
 from rxworker.errors import ProviderError
 from rxworker.events import ResponseEvent
 from rxworker.framing.decoder import Decoder
 from rxworker.messages import Conversation, Counts, Json, JsonObject, ToolMeta, Usage
 
-# Where the providers put their keys; and what the names of other headers with secrets have in them.
-SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
-SECRET_WORDS = ("auth", "key", "token", "secret", "cookie")
+# What the names of headers and fields with secrets have in them.
+SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential")
+HIDDEN = "***"
 
 
 def is_secret(header: str) -> bool:
@@ -24,6 +25,45 @@ def is_secret(header: str) -> bool:
     (True, False)
     """
     return any(word in header.lower() for word in SECRET_WORDS)
+
+
+def hidden(value: object) -> object:
+    """The value with asterisks for each text in it that stands under the name of a secret; for what people are shown.
+
+    >>> hidden({"Authorization": "Bearer sk-1", "servers": [{"auth_token": "t", "url": "https://a"}]})
+    {'Authorization': '***', 'servers': [{'auth_token': '***', 'url': 'https://a'}]}
+    """
+    if isinstance(value, Mapping):
+        known = cast("Mapping[object, object]", value)
+        return {
+            name: HIDDEN
+            if isinstance(name, str) and is_secret(name) and isinstance(held, str | bytes)
+            else hidden(held)
+            for name, held in known.items()
+        }
+    if isinstance(value, list | tuple):
+        several = cast("Sequence[object]", value)
+        if len(several) == 2 and isinstance(name := several[0], str) and is_secret(name):
+            return (name, HIDDEN)  # headers are given as pairs, too
+        return [hidden(one) for one in several]
+    return value
+
+
+def hidden_url(url: str) -> str:
+    """An address without a password, and with asterisks for the values of secrets in its query; for what people are shown.
+
+    >>> hidden_url("https://me:sk-1@host/v1?key=sk-2&alt=sse")
+    'https://***@host/v1?key=***&alt=sse'
+    """
+    base, mark, query = url.partition("?")
+    scheme, there, rest = base.partition("://")
+    authority, slash, path = rest.partition("/")
+    _, at, host = authority.rpartition("@")
+    if at:
+        base = f"{scheme}{there}{HIDDEN}@{host}{slash}{path}"
+    pairs = [pair.partition("=") for pair in query.split("&")]
+    told = [f"{k}{eq}{HIDDEN if eq and is_secret(k) else v}" for k, eq, v in pairs]
+    return f"{base}{mark}{'&'.join(told)}"
 
 
 class HttpRequest(Struct, frozen=True):
@@ -47,8 +87,13 @@ class HttpRequest(Struct, frozen=True):
     is_background: bool = False
 
     def __repr__(self) -> str:
-        shown = {k: "***" if is_secret(k) else v for k, v in self.headers.items()}
-        return f"HttpRequest({self.method} {self.url} {shown} {len(self.body)} bytes)"
+        url, headers = hidden_url(self.url), hidden(self.headers)
+        return f"HttpRequest({self.method} {url} {headers} {len(self.body)} bytes)"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same for rich."""
+        shown = [("url", hidden_url(self.url)), ("headers", hidden(self.headers))]
+        return [("method", self.method), *shown, ("bytes", len(self.body))]
 
 
 class ToolChoice(Struct, frozen=True):
@@ -72,6 +117,8 @@ class OutputFormat(Struct, frozen=True):
 
 class Options(Struct, frozen=True, omit_defaults=True):
     """Settings of a request. ``None`` leaves it to the provider.
+
+    Its ``repr`` shows what is set. Of ``headers`` and ``extra`` it hides what is a secret by its name, such as an authorization.
 
     Attributes:
         max_tokens: The most tokens to write.
@@ -97,6 +144,20 @@ class Options(Struct, frozen=True, omit_defaults=True):
     extra: JsonObject = field(default_factory=dict[str, Json])
     headers: dict[str, str] = field(default_factory=dict[str, str])
     cache: tuple[Literal["tools", "system"], ...] = ()
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"Options({', '.join(shown)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The settings that are set, without secrets; for rich, too."""
+        told: list[tuple[str, Any]] = []
+        for known in fields(self):
+            value: object = getattr(self, known.name)
+            if value != known.default and value != {}:
+                is_open = known.name not in ("headers", "extra")
+                told.append((known.name, value if is_open else hidden(value)))
+        return told
 
 
 class Request(Struct, frozen=True):
@@ -185,5 +246,7 @@ __all__ = [
     "ResponseDecoder",
     "ResumableDecoder",
     "ToolChoice",
+    "hidden",
+    "hidden_url",
     "is_secret",
 ]

@@ -23,6 +23,7 @@ from rxworker.testing.script import Script, ScriptExhaustedError
 from rxworker.testing.scripted import ScriptedModel
 from rxworker.testing.server import ReplayServer
 from rxworker.testing.traffic import Received
+from rxworker.testing.watchers import raise_from_watchers
 from rxworker.testing.wire import (
     anthropic_frames,
     gemini_frames,
@@ -66,6 +67,8 @@ __all__ = [
     "result_context",
     "end_context",
     "abort_context",
+    # watchers
+    "raise_from_watchers",
     # marbles
     "Marbles",
     "parse",

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from threading import RLock
 from typing import Any, Protocol
 
-from rxworker.events import BlockStart, BlockStop, BlockType, Event
+from rxworker.events import BlockStart, BlockStop, BlockType, Event, Status
 from rxworker.events.deltas import GROWING, Deltas, block_rows_of, rows
 from rxworker.operators.group import BLOCK_EVENTS
 
@@ -85,7 +85,7 @@ class Backlog:
                 size += MOST if row.echo and row.block_type not in PLAIN else EACH
             elif kind in GROWING:
                 size += EACH + len(row.text)
-            elif kind in BLOCK_EVENTS:
+            elif kind in BLOCK_EVENTS or kind is Status:
                 size += EACH
             else:
                 continue  # no collector wants it

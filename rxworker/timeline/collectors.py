@@ -35,6 +35,7 @@ class _Collector(Generic[C]):
         self._collected: list[C] = []
         self._lock = threading.Lock()
         self._backlog: Backlog | None = None
+        self._before = 0  # how many of them are from responses before this one
 
     def collected(self) -> list[C]:
         """What was collected so far; it stays."""
@@ -46,7 +47,7 @@ class _Collector(Generic[C]):
         """What was collected so far; it is the caller's now, and the collector begins anew."""
         self._catch_up()
         with self._lock:
-            taken, self._collected = self._collected, []
+            taken, self._collected, self._before = self._collected, [], 0
         return taken
 
     def clear(self) -> None:
@@ -59,7 +60,17 @@ class _Collector(Generic[C]):
     def drop(self) -> None:
         """Forget what has been added."""
         with self._lock:
-            self._collected = []
+            self._collected, self._before = [], 0
+
+    def begin_response(self) -> None:
+        """Another response begins: what is collected so far stays."""
+        with self._lock:
+            self._before = len(self._collected)
+
+    def on_retract(self, reason: str, /) -> None:  # noqa: ARG002 - part of the protocol
+        """Drop what was collected of the response that is taken back, unless somebody has taken it."""
+        with self._lock:
+            del self._collected[self._before :]
 
     def waits_for(self, backlog: Backlog) -> bool:
         """Whether it may be given what comes late: whoever looks will ask for that first. It can wait for one timeline."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from reactivex import abc
 
+from rxworker.errors import as_exception, reason_of
 from rxworker.events import Event
 from rxworker.events.deltas import Deltas, rows_of
 from rxworker.operators.disposables import NOTHING
@@ -35,6 +35,10 @@ class Followed(Protocol):
         """Close what is open."""
         ...
 
+    def cancel(self, reason: str = "") -> None:
+        """Close what is open, and report that the response was cancelled."""
+        ...
+
 
 class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
     """One subscription to a stream that a timeline follows: the handlers first, then who is downstream.
@@ -59,7 +63,9 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         upstream, self.upstream = self.upstream, NOTHING  # which holds this
         upstream.dispose()
         if not self._is_over:
-            self._break_off("the subscription was disposed")
+            interrupt = self._break_off("the subscription was disposed", self._timeline.cancel)
+            if interrupt is not None:
+                raise interrupt
 
     def on_next(self, value: E) -> None:
         """Show an event to the handlers, and pass it on."""
@@ -67,8 +73,8 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
             return
         try:
             self._timeline.dispatch(value)
-        except Exception as error:
-            self.on_error(error)
+        except BaseException as error:
+            self.on_error(as_exception(error))
             return
         self._observer.on_next(value)
 
@@ -78,8 +84,8 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
             return
         try:
             is_kept = self._timeline._keep(events)
-        except Exception as error:
-            self.on_error(error)
+        except BaseException as error:
+            self.on_error(as_exception(error))
             return
         if is_kept:
             self._push_many(events)
@@ -90,16 +96,16 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
             elif not self._is_over:
                 try:
                     self._timeline.dispatch_many(row)
-                except Exception as error:
-                    self.on_error(error)
+                except BaseException as error:
+                    self.on_error(as_exception(error))
                     return
                 self._push_many(row)
 
     def on_error(self, error: Exception) -> None:
         """Abort what is open, and pass the error on."""
         if not self._is_over:
-            self._break_off(str(error))
-            self._observer.on_error(error)
+            interrupt = self._break_off(reason_of(error))
+            self._observer.on_error(error if interrupt is None else as_exception(interrupt))
 
     def on_completed(self) -> None:
         """Abort what is open, and pass on that the stream is complete."""
@@ -108,16 +114,23 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         self._is_over = True
         try:
             self._timeline.abort_current_block("the stream ended")
-        except Exception as error:
-            self._observer.on_error(error)
+        except BaseException as error:
+            self._observer.on_error(as_exception(error))
         else:
             self._observer.on_completed()
 
-    def _break_off(self, reason: str) -> None:
-        """Abort what is open. What a handler raises about it is not told: the stream does not end well as it is."""
+    def _break_off(
+        self, reason: str, abort: Callable[[str], None] | None = None
+    ) -> KeyboardInterrupt | None:
+        """Abort what is open. What a handler raises at that is dropped, since the stream fails as it is; but for an interrupt."""
         self._is_over = True
-        with suppress(Exception):
-            self._timeline.abort_current_block(reason)
+        try:
+            (abort or self._timeline.abort_current_block)(reason)
+        except KeyboardInterrupt as interrupt:
+            return interrupt
+        except BaseException:
+            return None
+        return None
 
 
 __all__ = ["Followed", "Follower"]

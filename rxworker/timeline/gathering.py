@@ -47,6 +47,8 @@ class Gathering(Timeline):
     ['hello']
     """
 
+    _is_between_completed = False  # a worker's attempts are streams
+
     def __init__(self) -> None:
         super().__init__()
         self._own: _Own | None = None

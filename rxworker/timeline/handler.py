@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from reactivex import abc
 
+from rxworker.errors import ConfigurationError
 from rxworker.events.deltas import Deltas
 from rxworker.timeline.backlog import Collecting
 from rxworker.timeline.kind import Kind
@@ -22,6 +23,8 @@ class Handler(Protocol[E_contra, S]):
 
     For a block kind each block has its own scope, from its start to its stop or abort. For a meta kind there is one,
     from the registration on.
+
+    It may also have a method ``on_retract(reason)``, which is called when what the response has said so far is taken back.
 
     >>> class Shout:
     ...     def scope(self) -> list[str]:
@@ -61,9 +64,20 @@ class Registration(abc.DisposableBase):
         scope: Makes a scope.
         on_event: Takes an event, with its scope.
         gather: Takes several deltas of a block together, with its scope; ``None`` where they have to come one by one.
+        on_retract: Called with the reason when a response is taken back; ``None`` where the handler has no such method.
+        begin: Called when a response begins; ``None`` for others than collectors.
     """
 
-    __slots__ = ("_remove", "collector", "gather", "kind", "on_event", "scope")
+    __slots__ = (
+        "_remove",
+        "begin",
+        "collector",
+        "gather",
+        "kind",
+        "on_event",
+        "on_retract",
+        "scope",
+    )
 
     def __init__(
         self,
@@ -74,11 +88,19 @@ class Registration(abc.DisposableBase):
         self.kind = kind
         self.collector: Collecting | None = None
         known: Any = handler
+        if isinstance(handler, type) and hasattr(known, "on_event"):
+            name = handler.__name__
+            raise ConfigurationError(f"{name} is a class: give a handler, for example {name}()")
         if not hasattr(known, "on_event"):
             known = _Plain(known)
+        elif not hasattr(known, "scope"):
+            message = f"{handler!r} has on_event and no scope(), which a handler makes a scope with"
+            raise ConfigurationError(message)
         self.scope: Callable[[], Any] = known.scope
         self.on_event: Callable[[Any, Any], None] = known.on_event
         self.gather: Callable[[Any, Sequence[Any]], None] | None = getattr(known, "gather", None)
+        self.on_retract: Callable[[str], None] | None = getattr(known, "on_retract", None)
+        self.begin: Callable[[], None] | None = getattr(known, "begin_response", None)
         self._remove = remove
 
     def dispose(self) -> None:
@@ -92,6 +114,9 @@ class _Plain:
     __slots__ = ("_call",)
 
     def __init__(self, call: Callable[[Any], None]) -> None:
+        if not callable(call):
+            message = f"{call!r} is no handler: give a function of an event, or an object with scope() and on_event()"
+            raise ConfigurationError(message)
         self._call = call
 
     def scope(self) -> None:
@@ -101,12 +126,13 @@ class _Plain:
         self._call(event)
 
 
-def raise_all(failures: list[Exception]) -> None:
-    """Raise what handlers have raised, if anything, as one."""
-    if len(failures) > 1:
-        raise ExceptionGroup("several handlers failed", failures)
+def raise_all(failures: list[BaseException]) -> None:
+    """Raise what handlers have raised, if anything, as one; an interrupt as it is."""
+    for failure in failures:
+        if len(failures) == 1 or isinstance(failure, KeyboardInterrupt):
+            raise failure
     if failures:
-        raise failures[0]
+        raise BaseExceptionGroup("several handlers failed", failures)
 
 
 __all__ = ["Gatherer", "Handler", "HandlerLike", "Registration", "raise_all"]

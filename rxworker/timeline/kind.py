@@ -138,6 +138,8 @@ ToolUseBlockEvent: TypeAlias = (
 class Kind(Generic[E_co]):
     """What a handler may be registered for. The type parameter is the type of the events it then receives.
 
+    There are the seven of this module; a timeline takes no other.
+
     The deltas of a block kind are the very delta events of the stream, since they are its most frequent objects.
 
     Attributes:
@@ -174,8 +176,14 @@ KIND_OF_BLOCK: dict[BlockType, Kind[object]] = {
     BlockType.TOOL_USE: TOOL_USE_BLOCK,
 }
 
+KINDS: tuple[Kind[object], ...] = (
+    *KIND_OF_META.values(),
+    *dict.fromkeys(KIND_OF_BLOCK.values()),
+)
+
 __all__ = [
     "ERROR",
+    "KINDS",
     "KIND_OF_BLOCK",
     "KIND_OF_META",
     "PING",

@@ -11,12 +11,14 @@ What is guaranteed:
 * Handlers of one kind are called in the order of their registration, each with its own scope. A handler sees the abort
   of a block, then its scope is dropped.
 * No handler can starve another: all are called, then ``dispatch`` raises what a handler raised; an ``ExceptionGroup``
-  where several did.
+  where several did, and ``KeyboardInterrupt`` as it is.
 * Any thread may dispatch. Events are handled one at a time and completely, in the order in which the calls of
   ``dispatch`` got their turn; when the call returns, all handlers have had the event. Nothing is lost, and the events of
   one thread keep their order. A handler must not wait for another thread that dispatches.
 * Where all handlers are collectors, these are given what came when somebody looks at one of them (see `Backlog`), who then sees
   what they would have if they had been given it at once.
+* When a response begins anew, or is asked for again, handlers with a method ``on_retract`` are called: what they made of its blocks does
+  not count any more.
 * What a handler dispatches itself comes after the event that is being handled, for all handlers.
 * A handler that is registered or removed while an event is handled counts from the next event on; downstream of a pipeline
   whose handlers are all collectors, from behind what has come together with that event.
@@ -26,11 +28,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from reactivex import Observable, abc
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import (
     BlockAbort,
     BlockStart,
@@ -38,13 +42,16 @@ from rxworker.events import (
     Error,
     Event,
     Ping,
+    Record,
+    ResponseStatus,
     Status,
     Usage,
 )
 from rxworker.events.deltas import Deltas
 from rxworker.operators.group import BLOCK_EVENTS, start_of
+from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Stage, connect
-from rxworker.timeline.backlog import NONE, Backlog, Collecting, Over
+from rxworker.timeline.backlog import NONE, OVER, Backlog, Collecting, Over
 from rxworker.timeline.collectors import may_wait
 from rxworker.timeline.follower import Follower
 from rxworker.timeline.handler import HandlerLike, Registration, raise_all
@@ -52,6 +59,7 @@ from rxworker.timeline.kind import (
     ERROR,
     KIND_OF_BLOCK,
     KIND_OF_META,
+    KINDS,
     PING,
     STATUS,
     TEXT_BLOCK,
@@ -69,7 +77,23 @@ E = TypeVar("E", bound=Event)
 K = TypeVar("K")
 S = TypeVar("S")
 
+EVENTS: tuple[type[object], ...] = get_args(Event)
+
 _Scopes: TypeAlias = dict[Registration, Any]
+
+
+RETRACT: Kind[str] = Kind("retract")
+FOLLOWED = BLOCK_EVENTS | {Status}
+
+
+class _Retract:
+    """Stands among the events where a response is taken back."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+_Queued: TypeAlias = Event | Deltas[Any] | Over | _Retract
 
 
 class _OpenBlock:
@@ -96,13 +120,17 @@ class Timeline:
     hello
     """
 
+    _is_between_completed = True
+    """Whether a response that has completed is over: what comes behind it is another one. Else it is when the stream has ended."""
+
     def __init__(self) -> None:
         self._registrations: dict[Kind[object] | None, tuple[Registration, ...]] = {}
         self._open: dict[int, _OpenBlock] = {}
         self._meta_scopes: _Scopes = {}
         self._lock = threading.RLock()
-        self._queue: deque[Event | Deltas[Any]] = deque()
-        self._busy = False
+        self._queue: deque[_Queued] = deque()
+        self._busy = self._is_receiving = self._has_started = False
+        self._is_between = True  # before a response, or between two
         self._backlog = Backlog(self._lock)
 
     def on_usage(self, handler: HandlerLike[Usage, S]) -> abc.DisposableBase:
@@ -133,6 +161,14 @@ class Timeline:
         """Call the handler with the events of tool calls."""
         return self.on(TOOL_USE_BLOCK, handler)
 
+    def on_retract(self, handler: HandlerLike[str, S]) -> abc.DisposableBase:
+        """Call the handler with the reason when what the response has said is taken back, behind the aborts of its open blocks.
+
+        A handler object that is registered for a kind is called too, if it has a method ``on_retract(reason)``: what it made of the
+        blocks of the response so far does not count any more. Another attempt follows.
+        """
+        return self._add(RETRACT, handler)
+
     def on(self, kind: Kind[K], handler: HandlerLike[K, S]) -> abc.DisposableBase:
         """Register a handler behind those that are there.
 
@@ -142,7 +178,16 @@ class Timeline:
 
         Returns:
             What removes the handler and its scopes when it is disposed.
+
+        Raises:
+            ConfigurationError: The kind is none of the seven, or the handler is neither.
         """
+        if kind not in KINDS:
+            names = ", ".join(known.name for known in KINDS)
+            raise ConfigurationError(f"{kind!r} is none of the kinds of a timeline: {names}")
+        return self._add(kind, handler)
+
+    def _add(self, kind: Kind[K], handler: HandlerLike[K, S]) -> abc.DisposableBase:
         registration = self._registration(kind, handler)
         with self._lock:
             self._backlog.catch_up()
@@ -154,11 +199,15 @@ class Timeline:
 
         Raises:
             Exception: What a handler raised, after all handlers were called.
+            ConfigurationError: It is no event; the event of a `Record` is its ``event``.
         """
         kind: type[object] = event.__class__
-        concerns = kind in BLOCK_EVENTS or self._registrations.get(KIND_OF_META.get(kind))
-        if not concerns and not self._busy:
-            return  # no handler is there for it, and none can come before its turn
+        concerns = kind in FOLLOWED or self._registrations.get(KIND_OF_META.get(kind))
+        if not concerns:
+            if not isinstance(event, EVENTS):
+                raise _no_event(event)
+            if not self._busy:
+                return  # no handler is there for it, and none can come before its turn
         with self._lock:
             if not self._keep((event,)):
                 self._queue.append(event)
@@ -194,10 +243,44 @@ class Timeline:
                     # Their pieces were given, and should not lie there until somebody looks.
                     self._backlog.catch_up()
                 return
-            for block in self._open.values():
-                start = block.start
-                self._queue.append(BlockAbort(start.index, start.block_type, reason))
+            self._queue_aborts(reason)
+            self._queue.append(OVER)
             self._drain()
+
+    def retract(self, reason: str = "") -> None:
+        """Report that what the response has said is taken back, since it is asked for again.
+
+        Open blocks are aborted. Then each handler with a method ``on_retract`` is called: the collectors drop what they have collected of
+        the response.
+
+        Args:
+            reason: For people.
+
+        Raises:
+            Exception: What a handler raised, after all handlers were called.
+        """
+        with self._lock:
+            self._backlog.catch_up()
+            self._queue.append(_Retract(reason))
+            self._drain()
+
+    def _queue_aborts(self, reason: str) -> None:
+        for block in self._open.values():
+            start = block.start
+            self._queue.append(BlockAbort(start.index, start.block_type, reason))
+
+    def cancel(self, reason: str = "") -> None:
+        """Abort every open block, and send ``Status(CANCELLED)`` to the handlers of the status if the response has not ended.
+
+        Args:
+            reason: What the aborts say.
+        """
+        is_receiving = self._is_receiving
+        try:
+            self.abort_current_block(reason)
+        finally:
+            if is_receiving:
+                self.dispatch(Status(ResponseStatus.CANCELLED))
 
     def __call__(self, source: Observable[E]) -> Observable[E]:
         """The events of the source, each after the handlers have had it.
@@ -207,8 +290,10 @@ class Timeline:
             -s-d-d-e-u-|
 
         A handler that raises ends the stream with its exception. Whatever ends it, blocks that are still open are aborted
-        for the handlers. A timeline follows one response at a time.
+        for the handlers. When the subscription is disposed before the response has ended, the handlers of its status get
+        ``Status(CANCELLED)``. A timeline follows one response at a time.
         """
+        expect_events(source, "timeline")
 
         def subscribe(
             observer: abc.ObserverBase[E], scheduler: abc.SchedulerBase | None = None
@@ -254,17 +339,16 @@ class Timeline:
                 collectors.add(registration.collector)
         self._backlog.collectors = collectors
 
-    def _give(self, rows: Sequence[Event | Deltas[Event] | Over]) -> None:
+    def _give(self, rows: Sequence[_Queued]) -> None:
         """Give what was kept to the collectors."""
-        failures: list[Exception] = []
+        failures: list[BaseException] = []
         for row in rows:
             if isinstance(row, Over):
                 self._open.clear()  # to a collector the abort of a block says nothing
-            else:
-                self._handle(row, failures)
+            self._handle(row, failures)
         raise_all(failures)
 
-    def _gather(self, deltas: Deltas[Any], failures: list[Exception]) -> bool:
+    def _gather(self, deltas: Deltas[Any], failures: list[BaseException]) -> bool:
         """Give them to the handlers together, if all of these only gather. Whether that was possible."""
         block = self._open.get(deltas.like.index)
         if block is None:
@@ -283,7 +367,7 @@ class Timeline:
                     scopes[registration] = registration.scope()
                 if registration.gather is not None:  # of course: for the type checker
                     registration.gather(scopes[registration], deltas)
-            except Exception as error:
+            except BaseException as error:
                 failures.append(error)
         return True
 
@@ -292,33 +376,78 @@ class Timeline:
         if self._busy:
             return  # called by a handler: the loop below goes on
         self._busy = True
-        failures: list[Exception] = []
+        failures: list[BaseException] = []
         try:
             self._handle_waiting(failures)
         finally:
             self._busy = False
         raise_all(failures)
 
-    def _handle_waiting(self, failures: list[Exception]) -> None:
+    def _handle_waiting(self, failures: list[BaseException]) -> None:
         while self._queue:
             self._handle(self._queue.popleft(), failures)
 
-    def _handle(self, event: Event | Deltas[Event], failures: list[Exception]) -> None:
+    def _handle(self, event: _Queued, failures: list[BaseException]) -> None:
         kind: type[object] = event.__class__
+        if isinstance(event, Over):
+            self._is_between, self._is_receiving = True, False
+            return
+        if type(event) is _Retract:
+            self._take_back(event.reason, failures)
+            return
+        if self._is_between:
+            self._begin(failures)
         if type(event) is Deltas:
             if not self._gather(event, failures):
                 for one in event:
                     self._handle_block(one, failures)
         elif kind in BLOCK_EVENTS:
             self._handle_block(event, failures)
-        elif registrations := self._registrations.get(KIND_OF_META.get(kind)):
+            return
+        elif type(event) is Status:
+            self._follow(event, failures)
+        if registrations := self._registrations.get(KIND_OF_META.get(kind)):
             _deliver(registrations, self._meta_scopes, event, failures)
 
-    def _handle_block(self, event: Any, failures: list[Exception]) -> None:
+    def _begin(self, failures: list[BaseException]) -> None:
+        """A response begins: what is taken back from now on is what comes from now on."""
+        self._is_between = self._has_started = False
+        for registration in self._all():
+            if registration.begin is not None:
+                _call(registration.begin, failures)
+
+    def _follow(self, event: Status, failures: list[BaseException]) -> None:
+        """Keep in mind where the response stands. A second start takes back what it has said."""
+        is_start = event.status is ResponseStatus.STARTED
+        if is_start and self._has_started:
+            self._take_back("the response has begun anew", failures)
+        self._is_receiving = is_start
+        self._has_started = self._has_started or is_start
+        if event.status is ResponseStatus.COMPLETED and self._is_between_completed:
+            self._is_between = True
+
+    def _take_back(self, reason: str, failures: list[BaseException]) -> None:
+        for block in tuple(self._open.values()):
+            start = block.start
+            self._handle_block(BlockAbort(start.index, start.block_type, reason), failures)
+        for registration in self._all():
+            if registration.on_retract is not None:
+                _call(partial(registration.on_retract, reason), failures)
+        _deliver(self._registrations.get(RETRACT, ()), self._meta_scopes, reason, failures)
+
+    def _all(self) -> list[Registration]:
+        return [each for row in self._registrations.values() for each in row]
+
+    def _handle_block(self, event: Any, failures: list[BaseException]) -> None:
         index: int = event.index
         kind_of_event: type[object] = event.__class__
         block = self._open.get(index)
-        if block is None or kind_of_event is BlockStart:
+        if block is not None and kind_of_event is BlockStart:
+            start = block.start
+            reason = "another block has started at its index"
+            self._handle_block(BlockAbort(index, start.block_type, reason), failures)
+            block = None
+        if block is None:
             block = self._open[index] = _OpenBlock(start_of(event))
         kind = block.kind
         registrations = self._registrations.get(kind)
@@ -332,18 +461,31 @@ class Timeline:
             self._open.pop(index, None)
 
 
+def _no_event(value: object) -> ConfigurationError:
+    if isinstance(value, Record):
+        return records_given("timeline")
+    return ConfigurationError(f"{value!r} is no event: a timeline takes those of rxworker.events")
+
+
+def _call(call: Callable[[], object], failures: list[BaseException]) -> None:
+    try:
+        call()
+    except BaseException as error:
+        failures.append(error)
+
+
 def _deliver(
     registrations: tuple[Registration, ...],
     scopes: _Scopes,
     event: object,
-    failures: list[Exception],
+    failures: list[BaseException],
 ) -> None:
     for registration in registrations:
         try:
             if registration not in scopes:
                 scopes[registration] = registration.scope()
             registration.on_event(scopes[registration], event)
-        except Exception as error:
+        except BaseException as error:
             failures.append(error)
 
 

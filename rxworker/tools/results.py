@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 
-from rxworker.errors import ExecutionFailedError
+from rxworker.errors import ExecutionFailedError, describe
 from rxworker.messages import Document, Image, ResultContent, Text, ToolResult
 from rxworker.tools.custom_types import to_json_value
 
@@ -84,20 +84,6 @@ def clean(content: ResultContent) -> ResultContent:
         else part
         for part in content
     )
-
-
-def describe(error: BaseException) -> str:
-    """An exception as the model reads it: its type and what it says.
-
-    >>> describe(ValueError("no such city"))
-    'ValueError: no such city'
-    """
-    try:
-        said = str(error)
-    except Exception:  # an exception that cannot say what it is
-        said = ""
-    kind = type(error).__qualname__
-    return f"{kind}: {said}" if said else kind
 
 
 __all__ = ["clean", "describe", "to_content", "to_result"]

@@ -107,13 +107,25 @@ async def run_calls(
     except asyncio.CancelledError:
         await stop_all(tasks)
         is_over = True
+        for task in tasks:
+            _check(task)
         raise
     left = list(zip(called, places, strict=True))[len(finished) :]
     for number, (call, place) in enumerate(left):
         # Where the first was cancelled before it began there are no others.
         task = tasks[min(number, len(tasks) - 1)]
-        finished.append(_cancelled(call, place, emit) if task.cancelled() else task.result())
+        finished.append(
+            _cancelled(call, place, emit) if task.cancelled() else _check(task).result()
+        )
     return finished
+
+
+def _check(task: asyncio.Task[Any]) -> asyncio.Task[Any]:
+    """The task, unless its tool has raised an interrupt. That has left the event loop by then; what waits for the calls is cancelled."""
+    error = task.exception() if task.done() and not task.cancelled() else None
+    if isinstance(error, KeyboardInterrupt):
+        raise asyncio.CancelledError from error
+    return task
 
 
 def _cancelled(call: ToolCall, place: int, emit: Emit) -> Finished:

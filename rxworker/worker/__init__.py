@@ -10,6 +10,7 @@ from rxworker.worker.nested import MakeWorker, WorkerTool, worker_tool
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.run import Run
 from rxworker.worker.saved import load_paused, save_paused
+from rxworker.worker.stream import RunStream
 from rxworker.worker.worker import Worker
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Limits",
     "Budget",
     "Run",
+    "RunStream",
     "WhenBusy",
     "run_inputs",
     # what a run comes to

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.providers import Provider
+from rxworker.providers.base import hidden
 from rxworker.transport import Client, Model
 
 A = TypeVar("A")
@@ -25,7 +26,7 @@ def expect(name: str, value: A, kind: type | tuple[type, ...], example: str) -> 
     rxworker.errors.ConfigurationError: system is 5; give it like this: system='Be brief.'
     """
     if not isinstance(value, kind):
-        raise ConfigurationError(f"{name} is {value!r}; give it like this: {example}")
+        raise ConfigurationError(f"{name} is {hidden(value)!r}; give it like this: {example}")
     return value
 
 

@@ -11,6 +11,7 @@ from weakref import ref
 
 from msgspec.structs import replace
 
+from rxworker.errors import describe
 from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
 from rxworker.events.deltas import Batch, Counted, Deltas, rows_of
 from rxworker.events.row import BatchRow, CountedRow, Entry, Row
@@ -108,7 +109,7 @@ class Journal:
 def _detached(kept: ref[Journal], watcher: str, error: BaseException) -> None:
     journal = kept()
     if journal is not None:  # else its run has ended
-        journal.emit(WatcherDetach(watcher, f"{type(error).__name__}: {error}"))
+        journal.emit(WatcherDetach(watcher, describe(error)))
 
 
 _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})

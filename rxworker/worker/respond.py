@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from reactivex import Observable, abc
 
-from rxworker.events import AttemptRetract, AttemptStart, Event, ResponseEvent
-from rxworker.operators import Stage
+from rxworker.errors import TruncatedError, reason_of
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    Event,
+    ResponseEvent,
+    ResponseStatus,
+)
+from rxworker.operators import Stage, error_to_exception
 from rxworker.providers import Request
 from rxworker.transport.pressure import PRESSURE
 from rxworker.worker.context import RunContext, TurnScope
@@ -28,6 +35,7 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
 
     Raises:
         Exception: What the last attempt came to.
+        TruncatedError: The stream completed without the terminal event of the response.
     """
     model, history = context.model, context.journal.hub.history
     request = scope.request or Request(context.journal.state.conversation)
@@ -47,6 +55,7 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
         begun = history.last_seq
         try:
             await voice.listen(response, context.scheduler)
+            _expect_end(context)
             return
         except Exception as error:
             may_repeat = _may_repeat(context, begun)
@@ -56,8 +65,29 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
             # A model may raise out of the subscription, and not through it.
             throw_away(context, scope)
             scope.early = None
-            voice.emit(AttemptRetract(str(error), wait))
+            context.timeline.retract(reason_of(error))
+            voice.emit(AttemptRetract(reason_of(error), wait))
         await voice.listen(_pause(wait, context.scheduler))
+
+
+def _expect_end(context: RunContext) -> None:
+    """See that the response has come to its terminal event: what was cut must not pass for an answer.
+
+    Raises:
+        TruncatedError: It has not.
+        RxWorkerError: It has failed, and the stream completed all the same.
+    """
+    response = context.journal.state.response
+    if response is not None and response.status is ResponseStatus.COMPLETED:
+        return
+    if response is not None and response.error is not None:
+        raise error_to_exception(response.error)
+    which = f"the stream of {context.model!r}"
+    if context.operators:
+        which += ", or what the worker's operators make of it,"
+    raise TruncatedError(
+        f"{which} completed without the event that ends a response, Status(COMPLETED)"
+    )
 
 
 def _pause(seconds: float, scheduler: abc.SchedulerBase) -> Observable[Event]:

@@ -15,9 +15,13 @@ from rxworker.errors import (
     LimitExceededError,
     LocalProtocolError,
     RunCancelledError,
+    as_exception,
+    describe,
+    reason_of,
 )
 from rxworker.events import Event, LimitReached, Record, RunAbort
 from rxworker.hub import Audience, Delivery, Watch
+from rxworker.hub.loss import leave
 from rxworker.messages import Json
 from rxworker.operators import partial_values
 from rxworker.operators.stage import Stage, connect
@@ -30,7 +34,7 @@ from rxworker.worker.input import Input, to_messages
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.outcome import result_of
 from rxworker.worker.result import RunResult, T_co
-from rxworker.worker.stage import Voice, cut_off
+from rxworker.worker.stage import Voice, cut_off, is_closed
 from rxworker.worker.turn import turn
 from rxworker.worker.unobserved import when_unobserved
 from rxworker.worker.wind_up import GRACE, cause_of, wind_up
@@ -54,6 +58,7 @@ class Run(Stage[Record], Generic[T_co]):
     """
 
     is_direct = True
+    emits_records = True
 
     def __init__(
         self,
@@ -81,6 +86,9 @@ class Run(Stage[Record], Generic[T_co]):
         for event in first:
             self._journal.emit(event)
         self._patience: asyncio.TimerHandle | None = None
+        self._interrupt: KeyboardInterrupt | None = None
+        self._leaving: asyncio.TimerHandle | None = None
+        self._journal.hub.losses.on_interrupt = self._interrupted
         self._driver = self._driven_by(self._drive())
 
     def __repr__(self) -> str:
@@ -315,8 +323,10 @@ class Run(Stage[Record], Generic[T_co]):
             # Otherwise the last record was out already.
             if journal.state.status != "finished":
                 error = self._cut_off(cause)
-        except Exception as cause:
-            error = cause
+        except BaseException as cause:
+            if is_closed(cause, task):
+                raise
+            error = self._failure(cause)
         finally:
             for waiting in (timer, self._patience):
                 if waiting is not None:
@@ -330,13 +340,40 @@ class Run(Stage[Record], Generic[T_co]):
         if task is not None:
             task.remove_done_callback(self._driven)  # it would find nothing to do
 
+    def _failure(self, cause: BaseException) -> Exception:
+        """What the run fails with. An interrupt leaves the event loop when everyone who waits has been woken."""
+        if not isinstance(cause, KeyboardInterrupt):
+            return as_exception(cause)
+        self._interrupted(cause)
+        error = RunCancelledError(describe(cause))
+        error.__cause__ = cause
+        return error
+
+    def _interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        """A watcher, or something within the run, has raised an interrupt: end the run, and let it leave the event loop then."""
+        if self._interrupt is not None:
+            return
+        self._interrupt = interrupt
+        # A hook or a tool that does not stop must not hold it back.
+        self._leaving = self._loop.call_later(GRACE, leave, self._loop, interrupt)
+        if self._reason is None:
+            self._reason = describe(interrupt)
+            self._stop_now("now")
+
     def _cut_off(self, cause: asyncio.CancelledError | None = None) -> Exception:
         """What ended the run in the middle."""
         if self._limit is not None:
             return self._limit
+        if cause is not None and isinstance(cause.__cause__, KeyboardInterrupt):
+            interrupt = cause.__cause__  # of a tool; it has left the event loop
+            error = RunCancelledError(describe(interrupt))
+            error.__cause__ = interrupt
+            return error
         if self._reason is None and cause is not None and not self._driver.cancelling():
             return cut_off(cause)
-        return RunCancelledError(self._reason or "its task was cancelled")
+        error = RunCancelledError(self._reason or "its task was cancelled")
+        error.__cause__ = self._interrupt
+        return error
 
     def _turn(self) -> Observable[Event]:
         scope, self._scope = self._scope, TurnScope(variables=self._context.variables)
@@ -372,17 +409,17 @@ class Run(Stage[Record], Generic[T_co]):
                 self._end(error)
             if not (self._awaited or self._journal.hub.watched or self._reason):
                 # Where a log goes, half of a character could not be written.
-                text = whole(str(error))
+                text = whole(reason_of(error))
                 logger.warning("run %s ended and nobody watched it: %s", self.id, text)
 
     def _driven(self, driver: asyncio.Task[None]) -> None:
         """The last resort: whatever became of the driver, nobody waits for ever."""
         if driver is self._driver and not self._result.done():
             lost = None if driver.cancelled() else driver.exception()
-            error: Exception = lost if isinstance(lost, Exception) else CLOSING
+            error = CLOSING if lost is None else self._failure(lost)
             self._result.set_exception(error)
             self._result.exception()
-            self._journal.emit(RunAbort(cause_of(error), str(error)))
+            self._journal.emit(RunAbort(cause_of(error), reason_of(error)))
             self._end(error)
             self._let_go(self.state, None)
 
@@ -398,6 +435,10 @@ class Run(Stage[Record], Generic[T_co]):
     def _end(self, error: Exception | None) -> None:
         """End the records, and then wake who waits: the followers are shown the last record before anybody goes on."""
         self._journal.hub.end(error)
+        self._journal.hub.losses.on_interrupt = None  # what comes from here on need not wait
+        if self._interrupt is not None and self._leaving is not None:
+            self._leaving.cancel()
+            leave(self._loop, self._interrupt)
         for waiting in self._waiting:
             if waiting.done():
                 continue

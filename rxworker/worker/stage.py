@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from reactivex import Observable, abc
 
-from rxworker.errors import RunCancelledError
+from rxworker.errors import RunCancelledError, as_exception
 from rxworker.operators import Stage
 from rxworker.operators.inline import INLINE, Inline
 from rxworker.operators.stage import Many, connect, many
@@ -165,8 +165,10 @@ class _Working(abc.DisposableBase, Generic[A]):
             if not self._is_disposed:
                 self._end(cut_off(error))
             raise
-        except Exception as error:
-            self._end(error)
+        except BaseException as error:
+            if is_closed(error, self._task):
+                raise
+            self._end(as_exception(error))
         else:
             self._end()
 
@@ -185,6 +187,16 @@ class _Working(abc.DisposableBase, Generic[A]):
             self._task.cancel()
 
 
+def is_closed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """Whether a coroutine was raised ``GeneratorExit`` because it is thrown away, its task with it, and must not go on."""
+    if not isinstance(error, GeneratorExit):
+        return False
+    try:
+        return asyncio.current_task() is not task
+    except RuntimeError:
+        return True
+
+
 def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
     """What is said of a cancellation that nobody asked for."""
     error = RunCancelledError("something that it waited for was cancelled")
@@ -192,4 +204,4 @@ def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
     return error
 
 
-__all__ = ["Speaker", "Voice", "Work", "cut_off"]
+__all__ = ["Speaker", "Voice", "Work", "cut_off", "is_closed"]

@@ -4,7 +4,8 @@ Three things are seen to, so that no operator leaves a run waiting for ever or i
 
 * Operators that take their time, such as ``ops.delay``, take it on the run's scheduler, unless they were given another.
 * What comes out in another thread is brought back to the event loop's, in order.
-* An operator that raises instead of failing raises into its source. The source catches that, and lets it end the response.
+* An operator that raises instead of calling ``on_error`` raises into what called it: the operator before it, the source, or a callback of
+  the scheduler. Each of these catches what is raised, whatever it is, and ends the response with it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,19 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import reduce
+from typing import ParamSpec, TypeVar
 
-from reactivex import Observable, abc
+from reactivex import Observable, abc, typing
 from reactivex.disposable import SingleAssignmentDisposable
 
+from rxworker.errors import as_exception
 from rxworker.events import ResponseEvent
+from rxworker.transport.clock import LoopClock
 from rxworker.worker.context import ResponseOperator
+
+A = TypeVar("A")
+B = TypeVar("B")
+P = ParamSpec("P")
 
 
 def through(
@@ -41,17 +48,25 @@ def through(
         upstream = SingleAssignmentDisposable()
         home = _Home()
 
-        def guard(
-            first: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            def on_next(event: ResponseEvent) -> None:
-                try:
-                    first.on_next(event)
-                except Exception as error:
-                    upstream.dispose()
-                    observer.on_error(error)
+        def fail(error: BaseException) -> None:
+            upstream.dispose()
+            on_error(as_exception(error))
 
-            return source.subscribe(on_next, first.on_error, first.on_completed)
+        def guarded(before: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
+            """A source for an operator, which catches what the operator raises."""
+
+            def subscribe(
+                first: abc.ObserverBase[ResponseEvent], clock: abc.SchedulerBase | None = None
+            ) -> abc.DisposableBase:
+                return before.subscribe(
+                    caught(first.on_next, fail),
+                    caught(first.on_error, fail),
+                    caught(first.on_completed, fail),
+                    # The model has a clock of its own.
+                    scheduler=None if before is source else clock,
+                )
+
+            return Observable(subscribe)
 
         def on_next(event: ResponseEvent) -> None:
             home.run(lambda: observer.on_next(event))
@@ -62,8 +77,15 @@ def through(
         def on_completed() -> None:
             home.run(observer.on_completed)
 
-        upstream.disposable = reduce(_apply, operators, Observable(guard)).subscribe(
-            on_next, on_error, on_completed, scheduler=scheduler
+        clock = _Clock(asyncio.get_running_loop(), fail)
+        result = source
+        for operator in operators:
+            result = operator(guarded(result))
+        upstream.disposable = result.subscribe(
+            on_next,
+            on_error,
+            on_completed,
+            scheduler=clock if isinstance(scheduler, LoopClock) else scheduler,
         )
         return upstream
 
@@ -93,10 +115,51 @@ class _Home:
             self._waiting.popleft()
 
 
-def _apply(
-    source: Observable[ResponseEvent], operator: ResponseOperator
-) -> Observable[ResponseEvent]:
-    return operator(source)
+class _Clock(LoopClock):
+    """The time of the event loop, for operators: what an action of theirs raises ends the response.
+
+    Args:
+        loop: The event loop.
+        fail: Called with what was raised.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]
+    ) -> None:
+        super().__init__(loop)
+        self._fail = fail
+
+    def schedule(
+        self, action: typing.ScheduledAction[A], state: A | None = None
+    ) -> abc.DisposableBase:
+        """Run an action in the next turn of the loop."""
+        return super().schedule(caught(action, self._fail), state)
+
+    def schedule_relative(
+        self,
+        duetime: typing.RelativeTime,
+        action: typing.ScheduledAction[A],
+        state: A | None = None,
+    ) -> abc.DisposableBase:
+        """Run an action after a while."""
+        if self.to_seconds(duetime) <= 0:
+            return self.schedule(action, state)
+        return super().schedule_relative(duetime, caught(action, self._fail), state)
+
+
+def caught(
+    call: Callable[P, B | None], fail: Callable[[BaseException], None]
+) -> Callable[P, B | None]:
+    """The function, except that what it raises goes to ``fail``."""
+
+    def safe(*args: P.args, **kwargs: P.kwargs) -> B | None:
+        try:
+            return call(*args, **kwargs)
+        except BaseException as error:
+            fail(error)
+            return None
+
+    return safe
 
 
 __all__ = ["through"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
@@ -11,12 +12,16 @@ from rxworker.errors import (
     LimitExceededError,
     RunAbortedError,
     RunCancelledError,
+    describe,
+    reason_of,
 )
 from rxworker.events import (
     BlockAbort,
     Event,
     HookVerdict,
+    ResponseStatus,
     RunAbort,
+    Status,
     ToolOutput,
     ToolStop,
 )
@@ -24,8 +29,11 @@ from rxworker.hooks import AbortContext, HookPoint
 from rxworker.messages import ToolResult
 from rxworker.timeline.run_steps import HELD_BACK
 from rxworker.worker.context import RunContext
+from rxworker.worker.stage import is_closed
 
 Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
+
+logger = logging.getLogger("rxworker.worker")
 
 GRACE = 5.0
 """Seconds for hooks and tools to let go of what they hold when the run is cancelled."""
@@ -37,17 +45,24 @@ async def wind_up(context: RunContext, error: Exception) -> None:
     Args:
         context: The run.
         error: What ended it, and what whoever awaits it will get.
+
+    Raises:
+        KeyboardInterrupt: A handler or a hook raised it. The records have their end by then.
+        asyncio.CancelledError: The event loop is closing. The same.
     """
-    await _settle(context)
     emit = context.journal.emit
-    cause, reason = cause_of(error), str(error)
-    context.timeline.abort_current_block(reason)
-    response = context.journal.state.response
-    for block in response.open.values() if response is not None else ():
-        emit(BlockAbort(block.index, block.block_type, reason))
+    cause, reason = cause_of(error), reason_of(error)
+    raised: BaseException | None = None
+    try:
+        await _settle(context)
+    except asyncio.CancelledError as cancelled:
+        raised = cancelled  # the event loop is closing: no hook is skipped for that
+    raised = _close_response(context, reason, emit) or raised
     _stop_tools(context, cause, emit)
-    await _tell_hooks(context, cause, reason, error)
+    raised = await _tell_hooks(context, cause, reason, error) or raised
     emit(RunAbort(cause, reason))
+    if raised is not None:
+        raise raised
 
 
 def cause_of(error: Exception) -> Cause:
@@ -70,6 +85,26 @@ async def _settle(context: RunContext) -> None:
         await asyncio.wait(waiting, timeout=GRACE)
 
 
+def _close_response(
+    context: RunContext, reason: str, emit: Callable[[Event], None]
+) -> KeyboardInterrupt | None:
+    """Abort the blocks that are open, for handlers and watchers, and report that the response was cancelled. What a handler raises is logged: the run fails as it is."""
+    interrupt: KeyboardInterrupt | None = None
+    try:
+        context.timeline.cancel(reason)
+    except KeyboardInterrupt as raised:
+        interrupt = raised
+    except BaseException as raised:
+        logger.warning("a handler has raised when its block was aborted", exc_info=raised)
+    response = context.journal.state.response
+    if response is not None:
+        for block in response.open.values():
+            emit(BlockAbort(block.index, block.block_type, reason))
+        if response.status is ResponseStatus.STARTED and response.error is None:
+            emit(Status(ResponseStatus.CANCELLED))
+    return interrupt
+
+
 def _stop_tools(context: RunContext, cause: Cause, emit: Callable[[Event], None]) -> None:
     """An end for each tool that was running, and a result for each whose own no hook has let through.
 
@@ -86,9 +121,16 @@ def _stop_tools(context: RunContext, cause: Cause, emit: Callable[[Event], None]
             emit(ToolOutput(ToolResult(call.id, HELD_BACK, is_error=True, name=call.name), place))
 
 
-async def _tell_hooks(context: RunContext, cause: Cause, reason: str, error: Exception) -> None:
-    """Every ``on_abort`` hook hears of the end, also when another one fails."""
-    emit = context.journal.emit
+async def _tell_hooks(
+    context: RunContext, cause: Cause, reason: str, error: Exception
+) -> BaseException | None:
+    """Call every ``on_abort`` hook, also when another one fails.
+
+    Returns:
+        An interrupt or a cancellation that one of them has raised.
+    """
+    emit, task = context.journal.emit, asyncio.current_task()
+    raised: BaseException | None = None
     for hook in context.hooks.at(HookPoint.ON_ABORT):
         told = AbortContext(
             cause=cause,
@@ -100,6 +142,13 @@ async def _tell_hooks(context: RunContext, cause: Cause, reason: str, error: Exc
             await context.hooks.ask_one(hook, told)
         except HookError as failure:
             emit(HookVerdict(hook.name, hook.point.value, "Failed", str(failure)))
+        except (KeyboardInterrupt, asyncio.CancelledError) as failure:
+            raised = failure
+        except BaseException as failure:
+            if is_closed(failure, task):
+                raise
+            emit(HookVerdict(hook.name, hook.point.value, "Failed", describe(failure)))
+    return raised
 
 
 __all__ = ["GRACE", "cause_of", "wind_up"]

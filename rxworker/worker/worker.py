@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, overload
 
@@ -38,6 +39,7 @@ from rxworker.worker.output import Output
 from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.resume import resumed
 from rxworker.worker.run import Run
+from rxworker.worker.stream import RunStream
 
 T = TypeVar("T")
 Claim: TypeAlias = Callable[[str], bool]
@@ -188,7 +190,33 @@ class Worker:
             LocalProtocolError: An event loop runs; there ``await worker.run(...)``.
         """
         check_no_loop("run_sync", "await worker.run(...)")
-        return asyncio.run(self._to_the_end(input, output))
+        return asyncio.run(_complete(partial(self._run, input, output)))
+
+    @overload
+    def stream_sync(self, input: Input) -> RunStream[None]: ...
+    @overload
+    def stream_sync(self, input: Input, *, output: type[T]) -> RunStream[T]: ...
+    def stream_sync(self, input: Input, *, output: type[Any] | None = None) -> RunStream[Any]:  # noqa: A002
+        """Begin a run in a script, where no event loop runs, and read its events with a ``for`` loop.
+
+        The run has an event loop in a thread of its own; hooks, handlers and tools run there. ``break``, an exception, Ctrl-C and ``close``
+        cancel the run and keep the conversation. Read to its end, the stream has the ``result``.
+
+        Raises:
+            LocalProtocolError: An event loop runs; there ``async for record in worker.run(...)``.
+            WorkerBusyError: A run is on.
+            ConfigurationError: As for ``run``.
+
+        Example:
+            >>> from rxworker.events import TextDelta
+            >>> from rxworker.testing import ScriptedModel
+            >>> for event in Worker(ScriptedModel(["Hello!"])).stream_sync("Hi"):
+            ...     if isinstance(event, TextDelta):
+            ...         print(event.text, end="")
+            Hello!
+        """
+        check_no_loop("stream_sync", "async for record in worker.run(...)")
+        return RunStream(partial(self._run, input, output))
 
     @overload
     def resume(
@@ -265,13 +293,33 @@ class Worker:
             self.budget.carry_over(waiting.run, run.id)
         return run
 
-    async def _to_the_end(self, input: Input, output: type[Any] | None) -> RunResult[Any]:  # noqa: A002
-        run = self.run(input) if output is None else self.run(input, output=output)
-        try:
-            return await run
-        except asyncio.CancelledError:
-            await run.cancel(reason="interrupted")
-            raise
+    def resume_sync(
+        self,
+        paused: Paused[Any] | None = None,
+        *,
+        decisions: Mapping[str, Decision] | None = None,
+        add: Sequence[Message] = (),
+        claim: Claim | None = None,
+        output: type[Any] | None = None,
+    ) -> RunResult[Any]:
+        """Go on with a paused run, to its end, in a script, where no event loop runs; otherwise as ``resume``.
+
+        Raises:
+            LocalProtocolError: An event loop runs; there ``await worker.resume(...)``. Or as for ``resume``.
+            ConfigurationError: As for ``resume``.
+            WorkerBusyError: As for ``resume``.
+        """
+        check_no_loop("resume_sync", "await worker.resume(...)")
+
+        def begin() -> Run[Any]:
+            if output is None:
+                return self.resume(paused, decisions=decisions, add=add, claim=claim)
+            return self.resume(paused, decisions=decisions, add=add, claim=claim, output=output)
+
+        return asyncio.run(_complete(begin))
+
+    def _run(self, input: Input, output: type[Any] | None) -> Run[Any]:  # noqa: A002
+        return self.run(input) if output is None else self.run(input, output=output)
 
     def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run[Any]:
         loop = asyncio.get_running_loop()
@@ -318,9 +366,7 @@ class Worker:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            message = (
-                f"worker.{call}() needs a running event loop; in a script use worker.run_sync(...)"
-            )
+            message = f"worker.{call}() needs a running event loop; in a script use worker.{call}_sync(...)"
             raise LocalProtocolError(message) from None
         current = self._current
         if current is None or current.done:
@@ -335,6 +381,15 @@ class Worker:
             f"this worker is busy with {current.id}: await it, cancel it, or use another Worker"
         )
         raise WorkerBusyError(message)
+
+
+async def _complete(begin: Callable[[], Run[Any]]) -> RunResult[Any]:
+    run = begin()
+    try:
+        return await run
+    except asyncio.CancelledError:
+        await run.cancel(reason="interrupted")
+        raise
 
 
 __all__ = ["Input", "Worker"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reactivex import abc
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import (
     BlockAbort,
     BlockStart,
@@ -21,8 +23,10 @@ from rxworker.events import (
     InputJsonDelta,
     Opaque,
     Ping,
+    Record,
     RefusalDelta,
     ResponseStatus,
+    RunStop,
     SignatureDelta,
     Status,
     TextDelta,
@@ -37,6 +41,7 @@ from rxworker.operators import Source
 from rxworker.testing.marbles import Marbles
 from rxworker.timeline import (
     TEXT_BLOCK,
+    Kind,
     TextBlockAbort,
     TextBlockEvent,
     TextBlockStart,
@@ -233,7 +238,74 @@ def test_a_second_start_begins_a_new_scope() -> None:
     timeline, handler = Timeline(), Counting()
     timeline.on_text_block(handler)
     play(timeline, BlockStart(0, T.TEXT), BlockStart(0, T.TEXT))
-    assert handler.scopes == [[TextBlockStart(0)], [TextBlockStart(0)]]
+    aborted = TextBlockAbort(0, "another block has started at its index")
+    assert handler.scopes == [[TextBlockStart(0), aborted], [TextBlockStart(0)]]
+
+
+def test_a_second_start_of_another_type_aborts_the_first_block_for_its_handlers() -> None:
+    timeline = Timeline()
+    seen = everything(timeline)
+    play(timeline, TextDelta(0, "a"), BlockStart(0, T.THINKING), ThinkingDelta(0, "b"))
+    aborted = TextBlockAbort(0, "another block has started at its index")
+    assert seen == [TextDelta(0, "a"), aborted, ThinkingBlockStart(0), ThinkingDelta(0, "b")]
+
+
+@pytest.mark.parametrize("value", ["x", None, 3, Record(1, "r", 1, 1, 0.0, TextDelta(0, "a"))])
+def test_what_is_no_event_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"is no event|run\.events"):
+        Timeline().dispatch(value)
+
+
+def test_an_event_without_a_handler_is_not_refused() -> None:
+    for event in (Ping(), RunStop(), Opaque("new"), TextDelta(0, "a")):
+        Timeline().dispatch(event)
+
+
+@pytest.mark.parametrize("value", [3, None, "print", Counting])
+def test_what_is_no_handler_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"no handler|is a class"):
+        Timeline().on_text_block(value)
+
+
+def test_a_handler_without_a_scope_is_refused() -> None:
+    class Half:
+        def on_event(self, scope: object, event: object) -> None: ...
+
+    half: Any = Half()
+    with pytest.raises(ConfigurationError, match="scope"):
+        Timeline().on_usage(half)
+
+
+def test_a_kind_of_somebody_else_is_refused() -> None:
+    mine: Kind[Any] = Kind("mine")
+    with pytest.raises(
+        ConfigurationError, match=r"Kind\(mine\) is none of the kinds .* text block"
+    ):
+        Timeline().on(mine, print)
+
+
+def test_a_response_whose_subscription_is_disposed_is_cancelled_for_the_handlers() -> None:
+    timeline = Timeline()
+    seen = everything(timeline)
+    source: Source[Event] = Source()
+    subscription = source.pipe(timeline).subscribe()
+    started = Status(ResponseStatus.STARTED)
+    for event in (started, TextDelta(0, "a")):
+        source.on_next(event)
+    subscription.dispose()
+    assert seen[-1] == Status(ResponseStatus.CANCELLED)
+    assert [type(e) for e in seen] == [Status, TextDelta, TextBlockAbort, Status]
+
+
+def test_a_response_that_has_ended_is_not_cancelled() -> None:
+    timeline = Timeline()
+    seen = everything(timeline)
+    source: Source[Event] = Source()
+    subscription = source.pipe(timeline).subscribe()
+    for status in (ResponseStatus.STARTED, ResponseStatus.COMPLETED):
+        source.on_next(Status(status))
+    subscription.dispose()
+    assert Status(ResponseStatus.CANCELLED) not in seen
 
 
 def test_handlers_are_called_in_the_order_of_registration_each_with_its_own_scope() -> None:
@@ -412,7 +484,7 @@ def test_as_an_operator_it_passes_events_through() -> None:
 @pytest.mark.parametrize(
     ("drawing", "until", "reason"),
     [
-        ("-d-#", "", "error"),
+        ("-d-#", "", "Exception: error"),
         ("-d-|", "", "the stream ended"),
         ("-d---", "---!", "the subscription was disposed"),
     ],
@@ -437,7 +509,7 @@ def test_a_handler_that_raises_ends_the_stream_with_its_exception() -> None:
     expected = test.expected("-d-#", EVENTS, error=ValueError("no"))
     assert test.observe(source.pipe(timeline)) == expected
     assert source.subscriptions == test.subscriptions("^--!")
-    assert seen == [TextDelta(0, "a"), Ping(), TextBlockAbort(0, "no")]
+    assert seen == [TextDelta(0, "a"), Ping(), TextBlockAbort(0, "ValueError: no")]
 
 
 def test_a_handler_that_raises_at_the_end_is_heard() -> None:

@@ -387,6 +387,25 @@ def test_an_interrupt_passes_among_several_calls() -> None:
         asyncio.run(run_calls(Toolbox([echo, leave]), calls))
 
 
+@pytest.mark.parametrize("seconds", [None, 5.0])
+@pytest.mark.parametrize("thread", [True, False])
+async def test_a_tool_that_exits_has_failed(thread: bool, seconds: float | None) -> None:
+    """An argument parser that is given the model's text does that."""
+
+    def leave() -> None:
+        raise SystemExit(2)
+
+    async def leave_on_loop() -> None:
+        await asyncio.sleep(0)
+        raise SystemExit(2)
+
+    made = tool(timeout=seconds)(leave if thread else leave_on_loop)
+    calls = [call("echo", "a", text="a"), call(made.meta.name, "b")]
+    finished = await run_calls(Toolbox([echo, made]), calls)
+    assert [f.result.is_error for f in finished] == [False, True]
+    assert finished[1].result.text == "The tool failed: SystemExit: 2"
+
+
 # Several calls at once.
 
 

@@ -11,16 +11,20 @@ import pytest
 import reactivex
 from msgspec import field
 from reactivex import Observable, abc, typing
+from reactivex import operators as ops
 
 from rxworker import Worker, tool
 from rxworker.errors import ProviderError, TruncatedError
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    Error,
     Event,
     Record,
     ResponseEvent,
+    ResponseStatus,
     RunStop,
+    Status,
     TextDelta,
     ToolStart,
     TurnStop,
@@ -83,8 +87,9 @@ async def test_the_next_attempt_is_made_after_the_pause_that_is_told(
     clock = Clock()
     monkeypatch.setattr("rxworker.worker.worker.loop_clock", lambda: clock)
     half = reactivex.concat(reactivex.just(TextDelta(0, "ha")), reactivex.throw(LATER))
+    whole = reactivex.of(TextDelta(0, "whole"), Status(ResponseStatus.COMPLETED))
     retry = Waits()
-    run = Worker(Model(half, half, reactivex.just(TextDelta(0, "whole"))), retry=retry).run("hi")
+    run = Worker(Model(half, half, whole), retry=retry).run("hi")
     await run
     told = [r.event async for r in run if r.attempt]
     assert [e for e in told if not isinstance(e, TurnStop | RunStop)] == [
@@ -96,6 +101,7 @@ async def test_the_next_attempt_is_made_after_the_pause_that_is_told(
         AttemptRetract("later", 60.0),
         AttemptStart("model", "model"),
         TextDelta(0, "whole"),
+        Status(ResponseStatus.COMPLETED),
     ]
     assert (retry.asked, clock.whiles) == ([1, 2], [30.0, 60.0])
 
@@ -186,3 +192,38 @@ async def test_cancel_while_waiting_for_the_next_attempt() -> None:
     run.subscribe(records.append, lambda _: None)
     assert lint(records) == []
     assert len(model.requests) == 1
+
+
+STARTED, COMPLETED = Status(ResponseStatus.STARTED), Status(ResponseStatus.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [TextDelta(0, "half")],
+        [STARTED],
+        [STARTED, TextDelta(0, "half")],
+        [TextDelta(0, "x"), STARTED],
+    ],
+)
+async def test_a_stream_that_ends_without_its_terminal_event_is_no_answer(
+    events: list[ResponseEvent],
+) -> None:
+    run = Worker(Model(reactivex.from_iterable(events))).run("hi")
+    with pytest.raises(TruncatedError, match=r"completed without .* Status\(COMPLETED\)"):
+        await run
+
+
+async def test_an_operator_that_drops_the_terminal_event_is_named() -> None:
+    answer = reactivex.of(STARTED, TextDelta(0, "whole"), COMPLETED)
+    worker = Worker(Model(answer), operators=[ops.take(2)])
+    with pytest.raises(TruncatedError, match="the worker's operators"):
+        await worker.run("hi")
+
+
+async def test_a_stream_that_fails_and_completes_is_no_answer() -> None:
+    failed = Error("overloaded_error", "later", kind="overloaded")
+    answer = reactivex.of(STARTED, failed, Status(ResponseStatus.FAILED))
+    with pytest.raises(ProviderError, match="later"):
+        await Worker(Model(answer)).run("hi")

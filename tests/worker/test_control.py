@@ -33,6 +33,7 @@ from rxworker.errors import (
     TruncatedError,
 )
 from rxworker.events import (
+    BlockAbort,
     BlockStart,
     Event,
     LimitReached,
@@ -115,6 +116,34 @@ async def test_cancel_within_a_response_closes_its_blocks_and_tells_on_abort_onc
     assert records[-1].event == RunAbort("cancel", "the run was cancelled: enough")
     assert is_valid(worker.conversation)
     assert (await worker.run("and now?")).text == "again"
+
+
+async def test_the_response_of_a_run_that_is_cancelled_is_cancelled_for_watchers_and_handlers() -> (
+    None
+):
+    model = ScriptedModel([say("Hello") + stall()])
+    worker = Worker(model)
+    statuses: list[ResponseStatus] = []
+    worker.timeline.on_status(lambda event: statuses.append(event.status))
+    run = worker.run("hi")
+    await reached(run, TextDelta)
+    await run.cancel()
+    events = [record.event for record in await records_of(run)]
+    assert [type(event) for event in events[-3:]] == [BlockAbort, Status, RunAbort]
+    assert events[-2] == Status(ResponseStatus.CANCELLED)
+    assert statuses == [ResponseStatus.STARTED, ResponseStatus.CANCELLED]
+
+
+async def test_a_response_that_has_ended_is_not_cancelled_with_its_run() -> None:
+    @tool
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    run = Worker(ScriptedModel([call("wait")]), tools=[wait]).run("hi")
+    await reached(run, ToolStart)
+    await run.cancel()
+    events = [record.event for record in await records_of(run)]
+    assert Status(ResponseStatus.CANCELLED) not in events
 
 
 async def test_cancel_before_anything_happened() -> None:

@@ -16,7 +16,7 @@ from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.options import encode_tool
 from rxworker.providers.anthropic.usage import count
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.remember import Remembered
@@ -67,7 +67,7 @@ class Anthropic:
         self._remembered = Remembered[MessagesEncoder](encode_tool)
 
     def __repr__(self) -> str:
-        where = f", base_url={self._base_url!r}" if self._base_url else ""
+        where = f", base_url={hidden_url(self._base_url)!r}" if self._base_url else ""
         return f"Anthropic({self._model!r}{where})"
 
     @property

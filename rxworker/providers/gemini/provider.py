@@ -10,7 +10,7 @@ import msgspec
 from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.location import DEVELOPER, GLOBAL, developer_url, vertex_url
@@ -75,7 +75,7 @@ class Gemini:
 
     def __repr__(self) -> str:
         named = {
-            "base_url": self._base_url,
+            "base_url": hidden_url(self._base_url or ""),
             "project": self._project,
             "location": self._location,
         }

@@ -12,7 +12,7 @@ from rxworker.framing import NdjsonDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address
 from rxworker.providers.alike import Alike
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.ollama.decode import OllamaDecoder
@@ -56,7 +56,7 @@ class Ollama:
         self._api_key = api_key
 
     def __repr__(self) -> str:
-        where = f", base_url={self._base_url!r}" if self._base_url else ""
+        where = f", base_url={hidden_url(self._base_url)!r}" if self._base_url else ""
         return f"Ollama({self._model!r}{where})"
 
     @property

@@ -10,7 +10,7 @@ from rxworker.errors import ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address, endpoint, host_of
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, is_secret
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url, is_secret
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
@@ -61,7 +61,7 @@ class OpenAIChat:
         self._remembered = Remembered[MessagesEncoder](encode_tool)
 
     def __repr__(self) -> str:
-        where = f", base_url={self._base_url!r}" if self._base_url else ""
+        where = f", base_url={hidden_url(self._base_url)!r}" if self._base_url else ""
         return f"OpenAIChat({self._model!r}{where})"
 
     @property

@@ -15,6 +15,7 @@ from rxworker.providers.base import (
     Options,
     ResponseDecoder,
     ResumableDecoder,
+    hidden_url,
     is_secret,
 )
 from rxworker.providers.http_error import explain
@@ -74,7 +75,7 @@ class OpenAIResponses:
         self._remembered = Remembered[InputEncoder](encode_tool)
 
     def __repr__(self) -> str:
-        where = f", base_url={self._base_url!r}" if self._base_url else ""
+        where = f", base_url={hidden_url(self._base_url)!r}" if self._base_url else ""
         return f"OpenAIResponses({self._model!r}{where})"
 
     @property

@@ -1,0 +1,153 @@
+"""A run as a plain iterator, for scripts without an event loop.
+
+Theory of operation. The run has an event loop in a thread of its own, so that it goes on, and its time-outs hold, while the script works on
+an event. The script reads the records of the run from its own thread, as any reader elsewhere does: a script that falls far behind makes the
+run wait. The thread ends with the run. It does not know the stream, so that a stream that is forgotten can be collected, which cancels the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from contextvars import copy_context
+from typing import Any, Generic
+
+from rxworker.errors import LocalProtocolError
+from rxworker.events import Event
+from rxworker.hub import Reliable
+from rxworker.worker.result import RunResult, T_co
+from rxworker.worker.run import Run
+
+
+class RunStream(Generic[T_co]):
+    """The events of a run, to be read with a ``for`` loop. Made by ``Worker.stream_sync``.
+
+    Leaving the loop early (``break``, an exception, Ctrl-C), `close`, the end of a ``with`` block, and forgetting the stream cancel the run and
+    wait for its end; the worker keeps the conversation so far. The loop raises what ended the run. The events of runs inside the run are
+    left out, as in ``run.events``.
+
+    >>> from rxworker import Worker
+    >>> from rxworker.events import TextDelta
+    >>> from rxworker.testing import ScriptedModel
+    >>> stream = Worker(ScriptedModel(["Hello!"])).stream_sync("Hi")
+    >>> "".join(event.text for event in stream if isinstance(event, TextDelta))
+    'Hello!'
+    >>> stream.result.turns
+    1
+    """
+
+    def __init__(self, begin: Callable[[], Run[T_co]]) -> None:
+        self._thread = thread = _RunThread(begin)
+        self._run = thread.begin()
+        self._closing = weakref.finalize(self, thread.close)
+        self._events = self._read()
+
+    def __iter__(self) -> Iterator[Event]:
+        """The events from where reading stopped. Leaving this iterator closes the stream."""
+        try:
+            yield from self._events
+        finally:
+            self.close()
+
+    def __next__(self) -> Event:
+        """The next event; waits for it."""
+        return next(self._events)
+
+    def __enter__(self) -> RunStream[T_co]:
+        """The stream itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    @property
+    def result(self) -> RunResult[T_co]:
+        """What the run came to.
+
+        Raises:
+            LocalProtocolError: The run has not ended.
+            RxWorkerError: What ended the run, as ``await run`` raises it.
+        """
+        if not self._run.done:
+            raise LocalProtocolError("the run has not ended: read the stream to its end first")
+        try:
+            next(iter(self._run.__await__()))  # it has ended, so that there is nothing to wait for
+        except StopIteration as ended:
+            return ended.value
+        raise AssertionError("a run that has ended was waited for")
+
+    def close(self) -> None:
+        """Cancel the run, unless it has ended, and wait for its end."""
+        self._closing()
+
+    def _read(self) -> Iterator[Event]:
+        try:
+            for record in self._run.watch(Reliable()):
+                if not record.path:
+                    yield record.event
+        except Exception:
+            self._thread.join()  # an interrupt that has ended the run is raised in the place of the run's error
+            raise
+        self._thread.join()
+
+
+class _RunThread(Generic[T_co]):
+    """The event loop of one run, in its thread."""
+
+    def __init__(self, begin: Callable[[], Run[T_co]]) -> None:
+        self._begin = begin
+        self._begun: concurrent.futures.Future[Run[T_co]] = concurrent.futures.Future()
+        self._interrupt: BaseException | None = None
+        context = copy_context()
+        self._thread = threading.Thread(
+            target=context.run, args=(self._work,), name="rxworker-run", daemon=True
+        )
+
+    def begin(self) -> Run[T_co]:
+        """Begin the run; raises what beginning it raises."""
+        self._thread.start()
+        return self._begun.result()
+
+    def join(self) -> None:
+        """Wait for the end of the thread, and raise the interrupt that has left its event loop."""
+        self._thread.join()
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is not None:
+            raise interrupt
+
+    def close(self) -> None:
+        """Cancel the run and wait for its end."""
+        if self._thread.is_alive() and self._begun.done() and not self._begun.exception():
+            run = self._begun.result()
+            with suppress(RuntimeError):  # the loop has closed meanwhile
+                run.loop.call_soon_threadsafe(_cancel, run)
+        # The garbage collector may call from any thread, also from this one.
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            asyncio.run(self._complete())
+        except BaseException as error:  # an interrupt: the program gets it from whoever reads
+            if self._begun.done():
+                self._interrupt = error
+            else:
+                self._begun.set_exception(error)
+
+    async def _complete(self) -> None:
+        run = self._begin()
+        self._begun.set_result(run)
+        with suppress(Exception):  # the stream raises it
+            await run
+
+
+def _cancel(run: Run[Any]) -> None:
+    run.cancel(reason="its stream was closed")
+
+
+__all__ = ["RunStream"]
