@@ -10,10 +10,11 @@ from reactivex import Observable, abc
 
 from rxworker.errors import HttpStatusError, LocalProtocolError
 from rxworker.events import ResponseEvent
+from rxworker.framing import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import Stage
-from rxworker.providers.base import HttpRequest, Provider, Request
+from rxworker.providers.base import HttpRequest, Provider, Request, ResponseDecoder
 from rxworker.transport.answer import Answer, Timeouts
 from rxworker.transport.clock import LoopClock, loop_clock
 from rxworker.transport.http import HttpTransport
@@ -29,6 +30,8 @@ class Client:
         transport: Where bytes come from; HTTP by default.
         retry: When a request is made again that failed before its first event.
         timeouts: How long to wait for events.
+        max_frame: Bytes that a line or frame of a response may have; ``None`` for any number. A larger one ends the response with a
+            `rxworker.errors.RemoteProtocolError`. A decoder that is not `rxworker.framing.Limited` has no limit.
         scheduler: Where waiting happens; the running event loop by default.
 
     Example:
@@ -49,12 +52,14 @@ class Client:
         transport: Transport | None = None,
         retry: Retry | None = None,
         timeouts: Timeouts | None = None,
+        max_frame: int | None = MAX_FRAME,
         scheduler: abc.SchedulerBase | None = None,
     ) -> None:
         self.provider = provider
         self.transport = transport or HttpTransport()
         self.retry = retry or Retry()
         self.timeouts = timeouts or Timeouts()
+        self.max_frame = max_frame
         self._scheduler = scheduler
 
     def __repr__(self) -> str:
@@ -84,7 +89,9 @@ class Client:
             # As a rule not the subscription's scheduler, which is reactivex's immediate one where nobody gave another.
             given = scheduler if isinstance(scheduler, LoopClock) else None
             clock = self._scheduler or given or _clock_if_any()
-            make, explain = self.provider.decoder, self._explained
+            # A provider's decoders have the usual limit already.
+            make = self.provider.decoder if self.max_frame == MAX_FRAME else self._decoder
+            explain = self._explained
             try:
                 # Built anew for each subscription: a key from the environment may have come since.
                 source = self.transport.send(self._request(asked))
@@ -96,6 +103,12 @@ class Client:
             return answer
 
         return Stage(subscribe)
+
+    def _decoder(self) -> ResponseDecoder:
+        decoder = self.provider.decoder()
+        if isinstance(decoder, Limited):
+            decoder.limit = self.max_frame
+        return decoder
 
     def _request(self, asked: Request) -> HttpRequest:
         try:

@@ -14,6 +14,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.errors import (
     ConfigurationError,
     ProviderError,
+    RemoteProtocolError,
     RxWorkerError,
     TransportError,
     TransportTimeoutError,
@@ -319,6 +320,38 @@ async def test_comments_alone_do_not_hold_a_response_open(make_provider: MakePro
         time.advance_by(300.0)
         await server.wait_closed()
     assert isinstance(errors[0], TransportTimeoutError)
+
+
+async def test_a_frame_above_the_limit_ends_the_response_and_closes_its_blocks(
+    make_provider: MakeProvider,
+) -> None:
+    async with ReplayServer([say("x" * 10_000, chunk=10_000)]) as server:
+        client = Client(make_provider(server.base_url), max_frame=5_000)
+        events: list[ResponseEvent] = []
+        errors: list[Exception] = []
+        done = asyncio.Event()
+
+        def failed(error: Exception) -> None:
+            errors.append(error)
+            done.set()
+
+        client.stream("hi").subscribe(events.append, failed, done.set)
+        await done.wait()
+        await server.wait_closed()
+        assert len(server.requests) == 1
+    assert lint(events) == []
+    assert [type(event) for event in events[:1]] == [Status]  # what came before it is kept
+    (told,) = (event for event in events if isinstance(event, Error))
+    assert (told.kind, told.retryable) == ("protocol", False)
+    assert isinstance(errors[0], RemoteProtocolError)
+    assert "max_frame" in str(errors[0])
+
+
+async def test_without_a_limit_a_frame_may_be_of_any_size(make_provider: MakeProvider) -> None:
+    async with ReplayServer([say("x" * 10_000, chunk=10_000)]) as server:
+        client = Client(make_provider(server.base_url), max_frame=None)
+        events = await client.stream("hi").pipe(ops.to_list())
+    assert max(len(e.text) for e in events if isinstance(e, TextDelta)) == 10_000
 
 
 async def test_silence_in_the_middle_is_an_error_that_closes_the_blocks(
