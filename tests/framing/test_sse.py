@@ -328,9 +328,9 @@ def test_comments_cost_little_and_change_nothing(line: bytes, before: bytes) -> 
     decoder.feed(before + line + flood)
     taken: list[bytes] = []
 
-    def take(one: bytes, frames: list[SseFrame]) -> None:
-        taken.append(one)
-        plain(one, frames)
+    def take(line: bytes, frames: list[SseFrame]) -> None:
+        taken.append(line)
+        plain(line, frames)
 
     plain = decoder._take_line
     decoder._take_line = take
