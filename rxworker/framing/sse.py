@@ -101,7 +101,8 @@ class SseDecoder:
             self.is_clear = True
         if not self.is_clear and self._head == b"" and not data.startswith(BOM[:1]):
             self._head, self.is_clear = None, True
-        if not self.is_clear or CR in data or self._is_large(data):
+        limit = self.limit
+        if not self.is_clear or CR in data or (limit is not None and len(data) > limit):
             return self._take_slowly(data)
         if data[:1] == b":":
             data = self._without_silence(data)

@@ -204,7 +204,7 @@ def test_a_call_that_names_no_tool_is_malformed_and_leaves_nothing(
 
 
 def test_ids_that_come_twice_are_made_unique() -> None:
-    call = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    call: dict[str, Any] = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
     events = decode(HEAD, start(0, **call), stop(0), start(1, **call), stop(1), END)
     check_balanced(events)
     ids = [
