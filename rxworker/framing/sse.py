@@ -19,6 +19,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
+from sys import maxsize
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.framing.limit import MAX_FRAME, too_large
@@ -52,7 +53,6 @@ class SseDecoder:
         limit: Bytes that a line may have, and a frame with all its lines; ``None`` for any number.
 
     Attributes:
-        limit: The same; it may be changed.
         is_clear: Whether nothing is pending, so that the next byte begins a frame.
 
     >>> SseDecoder().feed(b"event: ping\ndata: 1\n\ndata: 2\n\n")
@@ -61,7 +61,7 @@ class SseDecoder:
 
     def __init__(self, stray: bool = False, limit: int | None = MAX_FRAME) -> None:
         self._keep_stray = stray
-        self.limit = limit
+        self._most = maxsize if limit is None else limit
         self._ready: list[SseFrame] | None = None  # the frames before one that was too large
         self._size = 0  # bytes of the lines of the frame that is not whole
         self._line_size = 0  # and of the line that is not
@@ -78,6 +78,15 @@ class SseDecoder:
         self._id: str | None = None
         self._retry: int | None = None
 
+    @property
+    def limit(self) -> int | None:
+        """Bytes that a line may have, and a frame with all its lines; ``None`` for any number. It may be changed."""
+        return None if self._most == maxsize else self._most
+
+    @limit.setter
+    def limit(self, limit: int | None) -> None:
+        self._most = maxsize if limit is None else limit
+
     def feed(self, data: bytes, /) -> list[SseFrame]:
         """Take the next bytes; return the frames they completed.
 
@@ -92,7 +101,7 @@ class SseDecoder:
             return []
         if self._begun:
             self._begun_size += len(data)
-            is_large = self.limit is not None and self._begun_size > self.limit
+            is_large = self._begun_size > self._most
             if not (is_large or _may_end(data, self._begun[-1]) or data[-1:] == b"\n"):
                 self._begun.append(data)
                 return []
@@ -101,13 +110,8 @@ class SseDecoder:
             self.is_clear = True
         if not self.is_clear and self._head == b"" and not data.startswith(BOM[:1]):
             self._head, self.is_clear = None, True
-        limit = self.limit
-        if not self.is_clear or CR in data or (limit is not None and len(data) > limit):
+        if not self.is_clear or CR in data or len(data) > self._most:
             return self._take_slowly(data)
-        if data[:1] == b":":
-            data = self._without_silence(data)
-            if not data:
-                return []
         # The usual case: a provider sends one event a chunk.
         if data.find(b"\n") == len(data) - 2 and data[:6] == BARE and data[-1:] == b"\n":
             return [SseFrame(data[6:-2], "message", self._id)]
@@ -117,7 +121,9 @@ class SseDecoder:
                 event = _event_of(head) if len(head) <= LONGEST_HEAD else None
                 if event:
                     return [SseFrame(value[:-2], event, self._id)]
-        return self._take_run(data)
+        if data[:1] == b":":
+            data = self._without_silence(data)
+        return self._take_run(data) if data else []
 
     def finish(self) -> list[SseFrame]:
         """The stream ended. A last frame without its empty line is delivered: real servers end that way."""
@@ -178,7 +184,7 @@ class SseDecoder:
     def _take_slowly(self, data: bytes) -> list[SseFrame]:
         """Line by line to the first empty line, behind which nothing is pending; the rest by the quick path."""
         if self._ready is not None:
-            raise too_large(self.limit or 0)
+            raise too_large(self._most)
         if self._head is not None:
             data = self._without_bom(data)
         if self._after_cr and data:
@@ -186,7 +192,7 @@ class SseDecoder:
             data = data.removeprefix(b"\n")
         frames: list[SseFrame] = []
         end = data.find(b"\n\n") + 2
-        if b"\r" in data or end in (1, len(data)) or self._is_large(data):
+        if b"\r" in data or end in (1, len(data)) or len(data) > self._most:
             self._take_all(data, frames)
             return frames
         self._take_all(data[:end], frames)
@@ -201,7 +207,7 @@ class SseDecoder:
         if self._line and end:
             self._take_lines(data[:end], frames)
             data = data[end:]
-        if not (self._line or self._is_large(data)):
+        if not (self._line or len(data) > self._most):
             data = self._without_silence(data)
         self._take_lines(data, frames)
         self.is_clear = not (
@@ -252,29 +258,26 @@ class SseDecoder:
         if rest:
             self._line.append(rest)
             self._line_size += len(rest)
-            if self.limit is not None and self._line_size > self.limit:
+            if self._line_size > self._most:
                 self._refuse(frames)
-
-    def _is_large(self, data: bytes) -> bool:
-        return self.limit is not None and len(data) > self.limit
 
     def _hold(self, values: list[bytes], value: bytes, size: int, frames: list[SseFrame]) -> None:
         """Keep a value until the end of its frame."""
         self._size += size + bool(self._size)
-        if self.limit is not None and self._size > self.limit:
+        if self._size > self._most:
             self._refuse(frames)
         values.append(value)
 
     def _refuse(self, before: list[SseFrame]) -> None:
         self._ready, self.is_clear = before, False
         self._begun, self._line, self._data, self._stray = [], [], [], []
-        raise too_large(self.limit or 0)
+        raise too_large(self._most)
 
     def _take_line(self, line: bytes, frames: list[SseFrame]) -> None:
         if not line:
             self._dispatch(frames)
             return
-        if self._is_large(line):
+        if len(line) > self._most:
             self._refuse(frames)
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")

@@ -76,7 +76,8 @@ class GeminiStream(Chain[bytes, SseFrame, ResponseEvent]):
         """The same, with deltas that have been read together as one thing."""
         made: list[Told[ResponseEvent]] = []
         data, self._rest, place = self._rest + data, b"", 0
-        if self.limit is not None and len(data) > self.limit:  # each frame is measured
+        limit = self._framing.limit
+        if limit is not None and len(data) > limit:  # each frame is measured
             self._form = None
             return [*super().feed(data)]
         while place < len(data):
