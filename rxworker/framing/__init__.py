@@ -1,7 +1,8 @@
 """Bytes to frames: machines with ``feed`` and ``finish``, without any input or output of their own."""
 
 from rxworker.framing.chain import Chain
-from rxworker.framing.decoder import Decoder
+from rxworker.framing.decoder import Decoder, Limited
+from rxworker.framing.limit import MAX_FRAME
 from rxworker.framing.ndjson import NdjsonDecoder
 from rxworker.framing.sse import STRAY, SseDecoder
 from rxworker.framing.sse_frame import SseFrame
@@ -10,6 +11,8 @@ __all__ = [
     # how machines are put together
     "Decoder",
     "Chain",
+    "Limited",
+    "MAX_FRAME",
     # formats
     "SseDecoder",
     "SseFrame",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from rxworker.framing.decoder import Decoder
+from rxworker.framing.decoder import Decoder, Limited
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -27,6 +27,16 @@ class Chain(Generic[A, B, C]):
     def __init__(self, first: Decoder[A, B], second: Decoder[B, C]) -> None:
         self._first = first
         self._second = second
+
+    @property
+    def limit(self) -> int | None:
+        """The limit of the first one; ``None`` if it has none."""
+        return self._first.limit if isinstance(self._first, Limited) else None
+
+    @limit.setter
+    def limit(self, limit: int | None) -> None:
+        if isinstance(self._first, Limited):
+            self._first.limit = limit
 
     def feed(self, data: A, /) -> Sequence[C]:
         """Take the next piece; return what it completed at the far end."""

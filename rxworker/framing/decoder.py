@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 A_contra = TypeVar("A_contra", contravariant=True)
 B_co = TypeVar("B_co", covariant=True)
@@ -21,4 +21,15 @@ class Decoder(Protocol[A_contra, B_co]):
         ...
 
 
-__all__ = ["Decoder"]
+@runtime_checkable
+class Limited(Protocol):
+    """A machine that refuses lines and frames above a limit.
+
+    Attributes:
+        limit: Bytes that a line or frame may have; ``None`` for any number. It may be changed.
+    """
+
+    limit: int | None
+
+
+__all__ = ["Decoder", "Limited"]

@@ -6,15 +6,23 @@ at the end of a chunk ends its line at once, without waiting for the LF that may
 Three paths lead to the same frames. A chunk that is one whole frame of at most an ``event`` and one ``data`` line is cut in
 two before its data. A chunk of nothing but such frames is cut up by a regular expression. Whatever else there is goes line by line.
 What grows is kept in pieces and joined once, so that a frame that comes byte by byte costs no more than one that comes whole. So is
-a frame that the chunk ends in: it is looked at when its end has come, with the frames that come together with it.
+a frame that the chunk ends in: it is looked at when its end has come, with the frames that come together with it. Comments are
+skipped all at once, since a server may send them for as long as it is silent.
+
+No line, and no frame with all its lines, may be larger than a limit, so that one that never ends does not fill the memory. Only what is
+larger than the limit as a whole is measured line by line, so that the limit means the same however the bytes are cut.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
+from sys import maxsize
 
+from rxworker.errors import RemoteProtocolError
+from rxworker.framing.limit import MAX_FRAME, too_large
 from rxworker.framing.sse_frame import HEAD, LONGEST_NAME, SseFrame, SseRun
 
 BOM = b"\xef\xbb\xbf"
@@ -29,6 +37,10 @@ LONGEST_HEAD = 64  # bytes, of those that are remembered
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _RUN = re.compile(rb"(?>(?:event: ?.{0,%d}+\n)?data: ?.*+\n\n)*+" % LONGEST_NAME)
 _HEAD = re.compile(HEAD % (rb".{0,%d}+" % LONGEST_NAME))
+_COMMENTS = re.compile(rb"(?::[^\r\n]*+\r?+\n)*+")
+_SILENCE = re.compile(rb"(?::[^\r\n]*+\r?+\n|\r?+\n)*+")  # with the empty lines between them
+_BEHIND_COMMENTS = re.compile(rb"\n(?!:)")
+_BEHIND_SILENCE = re.compile(rb"\n(?![:\n])")
 _BEFORE = re.compile(rb"\n\n" + _HEAD.pattern)
 
 
@@ -38,6 +50,7 @@ class SseDecoder:
     Args:
         stray: Lines whose field name SSE does not know are dropped by the rules, yet some servers put their errors
             there. With ``True`` they are gathered, and delivered as a frame with the event ``stray``.
+        limit: Bytes that a line may have, and a frame with all its lines; ``None`` for any number.
 
     Attributes:
         is_clear: Whether nothing is pending, so that the next byte begins a frame.
@@ -46,8 +59,13 @@ class SseDecoder:
     [SseFrame(data=b'1', event='ping', id=None, retry=None), SseFrame(data=b'2', event='message', id=None, retry=None)]
     """
 
-    def __init__(self, stray: bool = False) -> None:
+    def __init__(self, stray: bool = False, limit: int | None = MAX_FRAME) -> None:
         self._keep_stray = stray
+        self._most = maxsize if limit is None else limit
+        self._ready: list[SseFrame] | None = None  # the frames before one that was too large
+        self._size = 0  # bytes of the lines of the frame that is not whole
+        self._line_size = 0  # and of the line that is not
+        self._begun_size = 0
         self.is_clear = False
         self._head: bytes | None = b""  # the first bytes, while they may be a BOM
         # The pieces of what has no end yet; nothing was pending before.
@@ -60,8 +78,21 @@ class SseDecoder:
         self._id: str | None = None
         self._retry: int | None = None
 
+    @property
+    def limit(self) -> int | None:
+        """Bytes that a line may have, and a frame with all its lines; ``None`` for any number. It may be changed."""
+        return None if self._most == maxsize else self._most
+
+    @limit.setter
+    def limit(self, limit: int | None) -> None:
+        self._most = maxsize if limit is None else limit
+
     def feed(self, data: bytes, /) -> list[SseFrame]:
-        """Take the next bytes; return the frames they completed."""
+        """Take the next bytes; return the frames they completed.
+
+        Raises:
+            RemoteProtocolError: A line or frame is larger than the limit. `finish` returns the frames before it.
+        """
         return [*self.feed_run(data)]
 
     def feed_run(self, data: bytes, /) -> Sequence[SseFrame]:
@@ -69,7 +100,9 @@ class SseDecoder:
         if not data:
             return []
         if self._begun:
-            if not _may_end(data, self._begun[-1]) and data[-1:] != b"\n":
+            self._begun_size += len(data)
+            is_large = self._begun_size > self._most
+            if not (is_large or _may_end(data, self._begun[-1]) or data[-1:] == b"\n"):
                 self._begun.append(data)
                 return []
             data = b"".join((*self._begun, data))
@@ -77,7 +110,7 @@ class SseDecoder:
             self.is_clear = True
         if not self.is_clear and self._head == b"" and not data.startswith(BOM[:1]):
             self._head, self.is_clear = None, True
-        if not self.is_clear or CR in data:
+        if not self.is_clear or CR in data or len(data) > self._most:
             return self._take_slowly(data)
         # The usual case: a provider sends one event a chunk.
         if data.find(b"\n") == len(data) - 2 and data[:6] == BARE and data[-1:] == b"\n":
@@ -88,13 +121,22 @@ class SseDecoder:
                 event = _event_of(head) if len(head) <= LONGEST_HEAD else None
                 if event:
                     return [SseFrame(value[:-2], event, self._id)]
-        return self._take_run(data)
+        if data[:1] == b":":
+            data = self._without_silence(data)
+        return self._take_run(data) if data else []
 
     def finish(self) -> list[SseFrame]:
         """The stream ended. A last frame without its empty line is delivered: real servers end that way."""
         frames: list[SseFrame] = []
         if self.is_clear:
             return frames
+        if self._ready is not None:
+            return self._ready
+        with suppress(RemoteProtocolError):  # then the last frame is too large, and was cut besides
+            self._finish(frames)
+        return frames
+
+    def _finish(self, frames: list[SseFrame]) -> None:
         if self._head:
             head, self._head = self._head, None
             self._take(_LINE_END.split(head), frames)
@@ -104,7 +146,6 @@ class SseDecoder:
             line, self._line = b"".join(self._line), []
             self._take_line(line, frames)
         self._dispatch(frames)
-        return frames
 
     def _take_run(self, data: bytes) -> Sequence[SseFrame]:
         """The quick path: plain frames from the start on, as many as there are; the rest line by line."""
@@ -134,6 +175,7 @@ class SseDecoder:
         # Whole lines are read at once: a server may send comments, and no empty line, for as long as it is silent.
         if self.is_clear and begun[-1:] != b"\n":
             self._begun, self.is_clear = [begun], False
+            self._begun_size = len(begun)
             return frames
         more = [*frames]
         self._take_all(begun, more)  # or there was a ``retry``, which waits for the next frame
@@ -141,6 +183,8 @@ class SseDecoder:
 
     def _take_slowly(self, data: bytes) -> list[SseFrame]:
         """Line by line to the first empty line, behind which nothing is pending; the rest by the quick path."""
+        if self._ready is not None:
+            raise too_large(self._most)
         if self._head is not None:
             data = self._without_bom(data)
         if self._after_cr and data:
@@ -148,7 +192,7 @@ class SseDecoder:
             data = data.removeprefix(b"\n")
         frames: list[SseFrame] = []
         end = data.find(b"\n\n") + 2
-        if b"\r" in data or end in (1, len(data)):
+        if b"\r" in data or end in (1, len(data)) or len(data) > self._most:
             self._take_all(data, frames)
             return frames
         self._take_all(data[:end], frames)
@@ -159,11 +203,13 @@ class SseDecoder:
 
     def _take_all(self, data: bytes, frames: list[SseFrame]) -> None:
         """Line by line."""
-        if b"\r" in data:
-            self._after_cr = data.endswith(b"\r")
-            self._take(_LINE_END.split(data), frames)
-        else:
-            self._take(data.split(b"\n"), frames)
+        end = data.find(b"\n") + 1
+        if self._line and end:
+            self._take_lines(data[:end], frames)
+            data = data[end:]
+        if not (self._line or len(data) > self._most):
+            data = self._without_silence(data)
+        self._take_lines(data, frames)
         self.is_clear = not (
             self._line
             or self._data
@@ -173,6 +219,25 @@ class SseDecoder:
             or self._head is not None
             or self._retry is not None
         )
+
+    def _without_silence(self, data: bytes) -> bytes:
+        """The rest of bytes that begin a line, behind comments, and behind empty lines where these end no frame."""
+        is_held = bool(self._data or self._stray or self._event)
+        first = data[:1]
+        if first != b":" and (is_held or first not in (b"\n", b"\r")):
+            return data
+        if CR in data:
+            lines = (_COMMENTS if is_held else _SILENCE).match(data)
+            return data[lines.end() :] if lines else data
+        behind = (_BEHIND_COMMENTS if is_held else _BEHIND_SILENCE).search(data)
+        return data[behind.end() if behind else data.rfind(b"\n") + 1 :]
+
+    def _take_lines(self, data: bytes, frames: list[SseFrame]) -> None:
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            self._take(_LINE_END.split(data), frames)
+        else:
+            self._take(data.split(b"\n"), frames)
 
     def _without_bom(self, data: bytes) -> bytes:
         head = (self._head or b"") + data
@@ -187,19 +252,37 @@ class SseDecoder:
         if lines and self._line:
             lines[0] = b"".join((*self._line, lines[0]))
             self._line.clear()
+            self._line_size = 0
         for line in lines:
             self._take_line(line, frames)
         if rest:
             self._line.append(rest)
+            self._line_size += len(rest)
+            if self._line_size > self._most:
+                self._refuse(frames)
+
+    def _hold(self, values: list[bytes], value: bytes, size: int, frames: list[SseFrame]) -> None:
+        """Keep a value until the end of its frame."""
+        self._size += size + bool(self._size)
+        if self._size > self._most:
+            self._refuse(frames)
+        values.append(value)
+
+    def _refuse(self, before: list[SseFrame]) -> None:
+        self._ready, self.is_clear = before, False
+        self._begun, self._line, self._data, self._stray = [], [], [], []
+        raise too_large(self._most)
 
     def _take_line(self, line: bytes, frames: list[SseFrame]) -> None:
         if not line:
             self._dispatch(frames)
             return
+        if len(line) > self._most:
+            self._refuse(frames)
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(value)
+            self._hold(self._data, value, len(line), frames)
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id":
@@ -209,7 +292,7 @@ class SseDecoder:
             if value.isdigit():
                 self._retry = int(value[:18])
         elif name and self._keep_stray:
-            self._stray.append(line)
+            self._hold(self._stray, line, len(line), frames)
 
     def _dispatch(self, frames: list[SseFrame]) -> None:
         if self._data:
@@ -221,6 +304,7 @@ class SseDecoder:
             frames.append(SseFrame(b"\n".join(self._stray), STRAY, self._id))
             self._stray = []
         self._event = ""
+        self._size = 0
 
 
 def _may_end(data: bytes, before: bytes) -> bool:

@@ -116,6 +116,9 @@ class Alike(Together[F]):
     def feed_rows(self, data: bytes, /) -> Sequence[ResponseEvent | Row]:
         """See `Together`."""
         framing = self._framing
+        if framing.limit is not None and len(data) > framing.limit:  # each frame is measured
+            self._pattern = None
+            return super().feed_rows(data)
         if self._pattern is not None and self._repeat is not None and framing.is_clear:
             text = self._pattern.only(data)
             if text is not None:

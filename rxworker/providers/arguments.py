@@ -21,12 +21,12 @@ _ESCAPED_QUOTE = re.compile(r"\\(['\\])")
 
 
 def parse_arguments(text: str) -> JsonObject | str:
-    """The object that the text says, or the text itself where it says none. No text means no arguments.
+    """The object that the text says, or the text itself where it says none. No text means no arguments, and so does ``null``.
 
     >>> parse_arguments('{"city": "Oslo"}')
     {'city': 'Oslo'}
-    >>> parse_arguments(" ")
-    {}
+    >>> parse_arguments(" "), parse_arguments("null")
+    ({}, {})
     >>> parse_arguments('{"city": "Os')
     '{"city": "Os'
     """
@@ -34,6 +34,9 @@ def parse_arguments(text: str) -> JsonObject | str:
         value: Json = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         value = _mended(text) if text.strip() else {}
+        return value if isinstance(value, dict) else text
+    if value is None:
+        return {}
     return value if isinstance(value, dict) else text
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from rxworker.events import (
     TRUNCATED,
     BlockAbort,
@@ -12,10 +14,13 @@ from rxworker.events import (
     ResponseEvent,
     ResponseStatus,
     Status,
+    ToolUseMetadata,
 )
 from rxworker.messages import JsonObject, StopReason
 from rxworker.providers.failure import Failure
+from rxworker.providers.ids import repeated_id
 
+TOOL_USE = BlockType.TOOL_USE
 CUT = Failure(
     "the stream ended before the response was complete; the connection was probably cut",
     TRUNCATED,
@@ -37,6 +42,7 @@ class OpenBlocks:
     def __init__(self) -> None:
         self._open: dict[int, BlockStart] = {}
         self._next = 0
+        self._call_ids: dict[str, int] = {}  # how often each came
 
     def start(
         self,
@@ -48,11 +54,21 @@ class OpenBlocks:
         wish: int = 0,
     ) -> BlockStart:
         """Open a block under the index wished for, or a higher one if that has been used."""
+        if block_type is TOOL_USE and type(metadata) is ToolUseMetadata:
+            metadata = self._with_own_id(metadata)
         index = wish if wish > self._next else self._next
         self._next = index + 1
         start = BlockStart(index, block_type, metadata, echo, choice)
         self._open[index] = start
         return start
+
+    def _with_own_id(self, call: ToolUseMetadata) -> ToolUseMetadata:
+        """The call under its id, or under a numbered one if an earlier call of the response has it: results are matched by ids."""
+        seen = self._call_ids
+        number = seen[call.id] = seen.get(call.id, 0) + 1
+        if number == 1:
+            return call
+        return self._with_own_id(replace(call, id=repeated_id(call.id, number)))
 
     def stop(
         self, index: int, stop_reason: StopReason | None = None, echo: JsonObject | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.events import TRUNCATED, Error
 from rxworker.messages import Json, JsonObject
@@ -18,7 +20,12 @@ KINDS = {
     "permission_denied": "permission",
     "not_found_error": "not_found",
     "model_not_found": "not_found",
+    "model_decommissioned": "not_found",
+    "model_not_available": "not_found",
+    "invalid_model": "not_found",
+    "unknown_model": "not_found",
     "deploymentnotfound": "not_found",
+    "not_found": "not_found",
     "context_length_exceeded": "context_length",
     "too_many_prompt_tokens": "context_length",
     "request_too_large": "context_length",
@@ -69,6 +76,8 @@ STATUSES = {
 }
 RETRYABLE_KINDS = frozenset({"rate_limit", "overloaded", "server", "timeout", TRUNCATED})
 
+LONGEST_RAW = 1000  # characters of an answer of a service behind OpenRouter
+
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 _TOO_LONG = re.compile(
     r"context.?(length|window|size)|maximum context|prompt (is )?too long|too many tokens"
@@ -78,6 +87,13 @@ _TOO_LONG = re.compile(
 _WRONG_KEY = re.compile(
     r"(incorrect|invalid|missing) (api key|x-api-key)|api key not valid", re.IGNORECASE
 )
+# How an unknown model is reported with status 400, by Mistral, OpenRouter, xAI, DeepSeek and others.
+_NO_MODEL = re.compile(
+    r"\b(invalid|unknown|no such) model\b(?! (param|option|config|setting|input|output|arg))"
+    r"|\bnot a valid model\b|\bmodel identifier is invalid"
+    r"|\bmodel:? (\S+ )?(is |was |does |do )?(not (found|exist)|unknown|invalid)\b",
+    re.IGNORECASE,
+)
 
 
 class Failure(Struct, frozen=True):
@@ -85,7 +101,7 @@ class Failure(Struct, frozen=True):
 
     Attributes:
         message: Its words for people.
-        code: Its word for it: the code, else the type.
+        code: Its word for it: the code, else the type. Of an HTTP answer it is never the status again.
         kind: The normal form, see `rxworker.errors.ProviderError`.
         request_id: Its name for the request.
         retry_after: Seconds to wait before the request is made again, when the body said so.
@@ -135,9 +151,15 @@ def read_failure(body: Json, status: int | None = None) -> Failure | None:
     kinds = [code, _word(holder.get("type")), _word(holder.get("status"))]
     words = [word for word in kinds if word and word != "error"]
     message = message or _word(holder.get("type")) or "the service gave no reason"
+    if status is not None:
+        behind = _failure_behind(holder.get("metadata"))
+        if behind is not None:
+            message = f"{message}: {behind.message}"
+            words += [behind.code] if behind.code else []
+        code = next((word for word in words if not _is_status(word)), None)
     return Failure(
         message,
-        code or next(iter(words), None),
+        code or (next(iter(words), None) if status is None else None),
         classify(words, status, message),
         _text(body.get("request_id")),
         _delay(holder.get("details")),
@@ -167,7 +189,28 @@ def classify(words: list[str], status: int | None, message: str) -> str:
             return "context_length"
         if _WRONG_KEY.search(message):
             return "authentication"
+        if _NO_MODEL.search(message):
+            return "not_found"
     return kind
+
+
+def _failure_behind(metadata: Json) -> Failure | None:
+    """The failure of the service that OpenRouter passed the request on to, in its own words."""
+    raw = _text(metadata.get("raw")) if isinstance(metadata, dict) else None
+    if raw is None or not isinstance(metadata, dict):
+        return None
+    try:
+        told: Json = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        told = None
+    failure = read_failure(told) or Failure(raw[:LONGEST_RAW])
+    name = _text(metadata.get("provider_name"))
+    return replace(failure, message=f"{failure.message} ({name})") if name else failure
+
+
+def _is_status(word: str) -> bool:
+    """Whether a word is nothing but an HTTP status."""
+    return word.isdecimal() and len(word) == 3
 
 
 def _delay(details: Json) -> float | None:

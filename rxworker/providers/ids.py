@@ -7,6 +7,7 @@ from hashlib import sha256
 from uuid import uuid4
 
 MADE = "rxw_"
+AGAIN = "-rxw-"
 
 
 def made_id() -> str:
@@ -21,6 +22,24 @@ def made_id() -> str:
 def is_made(tool_id: str) -> bool:
     """Whether an id is one of ours."""
     return tool_id.startswith(MADE)
+
+
+def repeated_id(tool_id: str, number: int) -> str:
+    """The id of a call that came under the id of an earlier call of the same response.
+
+    >>> repeated_id("call_1", 2)
+    'call_1-rxw-2'
+    """
+    return f"{tool_id}{AGAIN}{number}"
+
+
+def wire_id(tool_id: str) -> str | None:
+    """The id that the provider sent; ``None`` where it sent none.
+
+    >>> wire_id("call_1-rxw-2"), wire_id(made_id())
+    ('call_1', None)
+    """
+    return None if is_made(tool_id) else tool_id.partition(AGAIN)[0]
 
 
 def in_letters(tool_id: str, others: re.Pattern[str]) -> str:
@@ -57,4 +76,4 @@ def hashed(tool_id: str) -> str:
     return sha256(tool_id.encode("utf-8", "replace")).hexdigest()
 
 
-__all__ = ["hashed", "in_letters", "is_made", "made_id", "shortened"]
+__all__ = ["hashed", "in_letters", "is_made", "made_id", "repeated_id", "shortened", "wire_id"]

@@ -30,7 +30,7 @@ from rxworker.messages import Json, JsonObject, StopReason, Usage
 from rxworker.providers.arguments import assemble_arguments
 from rxworker.providers.base import Provider
 from rxworker.providers.garbage import read_mended
-from rxworker.providers.ids import is_made
+from rxworker.providers.ids import wire_id
 
 INVALID = "__invalid_json__"
 
@@ -39,7 +39,7 @@ class CalledTool(Struct, frozen=True):
     """A tool call as it arrived.
 
     Attributes:
-        id: Its id; ``None`` where the provider gave none.
+        id: Its id as the provider sent it; ``None`` where it sent none.
         name: The tool's name.
         arguments: The JSON text, whole or not.
         aborted: Whether it was cut off.
@@ -195,7 +195,7 @@ def _code(code: str | None) -> str | int | None:
 def _calls(gathered: _Gathered, block_type: BlockType) -> tuple[CalledTool, ...]:
     return tuple(
         CalledTool(
-            None if is_made(start.metadata.id) else start.metadata.id,
+            wire_id(start.metadata.id),
             start.metadata.name,
             _arguments(gathered, index),
             index in gathered.aborted,

@@ -20,7 +20,13 @@ Events: TypeAlias = Sequence[ResponseEvent]
 
 
 class Framing(Protocol[F_co]):
-    """A machine from bytes to frames that knows whether it waits for the rest of one."""
+    """A machine from bytes to frames that knows whether it waits for the rest of one.
+
+    Attributes:
+        limit: Bytes that a line or frame may have; ``None`` for any number.
+    """
+
+    limit: int | None
 
     @property
     def is_clear(self) -> bool:
@@ -74,6 +80,15 @@ class Together(Generic[F]):
     def __init__(self, framing: Framing[F], decoder: Gathers[F]) -> None:
         self._framing = framing
         self._decoder = decoder
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes that a line or frame may have; ``None`` for any number."""
+        return self._framing.limit
+
+    @limit.setter
+    def limit(self, limit: int | None) -> None:
+        self._framing.limit = limit
 
     def feed(self, data: bytes, /) -> Events:
         """Take the next bytes; return what they completed."""

@@ -8,7 +8,8 @@ What comes of it is what a chain of four operators makes of the bytes, which a t
 
 It is made for every response, and as one object it costs a fraction of that. A `Receiver` knows how many reads there have been and
 whether an event has passed, so that one timer can look after both time-outs: eight times in the shorter of them it
-asks what has come since. It relies on its transport to be silent once it is disposed of, as every observable is.
+asks what has come since. Bytes without an event, and pings, are keep-alives: with them, and only with them, both time-outs are
+`Timeouts.keep_alive` times as long, which the chain of operators does not know. It relies on its transport to be silent once it is disposed of, as every observable is.
 """
 
 from __future__ import annotations
@@ -39,13 +40,32 @@ SHORTEST_STEP = 0.001
 class Timeouts(Struct, frozen=True):
     """How long a client waits; ``None`` waits for as long as it takes.
 
+    What counts is an event that brings the response further. A comment, a ping, or bytes of a frame that is not whole show only that
+    the connection lives: as long as such a sign comes, a wait may be some times as long, and no longer.
+
     Attributes:
         first: Seconds from the request to its first event.
-        idle: Seconds without a byte, once they have begun to come.
+        idle: Seconds without an event, once bytes have begun to come.
+        keep_alive: How many times as long both may be while signs of life come; ``None`` for any time.
     """
 
     first: float | None = 120.0
     idle: float | None = 120.0
+    keep_alive: float | None = 5.0
+
+    def overrun(self, limit: float, quiet: float, waited: float) -> str:
+        """The time that is over, for the message; empty where there is still time.
+
+        Args:
+            limit: Seconds that may pass.
+            quiet: Seconds without a byte.
+            waited: Seconds without an event that brings the response further.
+        """
+        if quiet >= limit:
+            return f"{limit:g} seconds"
+        if self.keep_alive is None or waited < limit * self.keep_alive:
+            return ""
+        return f"{limit * self.keep_alive:g} seconds but signs that the connection lives"
 
 
 class Answer(Receiver, abc.DisposableBase):
@@ -97,7 +117,8 @@ class Answer(Receiver, abc.DisposableBase):
     def ask(self) -> None:
         """Send the request."""
         attempt = self._failures
-        self._seen = self._quiet = self._waited = 0
+        self._seen = self._moved = 0
+        self._quiet = self._waited = 0
         try:
             if self._ticker is not None and self._ticker.join(self):
                 self._quiet = self._waited = -1  # the first tick comes too early to count
@@ -187,23 +208,31 @@ class Answer(Receiver, abc.DisposableBase):
         self.ask()
 
     def tick(self) -> None:
-        """Count the looks without an event, and those without a byte, since the last one that was held."""
+        """Count the looks without progress, and those without a byte, since the last one that was held."""
         is_held = self._pressure is not None and self._pressure.is_full
-        self._waited = 0 if is_held else self._waited + 1
+        self._waited = 0 if is_held or self._moved != self._progress else self._waited + 1
         self._quiet = 0 if is_held or self._seen != self._reads else self._quiet + 1
-        self._seen = self._reads
+        self._seen, self._moved = self._reads, self._progress
         times, step = self._timeouts, self._step or 0.0
-        if self._reads and times.idle is not None and self._quiet * step >= times.idle:
-            self._context.run(self._break_off, times.idle)
-        elif not self._told and times.first is not None and self._waited * step >= times.first:
-            late = _overdue(f"nothing came within {times.first:g} seconds")
-            self._context.run(self._fail, late)
+        quiet, waited = self._quiet * step, self._waited * step
+        if (
+            self._reads
+            and times.idle is not None
+            and (over := times.overrun(times.idle, quiet, waited))
+        ):
+            self._context.run(self._break_off, f"nothing came for {over}")
+        elif (
+            not self._told
+            and times.first is not None
+            and (over := times.overrun(times.first, quiet, waited))
+        ):
+            self._context.run(self._fail, _overdue(f"nothing came within {over}"))
 
-    def _break_off(self, idle: float) -> None:
+    def _break_off(self, message: str) -> None:
         upstream, self._upstream = self._upstream, None
         if upstream is not None:
             upstream.dispose()
-        self.on_error(_overdue(f"nothing came for {idle:g} seconds"))
+        self.on_error(_overdue(message))
 
 
 @lru_cache(maxsize=16)  # asked for with each response, and always the same

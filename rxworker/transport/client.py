@@ -14,6 +14,7 @@ from reactivex import Observable, abc
 
 from rxworker.errors import HttpStatusError, LocalProtocolError
 from rxworker.events import ResponseEvent
+from rxworker.framing import MAX_FRAME, Limited
 from rxworker.messages import Conversation, Message
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import Stage
@@ -40,6 +41,8 @@ class Client:
         transport: Where bytes come from; HTTP by default.
         retry: When a request is made again that failed before its first event.
         timeouts: How long to wait for events.
+        max_frame: Bytes that a line or frame of a response may have; ``None`` for any number. A larger one ends the response with a
+            `rxworker.errors.RemoteProtocolError`. A decoder that is not `rxworker.framing.Limited` has no limit.
         scheduler: Where waiting happens; the running event loop by default.
 
     Example:
@@ -60,12 +63,14 @@ class Client:
         transport: Transport | None = None,
         retry: Retry | None = None,
         timeouts: Timeouts | None = None,
+        max_frame: int | None = MAX_FRAME,
         scheduler: abc.SchedulerBase | None = None,
     ) -> None:
         self.provider = provider
         self.transport = transport or HttpTransport()
         self.retry = retry or Retry()
         self.timeouts = timeouts or Timeouts()
+        self.max_frame = max_frame
         self._scheduler = scheduler
 
     def __repr__(self) -> str:
@@ -106,6 +111,8 @@ class Client:
                 if sent.is_background:
                     make = cast("BackgroundProvider", self.provider).background_decoder
                     background = partial(Background, self.transport, sent)
+                if self.max_frame != MAX_FRAME:  # a provider's decoders have the usual limit already
+                    make = partial(_limited, make, self.max_frame)
                 source = self.transport.send(sent)
                 answer = Answer(
                     source, make, explain, observer, self.timeouts, self.retry, clock, background
@@ -132,6 +139,14 @@ class Client:
         explained = self.provider.error(error.status, error.headers, error.body)
         explained.__cause__ = error
         return explained
+
+
+def _limited(make: Callable[[], ResponseDecoder], limit: int | None) -> ResponseDecoder:
+    """A decoder with another limit for the lines and frames of a response."""
+    decoder = make()
+    if isinstance(decoder, Limited):
+        decoder.limit = limit
+    return decoder
 
 
 def _as_request(request: Request | Conversation | str) -> Request:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from io import BytesIO
 from typing import TypeVar
 
@@ -35,6 +36,10 @@ E = TypeVar("E", bound=RxWorkerError)
 
 LONG = 1024 * 1024
 MOST_OF_AN_ERROR = 64 * 1024
+ERROR_PAUSE = 1.0
+"""Seconds to wait for more of the body of an error answer: its status is reported in time, also if the body never ends."""
+ERROR_SECONDS = 5.0
+"""Seconds to wait for all of it."""
 
 
 class HttpTransport:
@@ -220,13 +225,14 @@ def _is_stream(response: aiohttp.ClientResponse, accept: tuple[str, ...]) -> boo
 
 async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError:
     body = bytearray()
-    try:
-        async for chunk in response.content.iter_any():
-            body += chunk
-            if len(body) >= MOST_OF_AN_ERROR:
-                break
-    except (aiohttp.ClientError, OSError):
-        pass  # the status and the headers say enough, also when the explanation is cut
+    # The status and the headers say enough, also when the explanation is cut, or too late (`TimeoutError` is an `OSError`).
+    with suppress(aiohttp.ClientError, OSError):
+        async with asyncio.timeout(ERROR_SECONDS):
+            while len(body) < MOST_OF_AN_ERROR:
+                chunk = await asyncio.wait_for(response.content.readany(), ERROR_PAUSE)
+                if not chunk:
+                    break
+                body += chunk
     kind = response.headers.get("Content-Type", "no content type")
     return HttpStatusError(
         f"{url} answered {response.status} ({kind}) where a stream was expected",

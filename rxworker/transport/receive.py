@@ -8,8 +8,13 @@ from typing import Any
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
-from rxworker.errors import RxWorkerError, TransportTimeoutError
-from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status, Usage
+from rxworker.errors import (
+    RemoteProtocolError,
+    RxWorkerError,
+    TransportError,
+    TransportTimeoutError,
+)
+from rxworker.events import TRUNCATED, Error, Ping, ResponseEvent, ResponseStatus, Status, Usage
 from rxworker.events.deltas import Batch, Counted, Deltas, Told, rows
 from rxworker.operators import Operator
 from rxworker.operators.fail import error_to_exception
@@ -64,6 +69,7 @@ class Receiver(abc.ObserverBase[bytes]):
             decoder, "feed_rows", self._feed_one_by_one
         )
         self._reads = 0
+        self._progress = 0  # reads that brought an event, other than pings
         self._told = False
         self._over = False
         self._failure: Exception | None = None
@@ -77,8 +83,10 @@ class Receiver(abc.ObserverBase[bytes]):
         try:
             events = self._feed(value)
         except Exception as error:
-            self._fail(error)
+            self._give_up(error)
             return
+        if events and (type(events[0]) is not Ping or not all(type(e) is Ping for e in events)):
+            self._progress += 1
         if len(events) < 2 or not self._tell_together(events):
             self._tell(events)
 
@@ -107,6 +115,18 @@ class Receiver(abc.ObserverBase[bytes]):
         """Whether more of the response comes after the end of the connection, or after this error."""
         del error
         return False
+
+    def _give_up(self, error: Exception) -> None:
+        """End a response that cannot be decoded; what is open is closed before the error."""
+        try:
+            events = self._decoder.finish()
+        except Exception:  # what it raised first says more
+            events = ()
+        self._tell(events, error)
+        if isinstance(error, RemoteProtocolError):
+            self._close()  # what comes after the end of a response changes nothing
+        elif not self._over:
+            self._fail(error)
 
     def _close(self) -> None:
         """Nothing more comes."""
@@ -195,6 +215,11 @@ class Receiver(abc.ObserverBase[bytes]):
         self._observer.on_error(error)
 
 
+CAUSES: tuple[tuple[type[Exception], str], ...] = (
+    (TransportTimeoutError, "timeout"),
+    (TransportError, "connection"),
+    (RemoteProtocolError, "protocol"),
+)
 _RARE: frozenset[type[object]] = frozenset({Error, Usage, Counted})
 
 
@@ -204,7 +229,7 @@ def _is_failed(event: ResponseEvent) -> bool:
 
 def _because(event: Error, cause: Exception) -> Error:
     """The event of a stream that was cut, with what is known of the knife."""
-    kind = "timeout" if isinstance(cause, TransportTimeoutError) else "connection"
+    kind = next((kind for sort, kind in CAUSES if isinstance(cause, sort)), "unknown")
     retryable = isinstance(cause, RxWorkerError) and cause.retryable
     return replace(event, code=kind, kind=kind, message=str(cause), retryable=retryable)
 

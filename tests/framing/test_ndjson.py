@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rxworker.errors import RemoteProtocolError
 from rxworker.framing import NdjsonDecoder
 
 WHOLE = '{"a": "é"}\r\n\n  \n{"b": "日本"}\n{"c": 1}'.encode()
@@ -38,3 +40,36 @@ def test_a_line_without_its_end_comes_with_finish() -> None:
 
 def test_a_large_line_byte_by_byte_is_kept_in_pieces() -> None:
     assert [len(line) for line in decode([b"x"] * 250_000 + [b"\n"])] == [250_000]
+
+
+def limited(chunks: list[bytes], limit: int) -> tuple[list[bytes], bool]:
+    """The lines, and whether one was too large."""
+    decoder = NdjsonDecoder(limit)
+    lines: list[bytes] = []
+    try:
+        for chunk in chunks:
+            lines += decoder.feed(chunk)
+    except RemoteProtocolError:
+        assert not decoder.is_clear
+        with pytest.raises(RemoteProtocolError):
+            decoder.feed(b"1\n")
+        return lines + decoder.finish(), True
+    return lines + decoder.finish(), False
+
+
+@pytest.mark.parametrize("data", [WHOLE, b'1\n{"a": "a long line"}\n2\n', b"1\n" + b"x" * 20])
+def test_a_limit_means_the_same_under_every_cut(data: bytes) -> None:
+    longest = max(len(line) for line in data.split(b"\n"))
+    for limit in range(1, len(data) + 1):
+        whole = limited([data], limit)
+        assert whole[1] is (limit < longest)
+        assert limited([data[i : i + 1] for i in range(len(data))], limit) == whole
+        for cut in range(1, len(data)):
+            assert limited([data[:cut], data[cut:]], limit) == whole, (limit, cut)
+
+
+def test_an_endless_line_holds_no_more_than_the_limit() -> None:
+    decoder = NdjsonDecoder(1000)
+    assert [decoder.feed(b"x" * 100) for _ in range(10)] == [[]] * 10
+    with pytest.raises(RemoteProtocolError, match="more than 1000 bytes"):
+        decoder.feed(b"x")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rxworker.errors import RemoteProtocolError
 from rxworker.framing import SseDecoder, SseFrame
 from rxworker.framing.sse import _event_of
 from rxworker.framing.sse_frame import SseRun, _name_of, datas_of, has_event
@@ -248,3 +249,91 @@ def test_comments_without_an_empty_line_are_not_kept() -> None:
         tracemalloc.stop()
     assert held < 20_000
     assert decoder.feed(b"data: 3\n\n") == [SseFrame(b"3")]
+
+
+def limited(chunks: list[bytes], limit: int | None) -> tuple[list[SseFrame], bool]:
+    """The frames, and whether one was too large."""
+    decoder = SseDecoder(stray=True, limit=limit)
+    frames: list[SseFrame] = []
+    try:
+        for chunk in chunks:
+            frames += decoder.feed(chunk)
+    except RemoteProtocolError:
+        assert not decoder.is_clear
+        with pytest.raises(RemoteProtocolError):
+            decoder.feed(b"data: late\n\n")
+        return frames + decoder.finish(), True
+    return frames + decoder.finish(), False
+
+
+LIMITED = [
+    *[row[1] for row in TABLE],
+    b"data: 1\n\n: a long comment\ndata: 22\n\nretry: 5\n\n: silence\n\n: silence\n\ndata: 333\n\n",
+    b"stray\nlines\nof some length\n\ndata: 1\n\n",
+    b"event: a\ndata: 1\n: a comment within\n: and another\ndata: 2\n\ndata: 3\n\ndata: 4",
+    b"event: a\r\ndata: 1\r\n: a comment\r\ndata: 2\r\n\r\n: c\r\n\r\n: c\r\n\r\ndata: 3\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("data", LIMITED)
+def test_a_limit_means_the_same_under_every_cut(data: bytes) -> None:
+    for limit in {*range(4, len(data), 1 + len(data) // 10), len(data) - 1, len(data)} - {-1, 0}:
+        whole = limited([data], limit)
+        assert limited(single(data), limit) == whole, limit
+        for cut in range(1, len(data)):
+            assert limited([data[:cut], data[cut:]], limit) == whole, (limit, cut)
+
+
+@pytest.mark.parametrize("data", LIMITED)
+def test_what_is_no_larger_than_the_limit_is_as_without_one(data: bytes) -> None:
+    assert limited([data], len(data)) == limited([data], None)
+    assert not limited([data], len(data))[1]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"data: 12345678901234567890\n\n",
+        b"data: 1234567890\ndata: 1234567890\n\n",
+        b": a comment that never seems to end\n\n",
+        b"a stray line of this length\n\n",
+        b"event: 12345678901234567890\n\n",
+    ],
+)
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_line_or_frame_above_the_limit_is_refused_and_those_before_it_are_kept(
+    data: bytes, ends: bool
+) -> None:
+    frames, refused = limited([b"data: 1\n\n" + (data if ends else data.strip())], 20)
+    assert refused or not ends
+    assert frames == [SseFrame(b"1")]
+
+
+def test_an_endless_line_holds_no_more_than_the_limit() -> None:
+    decoder = SseDecoder(limit=1000)
+    assert [decoder.feed(b"x" * 100) for _ in range(10)] == [[]] * 10
+    with pytest.raises(RemoteProtocolError, match="more than 1000 bytes"):
+        decoder.feed(b"x")
+
+
+def test_the_usual_limit_is_far_above_a_picture() -> None:
+    assert SseDecoder().limit == 64 * 1024 * 1024
+
+
+@pytest.mark.parametrize("line", [b": PROCESSING\n\n", b": PROCESSING\r\n\r\n", b": x\n", b"\n"])
+@pytest.mark.parametrize("before", [b"", b"retry: 5\n\n", b"data: 1\n"])
+def test_comments_cost_little_and_change_nothing(line: bytes, before: bytes) -> None:
+    decoder = SseDecoder()
+    flood = line * 1000
+    decoder.feed(before + line + flood)
+    taken: list[bytes] = []
+
+    def take(line: bytes, frames: list[SseFrame]) -> None:
+        taken.append(line)
+        plain(line, frames)
+
+    plain = decoder._take_line
+    decoder._take_line = take
+    assert [decoder.feed(flood) for _ in range(10)] == [[]] * 10
+    assert len(taken) < 100
+    assert [frame.data for frame in decoder.feed(b"\n\ndata: 2\n\n")][-1:] == [b"2"]

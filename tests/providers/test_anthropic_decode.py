@@ -29,6 +29,7 @@ from rxworker.framing import SseFrame
 from rxworker.messages import JsonObject, StopKind, StopReason
 from rxworker.providers import summarise
 from rxworker.providers.anthropic import Anthropic, AnthropicDecoder
+from rxworker.testing import check_balanced
 
 HEAD = {
     "type": "message_start",
@@ -97,6 +98,7 @@ def test_a_message_from_start_to_end() -> None:
         ("compaction", {}, StopKind.PAUSE_TURN, None),
         ("refusal", {"stop_details": {"explanation": "why"}}, StopKind.REFUSAL, "why"),
         ("brand_new", {}, StopKind.OTHER, None),
+        ("length", {}, StopKind.MAX_TOKENS, None),  # of a server that is only compatible
     ],
 )
 def test_each_stop_reason_has_its_normal_form(
@@ -105,7 +107,7 @@ def test_each_stop_reason_has_its_normal_form(
     assert last_stop(decode(HEAD, reason(raw, **more), END)) == StopReason(kind, raw, detail)
 
 
-@pytest.mark.parametrize("raw", ["end_turn", "tool_use"])
+@pytest.mark.parametrize("raw", ["end_turn", "tool_use", "tool_calls", "brand_new"])
 def test_a_completed_call_makes_an_ordinary_end_a_tool_use(raw: str) -> None:
     call = [start(0, type="tool_use", id="t", name="look", input={}), stop(0)]
     found = last_stop(decode(HEAD, *call, reason(raw), END))
@@ -181,13 +183,54 @@ def test_arguments_that_come_with_the_start_and_again_count_once(kind: str) -> N
     assert [e.text for e in events if isinstance(e, InputJsonDelta)] == ['{"a":[1]}']
 
 
+@pytest.mark.parametrize("name", [{}, {"name": ""}, {"name": None}, {"name": 3}])
+@pytest.mark.parametrize("raw", ["tool_use", "end_turn", "brand_new"])
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_call_that_names_no_tool_is_malformed_and_leaves_nothing(
+    name: dict[str, Any], raw: str, closed: bool
+) -> None:
+    nameless = [
+        start(0, type="tool_use", id="t", input={}, **name),
+        delta(0, "input_json_delta", partial_json="{}"),
+        *([stop(0)] if closed else []),
+    ]
+    events = decode(HEAD, *nameless, reason(raw), END)
+    check_balanced(events)
+    assert BlockAbort(0, BlockType.OPAQUE, "the call names no tool") in events
+    assert last_stop(events) == StopReason(StopKind.MALFORMED, raw)
+    call = [start(1, type="tool_use", id="u", name="look", input={}), stop(1)]
+    both = decode(HEAD, *nameless, *call, reason(raw), END)
+    assert last_stop(both) == StopReason(StopKind.TOOL_USE, raw)
+
+
+def test_ids_that_come_twice_are_made_unique() -> None:
+    call: dict[str, Any] = {"type": "tool_use", "id": "t", "name": "look", "input": {}}
+    events = decode(HEAD, start(0, **call), stop(0), start(1, **call), stop(1), END)
+    check_balanced(events)
+    ids = [
+        e.metadata.id
+        for e in events
+        if isinstance(e, BlockStart) and isinstance(e.metadata, ToolUseMetadata)
+    ]
+    assert ids[0] == "t"
+    assert len(set(ids)) == 2
+
+
+def test_null_as_the_input_of_a_servers_tool_is_none() -> None:
+    call = start(0, type="server_tool_use", id="t", name="look", input={})
+    events = decode(HEAD, call, delta(0, "input_json_delta", partial_json="null"), stop(0), END)
+    stopped = next(event for event in events if isinstance(event, BlockStop))
+    assert stopped.echo == {"input": {}}
+
+
 def test_a_call_without_an_id_is_given_one() -> None:
     events = decode(HEAD, start(0, type="tool_use", name="look", input={}), stop(0))
     assert events[2] == BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("rxw_1", "look"))
 
 
 @pytest.mark.parametrize(
-    ("raw", "whole"), [("max_tokens", False), ("refusal", False), ("tool_use", True)]
+    ("raw", "whole"),
+    [("max_tokens", False), ("refusal", False), ("brand_new", False), ("tool_use", True)],
 )
 def test_a_call_without_its_stop_is_whole_only_if_the_message_ended_for_it(
     raw: str | None, whole: bool

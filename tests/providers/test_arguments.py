@@ -19,6 +19,11 @@ from rxworker.providers.arguments import (
     [
         ("", {}),
         (" \n", {}),
+        ("{}", {}),
+        ("null", {}),
+        (" null\n", {}),
+        ("nul", "nul"),
+        ('"null"', '"null"'),
         ('{"a": 1}', {"a": 1}),
         ('{"a": 1', '{"a": 1'),
         ("[1]", "[1]"),

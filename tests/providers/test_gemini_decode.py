@@ -33,7 +33,6 @@ from rxworker.events import (
 )
 from rxworker.messages import Message, StopKind, StopReason, Text, Thinking
 from rxworker.providers import CalledTool, Gemini, Summary, summarise
-from rxworker.providers.gemini.stop import STOPS
 from rxworker.testing import lint
 from rxworker.timeline import ResponseState, message_of, step_response
 
@@ -412,6 +411,31 @@ def test_other_parts_are_blocks_kept_whole(part: dict[str, Any], block_type: Blo
         assert isinstance(start.metadata, OpaqueMetadata)
 
 
+NEW: list[dict[str, Any]] = [{"brandNew": {"a": 1}}, {"brandNew": "x"}, {"brandNew": 0}]
+
+
+@pytest.mark.parametrize("new", NEW)
+@pytest.mark.parametrize(
+    ("known", "block_type"),
+    [
+        (call("look"), BlockType.TOOL_USE),
+        ({"inlineData": {"mimeType": "image/png", "data": "AAAA"}}, BlockType.IMAGE),
+        ({"executableCode": {"code": "1"}}, BlockType.SERVER_TOOL_USE),
+        ({"codeExecutionResult": {"output": "1"}}, BlockType.SERVER_TOOL_RESULT),
+        ({"toolCall": {"toolType": "A"}}, BlockType.SERVER_TOOL_USE),
+        ({"toolResponse": {"id": "a"}}, BlockType.SERVER_TOOL_RESULT),
+    ],
+)
+def test_what_is_new_in_a_part_hides_nothing_wherever_it_stands(
+    known: dict[str, Any], block_type: BlockType, new: dict[str, Any]
+) -> None:
+    for part in ({**new, **known}, {**known, **new}, {"thoughtSignature": "A", **new, **known}):
+        starts = [e for e in events_of(piece(part, stop="STOP")) if isinstance(e, BlockStart)]
+        assert [start.block_type for start in starts] == [block_type]
+        assert starts[0].echo is not None
+        assert starts[0].echo["brandNew"] == new["brandNew"]
+
+
 def test_a_text_with_something_new_beside_it_is_still_text() -> None:
     events = events_of(piece({"text": "a", "mood": {"x": 1}}), piece({"text": "b"}, stop="STOP"))
     assert summarise(events).text == "ab"
@@ -473,9 +497,34 @@ def test_usage_is_merged_and_the_last_number_holds() -> None:
 # --- how it ends
 
 
-@pytest.mark.parametrize("raw", [*STOPS, "OTHER", "IMAGE_OTHER", "NO_IMAGE", "NEVER_HEARD_OF"])
-def test_each_finish_reason_has_its_normal_form(raw: str) -> None:
-    kind = STOPS.get(raw, StopKind.OTHER)
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        ("STOP", StopKind.END_TURN),
+        ("MAX_TOKENS", StopKind.MAX_TOKENS),
+        ("SAFETY", StopKind.CONTENT_FILTER),
+        ("RECITATION", StopKind.CONTENT_FILTER),
+        ("BLOCKLIST", StopKind.CONTENT_FILTER),
+        ("PROHIBITED_CONTENT", StopKind.CONTENT_FILTER),
+        ("SPII", StopKind.CONTENT_FILTER),
+        ("LANGUAGE", StopKind.CONTENT_FILTER),
+        ("IMAGE_SAFETY", StopKind.CONTENT_FILTER),
+        ("IMAGE_PROHIBITED_CONTENT", StopKind.CONTENT_FILTER),
+        ("IMAGE_RECITATION", StopKind.CONTENT_FILTER),
+        ("MODEL_ARMOR", StopKind.CONTENT_FILTER),
+        ("ESCALATION", StopKind.CONTENT_FILTER),
+        ("MALFORMED_FUNCTION_CALL", StopKind.MALFORMED),
+        ("UNEXPECTED_TOOL_CALL", StopKind.MALFORMED),
+        ("TOO_MANY_TOOL_CALLS", StopKind.MALFORMED),
+        ("MISSING_THOUGHT_SIGNATURE", StopKind.MALFORMED),
+        ("MALFORMED_RESPONSE", StopKind.MALFORMED),
+        ("OTHER", StopKind.OTHER),
+        ("IMAGE_OTHER", StopKind.OTHER),
+        ("NO_IMAGE", StopKind.OTHER),
+        ("NEVER_HEARD_OF", StopKind.OTHER),
+    ],
+)
+def test_each_finish_reason_has_its_normal_form(raw: str, kind: StopKind) -> None:
     assert stop_of(events_of(piece({"text": "a"}, stop=raw))) == StopReason(kind, raw)
 
 
@@ -496,7 +545,29 @@ def test_max_tokens_without_any_content_is_no_error() -> None:
     assert fold(events) is None
 
 
-@pytest.mark.parametrize("raw", ["MALFORMED_FUNCTION_CALL", "MAX_TOKENS", "SAFETY", "NEW"])
+@pytest.mark.parametrize("raw", ["FUNCTION_CALL", "NEVER_HEARD_OF", "stop"])
+@pytest.mark.parametrize("apart", [True, False])
+def test_whole_calls_run_also_under_an_unknown_reason(raw: str, apart: bool) -> None:
+    frames = [piece(call("a")), piece(stop=raw)] if apart else [piece(call("a"), stop=raw)]
+    events = events_of(*frames)
+    assert stop_of(events) == StopReason(StopKind.TOOL_USE, raw)
+    assert [type(e) for e in events if isinstance(e, BlockStop | BlockAbort)] == [BlockStop]
+
+
+def test_a_streamed_call_without_its_end_does_not_run_under_an_unknown_reason() -> None:
+    begun: Any = {"functionCall": {"name": "a", "willContinue": True}}
+    events = events_of(piece(begun), piece(stop="NEVER_HEARD_OF"))
+    assert stop_of(events) == StopReason(StopKind.OTHER, "NEVER_HEARD_OF")
+    assert any(isinstance(event, BlockAbort) for event in events)
+
+
+def test_a_call_that_names_no_tool_is_malformed() -> None:
+    events = events_of(piece({"functionCall": {"name": "", "args": {"a": 1}}}, stop="STOP"))
+    assert stop_of(events) == StopReason(StopKind.MALFORMED, "STOP")
+    assert not any(isinstance(event, BlockStart) for event in events)
+
+
+@pytest.mark.parametrize("raw", ["MALFORMED_FUNCTION_CALL", "MAX_TOKENS", "SAFETY", "OTHER"])
 def test_a_call_that_comes_with_a_bad_end_is_aborted(raw: str) -> None:
     frame = piece(call("a"), stop=raw, finishMessage="why")
     events = events_of(frame)

@@ -106,7 +106,10 @@ def test_a_response_from_start_to_end() -> None:
         ("length", [look()], StopReason(StopKind.MAX_TOKENS, "length")),
         ("load", [], StopReason(StopKind.END_TURN, "load")),
         ("unload", [], StopReason(StopKind.OTHER, "unload")),
-        ("brand_new", [look()], StopReason(StopKind.OTHER, "brand_new")),
+        ("brand_new", [], StopReason(StopKind.OTHER, "brand_new")),
+        ("brand_new", [look()], StopReason(StopKind.TOOL_USE, "brand_new")),
+        ("stop", [{"function": {"name": ""}}], StopReason(StopKind.MALFORMED, "stop")),
+        ("stop", [{"function": {"name": ""}}, look()], StopReason(StopKind.TOOL_USE, "stop")),
         (None, [], None),
         (None, [look()], StopReason(StopKind.TOOL_USE)),
     ],
@@ -241,9 +244,8 @@ def test_what_is_unknown_travels_and_the_answer_goes_on(strange: Any, told: Opaq
     events = decode(line("a"), strange, line("b"), line(**END))
     assert [event for event in events if isinstance(event, Opaque)] == [told]
     assert summarise(events).text == "ab"
-    assert events[-1] == Status(
-        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN, "stop")
-    )
+    kind = StopKind.MALFORMED if told.kind == "tool_call" else StopKind.END_TURN
+    assert events[-1] == Status(ResponseStatus.COMPLETED, stop_reason=StopReason(kind, "stop"))
 
 
 def test_a_bad_member_of_the_calls_leaves_the_good_one() -> None:

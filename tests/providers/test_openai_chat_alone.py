@@ -62,6 +62,7 @@ CHOICE: dict[str, list[Any]] = {
     "delta": [None, {}],
     "finish_reason": ["", "stop", "tool_calls"],
     "stop_reason": ["x"],
+    "native_finish_reason": [None, "length"],
     "usage": [{"prompt_tokens": 2}],
     "content_filter_offsets": [{"end": 1}],
 }

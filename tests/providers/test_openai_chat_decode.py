@@ -28,9 +28,13 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.framing import SseFrame
-from rxworker.messages import JsonObject, StopKind, StopReason
+from rxworker.messages import Conversation, JsonObject, Message, StopKind, StopReason
 from rxworker.providers import OpenAIChat, summarise
+from rxworker.providers.base import Options
 from rxworker.providers.openai_chat import OpenAIChatDecoder
+from rxworker.testing import check_balanced
+from rxworker.timeline import ResponseState, step_response
+from rxworker.timeline import message_of as message_of_state
 
 DONE = "[DONE]"
 
@@ -60,6 +64,15 @@ def decode(*messages: dict[str, Any] | str, event: str = "message") -> list[Resp
             SseFrame(data.encode(), event if data == messages[-1] else "message")
         )
     return [*events, *decoder.finish()]
+
+
+def message_of(events: list[ResponseEvent]) -> Message:
+    state = ResponseState()
+    for event in events:
+        state = step_response(state, event)
+    message = message_of_state(state, "openai_chat")
+    assert message is not None
+    return message
 
 
 def calls(*pieces: dict[str, Any], finish: str = "tool_calls") -> list[tuple[str | None, str, Any]]:
@@ -325,6 +338,86 @@ def test_calls_of_two_choices_with_one_index_are_kept_apart() -> None:
     assert stops == [None, StopReason(StopKind.TOOL_USE, "tool_calls")]
 
 
+WHOLE = {"name": "f", "arguments": '{"a": 1}'}
+
+
+@pytest.mark.parametrize("raw", ["eos", "tool_call", "COMPLETE", "stop_sequence", "brand_new"])
+def test_whole_calls_run_also_under_an_unknown_reason(raw: str) -> None:
+    events = decode(tool(index=0, id="a", function=WHOLE), chunk(finish=raw), DONE)
+    assert isinstance(events[-2], BlockStop)
+    assert events[-1] == Status(
+        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.TOOL_USE, raw)
+    )
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_calls_under_an_unknown_reason_none_runs_if_one_is_cut(order: int) -> None:
+    pieces = [
+        tool(index=0, id="a", function=WHOLE),
+        tool(index=1, id="b", function={"name": "f", "arguments": '{"a'}),
+    ]
+    end = [chunk(finish="brand_new"), chunk(finish="brand_new"), DONE]
+    events = decode(*pieces[::order], *end)
+    assert not any(isinstance(event, BlockStop) for event in events)
+    assert events[-1] == Status(
+        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.OTHER, "brand_new")
+    )
+
+
+@pytest.mark.parametrize(
+    ("raw", "native", "kind"),
+    [
+        ("tool_calls", "max_output_tokens", StopKind.MAX_TOKENS),
+        ("tool_calls", "length", StopKind.MAX_TOKENS),
+        ("stop", "MAX_TOKENS", StopKind.MAX_TOKENS),
+        ("tool_calls", "MALFORMED_FUNCTION_CALL", StopKind.MALFORMED),
+        ("tool_calls", "tool_use", StopKind.TOOL_USE),
+        ("tool_calls", "completed", StopKind.TOOL_USE),
+        ("tool_calls", None, StopKind.TOOL_USE),
+        ("tool_calls", 3, StopKind.TOOL_USE),
+    ],
+)
+def test_the_native_reason_shows_that_a_call_was_cut(raw: str, native: Any, kind: StopKind) -> None:
+    last = chunk(finish=raw)
+    last["choices"][0]["native_finish_reason"] = native
+    events = decode(tool(index=0, id="a", function=WHOLE), last, DONE)
+    cut = kind is not StopKind.TOOL_USE
+    assert isinstance(events[-2], BlockAbort if cut else BlockStop)
+    expected = StopReason(kind, raw, native if cut else None)
+    assert events[-1] == Status(ResponseStatus.COMPLETED, stop_reason=expected)
+
+
+def test_a_reason_that_promises_calls_of_which_none_comes_is_malformed() -> None:
+    expected = StopReason(StopKind.MALFORMED, "tool_calls")
+    end = decode(chunk({"content": "a"}, "tool_calls"), DONE)[-1]
+    assert end == Status(ResponseStatus.COMPLETED, stop_reason=expected)
+
+
+@pytest.mark.parametrize("cut", range(5))
+def test_arguments_of_null_are_no_arguments(cut: int) -> None:
+    """Groq writes them so where a tool has no parameters, also of several calls under one index."""
+    pieces = [
+        tool(index=0, id="a", function={"name": "f", "arguments": "null"[:cut]}),
+        tool(index=0, function={"arguments": "null"[cut:]}),
+        tool(index=0, id="b", function={"name": "f", "arguments": "null"}),
+    ]
+    message = message_of(decode(*pieces, chunk(finish="tool_calls"), DONE))
+    assert [call.input for call in message.tool_calls] == [{}, {}]
+    sent = OpenAIChat("m", api_key="k").request(
+        Conversation((Message.user("go"), message)), (), Options()
+    )
+    said = json.loads(sent.body)["messages"][1]["tool_calls"]
+    assert [call["function"]["arguments"] for call in said] == ["{}", "{}"]
+
+
+def test_ids_that_come_twice_are_made_unique() -> None:
+    pieces = [tool(index=i, id="a", function=WHOLE) for i in range(3)]
+    events = decode(*pieces, chunk(finish="tool_calls"), DONE)
+    check_balanced(events)
+    calls = message_of(events).tool_calls
+    assert [call.id for call in calls] == ["a", "a-rxw-2", "a-rxw-3"]
+
+
 @pytest.mark.parametrize("raw", ["length", "content_filter", "brand_new"])
 def test_calls_of_a_cut_response_are_aborted(raw: str) -> None:
     events = decode(
@@ -333,11 +426,23 @@ def test_calls_of_a_cut_response_are_aborted(raw: str) -> None:
     assert isinstance(events[-2], BlockAbort)
 
 
-def test_a_call_that_never_says_its_name_is_aborted() -> None:
-    events = decode(
-        tool(index=0, id="a", function={"arguments": "{}"}), chunk(finish="tool_calls"), DONE
+@pytest.mark.parametrize("name", [{}, {"name": ""}, {"name": None}])
+@pytest.mark.parametrize("raw", ["tool_calls", "stop"])
+def test_a_call_that_names_no_tool_is_malformed_and_no_block(
+    name: dict[str, Any], raw: str
+) -> None:
+    piece = tool(index=0, id="a", function={"arguments": "{}", **name})
+    events = decode(piece, chunk(finish=raw), DONE)
+    assert events[-2] == Opaque("tool_call", {"id": "a", "arguments": "{}"})
+    assert events[-1] == Status(
+        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.MALFORMED, raw)
     )
-    assert isinstance(events[-2], BlockAbort)
+    both = decode(piece, tool(index=1, id="b", function=WHOLE), chunk(finish=raw), DONE)
+    check_balanced(both)
+    assert [call.id for call in message_of(both).tool_calls] == ["b"]
+    assert both[-1] == Status(
+        ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.TOOL_USE, raw)
+    )
 
 
 def test_a_call_behind_the_reason_makes_an_ordinary_end_a_tool_use() -> None:

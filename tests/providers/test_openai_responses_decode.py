@@ -549,6 +549,44 @@ def test_the_name_of_the_frame_stands_in_for_the_type() -> None:
             StopReason(StopKind.OTHER, "max_messages"),
         ),
         ([last("incomplete")], StopReason(StopKind.OTHER, "incomplete")),
+        (
+            [
+                done(0, **function_call("{}")),
+                last("completed", incomplete_details={"reason": "brand_new"}),
+            ],
+            StopReason(StopKind.TOOL_USE, "completed"),
+        ),
+        (
+            [
+                done(0, **function_call("{}")),
+                last("completed", incomplete_details={"reason": "max_output_tokens"}),
+            ],
+            StopReason(StopKind.MAX_TOKENS, "max_output_tokens"),
+        ),
+        (
+            [done(0, **function_call("{}", name="")), last()],
+            StopReason(StopKind.MALFORMED, "completed"),
+        ),
+        (
+            [
+                done(0, **function_call("{}", name=3)),
+                done(1, **function_call("{}", call_id="b")),
+                last(),
+            ],
+            StopReason(StopKind.TOOL_USE, "completed"),
+        ),
+        (
+            [
+                added(0, **function_call(name=None)),
+                delta("function_call_arguments", "{}"),
+                last(output=[function_call("{}", name="")]),
+            ],
+            StopReason(StopKind.MALFORMED, "completed"),
+        ),
+        (
+            [done(0, **function_call("{}")), done(1, **function_call("{}")), last()],
+            StopReason(StopKind.TOOL_USE, "completed"),
+        ),
         ([event("completed")], StopReason(StopKind.END_TURN, "completed")),
     ],
 )

@@ -14,6 +14,7 @@ from rxworker.errors import HttpStatusError, ProviderError, TransportError
 from rxworker.events import (
     TRUNCATED,
     Error,
+    Ping,
     ResponseEvent,
     ResponseStatus,
     Status,
@@ -34,7 +35,7 @@ Script = list[Recorded[bytes]]
 
 
 class Lines:
-    """A decoder of texts; ``.`` is a comment, ``!`` an error of the provider's, ``?`` what it cannot read."""
+    """A decoder of texts; ``.`` is a comment, ``p`` a ping, ``!`` an error of the provider's, ``?`` what it cannot read."""
 
     def __init__(self) -> None:
         self._over = False
@@ -43,7 +44,8 @@ class Lines:
         if data == b"?":
             raise ValueError("a bug")
         self._over = self._over or data == b"!"
-        return [BUSY, FAILED] if data == b"!" else [] if data == b"." else [TextDelta(0, str(data))]
+        special: dict[bytes, list[ResponseEvent]] = {b"!": [BUSY, FAILED], b".": [], b"p": [Ping()]}
+        return special.get(data, [TextDelta(0, str(data))])
 
     def finish(self) -> Sequence[ResponseEvent]:
         return [] if self._over else [CUT, FAILED]
@@ -108,11 +110,14 @@ def as_one(
 
 
 def script(seed: random.Random) -> Script:
-    """What one attempt brings: a few chunks with short and long pauses, and an end or none."""
+    """What one attempt brings: a few chunks with short and long pauses, and an end or none.
+
+    There are no keep-alives among them, of which the operators know nothing.
+    """
     time, played = 0, Script()
     for _ in range(seed.randrange(4)):
         time += seed.choice([13, 43, 403])
-        played.append(ReactiveTest.on_next(time, seed.choice([b"a", b"b", b".", b".", b"!", b"?"])))
+        played.append(ReactiveTest.on_next(time, seed.choice([b"a", b"b", b"c", b"d", b"!", b"?"])))
     time += 13
     ends = [
         ReactiveTest.on_completed(time),
@@ -162,6 +167,75 @@ def test_it_is_silent_once_it_was_left(number: int) -> None:
     scripts, times = [script(seed) for _ in range(TRIES)], seed.choice(LIMITS)
     _, at = heard(as_one, scripts, times, 203.0 + 10 * number)
     assert all(time <= 203.0 + 10 * number for time in at)
+
+
+def end_of(sends: dict[int, bytes], times: Timeouts) -> tuple[float, str]:
+    """When a response ends that sends these and then stays silent, and how."""
+    played = [ReactiveTest.on_next(time, data) for time, data in sends.items()]
+    told, at = heard(as_one, [played, [], []], times, 9000.0)
+    return at[-1] - 200.0, told[-1]  # the test scheduler subscribes at 200
+
+
+EACH_30 = range(10, 8000, 30)
+
+
+@pytest.mark.parametrize("sign", [b".", b"p"])
+@pytest.mark.parametrize(
+    ("times", "begins", "ends"),
+    [
+        (Timeouts(None, 100.0, 5.0), b"a", 500.0),
+        (Timeouts(None, 100.0, 1.0), b"a", 100.0),
+        (Timeouts(None, 100.0, 2.5), b"a", 250.0),
+    ],
+)
+def test_signs_of_life_make_a_pause_longer_but_not_endless(
+    sign: bytes, times: Timeouts, begins: bytes, ends: float
+) -> None:
+    sends: dict[int, bytes] = {5: begins} | dict.fromkeys(EACH_30, sign)
+    at, told = end_of(sends, times)
+    assert 5 + ends <= at <= 5 + ends + 100 / 4
+    assert "signs that the connection lives" in told or times.keep_alive == 1.0
+
+
+def test_silence_behind_signs_of_life_is_no_longer_than_any_other() -> None:
+    at, told = end_of({5: b"a", 90: b"."}, Timeouts(None, 100.0))
+    assert 190 <= at <= 190 + 100 / 4
+    assert "nothing came for 100 seconds" in told
+
+
+def test_an_event_begins_a_new_pause() -> None:
+    sends: dict[int, bytes] = {5: b"a", 450: b"b"} | dict.fromkeys(EACH_30, b".")
+    at, _ = end_of(sends, Timeouts(None, 100.0))
+    assert 950 <= at <= 950 + 100 / 4
+
+
+def test_signs_of_life_may_hold_a_response_open_for_ever_if_so_wanted() -> None:
+    sends: dict[int, bytes] = {5: b"a"} | dict.fromkeys(EACH_30, b".")
+    at, _ = end_of(sends, Timeouts(None, 100.0, None))
+    assert at > EACH_30[-1] + 90
+
+
+def test_signs_of_life_make_the_wait_for_the_first_event_longer_but_not_endless() -> None:
+    once = Steady(retries=0)
+    clock = TestScheduler()
+    source = clock.create_cold_observable([ReactiveTest.on_next(t, b".") for t in EACH_30])
+    times = Timeouts(100.0, None)
+
+    def create() -> Observable[ResponseEvent]:
+        return Stage(
+            lambda observer, _=None: asked(
+                Answer(source, Lines, explain, observer, times, once, clock)
+            )
+        )
+
+    (end,) = clock.start(create, disposed=9000.0).messages
+    assert 700 <= end.time <= 725
+    assert "nothing came within 500 seconds but signs" in str(end.value)
+
+
+def asked(answer: Answer) -> Answer:
+    answer.ask()
+    return answer
 
 
 def test_a_time_of_nothing_does_not_look_for_ever() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import gzip
+import tracemalloc
+from collections.abc import Awaitable, Callable
 
 import pytest
 from reactivex import Observable, abc, typing
@@ -14,6 +16,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.errors import (
     ConfigurationError,
     ProviderError,
+    RemoteProtocolError,
     RxWorkerError,
     TransportError,
     TransportTimeoutError,
@@ -28,6 +31,8 @@ from rxworker.testing.listener import AnswerLike
 from rxworker.transport import Client, Retry, Timeouts
 
 MakeProvider = Callable[[str], Provider]
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+RawServer = Callable[[Handler], Awaitable[str]]
 
 SLOW_DOWN: JsonObject = {"error": {"type": "rate_limit_error", "message": "slow down"}}
 PATIENT = Timeouts(first=None, idle=None)
@@ -319,6 +324,64 @@ async def test_comments_alone_do_not_hold_a_response_open(make_provider: MakePro
         time.advance_by(300.0)
         await server.wait_closed()
     assert isinstance(errors[0], TransportTimeoutError)
+
+
+async def test_a_frame_above_the_limit_ends_the_response_and_closes_its_blocks(
+    make_provider: MakeProvider,
+) -> None:
+    async with ReplayServer([say("x" * 10_000, chunk=10_000)]) as server:
+        client = Client(make_provider(server.base_url), max_frame=5_000)
+        events: list[ResponseEvent] = []
+        errors: list[Exception] = []
+        done = asyncio.Event()
+
+        def failed(error: Exception) -> None:
+            errors.append(error)
+            done.set()
+
+        client.stream("hi").subscribe(events.append, failed, done.set)
+        await done.wait()
+        await server.wait_closed()
+        assert len(server.requests) == 1
+    assert lint(events) == []
+    assert [type(event) for event in events[:1]] == [Status]  # what came before it is kept
+    (told,) = (event for event in events if isinstance(event, Error))
+    assert (told.kind, told.retryable) == ("protocol", False)
+    assert isinstance(errors[0], RemoteProtocolError)
+    assert "max_frame" in str(errors[0])
+
+
+@pytest.mark.parametrize("flood", [b"data: " + b"x" * 20_000_000, b": comment\n\n" * 1_000_000])
+async def test_a_small_compressed_answer_cannot_fill_the_memory(
+    raw_server: RawServer, make_provider: MakeProvider, flood: bytes
+) -> None:
+    packed = gzip.compress(flood)
+    assert len(packed) < 50_000
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
+        writer.write(b"content-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed))
+        writer.write(packed)
+
+    provider = make_provider(await raw_server(serve))
+    client = Client(provider, max_frame=1_000_000, retry=Retry(retries=0))
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError) as caught:
+            await client.stream("hi").pipe(ops.to_list())
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert isinstance(caught.value, TruncatedError) is flood.startswith(b":")
+    assert most < 8_000_000
+
+
+async def test_without_a_limit_a_frame_may_be_of_any_size(make_provider: MakeProvider) -> None:
+    async with ReplayServer([say("x" * 10_000, chunk=10_000)]) as server:
+        client = Client(make_provider(server.base_url), max_frame=None)
+        events = await client.stream("hi").pipe(ops.to_list())
+    assert max(len(e.text) for e in events if isinstance(e, TextDelta)) == 10_000
 
 
 async def test_silence_in_the_middle_is_an_error_that_closes_the_blocks(

@@ -23,6 +23,7 @@ from rxworker.errors import (
 from rxworker.operators.stage import Sink, connect
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import Answer, ReplayServer, say, stall
+from rxworker.testing.answer import Faults
 from rxworker.transport import HttpTransport
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -278,6 +279,23 @@ async def test_of_a_huge_error_only_the_beginning_is_kept() -> None:
         await server.wait_closed()
     assert isinstance(error, HttpStatusError)
     assert len(error.body) == 64 * 1024
+
+
+@pytest.mark.parametrize("faults", [Faults(stall_at=5), Faults(chunk=1, pace=0.02)])
+async def test_an_error_whose_body_never_ends_keeps_its_status(
+    monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    monkeypatch.setattr("rxworker.transport.http.ERROR_PAUSE", 0.1)
+    monkeypatch.setattr("rxworker.transport.http.ERROR_SECONDS", 0.2)
+    body = b'{"error": ' + b" " * 1000
+    answer = Answer.from_status(500, body=body, **faults)
+    async with ReplayServer([answer]) as server:
+        error = await failure_of(send(server.base_url))
+        await server.wait_closed()
+    assert isinstance(error, HttpStatusError)
+    assert error.status == 500
+    assert body.startswith(error.body)
+    assert error.body
 
 
 async def test_an_error_whose_body_is_cut_keeps_its_status_and_headers() -> None:

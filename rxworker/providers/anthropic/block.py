@@ -19,6 +19,7 @@ from rxworker.providers.garbage import read_mended
 PROSE = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
 TOOL_USE = BlockType.TOOL_USE
 OWN = frozenset({"type", "id", "name", "input"})  # what the next request says of a call anyway
+NAMELESS = OpaqueMetadata("tool_use")  # a call that names no tool, and so cannot run
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 
 
@@ -33,6 +34,7 @@ class OpenBlock(Struct):
         index: Its number among the blocks of the response.
         block_type: What it holds.
         began_whole: Whether it is a call whose start had its arguments.
+        is_nameless: Whether it is a call that names no tool, and so cannot run.
         pieces: Texts for the echo, by their fields, in pieces.
         kept: What goes into the echo as it is.
     """
@@ -40,6 +42,7 @@ class OpenBlock(Struct):
     index: int
     block_type: BlockType
     began_whole: bool = False
+    is_nameless: bool = False
     pieces: dict[str, list[str]] | None = None
     kept: JsonObject | None = None
 
@@ -74,7 +77,10 @@ def read_block(block: JsonObject) -> Opening:
         echo: JsonObject | None = None
         if not OWN.issuperset(block):
             echo = {key: value for key, value in block.items() if key not in OWN}
-        return TOOL_USE, _tool(block), echo
+        tool = _tool(block)
+        if not tool.name:
+            return BlockType.OPAQUE, NAMELESS, None
+        return TOOL_USE, tool, echo
     kind = text_of(sort)
     if kind in PROSE:
         return PROSE[kind], None, None
@@ -93,7 +99,9 @@ def parsed(value: Json) -> Json:
     if not isinstance(value, str):
         return value
     decoded = read_mended(value.encode() or b"{}")
-    return value if decoded is None else decoded
+    if decoded is None:
+        return {} if value.strip() == "null" else value
+    return decoded
 
 
 def text_of(value: Json) -> str:

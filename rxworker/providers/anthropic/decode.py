@@ -28,9 +28,9 @@ from rxworker.events.deltas import FEW, Deltas
 from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
-from rxworker.messages import Json, JsonObject, StopKind, StopReason
+from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.alike import Repeat, repeated
-from rxworker.providers.anthropic.block import TOOL_USE, OpenBlock, read_block, text_of
+from rxworker.providers.anthropic.block import NAMELESS, TOOL_USE, OpenBlock, read_block, text_of
 from rxworker.providers.anthropic.container import CONTAINER
 from rxworker.providers.anthropic.deltas import ADDERS, FIRST, IMPLICIT, PLAIN
 from rxworker.providers.anthropic.stop import read_stop
@@ -52,15 +52,13 @@ from rxworker.providers.anthropic.wire import (
 )
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.finish_reasons import NORMAL, known_kind
 from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.rows import Row
 from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
-
-# A call that was never closed is whole only if the response ended for its sake.
-WHOLE = (StopKind.TOOL_USE, StopKind.END_TURN)
 
 STARTED = ResponseStatus.STARTED
 COMPLETED = ResponseStatus.COMPLETED
@@ -85,7 +83,7 @@ class AnthropicDecoder:
         self._closed: set[int] = set()
         self._usage: JsonObject = {}
         self._stop = NO_STOP
-        self._called = False
+        self._called = self._malformed = False
         self._echo: JsonObject | None = None
         self._halves: Halves | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
@@ -191,7 +189,8 @@ class AnthropicDecoder:
             events += self._blocks.abort_all("the provider started the message again")
             self._blocks = OpenBlocks()
             self._open, self._closed = {}, set()
-        self._usage, self._stop, self._called = {}, NO_STOP, False
+        self._usage, self._stop = {}, NO_STOP
+        self._called = self._malformed = False
         message = event.message
         name, model = text_of(message.id), text_of(message.model)
         self._echo = _echo(message.container)
@@ -212,10 +211,9 @@ class AnthropicDecoder:
         self._over = True
         events: list[ResponseEvent] = []
         if self._open:
-            stop = read_stop(self._stop, called=True)  # what is open may be the call
             for place in [*self._open]:
-                events += self._close_late(place, stop)
-        reason = read_stop(self._stop, self._called)
+                events += self._close_late(place, self._stop.stop_reason)
+        reason = self._reason()
         events.append(Status(COMPLETED, stop_reason=reason, echo=self._echo))
         return events
 
@@ -241,7 +239,9 @@ class AnthropicDecoder:
         if isinstance(metadata, ToolUseMetadata) and not metadata.id:
             metadata = ToolUseMetadata(self._new_id(), metadata.name)
         start = self._blocks.start(kind, metadata, echo, wish=place)
-        self._open[place] = opened = OpenBlock(start.index, kind, bool(block.get("input")))
+        self._open[place] = opened = OpenBlock(
+            start.index, kind, bool(block.get("input")), metadata == NAMELESS
+        )
         events.append(start)
         if kind is not TOOL_USE or opened.began_whole:
             events += FIRST[kind](start.index, block) if kind in FIRST else ()
@@ -273,6 +273,9 @@ class AnthropicDecoder:
             return [Opaque("content_block_stop", {"index": event.index})]
         self._closed.add(place)
         self._called = self._called or block.block_type is TOOL_USE
+        if block.is_nameless:
+            self._malformed = True
+            return [self._blocks.abort(block.index, "the call names no tool")]
         echo = block.echo() if block.pieces or block.kept else None
         return [self._blocks.stop(block.index, echo=echo)]
 
@@ -283,11 +286,11 @@ class AnthropicDecoder:
     def _next(self) -> int:
         return max((*self._open, *self._closed), default=-1) + 1
 
-    def _close_late(self, place: int, stop: StopReason | None) -> Events:
+    def _close_late(self, place: int, raw: str | None) -> Events:
         """Close a block whose stop was left out, as happens when the length limit cuts a call."""
         block = self._open[place]
-        if block.block_type is TOOL_USE and not (stop and stop.kind in WHOLE):
-            raw = stop.raw if stop else "no stop reason"
+        # A call that was never closed is whole only if the response is known to have ended for its sake.
+        if block.block_type is TOOL_USE and known_kind(raw or "") not in NORMAL:
             return [self._blocks.abort(block.index, f"the call was cut off: {raw}")]
         return self._stop_block(WireBlockStop(place))
 
@@ -328,7 +331,10 @@ class AnthropicDecoder:
 
     def _fail(self, failure: Failure) -> Events:
         self._over = True
-        return self._blocks.fail(failure, read_stop(self._stop, self._called))
+        return self._blocks.fail(failure, self._reason())
+
+    def _reason(self) -> StopReason | None:
+        return read_stop(self._stop, self._called, self._malformed)
 
     def _ping(self, _: WirePing) -> Events:
         return [Ping()]

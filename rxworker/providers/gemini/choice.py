@@ -24,11 +24,12 @@ from rxworker.events import (
 )
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind
 from rxworker.providers.gemini.call import CALL, CONTINUES, PendingCall, beside
 from rxworker.providers.gemini.part import READERS, PartReader, kind_of
 from rxworker.providers.gemini.seals import SIGNATURE, Seals
 from rxworker.providers.gemini.sources import Sources
-from rxworker.providers.gemini.stop import UNSPECIFIED, keeps_calls, read_stop
+from rxworker.providers.gemini.stop import UNSPECIFIED, read_stop
 from rxworker.providers.gemini.wire import WireCandidate
 
 
@@ -51,7 +52,7 @@ class Choice:
         self._prose: int | None = None
         self._kind = BlockType.TEXT
         self._call: PendingCall | None = None
-        self._called = False
+        self._called = self._malformed = False
         self._raw: str | None = None
         self._detail: str | None = None
 
@@ -63,7 +64,9 @@ class Choice:
     @property
     def stop(self) -> StopReason | None:
         """Why it ended, as far as it has said."""
-        return read_stop(self._raw, called=self._called, detail=self._detail)
+        return read_stop(
+            self._raw, called=self._called, malformed=self._malformed, detail=self._detail
+        )
 
     def take(self, wire: WireCandidate) -> Iterator[ResponseEvent]:
         """A piece of the candidate."""
@@ -80,7 +83,8 @@ class Choice:
 
     def end(self) -> Iterator[ResponseEvent]:
         """The response ended: what is open stops, or is aborted if it cannot be whole."""
-        yield from self._close(keeps_calls(self._raw) and self.ended)
+        # A streamed call may lack its end, but only if the candidate is known to have ended for its sake.
+        yield from self._close(self._raw is not None and known_kind(self._raw) in NORMAL)
 
     def _finish(self, raw: str, message: Json) -> None:
         if isinstance(message, str) and message:
@@ -151,6 +155,7 @@ class Choice:
             pending = self._call = PendingCall(start.index, given, echo)
             yield start
         elif pending is None:
+            self._malformed = self._malformed or bool(call)
             if call or echo:
                 yield Opaque(CALL, {CALL: call, **echo})
             return

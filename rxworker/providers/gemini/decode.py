@@ -25,6 +25,7 @@ from rxworker.events import (
     ThinkingDelta,
 )
 from rxworker.framing import STRAY, SseFrame
+from rxworker.framing.limit import MAX_FRAME
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
@@ -47,6 +48,11 @@ Events: TypeAlias = Sequence[ResponseEvent]
 Growing: TypeAlias = TextDelta | ThinkingDelta
 
 DONE = b"[DONE]"
+TOO_LARGE = Failure(
+    f"the provider sent more than {MAX_FRAME} bytes without the frames of a stream",
+    "too_large",
+    "server",
+)
 BROKEN = Failure("the provider sent JSON that cannot be read", "bad_json", "server")
 
 
@@ -69,6 +75,7 @@ class GeminiDecoder:
         self._blocked: StopReason | None = None
         self._started = False
         self._bare: list[bytes] = []  # JSON without ``data:`` that is not whole yet
+        self._bare_size = 0
         self._careful = False  # something could not be read as it stood
         self._broken = False
         self._halves = Halves("text", "stringValue")
@@ -214,6 +221,9 @@ class GeminiDecoder:
         elif self._bare or data.lstrip().startswith((b"{", b"[")):
             self._careful = True
             self._bare.append(data)  # it may hold empty lines, so it is put together at the end
+            self._bare_size += len(data)
+            if self._bare_size > MAX_FRAME:
+                yield from self._fail(TOO_LARGE)
         else:
             yield Opaque(STRAY, data.decode("utf-8", "replace"))
 

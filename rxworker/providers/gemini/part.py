@@ -15,6 +15,7 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
+from rxworker.providers.gemini.call import CALL
 from rxworker.providers.gemini.seals import SIGNATURE
 
 # What may stand in a part beside the field that gives it its kind.
@@ -85,8 +86,17 @@ def kind_of(part: JsonObject) -> str:
 
     >>> kind_of({"thoughtSignature": "AAAA", "toolCall": {}})
     'toolCall'
+    >>> kind_of({"somethingNew": 1, "functionCall": {}})
+    'functionCall'
     """
-    return next((key for key in part if key not in BESIDE and part[key] is not None), "")
+    unknown = ""
+    for key, value in part.items():
+        if key in BESIDE or value is None:
+            continue
+        if (key == CALL or key in READERS) and isinstance(value, dict):
+            return key  # whatever else the part holds, and in whatever order
+        unknown = unknown or key
+    return unknown
 
 
 def _text(value: Json) -> str:

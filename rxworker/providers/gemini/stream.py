@@ -76,6 +76,10 @@ class GeminiStream(Chain[bytes, SseFrame, ResponseEvent]):
         """The same, with deltas that have been read together as one thing."""
         made: list[Told[ResponseEvent]] = []
         data, self._rest, place = self._rest + data, b"", 0
+        limit = self._framing.limit
+        if limit is not None and len(data) > limit:  # each frame is measured
+            self._form = None
+            return [*super().feed(data)]
         while place < len(data):
             if self._form is not None:
                 stop = data.rfind(self._end, place, place + WINDOW)

@@ -64,7 +64,7 @@ class OllamaDecoder:
         self._text: int | None = None  # the open block, if text is what is open
         self._thinking: int | None = None  # the same of thinking; at most one of them is open
         self._started = False
-        self._called = False
+        self._called = self._malformed = False
         self._careful = False  # something could not be read as it stood
         self._broken = False
         self._halves = Halves("content", "thinking")
@@ -162,6 +162,7 @@ class OllamaDecoder:
     def _call(self, raw: JsonObject) -> Iterator[ResponseEvent]:
         call = read_call(raw)
         if call is None:
+            self._malformed = True
             yield Opaque("tool_call", raw)
             return
         yield from self._close_prose()
@@ -187,7 +188,7 @@ class OllamaDecoder:
         usage = read_usage(wire)
         if usage is not None:
             yield usage
-        stop = read_stop(wire.done_reason, called=self._called)
+        stop = read_stop(wire.done_reason, called=self._called, malformed=self._malformed)
         yield Status(ResponseStatus.COMPLETED, stop_reason=stop)
 
     def _fail(self, failure: Failure) -> Events:

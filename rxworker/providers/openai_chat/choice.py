@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
 from rxworker.events import (
     BlockType,
     CitationDelta,
@@ -18,10 +16,10 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.messages import Json, JsonObject, StopKind, StopReason
+from rxworker.messages import JsonObject, StopReason
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.details import merge_details, text_of_details
-from rxworker.providers.openai_chat.stop import END_TURN, keeps_calls, read_stop
+from rxworker.providers.openai_chat.stop import Reason, read_stop, runs_calls, says_calls_are_whole
 from rxworker.providers.openai_chat.tools import Tell, ToolCalls
 from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
 
@@ -67,7 +65,7 @@ class Choice:
         self.tools = ToolCalls(blocks, index, new_id, tell)
         self._prose: int | None = None
         self._kind = TEXT
-        self._called = False
+        self._reason = Reason()
         self._refused = False
         self._details: list[JsonObject] = []
         self._owes_reasoning = False  # an empty one was received, and must be echoed with calls
@@ -80,21 +78,20 @@ class Choice:
             offsets: JsonObject = {"choice": wire.index, "offsets": wire.content_filter_offsets}
             self._tell(Opaque("content_filter", offsets))
         if wire.finish_reason:  # some servers send an empty one with every piece
-            self.end(wire.finish_reason, wire.stop_reason)
+            reason = wire.finish_reason, wire.stop_reason, wire.native_finish_reason
+            self._reason = Reason(*reason)
+            self.end()
 
-    def end(self, raw: str | None, matched: Json = None) -> None:
-        """The choice ended, or the response did; a second time changes nothing."""
-        if not self.ended or raw is not None:
-            stop = read_stop(raw, calls=self._called, refused=self._refused, matched=matched)
-            self.stop = stop or self.stop
-        elif self._called and self.stop and self.stop.kind is END_TURN:
-            self.stop = replace(self.stop, kind=StopKind.TOOL_USE)  # the call came after the reason
+    def end(self) -> None:
+        """The choice ended, or the response did; a second time changes nothing, unless calls came after the reason."""
+        raw = self._reason.raw
+        calls = self.tools.outcome(is_certain=says_calls_are_whole(raw))
+        self.stop = read_stop(self._reason, calls, refused=self._refused)
         self.ended = self.ended or raw is not None
         if self._prose is not None:
             self._close_prose()
-        if self._called:
-            told = self.stop if self.index else None
-            self.tools.close(told, keeps_calls(self.stop), raw)
+        told = self.stop if self.index else None
+        self.tools.close(told, runs=runs_calls(self.stop), raw=raw)
 
     def _take_delta(self, delta: WireDelta) -> None:
         if delta.reasoning_content is not None or delta.reasoning or delta.reasoning_details:
@@ -119,7 +116,6 @@ class Choice:
         if pieces:
             if self._prose is not None or self._owes_reasoning:
                 self._make_way()
-            self._called = True
             for piece in pieces:
                 self.tools.take(piece)
         if delta.audio is not None or delta.images is not None or delta.executed_tools is not None:

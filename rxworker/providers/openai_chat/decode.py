@@ -298,7 +298,7 @@ class OpenAIChatDecoder:
             self._tell(Status(STARTED))
             self._events += self._early
         for choice in self._choices.values():
-            choice.end(None)
+            choice.end()
         self._tell(Status(COMPLETED, stop_reason=self._stop()))
 
     def _fail(self, failure: Failure) -> None:

@@ -20,11 +20,13 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from rxworker.events import BlockType, InputJsonDelta, ResponseEvent, ToolUseMetadata
+from rxworker.events import BlockType, InputJsonDelta, Opaque, ResponseEvent, ToolUseMetadata
 from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.providers.arguments import parse_arguments
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.alone import UNREADABLE, CallReader
 from rxworker.providers.openai_chat.outline import Outline
+from rxworker.providers.openai_chat.stop import Calls
 from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
 from rxworker.providers.rows import Row, add_row
 
@@ -32,6 +34,7 @@ Tell: TypeAlias = Callable[[ResponseEvent], None]
 
 NO_FUNCTION = WireFunction()
 TOOL_USE = BlockType.TOOL_USE
+NULL = "null"  # how Groq writes the arguments of a call without any
 
 
 class PendingCall(Struct, eq=False):
@@ -66,7 +69,14 @@ class PendingCall(Struct, eq=False):
         """Whether the arguments are, by their brackets."""
         if self.outline is None:
             self.outline = Outline(self.pieces)
-        return self.outline.is_whole()
+        return self.outline.is_whole() or self._is_null()
+
+    def _is_null(self) -> bool:
+        return len(self.pieces) <= len(NULL) and "".join(self.pieces).strip() == NULL
+
+    def is_json(self) -> bool:
+        """Whether the arguments are whole JSON."""
+        return isinstance(parse_arguments("".join(self.pieces)), dict)
 
     def is_whole_piece(self) -> bool:
         """Whether the arguments have come in one piece, and are whole."""
@@ -94,6 +104,7 @@ class ToolCalls:
         self._by_id: dict[str, PendingCall] = {}
         self._last: PendingCall | None = None
         self._open: list[PendingCall] = []
+        self._closed = Calls()  # those that were open when the choice ended
 
     def take(self, piece: WireToolCall) -> None:
         """A piece of a call: perhaps a start, perhaps arguments."""
@@ -159,19 +170,39 @@ class ToolCalls:
             call.add(texts, made)
         return end - place
 
-    def close(self, stop: StopReason | None, whole: bool, raw: str | None) -> None:
-        """The choice ended: the calls stop if they are whole, else they are aborted."""
+    def close(self, stop: StopReason | None, *, runs: bool, raw: str | None) -> None:
+        """The choice ended: the calls stop if they are whole, else they are aborted. One that names no tool never was a block."""
         if not self._open:
             return
+        if not runs:
+            self._closed = Calls(nameless=self._closed.nameless, whole=False)
         for call in self._open:
-            index = self._start(call) if call.index is None else call.index
-            if whole and call.name:
+            index = call.index
+            if index is None:
+                text = "".join(call.pieces)
+                self._tell(Opaque("tool_call", {"id": call.wire_id, "arguments": text}))
+            elif runs:
                 late = None if call.echo == call.started_echo else call.echo
                 self._tell(self._blocks.stop(index, stop, late))
             else:
                 self._tell(self._blocks.abort(index, f"the response was cut: {raw}"))
         self._open = []
         self._by_index, self._by_id, self._last = {}, {}, None
+
+    def outcome(self, *, is_certain: bool) -> Calls:
+        """What of the calls matters for the reason why the choice ended.
+
+        Args:
+            is_certain: Whether the server says that the calls are whole, so that their arguments need not be read.
+        """
+        calls, before = self._open, self._closed
+        if calls:
+            self._closed = Calls(
+                named=before.named or any(call.name for call in calls),
+                nameless=before.nameless or not all(call.name for call in calls),
+                whole=before.whole and (is_certain or all(call.is_json() for call in calls)),
+            )
+        return self._closed
 
     def _find(self, piece: WireToolCall, function: WireFunction, text: str) -> PendingCall:
         known: PendingCall | None
@@ -189,7 +220,7 @@ class ToolCalls:
         self._last = known
         return known
 
-    def _start(self, call: PendingCall) -> int:
+    def _start(self, call: PendingCall) -> None:
         metadata = ToolUseMetadata(call.wire_id or self._new_id(), call.name)
         start = self._blocks.start(TOOL_USE, metadata, call.echo, choice=self._choice)
         index = start.index
@@ -197,7 +228,6 @@ class ToolCalls:
         self._tell(start)
         if call.pieces:
             self._tell(InputJsonDelta(index, "".join(call.pieces)))
-        return index
 
 
 def _is_another(known: PendingCall, piece: WireToolCall, function: WireFunction, text: str) -> bool:
@@ -226,9 +256,10 @@ def _text(arguments: Json) -> str:
 
 def _is_whole(text: str) -> bool:
     try:
-        return isinstance(msgspec.json.decode(text), dict)
+        value: Json = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return False
+    return value is None or isinstance(value, dict)
 
 
 __all__ = ["PendingCall", "Tell", "ToolCalls"]

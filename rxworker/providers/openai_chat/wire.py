@@ -68,6 +68,7 @@ class WireChoice(Struct, frozen=True, gc=False):
 
     Attributes:
         stop_reason: The text that matched, with vLLM.
+        native_finish_reason: The finish reason of the provider behind OpenRouter.
         usage: Moonshot counts here.
     """
 
@@ -75,6 +76,7 @@ class WireChoice(Struct, frozen=True, gc=False):
     delta: WireDelta | None = None
     finish_reason: str | None = None
     stop_reason: Any = None
+    native_finish_reason: Any = None
     usage: JsonObject | None = None
     content_filter_offsets: Any = None
 

@@ -69,7 +69,7 @@ class BackgroundDecoder(Together[SseFrame]):
         """
         if self._last is None or not self._is_running:
             return None
-        self._framing = SseDecoder(stray=True)
+        self._framing = SseDecoder(stray=True, limit=self.limit)
         query = [("stream", "true"), ("starting_after", str(self._last))]
         include = _sent(sent.body).include
         for one in include if isinstance(include, list) else ():

@@ -20,6 +20,7 @@ from rxworker.events import (
     BlockType,
     InputJsonDelta,
     InputValueDelta,
+    Opaque,
     OpaqueMetadata,
     ResponseEvent,
     ToolResultMetadata,
@@ -64,6 +65,7 @@ class Item:
         names: Under which an event may speak of it, and whatever else the server put there.
         ended: Whether it has ended.
         called: Whether it is a whole call of one of the client's tools.
+        malformed: Whether it is a call that names no tool.
         refused: Whether it holds a refusal.
     """
 
@@ -77,6 +79,7 @@ class Item:
         "ended",
         "key",
         "kind",
+        "malformed",
         "names",
         "refused",
     )
@@ -94,6 +97,7 @@ class Item:
         self.names: tuple[Json, ...] = wire.get("id"), wire.get("call_id")
         self.ended = False
         self.called = False
+        self.malformed = False
         self.refused = False
         self._wire = wire
         self._blocks = blocks
@@ -203,7 +207,7 @@ class Call(Item):
 
     def start(self, events: list[ResponseEvent]) -> None:
         """It was added."""
-        if self._wire.get("name"):
+        if word(self._wire.get("name")):
             self._start_whole(events)
 
     def stop(
@@ -214,6 +218,10 @@ class Call(Item):
         index = self._open
         if index is None:
             self._wire = self._wire | (wire or {})
+            if not word(self._wire.get("name")):
+                self.malformed = True
+                events.append(Opaque(self.kind, self._wire))
+                return
             index = self._start_whole(events)
         last = self._wire if wire is None else wire
         if wire is not None or not self._pieces:  # all that came of it may be how it began

@@ -98,14 +98,15 @@ class Items:
 
     def outcome(self) -> Outcome:
         """What of the items matters for the reason why the response ended."""
-        called = refused = False
+        called = malformed = refused = False
         waiting: list[str] = []
         for item in self.all:
             called = called or item.called
+            malformed = malformed or item.malformed
             refused = refused or item.refused
             if item.kind in CLIENT_CALLS and item.waits_for_client:
                 waiting.append(item.kind)
-        return Outcome(called, refused, tuple(waiting))
+        return Outcome(called, malformed, refused, tuple(waiting))
 
     def _silent(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
         """A part that begins says nothing yet."""

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from rxworker.messages import Json, StopKind, StopReason
 from rxworker.messages.stop import TOOL_USE
+from rxworker.providers.finish_reasons import CUT, known_kind
 from rxworker.providers.openai_responses.wire import WireResponse
 
 COMPLETED = "completed"
@@ -16,23 +17,19 @@ STATUSES = (COMPLETED, INCOMPLETE, FAILED, CANCELLED)
 
 END_TURN = StopKind.END_TURN
 
-REASONS = {
-    "max_output_tokens": StopKind.MAX_TOKENS,
-    "max_tokens": StopKind.MAX_TOKENS,
-    "content_filter": StopKind.CONTENT_FILTER,
-}
-
 
 class Outcome(Struct, frozen=True):
     """What of a response's items matters for the reason why it ended.
 
     Attributes:
         called: Whether a call of a client's tool was completed.
+        malformed: Whether there is a call that names no tool.
         refused: Whether there is a refusal.
         waiting: The types of items that wait for a client, but are no calls of its tools.
     """
 
     called: bool = False
+    malformed: bool = False
     refused: bool = False
     waiting: tuple[str, ...] = ()
 
@@ -59,12 +56,16 @@ def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReas
     """
     if response.incomplete_details:
         reason = _reason(response.incomplete_details)
-        if reason:
-            return StopReason(REASONS.get(reason, StopKind.OTHER), reason)
+        kind = known_kind(reason) if reason else None
+        # A reason that is not known says nothing against a response that is complete.
+        if reason and (kind in CUT or status != COMPLETED):
+            return StopReason(kind if kind in CUT else StopKind.OTHER, reason)
     if status != COMPLETED:
         return StopReason(StopKind.OTHER, status)
     if outcome.called:
         return StopReason(TOOL_USE, status)
+    if outcome.malformed:
+        return StopReason(StopKind.MALFORMED, status)
     if outcome.refused:
         return StopReason(StopKind.REFUSAL, status)
     detail = f"waits for the client: {', '.join(outcome.waiting)}" if outcome.waiting else None

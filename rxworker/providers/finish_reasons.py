@@ -1,0 +1,135 @@
+"""The finish reasons of all protocols in one table.
+
+Compatible servers and proxies send the words of other protocols than the one that they speak, in upper or lower case. A word
+that says that a response was cut must therefore be known to every decoder: the calls of such a response never run.
+"""
+
+from __future__ import annotations
+
+from rxworker.messages import StopKind
+
+END_TURN, TOOL_USE, OTHER = StopKind.END_TURN, StopKind.TOOL_USE, StopKind.OTHER
+MAX_TOKENS, CONTENT_FILTER, MALFORMED = (
+    StopKind.MAX_TOKENS,
+    StopKind.CONTENT_FILTER,
+    StopKind.MALFORMED,
+)
+
+# In lower case.
+KINDS: dict[str, StopKind] = {
+    **dict.fromkeys(("stop", "end_turn", "eos", "eos_token", "complete", "completed"), END_TURN),
+    **dict.fromkeys(("tool_use", "tool_call", "tool_calls", "function_call"), TOOL_USE),
+    "load": END_TURN,  # Ollama, of a request without messages
+    "stop_sequence": StopKind.STOP_SEQUENCE,
+    "pause_turn": StopKind.PAUSE_TURN,
+    "compaction": StopKind.PAUSE_TURN,
+    "refusal": StopKind.REFUSAL,
+    **dict.fromkeys(
+        (
+            "length",
+            "max_length",
+            "max_tokens",
+            "max_output_tokens",
+            "max_completion_tokens",
+            "model_length",
+            "model_context_window_exceeded",
+            "context_length_exceeded",
+            "error_limit",
+        ),
+        MAX_TOKENS,
+    ),
+    **dict.fromkeys(
+        (
+            "content_filter",
+            "safety",
+            "recitation",
+            "blocklist",
+            "prohibited_content",
+            "spii",
+            "language",
+            "image_safety",
+            "image_prohibited_content",
+            "image_recitation",
+            "model_armor",
+            "escalation",
+            "error_toxic",
+        ),
+        CONTENT_FILTER,
+    ),
+    **dict.fromkeys(
+        (
+            "malformed_function_call",
+            "unexpected_tool_call",
+            "too_many_tool_calls",
+            "missing_thought_signature",
+            "malformed_response",
+            "error",
+        ),
+        MALFORMED,
+    ),
+    # What ends a response before its time, and has no normal form.
+    **dict.fromkeys(
+        (
+            "other",
+            "image_other",
+            "no_image",
+            "pup_limited_disabled",
+            "continuation",
+            "incomplete",
+            "abort",
+            "cancelled",
+            "user_cancel",
+            "timeout",
+            "unload",
+        ),
+        OTHER,
+    ),
+}
+NORMAL = (END_TURN, TOOL_USE)
+CUT = (MAX_TOKENS, CONTENT_FILTER, MALFORMED)
+
+
+def known_kind(raw: str) -> StopKind | None:
+    """The normal form of a word; ``None`` where it is not known.
+
+    >>> known_kind("MAX_TOKENS"), known_kind("brand_new")
+    (<StopKind.MAX_TOKENS: 'MaxTokens'>, None)
+    """
+    return KINDS.get(raw.lower())
+
+
+def stop_kind(raw: str, *, called: bool, malformed: bool = False) -> StopKind:
+    """Why a response ended.
+
+    A word that is not known says nothing against the calls of the response.
+
+    Args:
+        raw: The finish reason.
+        called: Whether the response has a whole call of a client's tool.
+        malformed: Whether it has a call that cannot run, for example one that names no tool.
+
+    >>> stop_kind("STOP", called=True), stop_kind("brand_new", called=True)
+    (<StopKind.TOOL_USE: 'ToolUse'>, <StopKind.TOOL_USE: 'ToolUse'>)
+    >>> stop_kind("tool_calls", called=False), stop_kind("brand_new", called=False)
+    (<StopKind.MALFORMED: 'Malformed'>, <StopKind.OTHER: 'Other'>)
+    """
+    kind = known_kind(raw)
+    if kind is not None and kind not in NORMAL:
+        return kind
+    if called:
+        return TOOL_USE
+    if malformed or kind is TOOL_USE:
+        return MALFORMED
+    return kind or OTHER
+
+
+def keeps_calls(raw: str | None) -> bool:
+    """Whether whole calls that came before a finish reason may run; ``None``: it has not come.
+
+    >>> keeps_calls("brand_new"), keeps_calls("length")
+    (True, False)
+    """
+    return raw is None or known_kind(raw) in (None, *NORMAL)
+
+
+__all__ = ["CUT", "KINDS", "NORMAL", "keeps_calls", "known_kind", "stop_kind"]

@@ -1,0 +1,105 @@
+"""Recordings that were changed: nothing that is whole is lost, and whatever comes keeps the protocol."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from rxworker.events import ResponseEvent
+from rxworker.messages import Json, StopKind
+from rxworker.providers import PROVIDERS, Summary, summarise
+from rxworker.testing import check_balanced
+
+Change = Callable[[random.Random, Any], Any]
+NEW: list[Json] = [None, 1, "x", {"a": 1}, ["x"]]
+ODD: list[Json] = [None, 0, -1, 2.5, True, "", "x", "null", [], {}, [None], {"type": "x"}, 10**20]
+# What a tool is given is the model's own, so that what is new there is no addition of the protocol.
+GIVEN = ("args", "input", "arguments")
+REASON = re.compile(
+    rb'("(?:finish_reason|finishReason|stop_reason|done_reason)": ?)"(?:tool_calls|tool_use|STOP|stop)"'
+)
+
+
+def changed(data: bytes, change: Callable[[Any], Any]) -> bytes:
+    """The stream with the JSON of each frame or line changed, one value a line as it was."""
+    lines: list[bytes] = []
+    for line in data.splitlines(keepends=True):
+        text = line.strip()
+        head = b"data: " if text.startswith(b"data:") else b""
+        try:
+            value = json.loads(text.removeprefix(b"data:"))
+        except ValueError:
+            lines.append(line)
+            continue
+        end = line[len(line.rstrip(b"\r\n")) :]
+        lines.append(head + json.dumps(change(value)).encode() + end)
+    return b"".join(lines)
+
+
+def decode(path: Path, data: bytes) -> list[ResponseEvent]:
+    decoder = PROVIDERS[path.parent.name]("m").decoder()
+    return [*decoder.feed(data), *decoder.finish()]
+
+
+def mixed(chance: random.Random, value: Any) -> Any:
+    """The same with the members of objects in another order, behind one that nobody knows."""
+    if isinstance(value, list):
+        return [mixed(chance, one) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    members: list[tuple[str, Any]] = [
+        (name, one if name in GIVEN and isinstance(one, dict) else mixed(chance, one))
+        for name, one in cast("dict[str, Any]", value).items()
+    ]
+    chance.shuffle(members)
+    return dict([("brand_new", chance.choice(NEW)), *members])
+
+
+def odd(chance: random.Random, value: Any) -> Any:
+    """The same with something odd in one place of fifty."""
+    if chance.random() < 0.02:
+        return chance.choice(ODD)
+    if isinstance(value, list):
+        return [odd(chance, one) for one in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value).items()
+        return {name: odd(chance, one) for name, one in members if chance.random() > 0.01}
+    return value
+
+
+def said(summary: Summary) -> tuple[object, ...]:
+    calls = [(c.id, c.name, c.input, c.aborted) for c in summary.tool_calls]
+    error = summary.error.code if summary.error else None
+    return summary.text, summary.thinking, calls, summary.stop_reason, summary.truncated, error
+
+
+def test_another_order_and_what_is_new_change_nothing(recording: Path) -> None:
+    data = recording.read_bytes()
+    expected = said(summarise(decode(recording, data)))
+    for seed in range(3):
+        chance = random.Random(seed)
+        mutant = changed(data, lambda value: mixed(chance, value))  # noqa: B023 - used at once
+        assert said(summarise(decode(recording, mutant))) == expected
+
+
+def test_whatever_is_odd_keeps_the_protocol(recording: Path) -> None:
+    data = recording.read_bytes()
+    for seed in range(5):
+        chance = random.Random(seed)
+        mutant = changed(data, lambda value: odd(chance, value))  # noqa: B023 - used at once
+        check_balanced(decode(recording, mutant))
+
+
+def test_whole_calls_run_also_under_an_unknown_reason(recording: Path) -> None:
+    data = recording.read_bytes()
+    before = summarise(decode(recording, data))
+    if before.stop_reason is None or before.stop_reason.kind is not StopKind.TOOL_USE:
+        return
+    after = summarise(decode(recording, REASON.sub(rb'\1"brand_new"', data)))
+    assert after.tool_calls == before.tool_calls
+    assert after.stop_reason is not None
+    assert after.stop_reason.kind is StopKind.TOOL_USE
