@@ -25,6 +25,7 @@ from rxworker.protocols.ui_messages import (
 from rxworker.ui.web.answers import ApiError, read_json_bytes
 from rxworker.ui.web.entry import ConversationEntry, RunEntry
 from rxworker.ui.web.keys import STATE, ServerState
+from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.watching import watch_run
 
 MAX_ID = 200
@@ -49,7 +50,7 @@ async def post_ag_ui(request: web.Request) -> web.StreamResponse:
 async def get_ag_ui(request: web.Request) -> web.StreamResponse:
     """Watch a run in AG-UI, from its beginning, with what was said before it."""
     state = request.config_dict[STATE]
-    entry = state.runs.find(request.match_info["id"])
+    entry = state.runs_of(request).find(request.match_info["id"])
     given = AgUiInput(entry.conversation.id, entry.id, protocol=request.query.get("protocol"))
     return await _watch_ag_ui(request, state, entry, given, snapshot=True)
 
@@ -70,12 +71,12 @@ async def post_chat(request: web.Request) -> web.StreamResponse:
 async def get_chat(request: web.Request) -> web.StreamResponse:
     """Come back to a chat's run; 204 when none is on."""
     state = request.config_dict[STATE]
-    conversation = state.runs.conversation(request.match_info["id"])
+    conversation = state.runs_of(request).conversation(request.match_info["id"])
     entry = None if conversation is None else conversation.current
     if entry is None or entry.run.done:
         return web.Response(status=204)
     # The client replaces what it has of the message with what it is sent.
-    return await _watch_chat(request, state, entry, _gone_on_with(state, entry))
+    return await _watch_chat(request, state, entry, _gone_on_with(state.runs_of(request), entry))
 
 
 async def _watch_ag_ui(
@@ -124,11 +125,11 @@ async def _hidden(
             yield entry.hide(piece)
 
 
-def _gone_on_with(state: ServerState, entry: RunEntry) -> list[RunEntry]:
+def _gone_on_with(runs: Runs, entry: RunEntry) -> list[RunEntry]:
     """The runs before this one whose message it goes on with, as far as they are kept."""
     before: list[RunEntry] = []
     while entry.message_id is not None and entry.resumes is not None:
-        earlier = state.runs.get(entry.resumes)
+        earlier = runs.get(entry.resumes)
         if earlier is None:
             break
         before.insert(0, earlier)
@@ -137,9 +138,9 @@ def _gone_on_with(state: ServerState, entry: RunEntry) -> list[RunEntry]:
 
 
 def _begin(request: web.Request, given: AgUiInput | ChatRequest, name: str) -> RunEntry:
-    runs = request.config_dict[STATE].runs
+    runs = request.config_dict[STATE].runs_of(request)
     if given.replies:
-        return _resume(request.config_dict[STATE], name, given.replies, given.messages)
+        return _resume(runs, name, given.replies, given.messages)
     if not given.messages:
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
     if not 0 < len(name) <= MAX_ID:
@@ -161,15 +162,15 @@ def _begin(request: web.Request, given: AgUiInput | ChatRequest, name: str) -> R
 
 
 def _resume(
-    state: ServerState, name: str, replies: Sequence[Reply], messages: tuple[Message, ...]
+    runs: Runs, name: str, replies: Sequence[Reply], messages: tuple[Message, ...]
 ) -> RunEntry:
     if len({reply.run for reply in replies}) > 1:
         raise ApiError(400, "bad_request", "the answers are for several runs: send them one by one")
-    if state.runs.find(replies[0].run).conversation.id != name:
+    if runs.find(replies[0].run).conversation.id != name:
         message = "another conversation has asked: send the answer in the one that did"
         raise ApiError(409, "other_conversation", message)
     said = tuple(reply.message for reply in replies if reply.message is not None)
-    return state.runs.resume(replies[0].run, decisions_of(replies), (*said, *messages))
+    return runs.resume(replies[0].run, decisions_of(replies), (*said, *messages))
 
 
 def _says_it_anew(given: ChatRequest) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from rxworker.events import Record
 from rxworker.messages import Conversation, Message, Prices
@@ -21,6 +21,8 @@ from rxworker.protocols import (
 from rxworker.ui.web.answers import ApiError
 from rxworker.ui.web.hide import json_hider
 from rxworker.worker import Paused, Run, Worker
+
+RunStatus: TypeAlias = Literal["running", "paused", "finished", "aborted"]
 
 TITLE = 120
 """The most characters of a run's title."""
@@ -39,15 +41,17 @@ class ConversationEntry:
         id: Its name.
         name: The name of what made the worker.
         worker: Who carries it on.
+        owner: The user whose it is; ``None`` where the server has no users.
         made: What the worker was made with.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
     """
 
-    __slots__ = ("_before", "current", "id", "made", "name", "runs", "worker")
+    __slots__ = ("_before", "current", "id", "made", "name", "owner", "runs", "worker")
 
-    def __init__(self, id: str, name: str, worker: Worker) -> None:  # noqa: A002 - what it is
+    def __init__(self, id: str, name: str, worker: Worker, owner: str | None = None) -> None:  # noqa: A002 - what it is
         self.id = id
+        self.owner = owner
         self.name = name
         self.worker = worker
         self.made = worker.conversation
@@ -85,6 +89,8 @@ class RunEntry:
         hide: Takes secrets of the environment out of what is sent.
         encode: Encodes its records, once for all clients.
         watching: How many clients watch.
+        is_added: Whether the program began it: the server neither counts it among the runs of clients nor ends it.
+        dismissed: Why it was cancelled while it was paused; ``None`` where it was not.
     """
 
     __slots__ = (
@@ -92,9 +98,11 @@ class RunEntry:
         "_prices",
         "_unheard",
         "conversation",
+        "dismissed",
         "encode",
         "ended",
         "hide",
+        "is_added",
         "message_id",
         "paused",
         "resumed_as",
@@ -122,6 +130,8 @@ class RunEntry:
         self.resumes = resumes
         self.resumed_as: str | None = None
         self.message_id: str | None = None
+        self.is_added = False
+        self.dismissed: str | None = None
         hide = self.hide = json_hider()
 
         def encode(record: Record, /) -> bytes:
@@ -155,16 +165,31 @@ class RunEntry:
         self.run.send(text).add_done_callback(heard)
         self._unheard += 1
 
+    @property
+    def status(self) -> RunStatus:
+        """How it stands. A run that was cancelled while it was paused is aborted."""
+        if self.dismissed is not None:
+            return "aborted"
+        status = self.run.state.status
+        return "running" if not self.run.done or status == "new" else status
+
+    def dismiss(self, reason: str) -> None:
+        """Cancel a run that is paused: it waits no longer, and cannot be resumed."""
+        self.paused = None
+        self.dismissed = reason
+        self.changed()
+
     def summary(self) -> RunSummary:
         """The run in a few words."""
         run, state = self.run, self.run.state
         usage = state.usage
+        is_dismissed = self.dismissed is not None
         prices = self._prices.get(self.conversation.worker.model.model)
         return RunSummary(
             id=run.id,
             conversation=self.conversation.id,
             worker=self.conversation.name,
-            status="running" if not run.done or state.status == "new" else state.status,
+            status=self.status,
             title=self.title,
             started=self.started,
             ended=self.ended,
@@ -173,9 +198,9 @@ class RunEntry:
             tool_calls=state.all_tool_calls,
             usage=usage,
             cost=None if prices is None else prices.cost(usage),
-            reason=reason_of(state),
-            cause=state.cause,
-            pause=pause_of(state),
+            reason=reason_of(state) if self.dismissed is None else self.dismissed,
+            cause="cancel" if is_dismissed else state.cause,
+            pause=None if is_dismissed else pause_of(state),
             resumes=self.resumes,
             resumed_as=self.resumed_as,
             watchers=watchers_of(run),

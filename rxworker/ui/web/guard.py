@@ -7,8 +7,11 @@ the server's log under a number, and the client learns only the number.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import secrets
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -47,6 +50,12 @@ UNLOCK = """<!doctype html>
 </html>
 """
 
+User: TypeAlias = Callable[[web.Request], str | Awaitable[str | None] | None]
+"""Returns a name for the user who sends a request, ``None`` where it is not known; or raises an answer, such as ``web.HTTPSeeOther``."""
+
+OWNER = web.RequestKey("rxworker_owner", str)
+"""Where a request keeps its user's name."""
+
 logger = logging.getLogger("rxworker.ui.web")
 
 
@@ -63,9 +72,11 @@ class Guard:
 
     Args:
         settings: Who may speak to the server.
+        user: Names the user who sends a request.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, user: User | None = None) -> None:
+        self._user = user
         self._hosts = Hosts(settings.allowed_hosts)
         self._origins = settings.allowed_origins
         self._token = None if settings.token is None else Token(settings.token)
@@ -105,6 +116,21 @@ class Guard:
         message = "this needs the token: send Authorization: Bearer ..., or open the page with ?token=... once"
         raise ApiError(401, "token_needed", message)
 
+    async def check_user(self, request: web.Request) -> None:
+        """Note which user sends the request, where the server has users.
+
+        Raises:
+            ApiError: It is not known.
+        """
+        if self._user is None:
+            return
+        name = self._user(request)
+        if inspect.isawaitable(name):
+            name = await name
+        if not name:
+            raise ApiError(401, "user_needed", "log in first")
+        request[OWNER] = name
+
     def exchange(self, request: web.Request) -> web.Response | None:
         """For a page's address with the right token in it: a cookie, and the address without the token."""
         given = request.query.get("token")
@@ -134,13 +160,13 @@ def _is_foreign(request: web.BaseRequest) -> bool:
     headers = request.headers
     if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
         return False
-    is_link = headers.get("Sec-Fetch-Mode") == "navigate"
+    is_link = headers.get("Sec-Fetch-Mode") == "navigate" and request.method in ("GET", "HEAD")
     return not (is_link and headers.get("Sec-Fetch-Dest", "document") == "document")
 
 
-def make_guard(settings: Settings) -> Middleware:
+def make_guard(settings: Settings, user: User | None = None) -> Middleware:
     """The middleware around all handlers."""
-    guard = Guard(settings)
+    guard = Guard(settings, user)
 
     @web.middleware
     async def watch_over(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -153,18 +179,21 @@ def make_guard(settings: Settings) -> Middleware:
                     return exchanged
             if name != "static":
                 guard.check_token(request)
+                await guard.check_user(request)
             return await handler(request)
         except ApiError as error:
-            if error.status == 401 and name == "page":
+            if error.code == "token_needed" and name == "page":
                 response = web.Response(text=UNLOCK, status=401, content_type="text/html")
             else:
                 response = error_answer(error.status, error.code, error.message)
-            if error.status == 401:
+            if error.code == "token_needed":
                 response.headers["WWW-Authenticate"] = "Bearer"
             if error.status in (401, 403):
                 response.force_close()  # who may not come in keeps no place
             return response
         except web.HTTPException as error:
+            if error.status < 400:
+                raise  # where a user logs in, for example
             code, text = _HTTP_ERRORS.get(error.status, ("http", error.reason))
             response = error_answer(error.status, code, text)
             if "Allow" in error.headers:
@@ -192,4 +221,12 @@ def _unforeseen(request: web.Request, error: Exception) -> web.Response:
     return error_answer(500, "error", f"the server failed; its log says more under {number}")
 
 
-__all__ = ["CONTENT_SECURITY_POLICY", "HEADERS", "Guard", "add_headers", "make_guard"]
+__all__ = [
+    "CONTENT_SECURITY_POLICY",
+    "HEADERS",
+    "OWNER",
+    "Guard",
+    "User",
+    "add_headers",
+    "make_guard",
+]

@@ -10,8 +10,8 @@ from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable, Watch
 from rxworker.protocols import DeliveryName
 from rxworker.ui.web.answers import ApiError
 from rxworker.ui.web.entry import RunEntry
-from rxworker.ui.web.feed import RunFeed
 from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.store import RunStore
 
 DELIVERIES: dict[DeliveryName, Delivery] = {
     "coalesce": Coalesce(),
@@ -27,11 +27,11 @@ class Places:
 
     Args:
         settings: The limits.
-        feed: Hears that somebody has come or gone.
+        store: Is informed when a watcher of a run has come or gone.
     """
 
-    def __init__(self, settings: Settings, feed: RunFeed) -> None:
-        self._feed = feed
+    def __init__(self, settings: Settings, store: RunStore) -> None:
+        self._store = store
         self._most = settings.max_watchers
         self._most_of_run = settings.max_watchers_per_run
         self._taken = 0
@@ -59,7 +59,7 @@ class Places:
             if entry is not None:
                 entry.watching -= 1
                 entry.settle()
-                self._feed.changed(entry)
+                self._store.changed(entry)
 
 
 def watch_run(
