@@ -10,6 +10,7 @@ from aiohttp import web
 from msgspec import Struct
 
 import rxworker
+from rxworker.errors import RunCancelledError
 from rxworker.messages import JsonObject
 from rxworker.ui.web.answers import ApiError, bytes_answer, json_answer, read_json
 from rxworker.ui.web.keys import STATE
@@ -135,9 +136,17 @@ async def post_pause(request: web.Request) -> web.Response:
 
 
 async def post_cancel(request: web.Request) -> web.Response:
-    """End a run; with ``now``, answer when it has ended."""
-    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+    """End a run; with ``now``, answer when it has ended. One that is paused waits no longer, and cannot be resumed."""
+    runs = request.config_dict[STATE].runs_of(request)
+    entry = runs.find(request.match_info["id"])
     body = await read_json(request, CancelBody)
+    if entry.resumed_as is not None:
+        message = f"this run was resumed as {entry.resumed_as}: cancel that one"
+        raise ApiError(409, "resumed", message)
+    if entry.status == "paused":
+        entry.dismiss(str(RunCancelledError(body.reason)))
+        runs.changed(entry)
+        return bytes_answer(entry.encoded())
     ended = entry.run.cancel(body.when, reason=body.reason)
     if body.when == "now":
         await asyncio.wait({ended}, timeout=PATIENCE)

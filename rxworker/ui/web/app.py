@@ -5,7 +5,14 @@ from __future__ import annotations
 from aiohttp import web
 
 from rxworker.ui.web import api
-from rxworker.ui.web.agents import get_ag_ui, get_chat, post_ag_ui, post_chat
+from rxworker.ui.web.agents import (
+    delete_chat_stream,
+    get_ag_ui,
+    get_chat,
+    get_chat_messages,
+    post_ag_ui,
+    post_chat,
+)
 from rxworker.ui.web.answers import LIMITS, ApiError
 from rxworker.ui.web.events import get_events
 from rxworker.ui.web.guard import User, add_headers, make_guard
@@ -64,9 +71,11 @@ def make_app(
             web.post("/api/runs/{id}/resume", api.post_resume),
             web.get("/api/runs/{id}/events", get_events, allow_head=False),
             web.get("/api/runs/{id}/ag-ui", get_ag_ui, allow_head=False),
-            web.post("/ag-ui", post_ag_ui),
-            web.post("/api/chat", post_chat),
-            web.get("/api/chat/{id}/stream", get_chat, allow_head=False),
+            web.post("/ag-ui", post_ag_ui, name="ag-ui"),
+            web.post("/api/chat", post_chat, name="chat"),
+            web.get("/api/chat/{id}/messages", get_chat_messages, name="chat-messages"),
+            web.get("/api/chat/{id}/stream", get_chat, allow_head=False, name="chat-stream"),
+            web.delete("/api/chat/{id}/stream", delete_chat_stream, name="chat-stop"),
             web.get("/api/ws", get_socket, allow_head=False),
         ]
     )

@@ -19,6 +19,7 @@ from rxworker.protocols import (
     reason_of,
 )
 from rxworker.ui.web.answers import ApiError
+from rxworker.ui.web.clients import Clients
 from rxworker.ui.web.hide import json_hider
 from rxworker.worker import Paused, Run, Worker
 
@@ -89,6 +90,7 @@ class RunEntry:
         hide: Takes secrets of the environment out of what is sent.
         encode: Encodes its records, once for all clients.
         watching: How many clients watch.
+        clients: The connections of the client of another protocol that it belongs to.
         is_added: Whether the program began it: the server neither counts it among the runs of clients nor ends it.
         dismissed: Why it was cancelled while it was paused; ``None`` where it was not.
     """
@@ -97,6 +99,7 @@ class RunEntry:
         "_known",
         "_prices",
         "_unheard",
+        "clients",
         "conversation",
         "dismissed",
         "encode",
@@ -130,6 +133,7 @@ class RunEntry:
         self.resumes = resumes
         self.resumed_as: str | None = None
         self.message_id: str | None = None
+        self.clients: Clients | None = None
         self.is_added = False
         self.dismissed: str | None = None
         hide = self.hide = json_hider()

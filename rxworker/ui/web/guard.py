@@ -17,7 +17,8 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
-from rxworker.ui.web.answers import ApiError, error_answer
+from rxworker.ui.web.answers import ApiError, text_answer
+from rxworker.ui.web.answers import error_answer as json_error
 from rxworker.ui.web.hide import told
 from rxworker.ui.web.origin import Hosts, is_own_origin
 from rxworker.ui.web.settings import Settings
@@ -41,6 +42,9 @@ _HTTP_ERRORS = {
     404: ("not_found", "there is nothing at this address"),
     405: ("wrong_method", "this address takes another method"),
 }
+
+SHOWN = frozenset({"ag-ui", "chat", "chat-messages", "chat-stop", "chat-stream"})
+"""The routes whose clients show the body of an error to their user as it is."""
 
 UNLOCK = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Token needed</title>
@@ -171,6 +175,7 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
     @web.middleware
     async def watch_over(request: web.Request, handler: Handler) -> web.StreamResponse:
         name = request.match_info.route.name
+        error_answer = text_answer if name in SHOWN else json_error
         try:
             guard.check_source(request)
             if name == "page":
@@ -204,16 +209,18 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
         except (ConnectionError, TimeoutError):
             raise  # of the client's connection: nobody hears an answer
         except ConfigurationError as error:
-            return _unforeseen(request, error)
+            return _unforeseen(request, error, error_answer)
         except LocalProtocolError as error:
             return error_answer(409, "conflict", str(error))
         except Exception as error:
-            return _unforeseen(request, error)
+            return _unforeseen(request, error, error_answer)
 
     return watch_over
 
 
-def _unforeseen(request: web.Request, error: Exception) -> web.Response:
+def _unforeseen(
+    request: web.Request, error: Exception, error_answer: Callable[[int, str, str], web.Response]
+) -> web.Response:
     number = secrets.token_hex(4)
     # The path alone, as it was sent: a query may hold a token, and so may the headers.
     path = request.rel_url.raw_path

@@ -108,7 +108,8 @@ class ServerState:
         if self.store.get(run.id, owner) is not None:
             return
         entry = self._conversation_of(run, conversation, worker, owner)
-        before = self.store.get(_resumed_by(run), owner)
+        first = first_event(run)
+        before = self.store.get(first.resumes, owner) if isinstance(first, RunResume) else None
         if title is None:
             title = before.title if before is not None else title_of(run)
         kept = RunEntry(
@@ -148,11 +149,11 @@ class ServerState:
         self.store.forget()
 
 
-def _resumed_by(run: Run[Any]) -> str:
-    """The id of the paused run that a run goes on with; empty where it goes on with none."""
+def first_event(run: Run[Any]) -> Event:
+    """The event that a run has begun with."""
     first: list[Event] = []
     run.events.pipe(ops.take(1)).subscribe(first.append)
-    return next((e.resumes for e in first if isinstance(e, RunResume)), "")
+    return first[0]
 
 
 def title_of(run: Run[Any]) -> str:
@@ -168,4 +169,4 @@ def title_of(run: Run[Any]) -> str:
 STATE = web.AppKey("rxworker", ServerState)
 """Where an application keeps it."""
 
-__all__ = ["STATE", "ServerState", "title_of"]
+__all__ = ["STATE", "ServerState", "first_event", "title_of"]

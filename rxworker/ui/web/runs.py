@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,6 +17,9 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.workers import WorkerSource
 from rxworker.worker import Decision, Run
+
+STOP_SECONDS = 5.0
+"""How long a run whose client has left may take to end."""
 
 
 class Runs:
@@ -159,10 +163,24 @@ class Runs:
         """
         current = conversation.current
         if current is not None and not current.run.done:
-            message = (
-                f"{current.id} of this conversation is on: wait for it, cancel it, or send into it"
-            )
+            message = f"{current.id} of this conversation is on: wait for its answer, cancel it, or send into it"
             raise ApiError(409, "busy", message)
+
+    async def make_free(self, conversation: ConversationEntry) -> None:
+        """Cancel the run that is on in a conversation if its client has left it, and wait until it has ended."""
+        current = conversation.current
+        if current is None or current.run.done or current.clients is None:
+            return
+        if await current.clients.have_left():
+            await asyncio.wait({current.clients.stop()}, timeout=STOP_SECONDS)
+
+    def note_resuming(self, id: str) -> None:  # noqa: A002 - what it is
+        """The client of this chat has asked for the stream of its run: it resumes."""
+        self._store.note_resuming(id, self._owner)
+
+    def is_resuming(self, conversation: ConversationEntry) -> bool:
+        """Whether the client of this chat resumes."""
+        return self._store.is_resuming(conversation)
 
     def changed(self, entry: RunEntry) -> None:
         """Something about a run is other than before."""

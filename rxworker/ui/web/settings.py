@@ -43,6 +43,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         heartbeat: Seconds of silence after which a client is told that the connection lives.
         stall_seconds: Seconds after which a client that takes nothing is let go; it may come back to where it was.
         grace: Seconds after which a run is cancelled when nobody watches it; ``None``: never.
+        cancel_on_disconnect: Seconds after which the run of an AG-UI or ``useChat`` client is cancelled when that client has closed
+            its connection, which is how these clients stop a run; ``None``: never, and such a run goes on without its client.
         prices: What tokens cost, by the model's name, for the cost of the runs.
 
     Raises:
@@ -66,6 +68,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     heartbeat: float = 15.0
     stall_seconds: float = 60.0
     grace: float | None = None
+    cancel_on_disconnect: float | None = 1.0
     prices: Mapping[str, Prices] = field(default_factory=dict[str, Prices])
 
     def __post_init__(self) -> None:
@@ -86,6 +89,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         for name in COUNTS:
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name}={getattr(self, name)!r} is no number above 0")
+        if self.cancel_on_disconnect is not None and not self.cancel_on_disconnect >= 0:
+            message = f"cancel_on_disconnect={self.cancel_on_disconnect!r}: give seconds, or None"
+            raise ConfigurationError(message)
         for name in ("body_seconds", "heartbeat", "stall_seconds"):
             if not getattr(self, name) > 0:
                 raise ConfigurationError(f"{name}={getattr(self, name)!r}: give seconds above 0")

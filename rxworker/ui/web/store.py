@@ -21,6 +21,9 @@ from rxworker.worker import Paused, Run
 CLOSING_SECONDS = 5.0
 """How long the runs may take to end when the server stops."""
 
+MOST_RESUMING = 1000
+"""Of how many chats it is remembered that their clients resume."""
+
 OnRun: TypeAlias = Callable[[Run[Any]], object]
 """Called with each run that a client begins or resumes, before the run has emitted anything but its first records."""
 
@@ -45,6 +48,7 @@ class RunStore:
         self._conversations: dict[tuple[str | None, str], ConversationEntry] = {}
         self._following: set[asyncio.Task[None]] = set()
         self._feeds: dict[str | None, RunFeed] = {}
+        self._resuming: dict[tuple[str | None, str], None] = {}
         self._observers: dict[abc.ObserverBase[Run[Any]], None] = {}
         self._closing = False
         self.runs: Observable[Run[Any]] = Observable(self._subscribe)
@@ -62,6 +66,16 @@ class RunStore:
     def conversation(self, id: str, owner: str | None) -> ConversationEntry | None:  # noqa: A002 - what it is
         """The conversation of that id, if it is known and that user's."""
         return self._conversations.get((owner, id))
+
+    def note_resuming(self, id: str, owner: str | None) -> None:  # noqa: A002 - what it is
+        """The client of this chat has asked for the stream of its run: it resumes. Of the oldest chats this is forgotten."""
+        self._resuming[owner, id] = None
+        if len(self._resuming) > MOST_RESUMING:
+            del self._resuming[next(iter(self._resuming))]
+
+    def is_resuming(self, conversation: ConversationEntry) -> bool:
+        """Whether the client of this chat resumes."""
+        return (conversation.owner, conversation.id) in self._resuming
 
     def conversation_of(self, run: Run[Any]) -> ConversationEntry | None:
         """The conversation that the run's worker carries on, if it is known."""
@@ -171,7 +185,8 @@ class RunStore:
         except Exception:
             pass  # its records say why
         else:
-            entry.paused = result if isinstance(result, Paused) else None
+            if isinstance(result, Paused) and entry.dismissed is None:
+                entry.paused = result
         entry.ended = time.time()
         entry.settle()
         self._forget_oldest()
