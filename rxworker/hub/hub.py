@@ -44,6 +44,7 @@ class Hub(Stage[Record]):
         defer: Calls a function a little later, when whoever pushes has finished; by default in the next turn of the event loop
             that the hub was made on, and at once where there is none.
         loop: The event loop that runs, where it is at hand.
+        scheduler: The clock of watchers with a pace; by default the event loop's.
 
     Attributes:
         history: The records so far.
@@ -69,13 +70,14 @@ class Hub(Stage[Record]):
         *,
         defer: Defer | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        scheduler: abc.SchedulerBase | None = None,
     ) -> None:
         super().__init__()
         self.history = History()
         self.loop = loop or running_loop()
         self.over = Latch()
         told = on_detach or _nobody
-        self.deferred = Deferred(self.history, self.loop, defer, told)
+        self.deferred = Deferred(self.history, self.loop, defer, told, scheduler)
         self._observers = Observers(self.history, told)
         self._ended = False
         self._error: Exception | None = None

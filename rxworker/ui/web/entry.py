@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from rxworker.events import Record
-from rxworker.messages import Conversation, Message, Prices
+from rxworker.hub import Coalesce
+from rxworker.messages import Conversation, Message
 from rxworker.protocols import (
     EncodedRecords,
     RunSummary,
@@ -21,6 +21,7 @@ from rxworker.protocols import (
 from rxworker.ui.web.answers import ApiError
 from rxworker.ui.web.clients import Clients
 from rxworker.ui.web.hide import json_hider
+from rxworker.ui.web.settings import Settings
 from rxworker.worker import Paused, Run, Worker
 
 RunStatus: TypeAlias = Literal["running", "paused", "finished", "aborted"]
@@ -89,6 +90,7 @@ class RunEntry:
         message_id: The id of the message that it is shown as, where a client of the UI Message Stream goes on with one.
         hide: Takes secrets of the environment out of what is sent.
         encode: Encodes its records, once for all clients.
+        delivery: How clients are given its records by default.
         watching: How many clients watch.
         clients: The connections of the client of another protocol that it belongs to.
         is_added: Whether the program began it: the server neither counts it among the runs of clients nor ends it.
@@ -101,6 +103,7 @@ class RunEntry:
         "_unheard",
         "clients",
         "conversation",
+        "delivery",
         "dismissed",
         "encode",
         "ended",
@@ -121,7 +124,7 @@ class RunEntry:
         run: Run[Any],
         conversation: ConversationEntry,
         title: str,
-        prices: Mapping[str, Prices],
+        settings: Settings,
         resumes: str | None = None,
     ) -> None:
         self.run = run
@@ -143,7 +146,9 @@ class RunEntry:
 
         self.encode = EncodedRecords(encode=encode)
         self.watching = 0
-        self._prices = prices
+        self._prices = settings.prices
+        rate = settings.writes_per_second
+        self.delivery = Coalesce(every=None if rate is None else 1 / rate)
         self._unheard = 0
         self._known: bytes | None = None
 

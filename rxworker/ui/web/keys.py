@@ -112,9 +112,7 @@ class ServerState:
         before = self.store.get(first.resumes, owner) if isinstance(first, RunResume) else None
         if title is None:
             title = before.title if before is not None else title_of(run)
-        kept = RunEntry(
-            run, entry, title, self.settings.prices, None if before is None else before.id
-        )
+        kept = RunEntry(run, entry, title, self.settings, None if before is None else before.id)
         kept.is_added = True
         if before is not None:
             before.resumed_as = run.id

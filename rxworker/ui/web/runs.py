@@ -28,7 +28,7 @@ class Runs:
     Args:
         store: Where they are kept.
         workers: Makes a worker for each conversation.
-        settings: What tokens cost.
+        settings: How the server behaves.
         owner: The user.
         request: The user's request, for functions that make workers of it.
     """
@@ -189,7 +189,7 @@ class Runs:
     def _keep(
         self, run: Run[Any], conversation: ConversationEntry, title: str, resumes: str | None = None
     ) -> RunEntry:
-        entry = RunEntry(run, conversation, title, self._settings.prices, resumes)
+        entry = RunEntry(run, conversation, title, self._settings, resumes)
         return self._store.keep(entry)
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, contextmanager
 
 from rxworker.events import Record
-from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable, Watch
+from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
 from rxworker.protocols import DeliveryName
 from rxworker.ui.web.answers import ApiError
 from rxworker.ui.web.entry import RunEntry
@@ -14,7 +14,6 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunStore
 
 DELIVERIES: dict[DeliveryName, Delivery] = {
-    "coalesce": Coalesce(),
     # A client that is too far behind is sent away, to come back to where it was: no client makes a run wait.
     "reliable": Reliable(when_full="detach"),
     "latest": Latest(),
@@ -65,7 +64,7 @@ class Places:
 def watch_run(
     entry: RunEntry, after: int, delivery: DeliveryName = "coalesce", name: str = ""
 ) -> Watch:
-    """A watch of a run.
+    """A watch of a run. By default its deltas are merged, and come at the pace of the server's clients.
 
     Raises:
         ApiError: The run is not that far.
@@ -73,7 +72,8 @@ def watch_run(
     if after > entry.run.last_seq:
         message = f"the run has come to record {entry.run.last_seq}, so nobody has seen {after}"
         raise ApiError(400, "bad_cursor", message)
-    return entry.run.watch(delivery=DELIVERIES[delivery], after=after, name=name)
+    chosen = DELIVERIES.get(delivery, entry.delivery)
+    return entry.run.watch(delivery=chosen, after=after, name=name)
 
 
 async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Record], None]:
