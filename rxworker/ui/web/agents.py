@@ -106,7 +106,7 @@ async def get_chat_messages(request: web.Request) -> web.Response:
     return bytes_answer(entry.hide(encode_json(messages)))
 
 
-async def delete_chat_stream(request: web.Request) -> web.Response:
+async def post_chat_stop(request: web.Request) -> web.Response:
     """Stop the run of a chat: for clients that resume, to which a closed connection is no stop."""
     conversation = (
         request.config_dict[STATE].runs_of(request).conversation(request.match_info["id"])
@@ -244,7 +244,7 @@ def _go_back(
 
 __all__ = [
     "RUN_HEADER",
-    "delete_chat_stream",
+    "post_chat_stop",
     "get_ag_ui",
     "get_chat",
     "get_chat_messages",

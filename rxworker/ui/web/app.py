@@ -6,12 +6,12 @@ from aiohttp import web
 
 from rxworker.ui.web import api
 from rxworker.ui.web.agents import (
-    delete_chat_stream,
     get_ag_ui,
     get_chat,
     get_chat_messages,
     post_ag_ui,
     post_chat,
+    post_chat_stop,
 )
 from rxworker.ui.web.answers import LIMITS, ApiError
 from rxworker.ui.web.events import get_events
@@ -75,7 +75,7 @@ def make_app(
             web.post("/api/chat", post_chat, name="chat"),
             web.get("/api/chat/{id}/messages", get_chat_messages, name="chat-messages"),
             web.get("/api/chat/{id}/stream", get_chat, allow_head=False, name="chat-stream"),
-            web.delete("/api/chat/{id}/stream", delete_chat_stream, name="chat-stop"),
+            web.post("/api/chat/{id}/stop", post_chat_stop, name="chat-stop"),
             web.get("/api/ws", get_socket, allow_head=False),
         ]
     )

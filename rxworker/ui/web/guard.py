@@ -43,8 +43,8 @@ _HTTP_ERRORS = {
     405: ("wrong_method", "this address takes another method"),
 }
 
-SHOWN = frozenset({"ag-ui", "chat", "chat-messages", "chat-stop", "chat-stream"})
-"""The routes whose clients show the body of an error to their user as it is."""
+CHAT = frozenset({"chat", "chat-messages", "chat-stop", "chat-stream"})
+"""The routes of ``useChat``, which shows the body of an error to its user as it is."""
 
 UNLOCK = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Token needed</title>
@@ -168,6 +168,12 @@ def _is_foreign(request: web.BaseRequest) -> bool:
     return not (is_link and headers.get("Sec-Fetch-Dest", "document") == "document")
 
 
+def _is_ag_ui(request: web.Request) -> bool:
+    """Whether an AG-UI client sends it, which shows the body of an error, too. It says which media type it takes."""
+    is_route = request.match_info.route.name == "ag-ui"
+    return is_route and "text/event-stream" in request.headers.get("Accept", "")
+
+
 def make_guard(settings: Settings, user: User | None = None) -> Middleware:
     """The middleware around all handlers."""
     guard = Guard(settings, user)
@@ -175,7 +181,8 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
     @web.middleware
     async def watch_over(request: web.Request, handler: Handler) -> web.StreamResponse:
         name = request.match_info.route.name
-        error_answer = text_answer if name in SHOWN else json_error
+        shows_body = name in CHAT or _is_ag_ui(request)
+        error_answer = text_answer if shows_body else json_error
         try:
             guard.check_source(request)
             if name == "page":
