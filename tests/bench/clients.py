@@ -11,6 +11,8 @@ import asyncio
 import sys
 import time
 
+from reactivex import operators as ops
+
 from rxworker import Worker
 from rxworker.hooks import on_message_send
 from rxworker.testing import ScriptedModel, say
@@ -61,8 +63,11 @@ async def measure(number: int, rate: float | None) -> tuple[float, float, int]:
             clients = await asyncio.create_subprocess_exec(
                 sys.executable, __file__, "--be", port, path, str(number), stdout=-1
             )
-        while len(entry.run.watchers.now) < number:
-            await asyncio.sleep(0.01)
+
+        def are_there(watchers: tuple[object, ...]) -> bool:
+            return len(watchers) >= number
+
+        await entry.run.watchers.pipe(ops.filter(are_there), ops.first())
         started, worked = time.perf_counter(), time.process_time()
         begin.set()
         await entry.run

@@ -177,13 +177,19 @@ def _is_ag_ui(request: web.Request) -> bool:
 def make_guard(settings: Settings, user: User | None = None) -> Middleware:
     """The middleware around all handlers."""
     guard = Guard(settings, user)
+    open_requests = 0
 
     @web.middleware
     async def watch_over(request: web.Request, handler: Handler) -> web.StreamResponse:
+        nonlocal open_requests
         name = request.match_info.route.name
         shows_body = name in CHAT or _is_ag_ui(request)
         error_answer = text_answer if shows_body else json_error
+        open_requests += 1
         try:
+            if open_requests > settings.max_connections:
+                message = "too many requests are open: close a page, or raise max_connections"
+                raise ApiError(503, "too_many_connections", message)
             guard.check_source(request)
             if name == "page":
                 exchanged = guard.exchange(request)
@@ -200,7 +206,7 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
                 response = error_answer(error.status, error.code, error.message)
             if error.code == "token_needed":
                 response.headers["WWW-Authenticate"] = "Bearer"
-            if error.status in (401, 403):
+            if error.status in (401, 403, 503):
                 response.force_close()  # who may not come in keeps no place
             return response
         except web.HTTPException as error:
@@ -221,6 +227,8 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
             return error_answer(409, "conflict", str(error))
         except Exception as error:
             return _unforeseen(request, error, error_answer)
+        finally:
+            open_requests -= 1
 
     return watch_over
 

@@ -36,8 +36,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         max_body: The most bytes of a request's body.
         max_runs: How many runs may be on at once.
         max_kept: How many runs that have ended are kept; the oldest is forgotten first.
-        max_connections: How many connections there may be at once, of `serve` and `WebServer`; one too many is closed. Fewer than the
-            files that the program may open.
+        max_connections: How many connections there may be at once, of `serve` and `WebServer`; one too many is closed. For an application
+            that is mounted, how many requests and streams may be open at once; one too many is answered with 503. Fewer than the files
+            that the program may open.
         max_watchers: How many clients may watch, over all runs.
         max_watchers_per_run: How many may watch one run.
         body_seconds: How long a request's body may take to arrive.
