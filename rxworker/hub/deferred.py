@@ -12,10 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
+from reactivex import abc
+
 from rxworker.hub.delivery import Delivery
 from rxworker.hub.followers import Follower, Followers
 from rxworker.hub.history import History
 from rxworker.hub.loss import OnRaise
+from rxworker.hub.pace import Later, Pace, every_of
 from rxworker.hub.readers import Readers
 from rxworker.hub.watcher import Watcher, WatcherState
 
@@ -31,6 +34,7 @@ class Deferred:
         loop: Whose turns.
         defer: What calls a function a little later, in the place of the loop.
         on_raise: Hears who raised what.
+        scheduler: The clock of watchers with a pace, in the place of the loop's.
 
     Attributes:
         readers: Those who take their records themselves.
@@ -43,6 +47,7 @@ class Deferred:
         loop: asyncio.AbstractEventLoop | None,
         defer: Defer | None,
         on_raise: OnRaise,
+        scheduler: abc.SchedulerBase | None = None,
     ) -> None:
         self.readers = Readers(history)
         self.is_needed = False
@@ -51,6 +56,8 @@ class Deferred:
         self._defer = defer or (_at_once if loop is None else loop.call_soon)
         self._on_raise = on_raise
         self._followers: dict[Delivery, Followers] = {}
+        self._paces: dict[float, Pace] = {}
+        self._clock = _later_of(loop, scheduler)
         self._bells: tuple[Bell, ...] = ()
         self._is_due = self._is_flushing = self._goes_round = False
         self._has_lost = self._is_over = False
@@ -87,14 +94,22 @@ class Deferred:
             self._is_flushing = False
 
     def _serve(self) -> None:
-        for group in tuple(self._followers.values()):
-            group.flush(self._history)
+        for every, pace in self._paces.items():
+            if self._is_over:
+                pace.close()
+            elif pace.look():
+                self.readers.wake(every)
+        for delivery, group in tuple(self._followers.items()):
+            pace = self._pace_of(delivery)
+            if pace is None or group.is_behind(pace.released):
+                group.flush(self._history)
         if self._has_lost:
             self._forget_the_empty()
         if self._is_over and not (self._is_due or self._goes_round):
             groups, self._followers = self._followers, {}
             for group in groups.values():
                 group.end(self._error)
+            self.readers.wake_all()
         self.readers.wake()
         for bell in self._bells:
             try:
@@ -111,6 +126,7 @@ class Deferred:
         if group is None:
             group = Followers(follower.delivery, self._lost)
             self._followers[follower.delivery] = group
+            self._begin_pace(follower.delivery)
         group.add(follower)
         self.is_needed = True
         self.soon()
@@ -138,7 +154,13 @@ class Deferred:
     def add_reader(self, reader: Watcher) -> None:
         """It will come for its records."""
         self.readers.add(reader)
+        self._begin_pace(reader.delivery)
         self.ring()
+
+    def may_take(self, reader: Watcher) -> bool:
+        """Whether it is time for a reader to take what there is."""
+        pace = self._pace_of(reader.delivery)
+        return pace is None or reader.seen < pace.released
 
     def remove_reader(self, reader: Watcher) -> None:
         """It comes no more."""
@@ -150,6 +172,17 @@ class Deferred:
         self.readers.let_go()
         if self._bells:
             self.soon()
+
+    # Those with a pace.
+
+    def _begin_pace(self, delivery: Delivery) -> None:
+        every = every_of(delivery)
+        if every is not None and every not in self._paces:
+            self._paces[every] = Pace(every, self._history, self._clock, self.soon)
+
+    def _pace_of(self, delivery: Delivery) -> Pace | None:
+        every = every_of(delivery)
+        return None if every is None else self._paces.get(every)
 
     # Who asks how they stand.
 
@@ -176,6 +209,24 @@ class Deferred:
         """How they stand."""
         followers = [s for group in self._followers.values() for s in group.states(last_seq)]
         return followers + self.readers.states()
+
+
+def _later_of(loop: asyncio.AbstractEventLoop | None, scheduler: abc.SchedulerBase | None) -> Later:
+    """The clock of the scheduler, or of the loop; without either nothing waits."""
+
+    def later(seconds: float, call: Callable[[], None]) -> Callable[[], object]:
+        if scheduler is not None:
+
+            def act(_: abc.SchedulerBase, __: object = None) -> None:
+                call()
+
+            return scheduler.schedule_relative(seconds, act).dispose
+        if loop is not None and not loop.is_closed():
+            return loop.call_later(seconds, call).cancel
+        call()
+        return call
+
+    return later
 
 
 def _at_once(call: Bell) -> None:

@@ -8,7 +8,7 @@ delivered by every policy.
 from __future__ import annotations
 
 from itertools import islice
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,6 +32,9 @@ from rxworker.hub.history import History
 
 BATCH = 256
 """The most single records that are made at once for a reader that is far behind."""
+
+LONGEST = 86400.0
+"""The most seconds between two deliveries."""
 
 PASSING: frozenset[type[object]] = frozenset(
     {
@@ -72,8 +75,29 @@ class Reliable(Struct, frozen=True):
             raise ConfigurationError(message)
 
 
-class Coalesce(Struct, frozen=True):
-    """All that there is, with adjacent deltas of one block merged. Nothing is lost: it folds to the same state."""
+class Coalesce(Struct, frozen=True, repr_omit_defaults=True):
+    """All that there is, with adjacent deltas of one block merged. Nothing is lost: it folds to the same state.
+
+    Attributes:
+        every: Seconds between two deliveries of deltas at the least; ``None`` delivers whenever the watcher is ready. The first delta
+            comes at once, and so does whatever begins or ends, with the deltas before it.
+
+    Raises:
+        ConfigurationError: ``every`` is not above 0, or above a day.
+
+        -a-b-c-d-e-f-|           deltas
+        [ Coalesce(every=4) ]    a column is a second
+        -a---B---C---(f|)        B is b and c, C is d and e
+    """
+
+    every: float | None = None
+
+    def __post_init__(self) -> None:
+        every = cast("object", self.every)
+        if every is not None and not (isinstance(every, int | float) and 0 < every <= LONGEST):
+            raise ConfigurationError(
+                f"every={every!r} is no number of seconds above 0, up to a day"
+            )
 
 
 class Latest(Struct, frozen=True):

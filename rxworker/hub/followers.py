@@ -96,6 +96,10 @@ class Followers:
                 self._pushes[follower.place] = ignore
         return was_coming or was_member
 
+    def is_behind(self, released: int) -> bool:
+        """Whether there is something for it among the records up to this one, or somebody has come."""
+        return bool(self._coming) or self._group.seen < released
+
     def flush(self, history: History) -> None:
         """Show everything that is new."""
         group = self._group

@@ -48,6 +48,7 @@ class Hub(Stage[Record]):
         defer: Calls a function a little later, when whoever pushes has finished; by default in the next turn of the event loop
             that the hub was made on, and at once where there is none.
         loop: The event loop that runs, where it is at hand.
+        scheduler: The clock of watchers with a pace; by default the event loop's.
 
     Attributes:
         history: The records so far.
@@ -75,6 +76,7 @@ class Hub(Stage[Record]):
         *,
         defer: Defer | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
+        scheduler: abc.SchedulerBase | None = None,
     ) -> None:
         super().__init__()
         self.history = History()
@@ -84,7 +86,7 @@ class Hub(Stage[Record]):
         self._interrupt: KeyboardInterrupt | None = None
         if self.loop is None:
             losses.on_interrupt = self._keep_interrupt
-        self.deferred = Deferred(self.history, self.loop, defer, losses.report)
+        self.deferred = Deferred(self.history, self.loop, defer, losses.report, scheduler)
         self._observers = Observers(self.history, losses.report)
         self._ended = False
         self._error: Exception | None = None

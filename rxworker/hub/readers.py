@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 
 from rxworker.hub.history import History
+from rxworker.hub.pace import every_of
 from rxworker.hub.watcher import Watcher, WatcherState
 
 
@@ -20,7 +21,8 @@ class Readers:
         self._history = history
         self._readers: dict[Watcher, None] = {}
         self._pressing: dict[Watcher, int] = {}
-        self._asleep: dict[Watcher, asyncio.Future[None]] = {}
+        # By pace: those without one are woken by every record.
+        self._asleep: dict[float | None, dict[Watcher, asyncio.Future[None]]] = {}
         self._held: list[asyncio.Future[None]] = []
         self._is_over = False
 
@@ -40,20 +42,25 @@ class Readers:
         """It has left; nobody waits for it any more."""
         self._readers.pop(reader, None)
         self._pressing.pop(reader, None)
-        self._asleep.pop(reader, None)
+        self._asleep.get(every_of(reader.delivery), {}).pop(reader, None)
         self.let_go()
 
     def sleep(self, reader: Watcher) -> asyncio.Future[None]:
         """Done when there may be more for it."""
         future = asyncio.get_running_loop().create_future()
-        self._asleep[reader] = future
+        self._asleep.setdefault(every_of(reader.delivery), {})[reader] = future
         return future
 
-    def wake(self) -> None:
-        """There is more, or nothing more comes."""
-        if self._asleep:
-            asleep, self._asleep = self._asleep, {}
+    def wake(self, every: float | None = None) -> None:
+        """There is more for the readers of this pace; by default for those without one."""
+        asleep = self._asleep.pop(every, None)
+        if asleep:
             _finish(asleep.values())
+
+    def wake_all(self) -> None:
+        """Nothing more comes."""
+        for every in tuple(self._asleep):
+            self.wake(every)
 
     def hold(self) -> asyncio.Future[None] | None:
         """Done when no reader makes the source wait; ``None`` when none does."""

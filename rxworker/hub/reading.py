@@ -41,6 +41,7 @@ class Reading:
         self._reader = Watcher(hub.named(name), delivery, after)
         self._came = hub.last_seq
         self._work: Coroutine[object, object, list[Record] | None] | None = None
+        self._has_taken = False
         at_home(hub, partial(hub.deferred.add_reader, self._reader))
 
     def leave(self) -> None:
@@ -60,8 +61,11 @@ class Reading:
                 f"{reader.name} is {hub.last_seq - reader.seen} records behind, more than its delivery allows: "
                 "read faster, or watch with Coalesce()"
             )
+        if self._has_taken and not hub.ended and not hub.deferred.may_take(reader):
+            return []
         batch = take(hub.history, reader.delivery, reader.seen)
         if batch:
+            self._has_taken = True
             reader.note(batch)
             at_home(hub, hub.deferred.took)
             return batch

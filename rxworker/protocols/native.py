@@ -6,18 +6,20 @@ in parentheses. An event that is nested too deeply for JSON becomes an `Opaque` 
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, get_args
 
 import msgspec
 from msgspec.structs import replace
 
 from rxworker.errors import RemoteProtocolError
-from rxworker.events import Opaque, Record
-from rxworker.messages import Json
+from rxworker.events import Event, Opaque, Record
+from rxworker.messages import Json, JsonObject
+from rxworker.protocols.common.lines import type_name
 from rxworker.providers.surrogates import whole
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
+_TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(Event))
 
 
 class EncodeRecord(Protocol):
@@ -40,21 +42,47 @@ def encode_record(record: Record) -> bytes:
     try:
         return encode_json(record)
     except (TypeError, ValueError, RecursionError):
-        tag = type(record.event).__struct_config__.tag
-        name = tag if isinstance(tag, str) else type(record.event).__name__
-        return _encoder.encode(replace(record, event=Opaque(name, "this event has no JSON form")))
+        event = Opaque(type_name(record.event), "this event has no JSON form")
+        return _encoder.encode(replace(record, event=event))
 
 
 def decode_record(data: bytes | str) -> Record:
     """The record that `encode_record` has written.
 
+    An event of an unknown type, for example one of a later version, becomes an `Opaque` whose ``kind`` is that type and whose ``raw``
+    is the whole event.
+
     Raises:
-        RemoteProtocolError: It is none, or its event is of a kind that is not known.
+        RemoteProtocolError: It is none, or an event of a known type lacks what that type needs.
+
+    >>> line = b'{"seq":1,"run":"r","turn":0,"attempt":0,"time":0,"event":{"type":"owl","wings":2}}'
+    >>> decode_record(line).event
+    Opaque(kind='owl', raw={'type': 'owl', 'wings': 2})
     """
     try:
         return _decoder.decode(data)
+    except msgspec.ValidationError as error:
+        record = _with_unknown_event(data)
+        if record is None:
+            raise RemoteProtocolError(f"this is no record: {error}") from error
+        return record
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise RemoteProtocolError(f"this is no record: {error}") from error
+
+
+def _with_unknown_event(data: bytes | str) -> Record | None:
+    """The record with its event as an `Opaque`; ``None`` if the type of the event is known, or if anything else is wrong."""
+    try:
+        members = msgspec.json.decode(data, type=JsonObject)
+        event = members.get("event")
+        kind = event.get("type") if isinstance(event, dict) else None
+        if not isinstance(kind, str) or kind in _TAGS:
+            return None
+        return msgspec.convert(
+            {**members, "event": {"type": "opaque", "kind": kind, "raw": event}}, Record
+        )
+    except (msgspec.ValidationError, RecursionError):
+        return None
 
 
 class EncodedRecords:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
-from typing import Generic, Literal
+from typing import TYPE_CHECKING, Generic, Literal
 
 from reactivex import Observable, abc
 
@@ -39,6 +39,9 @@ from rxworker.worker.turn import turn
 from rxworker.worker.unobserved import when_unobserved
 from rxworker.worker.wind_up import GRACE, cause_of, wind_up
 
+if TYPE_CHECKING:
+    from rxworker.worker.worker import Worker
+
 CLOSING = RunCancelledError("its event loop is closing")
 logger = logging.getLogger("rxworker.worker")
 
@@ -55,10 +58,12 @@ class Run(Stage[Record], Generic[T_co]):
 
     Attributes:
         id: Its name in the records.
+        worker: The worker that began it.
     """
 
     is_direct = True
     emits_records = True
+    worker: Worker
 
     def __init__(
         self,

@@ -354,8 +354,9 @@ class Worker:
         )
         self._paused = None
         self.timeline.clear()
-        self._current = Run(context, first, scope, self._ended, loop)
-        return self._current
+        run = self._current = Run(context, first, scope, self._ended, loop)
+        run.worker = self
+        return run
 
     def _ended(self, state: RunState, result: RunResult[Any] | None) -> None:
         self.conversation = state.conversation

@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
 from reactivex import operators as ops
 
 from rxworker import Worker, tool
+from rxworker.errors import RunCancelledError
 from rxworker.events import Record, TextDelta
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
@@ -39,13 +41,16 @@ class Desk:
         workers: The workers that were made.
     """
 
-    def __init__(self, *replies: Reply | str, token: str | None = None) -> None:
+    def __init__(
+        self, *replies: Reply | str, token: str | None = None, grace: float = 3600.0
+    ) -> None:
         self.gate = asyncio.Event()
         self.waiting = asyncio.Event()
         self.removed: list[str] = []
         self.workers: list[Worker] = []
         self._replies = replies
-        self.server = WebServer(self._make, port=0, settings=Settings(token=token, max_runs=2))
+        settings = Settings(token=token, max_runs=2, cancel_on_disconnect=grace)
+        self.server = WebServer(self._make, port=0, settings=settings)
 
     def _make(self) -> Worker:
         @tool
@@ -79,8 +84,10 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk_of(*replies: Reply | str, token: str | None = None) -> AsyncGenerator[Desk, None]:
-    desk = Desk(*replies, token=token)
+async def desk_of(
+    *replies: Reply | str, token: str | None = None, grace: float = 3600.0
+) -> AsyncGenerator[Desk, None]:
+    desk = Desk(*replies, token=token, grace=grace)
     async with desk.server:
         yield desk
 
@@ -496,8 +503,27 @@ async def test_a_chat_of_another_page_joins_in_the_middle(clients: Clients) -> N
         assert shown(joined) == shown(told) == ["go", "I wait. Done."]
 
 
-async def test_a_chat_that_is_stopped_or_closed_does_not_end_its_run(clients: Clients) -> None:
-    async with desk_of(say("I wait. ") + call("wait"), "Done.") as desk:
+async def test_a_chat_that_is_stopped_ends_its_run_and_goes_on(clients: Clients) -> None:
+    async with desk_of(say("I wait. ") + call("wait"), "Hello again.") as desk:
+        one = await chat(clients, desk.url("api/chat"))
+
+        async def stop() -> None:
+            await one.do("stop")
+
+        told, _ = await asyncio.gather(
+            one.do("sendMessage", {"text": "go"}), while_it_waits(desk, stop)
+        )
+        assert (told["status"], told["error"]) == ("ready", None)
+        told = await one.do("sendMessage", {"text": "again"})
+        assert (told["status"], told["error"]) == ("ready", None)
+        assert shown(told) == ["go", "I wait. ", "again", "Hello again."]
+        latest, stopped = desk.runs
+        assert stopped.run.state.cause == "cancel"
+        assert (await latest.run).text == "Hello again."
+
+
+async def test_a_chat_that_is_stopped_and_left_alone_ends_its_run(clients: Clients) -> None:
+    async with desk_of(say("I wait. ") + call("wait"), "Done.", grace=0.1) as desk:
         one = await chat(clients, desk.url("api/chat"))
 
         async def stop() -> None:
@@ -505,10 +531,78 @@ async def test_a_chat_that_is_stopped_or_closed_does_not_end_its_run(clients: Cl
 
         await asyncio.gather(one.do("sendMessage", {"text": "go"}), while_it_waits(desk, stop))
         [entry] = desk.runs
-        await until_watched(entry, 0)
-        assert not entry.run.done
-        desk.gate.set()
-        assert (await entry.run).text == "Done."
+        with pytest.raises(RunCancelledError, match="its client has stopped it"):
+            await entry.run
+
+
+@both
+async def test_an_agent_that_aborts_ends_its_run(clients: Clients, client: str) -> None:
+    async with desk_of(say("I wait. ") + call("wait"), "Hello again.") as desk:
+        one = await agent(clients, client, desk.url("ag-ui"), threadId="t-1")
+        await asyncio.gather(one.run(say="go"), while_it_waits(desk, one.leave))
+        told = await one.run(runId="r-2", say="again")
+        assert (told["refused"], told["error"]) == (None, None)
+        assert said(told)[-1] == "Hello again."
+        assert desk.runs[1].run.state.cause == "cancel"
+
+
+async def history_of(clients: Clients, desk: Desk) -> list[Any]:
+    """The messages that a page begins with when it is loaded; the client accepts them."""
+    async with (
+        aiohttp.ClientSession(trust_env=False) as http,
+        http.get(desk.url("api/chat/chat-1/messages")) as answer,
+    ):
+        messages = await answer.json()
+    assert (await clients.ask("chat_check", messages=messages))["wrong"] is None
+    return messages
+
+
+async def test_a_chat_that_is_loaded_again_shows_what_was_said(clients: Clients) -> None:
+    replies = (think("hm", "seal") + say("I wait. ") + call("wait"), "Done.", "Bye.")
+    async with desk_of(*replies) as desk:
+        address = desk.url("api/chat")
+        one = await chat(clients, address)
+        loaded: list[Client] = []
+
+        async def load() -> None:
+            two = await chat(clients, address, messages=await history_of(clients, desk))
+            loaded.append(two)
+
+            async def let_go() -> None:
+                await until_watched(desk.runs[0], 2)
+                desk.gate.set()
+
+            told, _ = await asyncio.gather(two.do("resumeStream"), let_go())
+            assert (told["status"], told["error"]) == ("ready", None)
+
+        told, _ = await asyncio.gather(
+            one.do("sendMessage", {"text": "go"}), while_it_waits(desk, load)
+        )
+        joined = await loaded[0].until()
+        assert shown(joined) == shown(told) == ["go", "hmI wait. Done."]
+        three = await chat(clients, address, messages=await history_of(clients, desk))
+        told = await three.do("sendMessage", {"text": "bye"})
+        assert shown(told) == ["go", "hmI wait. Done.", "bye", "Bye."]
+        assert desk.heard() == ["go", "I wait. ", "Done.", "bye", "Bye."]
+
+
+async def test_a_chat_that_is_loaded_again_is_asked_again(clients: Clients) -> None:
+    first = say("May I? ") + call("remove", path="a")
+    async with desk_of(first, "Gone.") as desk:
+        address = desk.url("api/chat")
+        await (await chat(clients, address)).do("sendMessage", {"text": "remove a"})
+        two = await chat(clients, address, messages=await history_of(clients, desk), auto=True)
+        asked = call_of(await two.until())
+        assert asked["state"] == "approval-requested"
+        await two.do("addToolApprovalResponse", {"id": asked["approval"]["id"], "approved": True})
+        told = await two.until("Gone.")
+        told = await two.until()
+        assert (told["status"], told["error"]) == ("ready", None)
+        assert shown(told) == ["remove a", "May I? Gone."]
+        assert call_of(told)["state"] == "output-available"
+        assert desk.removed == ["a"]
+        last = await history_of(clients, desk)
+        assert shown({"messages": last}) == ["remove a", "May I? Gone."]
 
 
 async def test_a_chat_is_told_what_was_wrong_with_its_request(clients: Clients) -> None:

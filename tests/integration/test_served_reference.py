@@ -148,7 +148,10 @@ async def test_every_address_answers_as_the_page_says(gate: asyncio.Event) -> No
         assert starts == sorted(starts, reverse=True)
         # chats
         assert (await ask("GET", "api/chat/nobody/stream"))[0] == 204
-        assert await code_of(ask("POST", "api/chat?worker=nobody", chat())) == (404, "no_worker")
+        status, told = await ask("POST", "api/chat?worker=nobody", chat())
+        assert (status, told) == (404, "no worker is called so; there are: worker")
+        assert await ask("GET", "api/chat/nobody/messages") == (200, [])
+        assert (await ask("POST", "api/chat/nobody/stop"))[0] == 204
         assert await code_of(ask("GET", "api/nothing")) == (404, "not_found")
         assert await code_of(ask("PUT", "api/runs")) == (405, "wrong_method")
 

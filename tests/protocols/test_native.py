@@ -100,11 +100,35 @@ def test_what_is_nested_too_deeply_is_told_so() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"[]", b"{}", b'{"seq":"1"}', b"\xff", b"[" * 100_000, '{"event":{"type":"owl"}}'],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"seq":"1"}',
+        b"\xff",
+        b"[" * 100_000,
+        '{"event":{"type":"owl"}}',
+        b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":0,"event":{}}',
+        b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":0,"event":{"type":7}}',
+        b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":0,"event":{"type":"text_delta"}}',
+        b'{"seq":1,"run":"r","turn":1,"attempt":1,"time":"0","event":{"type":"owl"}}',
+    ],
 )
 def test_what_is_no_record_is_refused(data: bytes | str) -> None:
     with pytest.raises(RemoteProtocolError):
         decode_record(data)
+
+
+def test_an_event_of_an_unknown_type_is_read_as_opaque() -> None:
+    line = (
+        b'{"seq":9,"run":"r","turn":2,"attempt":3,"time":1.5,'
+        b'"event":{"type":"owl","wings":[2,{"type":"left"}]},"path":["c1"],"covers":2}'
+    )
+    raw: Json = {"type": "owl", "wings": [2, {"type": "left"}]}
+    read = decode_record(line)
+    assert read == Record(9, "r", 2, 3, 1.5, Opaque("owl", raw), ("c1",), 2)
+    assert decode_record(encode_record(read)) == read
 
 
 @given(st.text(st.characters(), max_size=50))

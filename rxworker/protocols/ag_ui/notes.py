@@ -14,6 +14,7 @@ from rxworker.protocols.ag_ui.wire import (
     ours,
 )
 from rxworker.protocols.common.changes import Note, TakeBack
+from rxworker.protocols.common.lines import type_name
 
 
 def take_back(change: TakeBack) -> Iterator[AgUiEvent]:
@@ -34,8 +35,7 @@ def note(change: Note) -> Iterator[AgUiEvent]:
     if isinstance(event, MessageAdd):
         yield from _added(record, event, inside)
         return
-    tag = event.__struct_config__.tag
-    yield Custom(f"rxworker.{tag}", event, inside)
+    yield Custom(f"rxworker.{type_name(event)}", event, inside)
 
 
 def _added(record: Record, event: MessageAdd, inside: str | None) -> Iterator[AgUiEvent]:

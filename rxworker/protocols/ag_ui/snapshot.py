@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 
 from rxworker.messages import (
@@ -18,6 +17,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.protocols.ag_ui.wire import WireMessage, call_object
+from rxworker.protocols.common.history import CallIds
 from rxworker.protocols.common.lines import to_json
 
 
@@ -32,7 +32,7 @@ def messages_of(conversation: Conversation, prefix: str) -> tuple[WireMessage, .
     >>> [(message.role, message.content) for message in messages_of(said, "run-1")]
     [('user', 'hi'), ('assistant', 'hello')]
     """
-    ids = _Ids()
+    ids = CallIds()
     made: list[WireMessage] = []
     if conversation.system is not None:
         made.append(WireMessage(f"{prefix}.system", "system", conversation.system))
@@ -41,26 +41,7 @@ def messages_of(conversation: Conversation, prefix: str) -> tuple[WireMessage, .
     return tuple(made)
 
 
-class _Ids:
-    """The ids of calls as they are shown: the second call of an id has ``~2`` behind it."""
-
-    def __init__(self) -> None:
-        self._used: Counter[str] = Counter()
-        self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
-
-    def of_call(self, native: str) -> str:
-        self._used[native] += 1
-        number = self._used[native]
-        shown = native if number == 1 else f"{native}~{number}"
-        self._waiting[native].append(shown)
-        return shown
-
-    def of_result(self, native: str) -> str:
-        waiting = self._waiting[native]
-        return waiting.popleft() if waiting else native
-
-
-def _messages(message: Message, name: str, ids: _Ids) -> Iterator[WireMessage]:
+def _messages(message: Message, name: str, ids: CallIds) -> Iterator[WireMessage]:
     if message.role == "assistant":
         yield from _assistant(message, name, ids)
         return
@@ -77,7 +58,7 @@ def _messages(message: Message, name: str, ids: _Ids) -> Iterator[WireMessage]:
         yield WireMessage(name, message.role, parts)
 
 
-def _assistant(message: Message, name: str, ids: _Ids) -> Iterator[WireMessage]:
+def _assistant(message: Message, name: str, ids: CallIds) -> Iterator[WireMessage]:
     for place, block in enumerate(message.content):
         if isinstance(block, Thinking):
             yield WireMessage(
@@ -89,7 +70,7 @@ def _assistant(message: Message, name: str, ids: _Ids) -> Iterator[WireMessage]:
         yield WireMessage(name, "assistant", "".join(said) or None, tool_calls=calls)
 
 
-def _call(call: ToolCall, ids: _Ids) -> JsonObject:
+def _call(call: ToolCall, ids: CallIds) -> JsonObject:
     arguments = call.input if isinstance(call.input, str) else to_json(call.input).decode()
     return call_object(ids.of_call(call.id), call.name, arguments)
 

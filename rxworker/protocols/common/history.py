@@ -1,10 +1,38 @@
-"""Messages that a client sends, gathered into a conversation."""
+"""Messages that a client sends, gathered into a conversation; and the ids of calls in those that are sent to it."""
 
 from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
 
 from msgspec import Struct
 
 from rxworker.messages import Content, Conversation, Message, Text, ToolResult
+
+
+class CallIds:
+    """The ids of calls as they are shown: the second call of an id has ``~2`` behind it.
+
+    >>> ids = CallIds()
+    >>> ids.of_call("x"), ids.of_call("x"), ids.of_result("x")
+    ('x', 'x~2', 'x')
+    """
+
+    def __init__(self) -> None:
+        self._used: Counter[str] = Counter()
+        self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
+
+    def of_call(self, native: str) -> str:
+        """The id under which the next call of this id is shown."""
+        self._used[native] += 1
+        number = self._used[native]
+        shown = native if number == 1 else f"{native}~{number}"
+        self._waiting[native].append(shown)
+        return shown
+
+    def of_result(self, native: str) -> str:
+        """The shown id of the first call of this id that has no result."""
+        waiting = self._waiting[native]
+        return waiting.popleft() if waiting else native
 
 
 class Said(Struct, frozen=True):
@@ -69,4 +97,4 @@ class Gathering:
             self._results = []
 
 
-__all__ = ["Gathering", "Said"]
+__all__ = ["CallIds", "Gathering", "Said"]

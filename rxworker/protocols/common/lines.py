@@ -13,6 +13,17 @@ from rxworker.providers.surrogates import whole
 LARGEST = 2**63 - 1
 
 
+def type_name(event: object) -> str:
+    """The name of an event's type: its tag, or for an event without one the name of its class.
+
+    >>> from rxworker.events import TurnStop
+    >>> type_name(TurnStop())
+    'turn_stop'
+    """
+    tag = event.__struct_config__.tag if isinstance(event, Struct) else None
+    return tag if isinstance(tag, str) else type(event).__name__
+
+
 def to_json(value: Struct | Json) -> bytes:
     r"""The value as JSON. What JSON or UTF-8 cannot say is mended and never raises.
 
@@ -46,4 +57,4 @@ def _mended(value: Json) -> Json:
     return value
 
 
-__all__ = ["data_line", "to_json"]
+__all__ = ["data_line", "to_json", "type_name"]

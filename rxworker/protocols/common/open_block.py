@@ -99,8 +99,9 @@ class OpenBlock:
 
     def feed(self, event: BlockEvent) -> Iterator[Change]:
         """An event of the block."""
-        if not self._is_hidden:
-            yield from _HANDLERS[type(event)](self, event)
+        handler = _HANDLERS.get(type(event))
+        if handler is not None and not self._is_hidden:
+            yield from handler(self, event)
 
     def end(self, aborted: str | None) -> Iterator[Change]:
         """It ends. ``aborted`` says why it is not whole."""

@@ -9,13 +9,8 @@ from typing import Any
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
-    Error,
     Gap,
-    HookMessage,
-    HookVerdict,
-    LimitReached,
     MessageAdd,
-    Opaque,
     Ping,
     Record,
     RunAbort,
@@ -30,8 +25,6 @@ from rxworker.events import (
     ToolStop,
     TurnStart,
     TurnStop,
-    Usage,
-    WatcherDetach,
 )
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators.group import BLOCK_EVENTS
@@ -108,11 +101,14 @@ class Tracker:
         kind = type(record.event)
         if kind is Ping:
             return changes
-        if kind in _NOTES:
+        handler = _HANDLERS.get(kind)
+        if (
+            handler is None
+        ):  # it opens nothing, or its type is unknown here: a custom one, or one of a later version
             changes.extend(self._note(record))
             return changes
         room = story.rooms.enter(record.path, changes)
-        changes.extend(_HANDLERS[kind](story, room, record, record.event))
+        changes.extend(handler(story, room, record, record.event))
         return changes
 
     def catch_up(self, state: RunState, run: str) -> list[Change]:
@@ -185,9 +181,6 @@ def _last_calls(conversation: Conversation | None) -> dict[str, ToolCall]:
     return {call.id: call for call in calls}
 
 
-_NOTES: frozenset[type[object]] = frozenset(
-    {Usage, Error, Opaque, HookMessage, HookVerdict, LimitReached, WatcherDetach, Gap}
-)
 _HANDLERS: dict[type[object], Callable[[Story, Room, Record, Any], Iterator[Change]]] = {
     RunStart: run_start,
     RunResume: run_start,

@@ -14,6 +14,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.protocols.common.changes import Note
+from rxworker.protocols.common.lines import type_name
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
 
 
@@ -41,8 +42,7 @@ def data_type(event: Event) -> str:
     >>> data_type(LimitReached("turns", 3))
     'data-limit-reached'
     """
-    tag = str(event.__struct_config__.tag)
-    return f"data-{tag.replace('_', '-')}"
+    return f"data-{type_name(event).replace('_', '-')}"
 
 
 __all__ = ["data_type", "note"]

@@ -1,8 +1,22 @@
 """The web server: a page and an API over the runs of workers."""
 
 from rxworker.ui.web.app import make_app
+from rxworker.ui.web.guard import User
+from rxworker.ui.web.keys import STATE, ServerState
 from rxworker.ui.web.server import WebServer, serve
 from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import MakeWorker, Workers
 
-__all__ = ["make_app", "serve", "MakeWorker", "Settings", "WebServer", "Workers"]
+__all__ = [
+    "make_app",
+    "serve",
+    "MakeWorker",
+    "OnRun",
+    "ServerState",
+    "Settings",
+    "STATE",
+    "User",
+    "WebServer",
+    "Workers",
+]

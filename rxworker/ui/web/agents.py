@@ -1,19 +1,22 @@
 """Runs for the clients of other protocols: AG-UI, and the UI Message Stream that ``useChat`` reads.
 
 Their name for a conversation is ours, too. A conversation that the server knows goes on as the server knows it, thinking included; one
-that it does not know begins with what the client says was said. A client that leaves does not end its run: it may come back to it.
+that it does not know begins with what the client says was said. A run belongs to the client that has begun it; see
+`rxworker.ui.web.clients` for what becomes of it when that client leaves.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import ExitStack, aclosing
 
 from aiohttp import web
 
 from rxworker.errors import LocalProtocolError
+from rxworker.events import RunResume, RunStart
 from rxworker.messages import Conversation, Message, repair
-from rxworker.protocols import SSE_HEADERS
+from rxworker.protocols import SSE_HEADERS, encode_json
 from rxworker.protocols.ag_ui import AgUiInput, ag_ui_stream, read_run_input
 from rxworker.protocols.common import Reply, decisions_of
 from rxworker.protocols.ui_messages import (
@@ -21,10 +24,13 @@ from rxworker.protocols.ui_messages import (
     ChatRequest,
     read_chat_request,
     ui_message_stream,
+    ui_messages_of,
 )
-from rxworker.ui.web.answers import ApiError, read_json_bytes
+from rxworker.ui.web.answers import ApiError, bytes_answer, json_answer, read_json_bytes
+from rxworker.ui.web.clients import STOPPED, Clients
 from rxworker.ui.web.entry import ConversationEntry, RunEntry
-from rxworker.ui.web.keys import STATE, ServerState
+from rxworker.ui.web.keys import STATE, first_event
+from rxworker.ui.web.runs import STOP_SECONDS, Runs
 from rxworker.ui.web.watching import watch_run
 
 MAX_ID = 200
@@ -36,84 +42,121 @@ RUN_HEADER = "X-Rxworker-Run"
 
 async def post_ag_ui(request: web.Request) -> web.StreamResponse:
     """Begin a run, or go on with a paused one, and watch it, in AG-UI."""
-    state = request.config_dict[STATE]
     data = await read_json_bytes(request)
     try:
         given = read_run_input(data)
     except LocalProtocolError as error:
         raise ApiError(400, "bad_request", str(error)) from None
-    entry = _begin(request, given, given.thread_id)
-    return await _watch_ag_ui(request, state, entry, given)
+    entry = await _begin(request, given, given.thread_id)
+    return await _watch_ag_ui(request, entry, given)
 
 
 async def get_ag_ui(request: web.Request) -> web.StreamResponse:
     """Watch a run in AG-UI, from its beginning, with what was said before it."""
-    state = request.config_dict[STATE]
-    entry = state.runs.find(request.match_info["id"])
+    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
     given = AgUiInput(entry.conversation.id, entry.id, protocol=request.query.get("protocol"))
-    return await _watch_ag_ui(request, state, entry, given, snapshot=True)
+    return await _watch_ag_ui(request, entry, given, snapshot=True)
 
 
 async def post_chat(request: web.Request) -> web.StreamResponse:
     """Begin a run, or go on with a paused one, and watch it, as ``useChat`` does."""
-    state = request.config_dict[STATE]
     data = await read_json_bytes(request)
     try:
         given = read_chat_request(data)
     except LocalProtocolError as error:
         raise ApiError(400, "bad_request", str(error)) from None
-    entry = _begin(request, given, given.id)
+    entry = await _begin(request, given, given.id)
     entry.message_id = given.last_message_id if given.replies else None
-    return await _watch_chat(request, state, entry)
+    return await _watch_chat(request, entry)
 
 
 async def get_chat(request: web.Request) -> web.StreamResponse:
     """Come back to a chat's run; 204 when none is on."""
-    state = request.config_dict[STATE]
-    conversation = state.runs.conversation(request.match_info["id"])
+    runs = request.config_dict[STATE].runs_of(request)
+    name = request.match_info["id"]
+    if len(name) <= MAX_ID:
+        runs.note_resuming(name)
+    conversation = runs.conversation(name)
     entry = None if conversation is None else conversation.current
     if entry is None or entry.run.done:
         return web.Response(status=204)
     # The client replaces what it has of the message with what it is sent.
-    return await _watch_chat(request, state, entry, _gone_on_with(state, entry))
+    return await _watch_chat(request, entry, _gone_on_with(runs, entry))
+
+
+async def get_chat_messages(request: web.Request) -> web.Response:
+    """The messages that a chat begins with, as ``useChat`` keeps them; none where the chat is not known.
+
+    The answer of a run that is on is left out: `get_chat` sends all of it.
+    """
+    runs = request.config_dict[STATE].runs_of(request)
+    conversation = runs.conversation(request.match_info["id"])
+    entry = None if conversation is None else conversation.current
+    if entry is None:
+        return json_answer([])
+    state = entry.run.state
+    said, pause = state.conversation, None if entry.dismissed is not None else state.pause
+    if not entry.run.done:
+        begun = [*_gone_on_with(runs, entry), entry][0]
+        first = first_event(begun.run)
+        said, pause = (
+            (first.conversation, None) if isinstance(first, RunStart | RunResume) else (said, None)
+        )
+    messages = ui_messages_of(said, entry.conversation.id, run=entry.id, pause=pause)
+    return bytes_answer(entry.hide(encode_json(messages)))
+
+
+async def post_chat_stop(request: web.Request) -> web.Response:
+    """Stop the run of a chat: for clients that resume, to which a closed connection is no stop."""
+    conversation = (
+        request.config_dict[STATE].runs_of(request).conversation(request.match_info["id"])
+    )
+    entry = None if conversation is None else conversation.current
+    if entry is not None and not entry.run.done:
+        await asyncio.wait({entry.run.cancel(reason=STOPPED)}, timeout=STOP_SECONDS)
+    return web.Response(status=204)
 
 
 async def _watch_ag_ui(
-    request: web.Request,
-    state: ServerState,
-    entry: RunEntry,
-    given: AgUiInput,
-    *,
-    snapshot: bool = False,
+    request: web.Request, entry: RunEntry, given: AgUiInput, *, snapshot: bool = False
 ) -> web.StreamResponse:
-    with state.places.take(entry):
-        pieces = ag_ui_stream(
-            watch_run(entry, 0, name="ag-ui").batches(),
-            given.thread_id,
-            given.run_id,
-            protocol=given.protocol,
-            snapshot=snapshot,
-            parent_run_id=given.parent_run_id,
-        )
-        headers = {**SSE_HEADERS, RUN_HEADER: entry.id}
-        return await state.streams.send(request, _hidden(pieces, entry), headers)
+    pieces = ag_ui_stream(
+        watch_run(entry, 0, name="ag-ui").batches(),
+        given.thread_id,
+        given.run_id,
+        protocol=given.protocol,
+        snapshot=snapshot,
+        parent_run_id=given.parent_run_id,
+    )
+    return await _send(request, entry, pieces, SSE_HEADERS)
 
 
 async def _watch_chat(
-    request: web.Request,
-    state: ServerState,
-    entry: RunEntry,
-    before: Sequence[RunEntry] = (),
+    request: web.Request, entry: RunEntry, before: Sequence[RunEntry] = ()
 ) -> web.StreamResponse:
-    with state.places.take(entry):
-        pieces = ui_message_stream(
-            watch_run(entry, 0, name="chat").batches(),
-            # By its name a client that comes back knows the message as one that it has.
-            entry.message_id or entry.id,
-            before=[earlier.run.watch(name="chat").batches() for earlier in before],
-        )
-        headers = {**HEADERS, RUN_HEADER: entry.id}
-        return await state.streams.send(request, _hidden(pieces, entry), headers)
+    pieces = ui_message_stream(
+        watch_run(entry, 0, name="chat").batches(),
+        # By its name a client that comes back knows the message as one that it has.
+        entry.message_id or entry.id,
+        before=[earlier.run.watch(name="chat").batches() for earlier in before],
+    )
+    return await _send(request, entry, pieces, HEADERS)
+
+
+async def _send(
+    request: web.Request,
+    entry: RunEntry,
+    pieces: AsyncGenerator[bytes, None],
+    headers: Mapping[str, str],
+) -> web.StreamResponse:
+    state = request.config_dict[STATE]
+    resumes = state.store.is_resuming(entry.conversation)
+    with ExitStack() as stack:
+        if entry.clients is not None:
+            stack.enter_context(entry.clients.connected(request, resumes=resumes))
+        stack.enter_context(state.places.take(entry))
+        named = {**headers, RUN_HEADER: entry.id}
+        return await state.streams.send(request, _hidden(pieces, entry), named)
 
 
 async def _hidden(
@@ -124,11 +167,11 @@ async def _hidden(
             yield entry.hide(piece)
 
 
-def _gone_on_with(state: ServerState, entry: RunEntry) -> list[RunEntry]:
+def _gone_on_with(runs: Runs, entry: RunEntry) -> list[RunEntry]:
     """The runs before this one whose message it goes on with, as far as they are kept."""
     before: list[RunEntry] = []
     while entry.message_id is not None and entry.resumes is not None:
-        earlier = state.runs.get(entry.resumes)
+        earlier = runs.get(entry.resumes)
         if earlier is None:
             break
         before.insert(0, earlier)
@@ -136,18 +179,30 @@ def _gone_on_with(state: ServerState, entry: RunEntry) -> list[RunEntry]:
     return before
 
 
-def _begin(request: web.Request, given: AgUiInput | ChatRequest, name: str) -> RunEntry:
-    runs = request.config_dict[STATE].runs
-    if given.replies:
-        return _resume(request.config_dict[STATE], name, given.replies, given.messages)
-    if not given.messages:
+async def _begin(request: web.Request, given: AgUiInput | ChatRequest, name: str) -> RunEntry:
+    """Begin the run that a client asks for. The run belongs to that client."""
+    state = request.config_dict[STATE]
+    runs = state.runs_of(request)
+    if not given.replies and not given.messages:
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
     if not 0 < len(name) <= MAX_ID:
         raise ApiError(400, "bad_request", f"a conversation's id has 1 to {MAX_ID} characters")
+    conversation = runs.conversation(name)
+    if conversation is not None:
+        await runs.make_free(conversation)
+    if given.replies:
+        entry = _resume(runs, name, given.replies, given.messages)
+    else:
+        entry = _start(runs, given, name, request.query.get("worker"))
+    entry.clients = Clients(entry.run, state.settings.cancel_on_disconnect)
+    return entry
+
+
+def _start(runs: Runs, given: AgUiInput | ChatRequest, name: str, worker: str | None) -> RunEntry:
     runs.check_room()
     conversation = runs.conversation(name)
     if conversation is None:
-        conversation = runs.begin_conversation(request.query.get("worker"), name)
+        conversation = runs.begin_conversation(worker, name)
         _go_back(conversation, given.conversation, given.messages)
     elif isinstance(given, ChatRequest) and _says_it_anew(given):
         runs.check_free(conversation)
@@ -161,15 +216,15 @@ def _begin(request: web.Request, given: AgUiInput | ChatRequest, name: str) -> R
 
 
 def _resume(
-    state: ServerState, name: str, replies: Sequence[Reply], messages: tuple[Message, ...]
+    runs: Runs, name: str, replies: Sequence[Reply], messages: tuple[Message, ...]
 ) -> RunEntry:
     if len({reply.run for reply in replies}) > 1:
         raise ApiError(400, "bad_request", "the answers are for several runs: send them one by one")
-    if state.runs.find(replies[0].run).conversation.id != name:
+    if runs.find(replies[0].run).conversation.id != name:
         message = "another conversation has asked: send the answer in the one that did"
         raise ApiError(409, "other_conversation", message)
     said = tuple(reply.message for reply in replies if reply.message is not None)
-    return state.runs.resume(replies[0].run, decisions_of(replies), (*said, *messages))
+    return runs.resume(replies[0].run, decisions_of(replies), (*said, *messages))
 
 
 def _says_it_anew(given: ChatRequest) -> bool:
@@ -187,4 +242,12 @@ def _go_back(
     conversation.worker.conversation = repair(Conversation(earlier, system))
 
 
-__all__ = ["RUN_HEADER", "get_ag_ui", "get_chat", "post_ag_ui", "post_chat"]
+__all__ = [
+    "RUN_HEADER",
+    "post_chat_stop",
+    "get_ag_ui",
+    "get_chat",
+    "get_chat_messages",
+    "post_ag_ui",
+    "post_chat",
+]

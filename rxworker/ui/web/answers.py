@@ -17,6 +17,10 @@ LIMITS = web.AppKey("rxworker_limits", tuple[int, float])
 """The most bytes of a body, and the seconds that it may take."""
 
 
+ERROR_HEADER = "X-Rxworker-Error"
+"""Carries the code of an error whose body is a text."""
+
+
 class ApiError(Exception):
     """A request cannot be granted.
 
@@ -55,6 +59,11 @@ def bytes_answer(data: bytes, status: int = 200) -> web.Response:
 def error_answer(status: int, code: str, message: str) -> web.Response:
     """An error as JSON."""
     return json_answer(_ErrorBody(_Error(code, message)), status)
+
+
+def text_answer(status: int, code: str, message: str) -> web.Response:
+    """An error as the text that a client shows to its user; the code is in a header."""
+    return web.Response(status=status, text=message, headers={ERROR_HEADER: code})
 
 
 async def read_body(request: web.Request) -> bytes:
@@ -110,6 +119,7 @@ async def read_json(request: web.Request, kind: type[A]) -> A:
 
 
 __all__ = [
+    "ERROR_HEADER",
     "LIMITS",
     "ApiError",
     "bytes_answer",
@@ -118,4 +128,5 @@ __all__ = [
     "read_body",
     "read_json",
     "read_json_bytes",
+    "text_answer",
 ]

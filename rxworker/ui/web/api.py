@@ -10,6 +10,7 @@ from aiohttp import web
 from msgspec import Struct
 
 import rxworker
+from rxworker.errors import RunCancelledError
 from rxworker.messages import JsonObject
 from rxworker.ui.web.answers import ApiError, bytes_answer, json_answer, read_json
 from rxworker.ui.web.keys import STATE
@@ -91,25 +92,27 @@ async def get_info(request: web.Request) -> web.Response:
     """What the server is."""
     state = request.config_dict[STATE]
     title = state.settings.title
-    return json_answer(Info(state.instance, rxworker.__version__, title, state.workers.infos()))
+    return json_answer(
+        Info(state.instance, rxworker.__version__, title, state.workers.infos(request))
+    )
 
 
 async def get_runs(request: web.Request) -> web.Response:
     """The runs, the newest first."""
     state = request.config_dict[STATE]
-    runs = [msgspec.Raw(entry.encoded()) for entry in state.runs]
+    runs = [msgspec.Raw(entry.encoded()) for entry in state.runs_of(request)]
     return json_answer(RunsAnswer(state.instance, runs))
 
 
 async def get_run(request: web.Request) -> web.Response:
     """One run."""
-    entry = request.config_dict[STATE].runs.find(request.match_info["id"])
+    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
     return bytes_answer(entry.encoded())
 
 
 async def post_run(request: web.Request) -> web.Response:
     """Begin a run."""
-    runs = request.config_dict[STATE].runs
+    runs = request.config_dict[STATE].runs_of(request)
     body = await read_json(request, StartBody)
     text = _said(body.input, "input")
     entry = runs.start(text, worker=body.worker, conversation=body.conversation)
@@ -118,7 +121,7 @@ async def post_run(request: web.Request) -> web.Response:
 
 async def post_send(request: web.Request) -> web.Response:
     """Say something into a run."""
-    entry = request.config_dict[STATE].runs.find(request.match_info["id"])
+    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
     body = await read_json(request, SendBody)
     entry.send(_said(body.message, "message"))
     return bytes_answer(entry.encoded())
@@ -126,16 +129,24 @@ async def post_send(request: web.Request) -> web.Response:
 
 async def post_pause(request: web.Request) -> web.Response:
     """Ask a run to pause at the next safe moment."""
-    entry = request.config_dict[STATE].runs.find(request.match_info["id"])
+    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
     body = await read_json(request, PauseBody)
     entry.run.pause(reason=body.reason)
     return bytes_answer(entry.encoded())
 
 
 async def post_cancel(request: web.Request) -> web.Response:
-    """End a run; with ``now``, answer when it has ended."""
-    entry = request.config_dict[STATE].runs.find(request.match_info["id"])
+    """End a run; with ``now``, answer when it has ended. One that is paused waits no longer, and cannot be resumed."""
+    runs = request.config_dict[STATE].runs_of(request)
+    entry = runs.find(request.match_info["id"])
     body = await read_json(request, CancelBody)
+    if entry.resumed_as is not None:
+        message = f"this run was resumed as {entry.resumed_as}: cancel that one"
+        raise ApiError(409, "resumed", message)
+    if entry.status == "paused":
+        entry.dismiss(str(RunCancelledError(body.reason)))
+        runs.changed(entry)
+        return bytes_answer(entry.encoded())
     ended = entry.run.cancel(body.when, reason=body.reason)
     if body.when == "now":
         await asyncio.wait({ended}, timeout=PATIENCE)
@@ -144,7 +155,7 @@ async def post_cancel(request: web.Request) -> web.Response:
 
 async def post_resume(request: web.Request) -> web.Response:
     """Go on with a paused run, as a new one."""
-    runs = request.config_dict[STATE].runs
+    runs = request.config_dict[STATE].runs_of(request)
     body = await read_json(request, ResumeBody)
     decisions = {call: _decision(decision) for call, decision in body.decisions.items()}
     entry = runs.resume(request.match_info["id"], decisions)

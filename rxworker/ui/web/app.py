@@ -5,18 +5,32 @@ from __future__ import annotations
 from aiohttp import web
 
 from rxworker.ui.web import api
-from rxworker.ui.web.agents import get_ag_ui, get_chat, post_ag_ui, post_chat
+from rxworker.ui.web.agents import (
+    get_ag_ui,
+    get_chat,
+    get_chat_messages,
+    post_ag_ui,
+    post_chat,
+    post_chat_stop,
+)
 from rxworker.ui.web.answers import LIMITS, ApiError
 from rxworker.ui.web.events import get_events
-from rxworker.ui.web.guard import add_headers, make_guard
+from rxworker.ui.web.guard import User, add_headers, make_guard
 from rxworker.ui.web.keys import STATE, ServerState
 from rxworker.ui.web.page import INDEX
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
+from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import Workers
 
 
-def make_app(workers: Workers, *, settings: Settings | None = None) -> web.Application:
+def make_app(
+    workers: Workers,
+    *,
+    settings: Settings | None = None,
+    user: User | None = None,
+    on_run: OnRun | None = None,
+) -> web.Application:
     """The web server: the page, the API, and the streams of runs.
 
     It runs by itself (see `serve`), or within another application: ``app.add_subapp("/desk/", make_app(...))``. When it is cleaned up, its
@@ -25,6 +39,8 @@ def make_app(workers: Workers, *, settings: Settings | None = None) -> web.Appli
     Args:
         workers: A function that makes a worker, or several by name. Each conversation gets a worker of its own.
         settings: How it behaves.
+        user: Names the user who sends a request. Runs are listed and shown to the user who began them, and steered by no other.
+        on_run: Called with each run that a client begins or resumes. What it raises is logged, and does not reach the run.
 
     Raises:
         ConfigurationError: There is no worker.
@@ -37,8 +53,8 @@ def make_app(workers: Workers, *, settings: Settings | None = None) -> web.Appli
         ['GET', 'HEAD']
     """
     settings = settings or Settings()
-    state = ServerState(workers, settings)
-    app = web.Application(middlewares=[make_guard(settings)])
+    state = ServerState(workers, settings, user, on_run)
+    app = web.Application(middlewares=[make_guard(settings, user)])
     app[STATE] = state
     app[LIMITS] = settings.max_body, settings.body_seconds
     app.add_routes(
@@ -55,9 +71,11 @@ def make_app(workers: Workers, *, settings: Settings | None = None) -> web.Appli
             web.post("/api/runs/{id}/resume", api.post_resume),
             web.get("/api/runs/{id}/events", get_events, allow_head=False),
             web.get("/api/runs/{id}/ag-ui", get_ag_ui, allow_head=False),
-            web.post("/ag-ui", post_ag_ui),
-            web.post("/api/chat", post_chat),
-            web.get("/api/chat/{id}/stream", get_chat, allow_head=False),
+            web.post("/ag-ui", post_ag_ui, name="ag-ui"),
+            web.post("/api/chat", post_chat, name="chat"),
+            web.get("/api/chat/{id}/messages", get_chat_messages, name="chat-messages"),
+            web.get("/api/chat/{id}/stream", get_chat, allow_head=False, name="chat-stream"),
+            web.post("/api/chat/{id}/stop", post_chat_stop, name="chat-stop"),
             web.get("/api/ws", get_socket, allow_head=False),
         ]
     )
@@ -97,7 +115,7 @@ async def get_socket(request: web.Request) -> web.StreamResponse:
         connection = Connection(
             request,
             socket,
-            state.runs,
+            state.runs_of(request),
             state.places,
             instance=state.instance,
             stall=settings.stall_seconds,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from rxworker.events import Record
-from rxworker.messages import Conversation, Message, Prices
+from rxworker.hub import Coalesce
+from rxworker.messages import Conversation, Message
 from rxworker.protocols import (
     EncodedRecords,
     RunSummary,
@@ -19,8 +19,12 @@ from rxworker.protocols import (
     reason_of,
 )
 from rxworker.ui.web.answers import ApiError
+from rxworker.ui.web.clients import Clients
 from rxworker.ui.web.hide import json_hider
+from rxworker.ui.web.settings import Settings
 from rxworker.worker import Paused, Run, Worker
+
+RunStatus: TypeAlias = Literal["running", "paused", "finished", "aborted"]
 
 TITLE = 120
 """The most characters of a run's title."""
@@ -39,15 +43,17 @@ class ConversationEntry:
         id: Its name.
         name: The name of what made the worker.
         worker: Who carries it on.
+        owner: The user whose it is; ``None`` where the server has no users.
         made: What the worker was made with.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
     """
 
-    __slots__ = ("_before", "current", "id", "made", "name", "runs", "worker")
+    __slots__ = ("_before", "current", "id", "made", "name", "owner", "runs", "worker")
 
-    def __init__(self, id: str, name: str, worker: Worker) -> None:  # noqa: A002 - what it is
+    def __init__(self, id: str, name: str, worker: Worker, owner: str | None = None) -> None:  # noqa: A002 - what it is
         self.id = id
+        self.owner = owner
         self.name = name
         self.worker = worker
         self.made = worker.conversation
@@ -84,17 +90,25 @@ class RunEntry:
         message_id: The id of the message that it is shown as, where a client of the UI Message Stream goes on with one.
         hide: Takes secrets of the environment out of what is sent.
         encode: Encodes its records, once for all clients.
+        delivery: How clients are given its records by default.
         watching: How many clients watch.
+        clients: The connections of the client of another protocol that it belongs to.
+        is_added: Whether the program began it: the server neither counts it among the runs of clients nor ends it.
+        dismissed: Why it was cancelled while it was paused; ``None`` where it was not.
     """
 
     __slots__ = (
         "_known",
         "_prices",
         "_unheard",
+        "clients",
         "conversation",
+        "delivery",
+        "dismissed",
         "encode",
         "ended",
         "hide",
+        "is_added",
         "message_id",
         "paused",
         "resumed_as",
@@ -110,7 +124,7 @@ class RunEntry:
         run: Run[Any],
         conversation: ConversationEntry,
         title: str,
-        prices: Mapping[str, Prices],
+        settings: Settings,
         resumes: str | None = None,
     ) -> None:
         self.run = run
@@ -122,6 +136,9 @@ class RunEntry:
         self.resumes = resumes
         self.resumed_as: str | None = None
         self.message_id: str | None = None
+        self.clients: Clients | None = None
+        self.is_added = False
+        self.dismissed: str | None = None
         hide = self.hide = json_hider()
 
         def encode(record: Record, /) -> bytes:
@@ -129,7 +146,9 @@ class RunEntry:
 
         self.encode = EncodedRecords(encode=encode)
         self.watching = 0
-        self._prices = prices
+        self._prices = settings.prices
+        rate = settings.writes_per_second
+        self.delivery = Coalesce(every=None if rate is None else 1 / rate)
         self._unheard = 0
         self._known: bytes | None = None
 
@@ -155,16 +174,31 @@ class RunEntry:
         self.run.send(text).add_done_callback(heard)
         self._unheard += 1
 
+    @property
+    def status(self) -> RunStatus:
+        """How it stands. A run that was cancelled while it was paused is aborted."""
+        if self.dismissed is not None:
+            return "aborted"
+        status = self.run.state.status
+        return "running" if not self.run.done or status == "new" else status
+
+    def dismiss(self, reason: str) -> None:
+        """Cancel a run that is paused: it waits no longer, and cannot be resumed."""
+        self.paused = None
+        self.dismissed = reason
+        self.changed()
+
     def summary(self) -> RunSummary:
         """The run in a few words."""
         run, state = self.run, self.run.state
         usage = state.usage
+        is_dismissed = self.dismissed is not None
         prices = self._prices.get(self.conversation.worker.model.model)
         return RunSummary(
             id=run.id,
             conversation=self.conversation.id,
             worker=self.conversation.name,
-            status="running" if not run.done or state.status == "new" else state.status,
+            status=self.status,
             title=self.title,
             started=self.started,
             ended=self.ended,
@@ -173,9 +207,9 @@ class RunEntry:
             tool_calls=state.all_tool_calls,
             usage=usage,
             cost=None if prices is None else prices.cost(usage),
-            reason=reason_of(state),
-            cause=state.cause,
-            pause=pause_of(state),
+            reason=reason_of(state) if self.dismissed is None else self.dismissed,
+            cause="cancel" if is_dismissed else state.cause,
+            pause=None if is_dismissed else pause_of(state),
             resumes=self.resumes,
             resumed_as=self.resumed_as,
             watchers=watchers_of(run),

@@ -27,7 +27,7 @@ RETRY = 1000
 async def get_events(request: web.Request) -> web.StreamResponse:
     """The records of a run behind the last one that the client has; 204 when nothing comes any more."""
     state = request.config_dict[STATE]
-    entry = state.runs.find(request.match_info["id"])
+    entry = state.runs_of(request).find(request.match_info["id"])
     asked = request.headers.get("Last-Event-ID") or request.query.get("after")
     after = read_last_event_id(asked)
     if entry.run.done and after >= entry.run.last_seq:

@@ -39,6 +39,11 @@ class RunFeed:
         """The list as the message that clients get."""
         return socket_message(RunList([msgspec.Raw(entry.encoded()) for entry in self._runs]))
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no listeners."""
+        return not self._listeners
+
     def listen(self, key: object, listener: Callable[[bytes], None]) -> None:
         """Tell this listener the list, whenever it changes.
 

@@ -7,14 +7,18 @@ the server's log under a number, and the client learns only the number.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import secrets
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
-from rxworker.ui.web.answers import ApiError, error_answer
+from rxworker.ui.web.answers import ApiError, text_answer
+from rxworker.ui.web.answers import error_answer as json_error
 from rxworker.ui.web.hide import told
 from rxworker.ui.web.origin import Hosts, is_own_origin
 from rxworker.ui.web.settings import Settings
@@ -39,6 +43,9 @@ _HTTP_ERRORS = {
     405: ("wrong_method", "this address takes another method"),
 }
 
+CHAT = frozenset({"chat", "chat-messages", "chat-stop", "chat-stream"})
+"""The routes of ``useChat``, which shows the body of an error to its user as it is."""
+
 UNLOCK = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Token needed</title>
 <h1>Token needed</h1>
@@ -46,6 +53,12 @@ UNLOCK = """<!doctype html>
 <p>You just have? <a href="./">Go on</a>.</p>
 </html>
 """
+
+User: TypeAlias = Callable[[web.Request], str | Awaitable[str | None] | None]
+"""Returns a name for the user who sends a request, ``None`` where it is not known; or raises an answer, such as ``web.HTTPSeeOther``."""
+
+OWNER = web.RequestKey("rxworker_owner", str)
+"""Where a request keeps its user's name."""
 
 logger = logging.getLogger("rxworker.ui.web")
 
@@ -63,9 +76,11 @@ class Guard:
 
     Args:
         settings: Who may speak to the server.
+        user: Names the user who sends a request.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, user: User | None = None) -> None:
+        self._user = user
         self._hosts = Hosts(settings.allowed_hosts)
         self._origins = settings.allowed_origins
         self._token = None if settings.token is None else Token(settings.token)
@@ -105,6 +120,21 @@ class Guard:
         message = "this needs the token: send Authorization: Bearer ..., or open the page with ?token=... once"
         raise ApiError(401, "token_needed", message)
 
+    async def check_user(self, request: web.Request) -> None:
+        """Note which user sends the request, where the server has users.
+
+        Raises:
+            ApiError: It is not known.
+        """
+        if self._user is None:
+            return
+        name = self._user(request)
+        if inspect.isawaitable(name):
+            name = await name
+        if not name:
+            raise ApiError(401, "user_needed", "log in first")
+        request[OWNER] = name
+
     def exchange(self, request: web.Request) -> web.Response | None:
         """For a page's address with the right token in it: a cookie, and the address without the token."""
         given = request.query.get("token")
@@ -134,18 +164,32 @@ def _is_foreign(request: web.BaseRequest) -> bool:
     headers = request.headers
     if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
         return False
-    is_link = headers.get("Sec-Fetch-Mode") == "navigate"
+    is_link = headers.get("Sec-Fetch-Mode") == "navigate" and request.method in ("GET", "HEAD")
     return not (is_link and headers.get("Sec-Fetch-Dest", "document") == "document")
 
 
-def make_guard(settings: Settings) -> Middleware:
+def _is_ag_ui(request: web.Request) -> bool:
+    """Whether an AG-UI client sends it, which shows the body of an error, too. It says which media type it takes."""
+    is_route = request.match_info.route.name == "ag-ui"
+    return is_route and "text/event-stream" in request.headers.get("Accept", "")
+
+
+def make_guard(settings: Settings, user: User | None = None) -> Middleware:
     """The middleware around all handlers."""
-    guard = Guard(settings)
+    guard = Guard(settings, user)
+    open_requests = 0
 
     @web.middleware
     async def watch_over(request: web.Request, handler: Handler) -> web.StreamResponse:
+        nonlocal open_requests
         name = request.match_info.route.name
+        shows_body = name in CHAT or _is_ag_ui(request)
+        error_answer = text_answer if shows_body else json_error
+        open_requests += 1
         try:
+            if open_requests > settings.max_connections:
+                message = "too many requests are open: close a page, or raise max_connections"
+                raise ApiError(503, "too_many_connections", message)
             guard.check_source(request)
             if name == "page":
                 exchanged = guard.exchange(request)
@@ -153,18 +197,21 @@ def make_guard(settings: Settings) -> Middleware:
                     return exchanged
             if name != "static":
                 guard.check_token(request)
+                await guard.check_user(request)
             return await handler(request)
         except ApiError as error:
-            if error.status == 401 and name == "page":
+            if error.code == "token_needed" and name == "page":
                 response = web.Response(text=UNLOCK, status=401, content_type="text/html")
             else:
                 response = error_answer(error.status, error.code, error.message)
-            if error.status == 401:
+            if error.code == "token_needed":
                 response.headers["WWW-Authenticate"] = "Bearer"
-            if error.status in (401, 403):
+            if error.status in (401, 403, 503):
                 response.force_close()  # who may not come in keeps no place
             return response
         except web.HTTPException as error:
+            if error.status < 400:
+                raise  # where a user logs in, for example
             code, text = _HTTP_ERRORS.get(error.status, ("http", error.reason))
             response = error_answer(error.status, code, text)
             if "Allow" in error.headers:
@@ -175,16 +222,20 @@ def make_guard(settings: Settings) -> Middleware:
         except (ConnectionError, TimeoutError):
             raise  # of the client's connection: nobody hears an answer
         except ConfigurationError as error:
-            return _unforeseen(request, error)
+            return _unforeseen(request, error, error_answer)
         except LocalProtocolError as error:
             return error_answer(409, "conflict", str(error))
         except Exception as error:
-            return _unforeseen(request, error)
+            return _unforeseen(request, error, error_answer)
+        finally:
+            open_requests -= 1
 
     return watch_over
 
 
-def _unforeseen(request: web.Request, error: Exception) -> web.Response:
+def _unforeseen(
+    request: web.Request, error: Exception, error_answer: Callable[[int, str, str], web.Response]
+) -> web.Response:
     number = secrets.token_hex(4)
     # The path alone, as it was sent: a query may hold a token, and so may the headers.
     path = request.rel_url.raw_path
@@ -192,4 +243,12 @@ def _unforeseen(request: web.Request, error: Exception) -> web.Response:
     return error_answer(500, "error", f"the server failed; its log says more under {number}")
 
 
-__all__ = ["CONTENT_SECURITY_POLICY", "HEADERS", "Guard", "add_headers", "make_guard"]
+__all__ = [
+    "CONTENT_SECURITY_POLICY",
+    "HEADERS",
+    "OWNER",
+    "Guard",
+    "User",
+    "add_headers",
+    "make_guard",
+]

@@ -1,56 +1,170 @@
-"""What the handlers of one application share."""
+"""What the handlers of one application share, and what the program that it is part of may do with its runs."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from typing import Any
 
 from aiohttp import web
+from reactivex import Observable
+from reactivex import operators as ops
 
+from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.events import Event, RunResume
+from rxworker.ui.web.entry import ConversationEntry, RunEntry
+from rxworker.ui.web.guard import OWNER, User
 from rxworker.ui.web.page import Page
-from rxworker.ui.web.runs import Runs
+from rxworker.ui.web.runs import Runs, new_id
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import Sockets
+from rxworker.ui.web.store import OnRun, RunStore
 from rxworker.ui.web.stream import Streams
 from rxworker.ui.web.watching import Places
 from rxworker.ui.web.workers import Workers, WorkerSource
+from rxworker.worker import Run
 
 
 class ServerState:
-    """All that one application holds.
+    """All that one application holds: ``app[STATE]``, or the ``state`` of a `WebServer`. Belongs to the server's event loop.
+
+    A program uses `add`, `all_runs` and, where the server has no users, ``runs.start``; the rest is the server's own.
 
     Attributes:
         settings: How it behaves.
         instance: Another with each start.
         workers: Where workers come from.
-        runs: The runs and their conversations.
+        store: The runs and conversations of all users.
+        runs: The runs and conversations of a server without users.
         places: How many watch.
         streams: The streams that are being sent.
         sockets: The WebSockets that are open.
         page: The page's files.
     """
 
-    def __init__(self, workers: Workers, settings: Settings) -> None:
+    def __init__(
+        self,
+        workers: Workers,
+        settings: Settings,
+        user: User | None = None,
+        on_run: OnRun | None = None,
+    ) -> None:
         self.settings = settings
         self.instance = secrets.token_hex(8)
         self.workers = WorkerSource(workers, settings.prices)
-        self.runs = Runs(self.workers, settings)
-        self.places = Places(settings, self.runs.feed)
+        self.store = RunStore(settings, on_run)
+        self.runs = Runs(self.store, self.workers, settings)
+        self.places = Places(settings, self.store)
         self.streams = Streams(settings)
         self.sockets = Sockets()
         self.page = Page()
+        self._has_users = user is not None
 
     def __repr__(self) -> str:
         return f"ServerState({self.settings!r})"
 
+    @property
+    def all_runs(self) -> Observable[Run[Any]]:
+        """The observable of the runs of all users: those that are kept, the oldest first, and then each as it begins.
+
+        It completes when the server stops. `merge_runs` and the other operators over several runs take it as it is.
+        """
+        return self.store.runs
+
+    def add(
+        self,
+        run: Run[Any],
+        *,
+        title: str | None = None,
+        conversation: str | None = None,
+        worker: str = "program",
+        owner: str | None = None,
+    ) -> None:
+        """Show a run that the program has begun itself. Clients watch it, send into it, pause and cancel it, and answer its approvals.
+
+        A run that a client resumes goes on as a new run of the same worker, which ``on_run`` gets. The run belongs to the program: the
+        server does not cancel it when it stops or when nobody watches, and does not count it among ``max_runs``. A run that is already
+        shown is not added twice.
+
+        Args:
+            run: The run; on the server's event loop.
+            title: What the list shows; by default the run's input.
+            conversation: The id of its conversation, for example that of a chat; by default that of an earlier run of the same worker,
+                or a new one.
+            worker: What the list shows as the worker's name.
+            owner: The user whose run it is, as ``user`` returns it.
+
+        Raises:
+            LocalProtocolError: The run lives on another event loop, or its conversation is that of another worker.
+            ConfigurationError: The server has users and no owner is given, or the other way round.
+        """
+        if asyncio.get_running_loop() is not run.loop:
+            message = "the run lives on another event loop: begin it on the server's, or run a server on the run's"
+            raise LocalProtocolError(message)
+        if self._has_users and owner is None:
+            raise ConfigurationError("whose run is it? add(run, owner=...) with what user= returns")
+        if owner is not None and not self._has_users:
+            raise ConfigurationError("owner= needs a server that knows its users: give it user=...")
+        if self.store.get(run.id, owner) is not None:
+            return
+        entry = self._conversation_of(run, conversation, worker, owner)
+        first = first_event(run)
+        before = self.store.get(first.resumes, owner) if isinstance(first, RunResume) else None
+        if title is None:
+            title = before.title if before is not None else title_of(run)
+        kept = RunEntry(run, entry, title, self.settings, None if before is None else before.id)
+        kept.is_added = True
+        if before is not None:
+            before.resumed_as = run.id
+            before.changed()
+        self.store.keep(kept)
+
+    def _conversation_of(
+        self, run: Run[Any], name: str | None, worker: str, owner: str | None
+    ) -> ConversationEntry:
+        known = self.store.conversation_of(run)
+        if known is None and name is not None:
+            known = self.store.conversation(name, owner)
+        if known is None:
+            return ConversationEntry(name or new_id(), worker, run.worker, owner)
+        if known.owner != owner or known.worker is not run.worker or name not in (None, known.id):
+            message = (
+                "a conversation has one worker and one owner: give the run another conversation"
+            )
+            raise LocalProtocolError(message)
+        return known
+
+    def runs_of(self, request: web.Request) -> Runs:
+        """The runs that the client of this request may see and steer."""
+        owner = request.get(OWNER)
+        return Runs(self.store, self.workers, self.settings, owner, request)
+
     async def close(self) -> None:
-        """Cancel the runs, tell their watchers, and close all connections."""
-        await self.runs.close()
+        """Cancel the runs of clients, tell their watchers, and close all connections."""
+        await self.store.close()
         await self.sockets.close()
         await self.streams.close()
-        self.runs.forget()
+        self.store.forget()
+
+
+def first_event(run: Run[Any]) -> Event:
+    """The event that a run has begun with."""
+    first: list[Event] = []
+    run.events.pipe(ops.take(1)).subscribe(first.append)
+    return first[0]
+
+
+def title_of(run: Run[Any]) -> str:
+    """The text of the user's last messages."""
+    texts: list[str] = []
+    for message in reversed(run.state.conversation.messages):
+        if message.role != "user":
+            break
+        texts.append(message.text)
+    return " ".join(reversed(texts))
 
 
 STATE = web.AppKey("rxworker", ServerState)
 """Where an application keeps it."""
 
-__all__ = ["STATE", "ServerState"]
+__all__ = ["STATE", "ServerState", "first_event", "title_of"]

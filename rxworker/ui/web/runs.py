@@ -1,48 +1,60 @@
-"""The conversations and runs that the server keeps."""
+"""The conversations and runs of one user, who sees and steers no others."""
 
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from aiohttp import web
 
 from rxworker.messages import Message
 from rxworker.ui.web.answers import ApiError
 from rxworker.ui.web.entry import ConversationEntry, RunEntry
 from rxworker.ui.web.feed import RunFeed
 from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.store import RunStore
 from rxworker.ui.web.workers import WorkerSource
-from rxworker.worker import Decision, Paused, Run
+from rxworker.worker import Decision, Run
 
-CLOSING_SECONDS = 5.0
-"""How long the runs may take to end when the server stops."""
+STOP_SECONDS = 5.0
+"""How long a run whose client has left may take to end."""
 
 
 class Runs:
-    """All conversations and runs of a server.
+    """The conversations and runs of one user; of everybody, where the server has no users.
 
     Args:
+        store: Where they are kept.
         workers: Makes a worker for each conversation.
-        settings: How many runs it takes on, and how many it keeps.
-
-    Attributes:
-        feed: Tells the list of runs to whoever wants to hear it.
+        settings: How the server behaves.
+        owner: The user.
+        request: The user's request, for functions that make workers of it.
     """
 
-    def __init__(self, workers: WorkerSource, settings: Settings) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        workers: WorkerSource,
+        settings: Settings,
+        owner: str | None = None,
+        request: web.Request | None = None,
+    ) -> None:
+        self._store = store
         self._workers = workers
         self._settings = settings
-        self._entries: dict[str, RunEntry] = {}
-        self._conversations: dict[str, ConversationEntry] = {}
-        self._following: set[asyncio.Task[None]] = set()
-        self._closing = False
-        self.feed = RunFeed(self, is_shy=settings.grace is not None)
+        self._owner = owner
+        self._request = request
 
     def __iter__(self) -> Iterator[RunEntry]:
         """The runs, the newest first."""
-        return reversed(list(self._entries.values()))
+        return self._store.of(self._owner)
+
+    @property
+    def feed(self) -> RunFeed:
+        """Tells the list of runs to whoever wants to hear it."""
+        return self._store.feed(self._owner)
 
     def find(self, run: str) -> RunEntry:
         """The run of that id.
@@ -50,7 +62,7 @@ class Runs:
         Raises:
             ApiError: There is none.
         """
-        entry = self._entries.get(run)
+        entry = self.get(run)
         if entry is None:
             message = "there is no such run: it was forgotten, or the server was started anew"
             raise ApiError(404, "no_run", message)
@@ -58,11 +70,11 @@ class Runs:
 
     def get(self, run: str) -> RunEntry | None:
         """The run of that id, if it is known."""
-        return self._entries.get(run)
+        return self._store.get(run, self._owner)
 
     def conversation(self, id: str) -> ConversationEntry | None:  # noqa: A002 - what it is
         """The conversation of that id, if it is known."""
-        return self._conversations.get(id)
+        return self._store.conversation(id, self._owner)
 
     def start(
         self,
@@ -85,14 +97,13 @@ class Runs:
         if conversation is None:
             entry = self.begin_conversation(worker)
         else:
-            found = self._conversations.get(conversation)
+            found = self.conversation(conversation)
             if found is None:
                 raise ApiError(
                     404, "no_conversation", "there is no such conversation; begin a new one"
                 )
             entry = found
-        self.check_free(entry)
-        return self._keep(entry.run((Message.user(text),)), entry, text)
+        return self.next_run(entry, (Message.user(text),), text)
 
     def begin_conversation(self, worker: str | None, id: str | None = None) -> ConversationEntry:  # noqa: A002 - what it is
         """A new conversation without a run. It is kept with its first run.
@@ -100,8 +111,8 @@ class Runs:
         Raises:
             ApiError: There is no such worker.
         """
-        name, made = self._workers.make(worker)
-        return ConversationEntry(id or f"conversation-{uuid.uuid4().hex[:12]}", name, made)
+        name, made = self._workers.make(worker, self._request)
+        return ConversationEntry(id or new_id(), name, made, self._owner)
 
     def next_run(
         self, entry: ConversationEntry, messages: tuple[Message, ...], title: str
@@ -126,7 +137,7 @@ class Runs:
         """
         before = self.find(run)
         if before.paused is None:
-            message = f"only a paused run is resumed, and this one is {before.summary().status}"
+            message = f"only a paused run is resumed, and this one is {before.status}"
             raise ApiError(409, "not_paused", message)
         self.check_room()
         self.check_free(before.conversation)
@@ -136,35 +147,13 @@ class Runs:
         before.changed()
         return entry
 
-    async def close(self) -> None:
-        """Cancel what is on, wait until it has ended, and forget everything."""
-        self._closing = True
-        on = [entry.run for entry in self._entries.values() if not entry.run.done]
-        ends = [run.cancel(reason="the server was stopped") for run in on]
-        if ends:
-            await asyncio.wait(ends, timeout=CLOSING_SECONDS)
-        for task in self._following:
-            task.cancel()
-        await asyncio.gather(*self._following, return_exceptions=True)
-        self.feed.close()
-
-    def forget(self) -> None:
-        """Keep no run and no worker any longer."""
-        self._entries.clear()
-        self._conversations.clear()
-
     def check_room(self) -> None:
         """See that another run may begin.
 
         Raises:
             ApiError: It may not.
         """
-        if self._closing:
-            raise ApiError(503, "closing", "the server is being stopped")
-        on = sum(not entry.run.done for entry in self._entries.values())
-        if on >= self._settings.max_runs:
-            message = f"{on} runs are on, and no more are allowed: wait for one, or cancel one"
-            raise ApiError(429, "too_many_runs", message)
+        self._store.check_room()
 
     def check_free(self, conversation: ConversationEntry) -> None:
         """See that a conversation has no run that is on.
@@ -174,57 +163,39 @@ class Runs:
         """
         current = conversation.current
         if current is not None and not current.run.done:
-            message = (
-                f"{current.id} of this conversation is on: wait for it, cancel it, or send into it"
-            )
+            message = f"{current.id} of this conversation is on: wait for its answer, cancel it, or send into it"
             raise ApiError(409, "busy", message)
+
+    async def make_free(self, conversation: ConversationEntry) -> None:
+        """Cancel the run that is on in a conversation if its client has left it, and wait until it has ended."""
+        current = conversation.current
+        if current is None or current.run.done or current.clients is None:
+            return
+        if await current.clients.have_left():
+            await asyncio.wait({current.clients.stop()}, timeout=STOP_SECONDS)
+
+    def note_resuming(self, id: str) -> None:  # noqa: A002 - what it is
+        """The client of this chat has asked for the stream of its run: it resumes."""
+        self._store.note_resuming(id, self._owner)
+
+    def is_resuming(self, conversation: ConversationEntry) -> bool:
+        """Whether the client of this chat resumes."""
+        return self._store.is_resuming(conversation)
+
+    def changed(self, entry: RunEntry) -> None:
+        """Something about a run is other than before."""
+        self._store.changed(entry)
 
     def _keep(
         self, run: Run[Any], conversation: ConversationEntry, title: str, resumes: str | None = None
     ) -> RunEntry:
-        entry = RunEntry(run, conversation, title, self._settings.prices, resumes)
-        self._entries[run.id] = entry
-        self._conversations[conversation.id] = conversation
-        conversation.runs.append(run.id)
-        conversation.current = entry
-        if self._settings.grace is not None:
-            run.cancel_when_unobserved(grace=self._settings.grace)
-        task = asyncio.get_running_loop().create_task(self._follow(entry), name=f"follow {run.id}")
-        self._following.add(task)
-        task.add_done_callback(self._following.discard)
-        self.feed.add(entry)
-        return entry
-
-    async def _follow(self, entry: RunEntry) -> None:
-        """Wait for a run's end, and write down what it came to."""
-        try:
-            result = await entry.run
-        except Exception:
-            pass  # its records say why
-        else:
-            entry.paused = result if isinstance(result, Paused) else None
-        entry.ended = time.time()
-        entry.settle()
-        self._forget_oldest()
-        self.feed.changed(entry)
-
-    def _forget_oldest(self) -> None:
-        """Forget runs beyond those that are kept: of those that nobody can go on with, if possible."""
-        over = [entry for entry in self._entries.values() if entry.ended is not None]
-        surplus = len(over) - self._settings.max_kept
-        if surplus <= 0:
-            return
-        over.sort(key=_is_waiting)
-        for entry in over[:surplus]:
-            del self._entries[entry.id]
-            conversation = entry.conversation
-            conversation.runs.remove(entry.id)
-            if not conversation.runs:
-                self._conversations.pop(conversation.id, None)
+        entry = RunEntry(run, conversation, title, self._settings, resumes)
+        return self._store.keep(entry)
 
 
-def _is_waiting(entry: RunEntry) -> bool:
-    return entry.paused is not None and entry.resumed_as is None
+def new_id() -> str:
+    """A name for a conversation that a client has not named."""
+    return f"conversation-{uuid.uuid4().hex[:12]}"
 
 
-__all__ = ["Runs"]
+__all__ = ["Runs", "new_id"]

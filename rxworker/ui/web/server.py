@@ -7,18 +7,23 @@ import errno
 import socket
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 from aiohttp import web
 from msgspec.structs import replace
+from reactivex import Observable
 
 from rxworker.errors import ConfigurationError
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web.app import make_app
 from rxworker.ui.web.connections import HEAD_SECONDS, Connections, note_request
+from rxworker.ui.web.guard import User
 from rxworker.ui.web.keys import STATE, ServerState
 from rxworker.ui.web.origin import is_loopback
 from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.store import OnRun
 from rxworker.ui.web.workers import Workers
+from rxworker.worker import Run
 
 BACKLOG = 128
 """How many connections may wait to be accepted."""
@@ -35,6 +40,8 @@ class WebServer:
         host: Where it listens. Another address than this machine's own needs a token.
         port: On which port; 0 for any that is free.
         settings: How it behaves.
+        user: As for `make_app`.
+        on_run: As for `make_app`.
 
     Attributes:
         url: Where the page is.
@@ -59,18 +66,23 @@ class WebServer:
         host: str = "127.0.0.1",
         port: int = 8080,
         settings: Settings | None = None,
+        user: User | None = None,
+        on_run: OnRun | None = None,
     ) -> None:
         settings = settings or Settings()
-        if settings.token is None and not is_loopback(host):
+        if settings.token is None and user is None and not is_loopback(host):
             message = (
                 f"{host} can be reached from other machines, and whoever reaches the server can run its tools: give it a "
-                "token with Settings(token=...), or listen on 127.0.0.1"
+                "token with Settings(token=...), say who its users are with user=..., or listen on 127.0.0.1"
             )
             raise ConfigurationError(message)
         self._host = host
         self._port = port
         self._app = make_app(
-            workers, settings=replace(settings, allowed_hosts=_hosts(settings, host))
+            workers,
+            settings=replace(settings, allowed_hosts=_hosts(settings, host)),
+            user=user,
+            on_run=on_run,
         )
         self._app.middlewares.insert(0, note_request)
         self._settings = settings
@@ -80,8 +92,25 @@ class WebServer:
 
     @property
     def state(self) -> ServerState:
-        """What the server holds, for the program that it is part of: its runs, for example."""
+        """What the server holds, for the program that it is part of."""
         return self._app[STATE]
+
+    @property
+    def runs(self) -> Observable[Run[Any]]:
+        """The observable of its runs, for a dashboard; see `ServerState.all_runs`."""
+        return self.state.all_runs
+
+    def add(
+        self,
+        run: Run[Any],
+        *,
+        title: str | None = None,
+        conversation: str | None = None,
+        worker: str = "program",
+        owner: str | None = None,
+    ) -> None:
+        """Show a run that the program has begun itself; see `ServerState.add`."""
+        self.state.add(run, title=title, conversation=conversation, worker=worker, owner=owner)
 
     async def __aenter__(self) -> WebServer:
         # A handler whose client goes away ends.
@@ -127,6 +156,8 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = 8080,
     settings: Settings | None = None,
+    user: User | None = None,
+    on_run: OnRun | None = None,
     ready: Callable[[str], object] | None = None,
 ) -> None:
     """Serve until cancelled. Then the runs are cancelled, and their watchers told.
@@ -136,12 +167,16 @@ async def serve(
         host: Where to listen. Another address than this machine's own needs a token.
         port: On which port; 0 for any that is free.
         settings: How the server behaves.
+        user: As for `make_app`.
+        on_run: As for `make_app`.
         ready: Hears the page's address when the server listens.
 
     Raises:
         ConfigurationError: Other machines could reach it, and it has no token; or the address cannot be had.
     """
-    async with WebServer(workers, host=host, port=port, settings=settings) as server:
+    async with WebServer(
+        workers, host=host, port=port, settings=settings, user=user, on_run=on_run
+    ) as server:
         if ready is not None:
             ready(server.url)
         await asyncio.Event().wait()

@@ -12,6 +12,7 @@ from rxworker.messages import Prices
 from rxworker.ui.web.origin import Hosts
 
 SHORTEST_TOKEN = 8
+MOST_WRITES = 1000.0
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
 COUNTS = (
     "max_body",
@@ -35,14 +36,18 @@ class Settings(Struct, frozen=True, kw_only=True):
         max_body: The most bytes of a request's body.
         max_runs: How many runs may be on at once.
         max_kept: How many runs that have ended are kept; the oldest is forgotten first.
-        max_connections: How many connections there may be at once, of `serve` and `WebServer`; one too many is closed. Fewer than the
-            files that the program may open.
+        max_connections: How many connections there may be at once, of `serve` and `WebServer`; one too many is closed. For an application
+            that is mounted, how many requests and streams may be open at once; one too many is answered with 503. Fewer than the files
+            that the program may open.
         max_watchers: How many clients may watch, over all runs.
         max_watchers_per_run: How many may watch one run.
         body_seconds: How long a request's body may take to arrive.
         heartbeat: Seconds of silence after which a client is told that the connection lives.
         stall_seconds: Seconds after which a client that takes nothing is let go; it may come back to where it was.
         grace: Seconds after which a run is cancelled when nobody watches it; ``None``: never.
+        writes_per_second: How often a client is sent deltas at the most; whatever begins or ends is sent at once. ``None``: as they come.
+        cancel_on_disconnect: Seconds after which the run of an AG-UI or ``useChat`` client is cancelled when that client has closed
+            its connection, which is how these clients stop a run; ``None``: never, and such a run goes on without its client.
         prices: What tokens cost, by the model's name, for the cost of the runs.
 
     Raises:
@@ -66,6 +71,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     heartbeat: float = 15.0
     stall_seconds: float = 60.0
     grace: float | None = None
+    writes_per_second: float | None = 30.0
+    cancel_on_disconnect: float | None = 1.0
     prices: Mapping[str, Prices] = field(default_factory=dict[str, Prices])
 
     def __post_init__(self) -> None:
@@ -86,6 +93,15 @@ class Settings(Struct, frozen=True, kw_only=True):
         for name in COUNTS:
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name}={getattr(self, name)!r} is no number above 0")
+        if self.cancel_on_disconnect is not None and not self.cancel_on_disconnect >= 0:
+            message = f"cancel_on_disconnect={self.cancel_on_disconnect!r}: give seconds, or None"
+            raise ConfigurationError(message)
+        rate = self.writes_per_second
+        if rate is not None and not 0 < rate <= MOST_WRITES:
+            message = (
+                f"writes_per_second={rate!r}: give a number above 0, up to {MOST_WRITES:g}, or None"
+            )
+            raise ConfigurationError(message)
         for name in ("body_seconds", "heartbeat", "stall_seconds"):
             if not getattr(self, name) > 0:
                 raise ConfigurationError(f"{name}={getattr(self, name)!r}: give seconds above 0")

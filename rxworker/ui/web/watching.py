@@ -6,15 +6,14 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, contextmanager
 
 from rxworker.events import Record
-from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable, Watch
+from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
 from rxworker.protocols import DeliveryName
 from rxworker.ui.web.answers import ApiError
 from rxworker.ui.web.entry import RunEntry
-from rxworker.ui.web.feed import RunFeed
 from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.store import RunStore
 
 DELIVERIES: dict[DeliveryName, Delivery] = {
-    "coalesce": Coalesce(),
     # A client that is too far behind is sent away, to come back to where it was: no client makes a run wait.
     "reliable": Reliable(when_full="detach"),
     "latest": Latest(),
@@ -27,11 +26,11 @@ class Places:
 
     Args:
         settings: The limits.
-        feed: Hears that somebody has come or gone.
+        store: Is informed when a watcher of a run has come or gone.
     """
 
-    def __init__(self, settings: Settings, feed: RunFeed) -> None:
-        self._feed = feed
+    def __init__(self, settings: Settings, store: RunStore) -> None:
+        self._store = store
         self._most = settings.max_watchers
         self._most_of_run = settings.max_watchers_per_run
         self._taken = 0
@@ -59,13 +58,13 @@ class Places:
             if entry is not None:
                 entry.watching -= 1
                 entry.settle()
-                self._feed.changed(entry)
+                self._store.changed(entry)
 
 
 def watch_run(
     entry: RunEntry, after: int, delivery: DeliveryName = "coalesce", name: str = ""
 ) -> Watch:
-    """A watch of a run.
+    """A watch of a run. By default its deltas are merged, and come at the pace of the server's clients.
 
     Raises:
         ApiError: The run is not that far.
@@ -73,7 +72,8 @@ def watch_run(
     if after > entry.run.last_seq:
         message = f"the run has come to record {entry.run.last_seq}, so nobody has seen {after}"
         raise ApiError(400, "bad_cursor", message)
-    return entry.run.watch(delivery=DELIVERIES[delivery], after=after, name=name)
+    chosen = DELIVERIES.get(delivery, entry.delivery)
+    return entry.run.watch(delivery=chosen, after=after, name=name)
 
 
 async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Record], None]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
+from aiohttp import web
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import Prices
 from rxworker.ui.web.answers import ApiError
 from rxworker.worker import Worker
 
-MakeWorker: TypeAlias = Callable[[], Worker]
+MakeWorker: TypeAlias = Callable[[], Worker] | Callable[[web.Request], Worker]
+"""Makes a worker. A function with one required parameter gets the request of the client that begins the conversation."""
+
 Workers: TypeAlias = MakeWorker | Mapping[str, MakeWorker]
 """A function that makes a worker, or several by name. Each conversation gets a worker of its own."""
 
@@ -72,6 +76,7 @@ class WorkerSource:
                 )
                 raise ConfigurationError(message)
         self._makers = makers
+        self._of_request = frozenset(n for n, make in makers.items() if _takes_request(make))
         # The one that was made to tell about it serves the first conversation: making one may not be cheap.
         self._spare: dict[str, Worker] = {}
         self._infos: tuple[WorkerInfo, ...] | None = None
@@ -81,8 +86,12 @@ class WorkerSource:
         """The name of the first."""
         return next(iter(self._makers))
 
-    def make(self, name: str | None) -> tuple[str, Worker]:
+    def make(self, name: str | None, request: web.Request | None = None) -> tuple[str, Worker]:
         """A worker for a conversation, and its name.
+
+        Args:
+            name: Its name; by default the first.
+            request: The request of the client that begins the conversation.
 
         Raises:
             ApiError: None is called so.
@@ -93,31 +102,58 @@ class WorkerSource:
             known = ", ".join(self._makers)
             raise ApiError(404, "no_worker", f"no worker is called so; there are: {known}")
         spare = self._spare.pop(name, None)
-        return name, self._made(name) if spare is None else spare
+        return name, self._made(name, request) if spare is None else spare
 
-    def infos(self) -> tuple[WorkerInfo, ...]:
+    def infos(self, request: web.Request | None = None) -> tuple[WorkerInfo, ...]:
         """What the workers are.
+
+        Args:
+            request: The request of the client that asks: a worker that is made for a request is made anew each time.
 
         Raises:
             MakeWorkerError: One could not be made.
         """
-        if self._infos is None:
-            self._infos = tuple(self._info(name) for name in self._makers)
-        return self._infos
+        if self._infos is not None:
+            return self._infos
+        infos = tuple(self._info(name, request) for name in self._makers)
+        if not self._of_request:
+            self._infos = infos
+        return infos
 
-    def _made(self, name: str) -> Worker:
+    def _made(self, name: str, request: web.Request | None) -> Worker:
+        make = self._makers[name]
         try:
-            return self._makers[name]()
+            if name not in self._of_request:
+                return cast("Callable[[], Worker]", make)()
+            if request is None:
+                message = (
+                    f"{name!r} is made for a request: only a client can begin its conversations"
+                )
+                raise LocalProtocolError(message)
+            return cast("Callable[[web.Request], Worker]", make)(request)
         except Exception as error:
             raise MakeWorkerError(f"the function that makes {name!r} has failed") from error
 
-    def _info(self, name: str) -> WorkerInfo:
+    def _info(self, name: str, request: web.Request | None) -> WorkerInfo:
         worker = self._spare.get(name)
         if worker is None:
-            worker = self._spare[name] = self._made(name)
+            worker = self._made(name, request)
+        if name not in self._of_request:
+            self._spare[name] = worker
         tools = tuple(ToolInfo(meta.name, meta.description) for meta in worker.tools.metas)
         model = worker.model
         return WorkerInfo(name, model.name, model.model, tools, self._prices.get(model.model))
+
+
+def _takes_request(make: MakeWorker) -> bool:
+    """Whether the function has exactly one required positional parameter."""
+    try:
+        parameters = inspect.signature(make).parameters.values()
+    except (TypeError, ValueError):  # something built in does not say
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in parameters if p.default is p.empty and p.kind in positional]
+    return len(required) == 1
 
 
 __all__ = [

@@ -5,6 +5,7 @@ import {
   DefaultChatTransport,
   lastAssistantMessageIsCompleteWithApprovalResponses,
   readUIMessageStream,
+  safeValidateUIMessages,
 } from "ai";
 
 // What the transport and the reader understand of one answer.
@@ -108,6 +109,12 @@ class Chat extends AbstractChat {
     super({ ...options, state });
     this.kept = state;
   }
+}
+
+// Whether a list of messages is one that a chat can begin with; what is wrong with it, if it is not.
+export async function chat_check({ messages }) {
+  const { success, error } = await safeValidateUIMessages({ messages });
+  return { wrong: success ? null : String(error?.message ?? error) };
 }
 
 const chats = new Map();

@@ -84,6 +84,8 @@ class Desk:
         if body is not None:
             options["json"] = body
         async with self.http.post(self.url(path), **options) as response:
+            if response.content_type == "text/plain":
+                return response.status, await response.text()
             return response.status, json.loads(await response.read() or b"null")
 
     async def begin(self, text: str = "hi", **more: str) -> Body:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from reactivex import operators as ops
 
+from rxworker.errors import RunCancelledError
 from rxworker.testing import call, say, stall
 from rxworker.ui.web import Settings
 from rxworker.ui.web.agents import RUN_HEADER
@@ -109,7 +112,10 @@ async def test_an_ag_ui_client_approves_a_call_with_other_arguments(open_desk: O
     assert text_of(events) == "Done."
     assert desk.deleted == ["b"]
     status, told = await desk.post("ag-ui", body)
-    assert (status, "error" in told) == (409, True)
+    assert (status, told["error"]["code"]) == (409, "conflict")
+    # To a client of the protocol, which shows it to a person.
+    status, told = await desk.post("ag-ui", body, headers={"Accept": "text/event-stream"})
+    assert (status, "was resumed already" in told, "{" in told) == (409, True, False)
 
 
 async def test_a_chat_begins_goes_on_and_is_done(open_desk: OpenDesk) -> None:
@@ -192,8 +198,159 @@ async def test_a_busy_conversation_and_a_full_server_say_so(open_desk: OpenDesk)
     desk = await open_desk(always=say("...") + stall(), settings=Settings(max_runs=2))
     body = {"id": "c", "messages": [said("a")]}
     first = await desk.http.post(desk.url("api/chat"), json=body)
-    assert (await desk.post("api/chat", body))[0] == 409
+    status, told = await desk.post("api/chat", body)
+    assert status == 409
+    assert "is on: wait for its answer" in told
+    assert "{" not in told
     other = await desk.http.post(desk.url("ag-ui"), json=ag_ui("a"))
     assert (await desk.post("ag-ui", ag_ui("a", thread="t-2")))[0] == 429
     first.close()
     other.close()
+
+
+async def ended(desk: Desk, run: int = 0) -> str:
+    """The cause of the end of a run, when it has ended; the newest is the first."""
+    entry = list(desk.server.state.runs)[run]
+    with suppress(RunCancelledError):
+        await entry.run
+    return entry.run.state.reason
+
+
+@pytest.mark.parametrize("path", ["ag-ui", "api/chat"])
+async def test_a_run_whose_client_has_closed_its_connection_is_cancelled(
+    open_desk: OpenDesk, path: str
+) -> None:
+    settings = Settings(cancel_on_disconnect=0.0)
+    desk = await open_desk(always=say("...") + stall(), settings=settings)
+    body = ag_ui("a") if path == "ag-ui" else {"id": "c", "messages": [said("a")]}
+    response = await desk.http.post(desk.url(path), json=body)
+    response.close()
+    assert "its client has stopped it" in await ended(desk)
+
+
+@pytest.mark.parametrize("path", ["ag-ui", "api/chat"])
+async def test_a_run_goes_on_without_its_client_where_the_setting_says_so(
+    open_desk: OpenDesk, path: str
+) -> None:
+    settings = Settings(cancel_on_disconnect=None)
+    desk = await open_desk(call("wait"), "Done.", settings=settings)
+    body = ag_ui("a", thread="c") if path == "ag-ui" else {"id": "c", "messages": [said("a")]}
+    response = await desk.http.post(desk.url(path), json=body)
+    await desk.waiting.wait()
+    response.close()
+    await unwatched(desk)
+    assert (await desk.post(path, body))[0] == 409
+    desk.release.set()
+    assert await ended(desk) == ""
+
+
+async def unwatched(desk: Desk) -> None:
+    """Until nobody watches the newest run."""
+
+    def are_none(watchers: tuple[object, ...]) -> bool:
+        return not watchers
+
+    entry = next(iter(desk.server.state.runs))
+    await entry.run.watchers.pipe(ops.filter(are_none), ops.first())
+
+
+async def test_a_message_after_a_stop_takes_the_place_of_what_is_on(open_desk: OpenDesk) -> None:
+    settings = Settings(cancel_on_disconnect=3600.0)
+    desk = await open_desk(call("wait"), "Hello again.", settings=settings)
+    body = {"id": "c", "messages": [said("a")]}
+    response = await desk.http.post(desk.url("api/chat"), json=body)
+    await desk.waiting.wait()
+    response.close()
+    parts = await stream(desk, "POST", "api/chat", {"id": "c", "messages": [said("b", "2")]})
+    assert "".join(p["delta"] for p in parts[:-1] if p["type"] == "text-delta") == "Hello again."
+    assert "its client has stopped it" in await ended(desk, 1)
+
+
+async def test_a_chat_that_resumes_is_not_stopped_by_a_reload(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("wait"), "Done.", settings=Settings(cancel_on_disconnect=0.0))
+    # A page with ``resume: true`` asks when it is opened.
+    assert (await desk.get("api/chat/c/stream"))[0] == 204
+    body = {"id": "c", "messages": [said("a")]}
+    response = await desk.http.post(desk.url("api/chat"), json=body)
+    await desk.waiting.wait()
+    response.close()
+    await unwatched(desk)
+    again = await desk.http.get(desk.url("api/chat/c/stream"))
+    desk.release.set()
+    assert '"delta":"Done."' in await again.text()
+
+
+async def test_a_chat_that_resumes_is_stopped_at_an_address(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("wait"))
+    body = {"id": "c", "messages": [said("a")]}
+    assert (await desk.get("api/chat/c/stream"))[0] == 204
+    response = await desk.http.post(desk.url("api/chat"), json=body)
+    await desk.waiting.wait()
+    for _ in range(2):  # the second finds nothing to stop
+        assert await desk.post("api/chat/c/stop") == (204, None)
+    assert "its client has stopped it" in await ended(desk)
+    assert '"type":"abort"' in await response.text()
+
+
+async def test_a_run_that_a_chat_only_looks_at_does_not_end_with_it(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("wait"), "Done.", settings=Settings(cancel_on_disconnect=0.0))
+    run = await desk.begin("hi")
+    await desk.waiting.wait()
+    for path in (f"api/chat/{run['conversation']}/stream", f"api/runs/{run['id']}/ag-ui"):
+        response = await desk.http.get(desk.url(path))
+        response.close()
+        await unwatched(desk)
+    desk.release.set()
+    assert await ended(desk) == ""
+
+
+def shown(messages: list[Body]) -> list[tuple[str, str]]:
+    return [(m["role"], "".join(p.get("text", "") for p in m["parts"])) for m in messages]
+
+
+async def test_the_history_of_a_chat_is_served_while_it_is_on_and_afterwards(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk("One.", say("Let me see.") + call("wait"), "Two.")
+    assert await desk.get("api/chat/c/messages") == (200, [])
+    await stream(desk, "POST", "api/chat", {"id": "c", "messages": [said("a")]})
+    messages = [said("a"), said("One.", "2", "assistant"), said("b", "3")]
+    body = {"id": "c", "messages": messages}
+    response = await desk.http.post(desk.url("api/chat"), json=body)
+    await desk.waiting.wait()
+    _, history = await desk.get("api/chat/c/messages")
+    before = [("user", "a"), ("assistant", "One."), ("user", "b")]
+    assert shown(history) == before
+    desk.release.set()
+    await response.read()
+    _, history = await desk.get("api/chat/c/messages")
+    assert shown(history) == [*before, ("assistant", "Let me see.Two.")]
+    kinds = [part["type"] for part in history[-1]["parts"]]
+    assert kinds == ["step-start", "text", "tool-wait", "step-start", "text"]
+    assert history[-1]["parts"][2]["output"] == "waited 0"
+    assert len({message["id"] for message in history}) == 4
+
+
+async def test_the_history_holds_an_open_approval_until_it_is_answered_or_cancelled(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk(call("delete", path="a"), call("delete", path="b"), "Done.")
+    await stream(desk, "POST", "api/chat", {"id": "c", "messages": [said("a")]})
+    _, history = await desk.get("api/chat/c/messages")
+    part = history[-1]["parts"][-1]
+    run = next(iter(desk.server.state.runs)).id
+    assert (part["state"], part["input"]) == ("approval-requested", {"path": "a"})
+    assert part["approval"]["id"] == f"{run}:{part['toolCallId']}"
+    answered = {**part, "state": "approval-responded"}
+    answered["approval"] = {**part["approval"], "approved": True}
+    history[-1]["parts"][-1] = answered
+    await stream(desk, "POST", "api/chat", {"id": "c", "messages": history})
+    assert desk.deleted == ["a"]
+    _, history = await desk.get("api/chat/c/messages")
+    states = [p["state"] for p in history[-1]["parts"] if p["type"] == "tool-delete"]
+    assert states == ["output-available", "approval-requested"]
+    run = next(iter(desk.server.state.runs)).id
+    await desk.post(f"api/runs/{run}/cancel")
+    _, history = await desk.get("api/chat/c/messages")
+    states = [p["state"] for p in history[-1]["parts"] if p["type"] == "tool-delete"]
+    assert states == ["output-available", "output-error"]

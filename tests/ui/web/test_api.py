@@ -284,3 +284,30 @@ async def test_a_run_that_fails_says_why(open_desk: OpenDesk) -> None:
     ended = await desk.ended(run["id"])
     assert (ended["status"], ended["cause"]) == ("aborted", "error")
     assert "too much \ufffd" in ended["reason"]
+
+
+async def test_a_paused_run_that_is_cancelled_waits_no_longer(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("delete", path="a"), "Bye.")
+    run = await desk.begin()
+    assert (await desk.ended(run["id"]))["status"] == "paused"
+    status, told = await desk.post(f"api/runs/{run['id']}/cancel", {"reason": "too late"})
+    assert (status, told["status"], told["cause"]) == (200, "aborted", "cancel")
+    assert (told["pause"], "too late" in told["reason"]) == (None, True)
+    assert (await desk.get("api/runs"))[1]["runs"] == [told]
+    status, told = await desk.post(f"api/runs/{run['id']}/resume", {})
+    assert (status, told["error"]["code"]) == (409, "not_paused")
+    again = await desk.begin("bye", conversation=run["conversation"])
+    assert (await desk.ended(again["id"]))["status"] == "finished"
+    assert desk.deleted == []
+
+
+async def test_a_paused_run_that_was_resumed_is_not_cancelled(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("delete", path="a"), call("wait"), "Bye.")
+    run = await desk.begin()
+    await desk.ended(run["id"])
+    _, resumed = await desk.post(f"api/runs/{run['id']}/resume", {})
+    status, told = await desk.post(f"api/runs/{run['id']}/cancel")
+    assert (status, told["error"]["code"]) == (409, "resumed")
+    assert resumed["id"] in told["error"]["message"]
+    desk.release.set()
+    assert (await desk.ended(resumed["id"]))["status"] == "finished"

@@ -11,7 +11,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from rxworker.testing import say, stall
+from rxworker import Worker
+from rxworker.testing import ScriptedModel, say, stall
+from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, make_app
 from rxworker.ui.web.guard import HEADERS
 from rxworker.ui.web.origin import Hosts, is_own_origin
@@ -415,3 +417,44 @@ async def raw(url: str, head: bytes) -> bytes:
     answer = await reader.read(4096)
     writer.close()
     return answer
+
+
+async def test_a_form_of_another_site_is_no_link(open_desk: OpenDesk) -> None:
+    desk = await open_desk("Hi")
+    navigation = {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }
+    for method, status in (("GET", 200), ("HEAD", 200), ("POST", 403), ("PUT", 403)):
+        async with desk.http.request(method, desk.url(""), headers=navigation) as answer:
+            assert answer.status == status, method
+
+
+async def test_an_application_that_is_mounted_has_a_limit_of_its_own() -> None:
+    def make() -> Worker:
+        return Worker(ScriptedModel([say("...") + stall()]))
+
+    outer = web.Application()
+    outer.add_subapp("/desk/", make_app(make, settings=Settings(max_connections=2)))
+    outer.router.add_get("/", _hello)
+    runner = web.AppRunner(outer, handler_cancellation=True)
+    await runner.setup()
+    assert runner.server is not None
+    server = await asyncio.get_running_loop().create_server(runner.server, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with aiohttp.ClientSession(address, trust_env=False) as http:
+        run = (await (await http.post("/desk/api/runs", json={"input": "hi"})).json())["id"]
+        streams = [await http.get(f"/desk/api/runs/{run}/events") for _ in range(2)]
+        refused = await http.get("/desk/api/runs")
+        told = await refused.json()
+        assert (refused.status, told["error"]["code"]) == (503, "too_many_connections")
+        assert await (await http.get("/")).text() == "hello"
+        for stream in streams:
+            stream.close()
+    await stop_listening(server)
+    await runner.cleanup()
+
+
+async def _hello(_: web.Request) -> web.Response:
+    return web.Response(text="hello")

@@ -1,0 +1,202 @@
+"""A conversation as the messages that ``useChat`` begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from rxworker.events import RunPause
+from rxworker.messages import (
+    Conversation,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    OpaqueBlock,
+    Refusal,
+    ServerToolCall,
+    ServerToolResult,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from rxworker.protocols.common.history import CallIds
+from rxworker.protocols.common.interrupts import interrupt_id
+from rxworker.protocols.common.lines import to_json
+from rxworker.protocols.common.rooms import NOT_RUN
+from rxworker.protocols.ui_messages.result import output_of
+
+
+class UiMessage(Struct, frozen=True):
+    """A message as ``useChat`` keeps it: a ``UIMessage``.
+
+    Attributes:
+        id: Its id.
+        role: ``user`` or ``assistant``.
+        parts: Its parts.
+    """
+
+    id: str
+    role: str
+    parts: list[JsonObject]
+
+
+def ui_messages_of(
+    conversation: Conversation, prefix: str, *, run: str = "", pause: RunPause | None = None
+) -> list[UiMessage]:
+    """The messages of a conversation, for the ``messages`` that ``useChat`` begins with.
+
+    The turns of one answer are one message, with a ``step-start`` part before each. System messages are left out. A call without a
+    result that does not wait is shown as one that was not run.
+
+    Args:
+        conversation: What was said.
+        prefix: What the ids of the messages begin with; the same conversation has the same ids each time.
+        run: The id of the run that is paused.
+        pause: What the run waits for: the call that it asks about has the state ``approval-requested``.
+
+    >>> said = Conversation((Message.user("hi"), Message.assistant("hello")))
+    >>> [(message.id, message.role, message.parts[-1]["text"]) for message in ui_messages_of(said, "chat-1")]
+    [('chat-1.0', 'user', 'hi'), ('chat-1.1', 'assistant', 'hello')]
+    """
+    history = _History(prefix)
+    for message in conversation.messages:
+        history.add(message)
+    waiting = () if pause is None else tuple(call.id for call in pause.pending)
+    if pause is not None:
+        history.ask(run, pause, waiting)
+    for call in history.unanswered(waiting):
+        call.update(state="output-error", errorText=NOT_RUN)
+    return history.messages
+
+
+class _History:
+    """The messages so far, and the calls in them."""
+
+    def __init__(self, prefix: str) -> None:
+        self.messages: list[UiMessage] = []
+        self._prefix = prefix
+        self._ids = CallIds()
+        self._calls: dict[str, JsonObject] = {}
+        self._last: dict[str, JsonObject] = {}
+
+    def add(self, message: Message) -> None:
+        for result in message.tool_results:
+            self._answer(result)
+        if message.role == "user":
+            parts = [part for block in message.content if (part := _part(block)) is not None]
+            if parts:
+                self._begin("user").extend(parts)
+        elif message.role == "assistant":
+            last = self.messages[-1] if self.messages else None
+            is_same = last is not None and last.role == "assistant"
+            parts = last.parts if last is not None and is_same else self._begin("assistant")
+            parts.append({"type": "step-start"})
+            for block in message.content:
+                parts.extend(self._said(block, f"{self._prefix}.{len(self.messages) - 1}"))
+
+    def ask(self, run: str, pause: RunPause, waiting: tuple[str, ...]) -> None:
+        """Mark the calls that wait as the stream of a paused run marks them."""
+        for place, native in enumerate(waiting):
+            part = self._last.get(native)
+            if part is None:
+                continue
+            approval: JsonObject = {"id": interrupt_id(run, native)}
+            part["approval"] = approval
+            if pause.paused_at is not None and place == pause.let_through:
+                part["state"] = "approval-requested"
+                if pause.reason:
+                    approval["requestReason"] = pause.reason
+            else:
+                part["state"] = "approval-responded"
+                approval.update(isAutomatic=True, approved=True)
+
+    def unanswered(self, waiting: tuple[str, ...]) -> Iterator[JsonObject]:
+        """The calls that have no result and do not wait for one."""
+        wait = [id(self._last[native]) for native in waiting if native in self._last]
+        for part in self._calls.values():
+            if part["state"] == "input-available" and id(part) not in wait:
+                yield part
+
+    def _begin(self, role: str) -> list[JsonObject]:
+        message = UiMessage(f"{self._prefix}.{len(self.messages)}", role, [])
+        self.messages.append(message)
+        return message.parts
+
+    def _answer(self, result: ToolResult) -> None:
+        part = self._calls.get(self._ids.of_result(result.tool_use_id))
+        if part is None:
+            return
+        if result.is_error:
+            part.update(state="output-error", errorText=result.text or "it failed")
+        else:
+            part.update(state="output-available", output=output_of(result))
+
+    def _said(self, block: object, name: str) -> Iterator[JsonObject]:
+        match block:
+            case Text(text=text, citations=citations):
+                yield {"type": "text", "text": text, "state": "done"}
+                for place, citation in enumerate(citations):
+                    url, title = citation.get("url"), citation.get("title")
+                    if isinstance(url, str):
+                        source: JsonObject = {"type": "source-url", "url": url}
+                        source["sourceId"] = f"{name}.source.{place}"
+                        if isinstance(title, str):
+                            source["title"] = title
+                        yield source
+            case Thinking(text=text, signature=signature):
+                thought: JsonObject = {"type": "reasoning", "text": text, "state": "done"}
+                if signature is not None:
+                    thought["providerMetadata"] = {"rxworker": {"signature": signature}}
+                yield thought
+            case Refusal(text=text):
+                metadata: JsonObject = {"rxworker": {"refusal": True}}
+                yield {"type": "text", "text": text, "state": "done", "providerMetadata": metadata}
+            case ToolCall() | ServerToolCall():
+                yield self._call(block)
+            case ServerToolResult(tool_use_id=native, echo=echo):
+                text = "" if echo is None else to_json(echo).decode()
+                self._answer(ToolResult(native, text))
+            case OpaqueBlock(kind=kind, echo=echo):
+                yield {"type": "data-block", "data": {"kind": kind, "echo": echo}}
+            case _:
+                part = _part(block)
+                if part is not None:
+                    yield part
+
+    def _call(self, call: ToolCall | ServerToolCall) -> JsonObject:
+        shown = self._ids.of_call(call.id)
+        part: JsonObject = {
+            "type": f"tool-{call.name}",
+            "toolCallId": shown,
+            "state": "input-available",
+            "input": call.input,
+        }
+        if isinstance(call, ServerToolCall):
+            part["providerExecuted"] = True
+        self._calls[shown] = self._last[call.id] = part
+        return part
+
+
+def _part(block: object) -> JsonObject | None:
+    """A text, a picture or a document as a part; ``None`` for anything else, and for bytes that only a provider has."""
+    match block:
+        case Text(text=text):
+            return {"type": "text", "text": text}
+        case Image() | Document():
+            url = block.url
+            if block.data is not None:
+                url = f"data:{block.media_type};base64,{block.data}"
+            if url is None:
+                return None
+            part: JsonObject = {"type": "file", "mediaType": block.media_type, "url": url}
+            if isinstance(block, Document) and block.title is not None:
+                part["filename"] = block.title
+            return part
+        case _:
+            return None
+
+
+__all__ = ["UiMessage", "ui_messages_of"]

@@ -1,0 +1,228 @@
+"""What one server keeps: the runs and conversations of all its users, and who is informed of new runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from reactivex import Observable, abc
+from reactivex.disposable import Disposable
+
+from rxworker.ui.web.answers import ApiError
+from rxworker.ui.web.entry import ConversationEntry, RunEntry
+from rxworker.ui.web.feed import RunFeed
+from rxworker.ui.web.hide import told
+from rxworker.ui.web.settings import Settings
+from rxworker.worker import Paused, Run
+
+CLOSING_SECONDS = 5.0
+"""How long the runs may take to end when the server stops."""
+
+MOST_RESUMING = 1000
+"""Of how many chats it is remembered that their clients resume."""
+
+OnRun: TypeAlias = Callable[[Run[Any]], object]
+"""Called with each run that a client begins or resumes, before the run has emitted anything but its first records."""
+
+logger = logging.getLogger("rxworker.ui.web")
+
+
+class RunStore:
+    """All runs and conversations of a server.
+
+    Args:
+        settings: How many runs it takes on, and how many it keeps.
+        on_run: Called with each run that a client begins.
+
+    Attributes:
+        runs: The observable of the runs: those that are kept, the oldest first, and then each as it is kept.
+    """
+
+    def __init__(self, settings: Settings, on_run: OnRun | None = None) -> None:
+        self._settings = settings
+        self._on_run = on_run
+        self._entries: dict[str, RunEntry] = {}
+        self._conversations: dict[tuple[str | None, str], ConversationEntry] = {}
+        self._following: set[asyncio.Task[None]] = set()
+        self._feeds: dict[str | None, RunFeed] = {}
+        self._resuming: dict[tuple[str | None, str], None] = {}
+        self._observers: dict[abc.ObserverBase[Run[Any]], None] = {}
+        self._closing = False
+        self.runs: Observable[Run[Any]] = Observable(self._subscribe)
+
+    def of(self, owner: str | None) -> Iterator[RunEntry]:
+        """The runs of one user, the newest first."""
+        entries = reversed(list(self._entries.values()))
+        return (entry for entry in entries if entry.conversation.owner == owner)
+
+    def get(self, run: str, owner: str | None) -> RunEntry | None:
+        """The run of that id, if it is known and that user's."""
+        entry = self._entries.get(run)
+        return None if entry is None or entry.conversation.owner != owner else entry
+
+    def conversation(self, id: str, owner: str | None) -> ConversationEntry | None:  # noqa: A002 - what it is
+        """The conversation of that id, if it is known and that user's."""
+        return self._conversations.get((owner, id))
+
+    def note_resuming(self, id: str, owner: str | None) -> None:  # noqa: A002 - what it is
+        """The client of this chat has asked for the stream of its run: it resumes. Of the oldest chats this is forgotten."""
+        self._resuming[owner, id] = None
+        if len(self._resuming) > MOST_RESUMING:
+            del self._resuming[next(iter(self._resuming))]
+
+    def is_resuming(self, conversation: ConversationEntry) -> bool:
+        """Whether the client of this chat resumes."""
+        return (conversation.owner, conversation.id) in self._resuming
+
+    def conversation_of(self, run: Run[Any]) -> ConversationEntry | None:
+        """The conversation that the run's worker carries on, if it is known."""
+        every = self._conversations.values()
+        return next((entry for entry in every if entry.worker is run.worker), None)
+
+    def feed(self, owner: str | None) -> RunFeed:
+        """The list of one user's runs, for listeners."""
+        feed = self._feeds.get(owner)
+        if feed is None:
+            runs = _Owned(self, owner)
+            feed = self._feeds[owner] = RunFeed(runs, is_shy=self._settings.grace is not None)
+        return feed
+
+    def changed(self, entry: RunEntry) -> None:
+        """Something about a run is other than before."""
+        entry.changed()
+        self.feed(entry.conversation.owner).changed(entry)
+
+    def check_room(self) -> None:
+        """See that a client may begin another run.
+
+        Raises:
+            ApiError: It may not.
+        """
+        if self._closing:
+            raise ApiError(503, "closing", "the server is being stopped")
+        on = sum(not entry.run.done for entry in self._entries.values() if not entry.is_added)
+        if on >= self._settings.max_runs:
+            message = f"{on} runs are on, and no more are allowed: wait for one, or cancel one"
+            raise ApiError(429, "too_many_runs", message)
+
+    def keep(self, entry: RunEntry) -> RunEntry:
+        """Keep a run that has just begun, and inform everybody who wants to know of it."""
+        run, conversation = entry.run, entry.conversation
+        self._entries[run.id] = entry
+        self._conversations[conversation.owner, conversation.id] = conversation
+        conversation.runs.append(run.id)
+        conversation.current = entry
+        if self._settings.grace is not None and not entry.is_added:
+            run.cancel_when_unobserved(grace=self._settings.grace)
+        task = asyncio.get_running_loop().create_task(self._follow(entry), name=f"follow {run.id}")
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+        self.feed(conversation.owner).add(entry)
+        self._inform(entry)
+        return entry
+
+    async def close(self) -> None:
+        """Cancel the runs of clients, wait until they have ended, and complete the observable. Runs that were added go on."""
+        self._closing = True
+        on = [e.run for e in self._entries.values() if not e.run.done and not e.is_added]
+        ends = [run.cancel(reason="the server was stopped") for run in on]
+        if ends:
+            await asyncio.wait(ends, timeout=CLOSING_SECONDS)
+        for task in self._following:
+            task.cancel()
+        await asyncio.gather(*self._following, return_exceptions=True)
+        for feed in self._feeds.values():
+            feed.close()
+        for observer in tuple(self._observers):
+            observer.on_completed()
+        self._observers.clear()
+
+    def forget(self) -> None:
+        """Keep no run and no worker any longer."""
+        self._entries.clear()
+        self._conversations.clear()
+
+    def _subscribe(
+        self,
+        observer: abc.ObserverBase[Run[Any]],
+        scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
+    ) -> abc.DisposableBase:
+        for entry in tuple(self._entries.values()):
+            observer.on_next(entry.run)
+        if self._closing:
+            observer.on_completed()
+        else:
+            self._observers[observer] = None
+
+        def leave() -> None:
+            self._observers.pop(observer, None)
+
+        return Disposable(leave)
+
+    def _inform(self, entry: RunEntry) -> None:
+        """Call the program's observers and its callback. What one raises is logged, and reaches neither the run nor its client."""
+        run = entry.run
+        for observer in tuple(self._observers):
+            try:
+                observer.on_next(run)
+            except Exception as error:
+                self._observers.pop(observer, None)
+                logger.error("an observer of the server's runs was detached\n%s", told(error))
+        if self._on_run is None or entry.is_added:
+            return
+        try:
+            self._on_run(run)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            logger.error("on_run failed for %s\n%s", run.id, told(error))
+
+    async def _follow(self, entry: RunEntry) -> None:
+        """Wait for a run's end, and write down what it came to."""
+        try:
+            result = await entry.run
+        except Exception:
+            pass  # its records say why
+        else:
+            if isinstance(result, Paused) and entry.dismissed is None:
+                entry.paused = result
+        entry.ended = time.time()
+        entry.settle()
+        self._forget_oldest()
+        self.changed(entry)
+
+    def _forget_oldest(self) -> None:
+        """Forget runs beyond those that are kept: of those that nobody can go on with, if possible."""
+        over = [entry for entry in self._entries.values() if entry.ended is not None]
+        surplus = len(over) - self._settings.max_kept
+        if surplus <= 0:
+            return
+        over.sort(key=_is_waiting)
+        for entry in over[:surplus]:
+            del self._entries[entry.id]
+            conversation = entry.conversation
+            conversation.runs.remove(entry.id)
+            if not conversation.runs:
+                self._conversations.pop((conversation.owner, conversation.id), None)
+        owners = {conversation.owner for conversation in self._conversations.values()}
+        for owner in [o for o, feed in self._feeds.items() if o not in owners and feed.is_idle]:
+            del self._feeds[owner]
+
+
+class _Owned:
+    """One user's runs, as often as they are iterated."""
+
+    def __init__(self, store: RunStore, owner: str | None) -> None:
+        self._store = store
+        self._owner = owner
+
+    def __iter__(self) -> Iterator[RunEntry]:
+        return self._store.of(self._owner)
+
+
+def _is_waiting(entry: RunEntry) -> bool:
+    return entry.paused is not None and entry.resumed_as is None
+
+
+__all__ = ["OnRun", "RunStore"]

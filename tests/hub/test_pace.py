@@ -1,0 +1,229 @@
+"""Watchers with a pace: ``Coalesce(every=...)``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reactivex import abc
+from reactivex.testing import TestScheduler
+
+from rxworker.errors import ConfigurationError
+from rxworker.events import (
+    BlockStart,
+    BlockStop,
+    BlockType,
+    Event,
+    Opaque,
+    Record,
+    RunPause,
+    TextDelta,
+    ToolProgress,
+    Usage,
+)
+from rxworker.hub import Coalesce, Hub, Watch
+
+STOP = BlockStop(0, BlockType.TEXT)
+
+
+class Table:
+    """A hub whose time is virtual.
+
+    Attributes:
+        said: What a watcher was given, with the time.
+    """
+
+    def __init__(self) -> None:
+        self.time = TestScheduler()
+        self.hub = Hub(defer=self._defer, scheduler=self.time)
+        self.said: list[tuple[float, str]] = []
+        self._seq = 0
+
+    def _defer(self, call: Callable[[], None]) -> None:
+        def act(_: abc.SchedulerBase, __: object = None) -> None:
+            call()
+
+        self.time.schedule(act)
+
+    def act_at(self, time: float, call: Callable[[], None]) -> None:
+        def act(_: abc.SchedulerBase, __: object = None) -> None:
+            call()
+
+        self.time.schedule_absolute(time, act)
+
+    def at(self, time: float, *events: Event | str) -> None:
+        """Push these at that time; a text is a delta."""
+
+        def push() -> None:
+            for event in events:
+                self._seq += 1
+                made = TextDelta(0, event) if isinstance(event, str) else event
+                self.hub.push(Record(self._seq, "r", 1, 1, 0.0, made))
+
+        self.act_at(time, push)
+
+    def end_at(self, time: float) -> None:
+        self.act_at(time, self.hub.end)
+
+    def follow(self, watch: Watch, said: list[tuple[float, str]] | None = None) -> None:
+        kept = self.said if said is None else said
+
+        def note(record: Record) -> None:
+            event = record.event
+            text = event.text if isinstance(event, TextDelta) else type(event).__name__
+            kept.append((self.time.clock, text))
+
+        watch.subscribe(note, on_completed=lambda: kept.append((self.time.clock, "|")))
+
+
+def follow(*, every: float = 10.0) -> Table:
+    table = Table()
+    table.follow(table.hub.watch(Coalesce(every=every)))
+    return table
+
+
+def test_the_first_delta_comes_at_once_and_the_others_in_step() -> None:
+    table = follow()
+    for time, text in enumerate("abcdefgh", start=1):
+        table.at(time * 4, text)
+    table.time.start()
+    assert [(round(time), text) for time, text in table.said] == [
+        (4, "a"),
+        (14, "bc"),
+        (24, "def"),
+        (34, "gh"),
+    ]
+
+
+def test_after_a_rest_a_delta_comes_at_once() -> None:
+    table = follow()
+    table.at(5, "a")
+    table.at(100, "b")
+    table.time.start()
+    assert [(round(time), text) for time, text in table.said] == [(5, "a"), (100, "b")]
+
+
+@pytest.mark.parametrize("barrier", [STOP, BlockStart(1, BlockType.TEXT), RunPause("ask")])
+def test_what_begins_or_ends_comes_at_once_with_what_was_before_it(barrier: Event) -> None:
+    table = follow()
+    table.at(5, "a")
+    table.at(7, "b")
+    table.at(8, "c", barrier)
+    table.at(9, "d")
+    table.time.start()
+    kind = type(barrier).__name__
+    assert [(round(time), text) for time, text in table.said] == [
+        (5, "a"),
+        (8, "bc"),
+        (8, kind),
+        (15, "d"),
+    ]
+
+
+@pytest.mark.parametrize("event", [ToolProgress("c", 1), Usage(1, 2), Opaque("x")])
+def test_what_passes_waits_like_a_delta(event: Event) -> None:
+    table = follow()
+    table.at(5, "a")
+    table.at(7, event)
+    table.time.start()
+    assert [round(time) for time, _ in table.said] == [5, 15]
+
+
+def test_the_end_comes_at_once() -> None:
+    table = follow()
+    table.at(5, "a")
+    table.at(6, "b")
+    table.end_at(7)
+    table.time.start()
+    assert [(round(time), text) for time, text in table.said] == [(5, "a"), (7, "b"), (7, "|")]
+
+
+def test_one_that_comes_late_is_given_what_there_is_at_once_and_then_keeps_step() -> None:
+    table = follow()
+    late: list[tuple[float, str]] = []
+    table.at(5, "a")
+    table.at(7, "b")
+    watch = table.hub.watch(Coalesce(every=10.0))
+    table.act_at(8, lambda: table.follow(watch, late))
+    table.at(9, "c")
+    table.time.start()
+    assert [(round(time), text) for time, text in late] == [(8, "ab"), (15, "c")]
+    assert "".join(text for _, text in table.said) == "abc"
+
+
+def test_watchers_of_different_paces_do_not_disturb_each_other() -> None:
+    table = follow()
+    fast: list[tuple[float, str]] = []
+    free: list[tuple[float, str]] = []
+    table.follow(table.hub.watch(Coalesce(every=2.0)), fast)
+    table.follow(table.hub.watch(), free)
+    for time in range(1, 21):
+        table.at(time, "x")
+    table.time.start()
+    assert [len(said) for said in (table.said, fast, free)] == [3, 11, 20]
+
+
+@given(st.lists(st.sampled_from(["a", "bc", STOP, Usage(1)]), max_size=40), st.integers(1, 9))
+def test_nothing_is_lost_whatever_the_pace(events: list[Event | str], step: int) -> None:
+    table = Table()
+    given: list[Record] = []
+    table.hub.watch(Coalesce(every=5.0)).subscribe(given.append)
+    for place, event in enumerate(events):
+        table.at(step * place, event)
+    table.end_at(step * len(events))
+    table.time.start()
+    places = [0, *(record.seq for record in given)]
+    assert [record.first - 1 for record in given] == places[:-1]
+    assert places[-1] == len(events)
+
+
+@pytest.mark.parametrize("every", [0, -1.0, float("nan"), float("inf"), "1"])
+def test_a_pace_is_a_number_of_seconds(every: float) -> None:
+    with pytest.raises(ConfigurationError, match="seconds above 0"):
+        Coalesce(every=every)
+
+
+async def test_readers_are_woken_in_step_and_share_the_records() -> None:
+    table = Table()
+    hub = Hub(scheduler=table.time)
+    batches: list[list[list[tuple[int, int]]]] = [[], []]
+
+    async def read(into: list[list[tuple[int, int]]]) -> None:
+        async for batch in hub.watch(Coalesce(every=10.0)).batches():
+            into.append([(record.first, record.seq) for record in batch])
+
+    async def turns() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    readers = [asyncio.ensure_future(read(into)) for into in batches]
+    await turns()
+    for seq in range(1, 101):
+        hub.push(Record(seq, "r", 1, 1, 0.0, TextDelta(0, "x")))
+        await turns()
+        table.time.advance_by(1.0)
+        await turns()
+    hub.end()
+    await asyncio.gather(*readers)
+    assert batches[0] == batches[1]
+    assert batches[0][:3] == [[(1, 1)], [(2, 10)], [(11, 20)]]
+    assert len(batches[0]) == 11
+
+
+async def test_a_reader_in_another_thread_keeps_the_pace_and_gets_the_end() -> None:
+    hub = Hub()
+    watch = hub.watch(Coalesce(every=3600.0))
+    has_come = asyncio.Event()
+    hub.add_bell(has_come.set)
+    reading = asyncio.ensure_future(asyncio.to_thread(list[Record], watch))
+    await has_come.wait()
+    for seq in range(1, 11):
+        hub.push(Record(seq, "r", 1, 1, 0.0, TextDelta(0, "x")))
+        await asyncio.sleep(0)
+    hub.end()
+    records = await reading
+    assert "".join(r.event.text for r in records if isinstance(r.event, TextDelta)) == "x" * 10
+    assert len(records) <= 2

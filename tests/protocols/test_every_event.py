@@ -1,0 +1,137 @@
+"""Every type of event, known to the tables or not, passes through every encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Literal, cast, get_args, get_origin
+
+import msgspec
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.events import (
+    BlockStart,
+    BlockType,
+    Event,
+    Opaque,
+    Record,
+    RunStart,
+    RunStop,
+    TextDelta,
+    TurnStart,
+)
+from rxworker.messages import Conversation, Message, ToolCall, ToolResult
+from rxworker.protocols import decode_record, encode_record
+from rxworker.protocols.ag_ui import AgUiEncoder
+from rxworker.protocols.ag_ui import sse_bytes as ag_ui_bytes
+from rxworker.protocols.ui_messages import UiMessageEncoder
+from rxworker.protocols.ui_messages import sse_bytes as part_bytes
+from rxworker.timeline import fold_run
+
+
+class Owl(Struct, frozen=True, tag="owl"):
+    """An event of a later version."""
+
+    wings: int = 2
+
+
+class Untagged(Struct, frozen=True):
+    """An event without a tag."""
+
+    index: int = 0
+
+
+TYPES: list[type[Struct]] = [*get_args(Event), Owl, Untagged]
+
+VALUES: dict[str, object] = {
+    "call": ToolCall("c1", "look", {}),
+    "result": ToolResult("c1", "nothing"),
+    "conversation": Conversation((Message.user("hi"),)),
+    "messages": (Message.user("go on"),),
+    "citation": {"url": "https://a.b"},
+}
+"""Values of the required fields by name; any other field takes a value by its type."""
+
+
+def value_of(name: str, kind: Any) -> object:
+    if name in VALUES:
+        return VALUES[name]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return next(iter(kind))
+    if get_origin(kind) is Literal:
+        return get_args(kind)[0]
+    return 1 if kind in (int, float) else "x"
+
+
+def example(kind: type[Struct]) -> Event:
+    """An event of this type, with its required fields alone."""
+    fields = msgspec.structs.fields(kind)
+    return cast("Event", kind(**{f.name: value_of(f.name, f.type) for f in fields if f.required}))
+
+
+def records(kind: type[Struct]) -> list[Record]:
+    """A run with an event of this type between two texts, in its own scope and in one of a run inside it."""
+    conversation = Conversation((Message.user("hi"),))
+    told: list[tuple[Event, tuple[str, ...]]] = [
+        (RunStart(conversation), ()),
+        (TurnStart(), ()),
+        (BlockStart(0, BlockType.TEXT), ()),
+        (TextDelta(0, "a"), ()),
+        (example(kind), ()),
+        (example(kind), ("c1",)),
+        (TextDelta(5, "b"), ()),
+        (RunStop(), ()),
+    ]
+    return [Record(n, "run-1", 1, 1, 0.0, event, path) for n, (event, path) in enumerate(told, 1)]
+
+
+def ag_ui(told: list[Record]) -> bytes:
+    encoder = AgUiEncoder("thread", "run", protocol="1.0")
+    events = [event for record in told for event in encoder.feed(record)]
+    return b"".join(map(ag_ui_bytes, [*events, *encoder.close("cut")]))
+
+
+def ui_messages(told: list[Record]) -> bytes:
+    encoder = UiMessageEncoder("message")
+    parts = [part for record in told for part in encoder.feed(record)]
+    return b"".join(map(part_bytes, [*parts, *encoder.close("cut")]))
+
+
+Encode = Callable[[list[Record]], bytes]
+
+
+each_type = pytest.mark.parametrize(
+    "kind", TYPES, ids=lambda kind: cast("type[Any]", kind).__name__
+)
+
+
+@pytest.mark.parametrize("encode", [ag_ui, ui_messages])
+@each_type
+def test_every_type_of_event_passes_every_encoder(kind: type[Struct], encode: Encode) -> None:
+    assert b'"b"' in encode(records(kind)) or kind.__name__.startswith("Run")
+
+
+@each_type
+def test_every_type_of_event_is_folded(kind: type[Struct]) -> None:
+    assert fold_run(records(kind)).seq == len(records(kind))
+
+
+@pytest.mark.parametrize("kind", TYPES[:-1], ids=lambda kind: cast("type[Any]", kind).__name__)
+def test_every_type_of_event_is_read_as_it_was_written(kind: type[Struct]) -> None:
+    for record in records(kind):
+        event: object = record.event
+        if isinstance(event, Owl):
+            event = Opaque("owl", {"type": "owl", "wings": 2})
+        assert decode_record(encode_record(record)) == replace(record, event=event)
+
+
+def test_an_event_of_an_unknown_type_reaches_the_clients() -> None:
+    told = records(Owl)
+    assert b'"name":"rxworker.owl","value":{"type":"owl","wings":2}' in ag_ui(told)
+    assert b'{"type":"data-owl","data":{"type":"owl","wings":2},"transient":true}' in ui_messages(
+        told
+    )
+    assert b'"name":"rxworker.Untagged"' in ag_ui(records(Untagged))
+    assert b'"type":"data-Untagged"' in ui_messages(records(Untagged))
