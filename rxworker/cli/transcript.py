@@ -68,9 +68,7 @@ def step_transcript(transcript: Transcript, record: Record) -> Transcript:
         return transcript
     match record.event:
         case AttemptStart():
-            return replace(
-                transcript, attempt=(record.turn, record.attempt), is_started=False
-            )
+            return replace(transcript, attempt=(record.turn, record.attempt), is_started=False)
         case Status(status=ResponseStatus.STARTED):
             kept = _without_attempt(transcript) if transcript.is_started else transcript
             return replace(kept, is_started=True)

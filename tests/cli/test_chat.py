@@ -10,8 +10,8 @@ from rxworker.cli import main
 from rxworker.messages import JsonObject
 from rxworker.testing import (
     Answer,
-    Reply,
     ReplayServer,
+    Reply,
     anthropic_frames,
     call,
     fail,

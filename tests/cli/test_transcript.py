@@ -4,11 +4,11 @@ from rxworker.cli.transcript import MOST, MOST_SPANS, Transcript, step_transcrip
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
-    Event,
     BlockAbort,
     BlockStart,
     BlockStop,
     BlockType,
+    Event,
     Record,
     RefusalDelta,
     ResponseStatus,
