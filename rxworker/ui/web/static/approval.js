@@ -1,7 +1,7 @@
 // A call that waits for somebody: what it would do, in a field that can be changed, and what to decide.
 
-import { byId, el, show } from "./dom.js";
-import { brief, pretty } from "./format.js";
+import { byId, el, setText, show } from "./dom.js";
+import { brief, isUnseen, pretty } from "./format.js";
 
 export class ApprovalView {
   constructor(decide) {
@@ -25,7 +25,8 @@ export class ApprovalView {
     const call = pause.pending.find((one) => one.id === pause.paused_at) ?? null;
     this.run = run;
     if (call === null) return this.plain(pause);
-    this.isText = typeof call.input === "string";
+    this.isFree = typeof call.input === "string";
+    this.isText = this.isFree && !isUnseen(call.input);
     this.original = pretty(call.input);
     this.field = el("textarea", { id: "approval-input", rows: Math.min(8, this.original.split("\n").length), spellcheck: "false", "aria-describedby": "approval-error" });
     this.field.value = this.original;
@@ -38,7 +39,7 @@ export class ApprovalView {
     return [
       el("h3", {}, "May it call ", el("span", { class: "call-name", text: call.name }), "?"),
       pause.reason ? el("p", { class: "approval-why", text: pause.reason }) : null,
-      el("label", { for: "approval-input", text: this.isText ? "With this text" : "With these arguments" }),
+      el("label", { for: "approval-input", text: this.isText ? "With this text" : this.isFree ? "With this text, written as JSON" : "With these arguments" }),
       this.field, this.error,
       el("div", { class: "approval-row" }, this.yes, this.no, this.reason),
       rest.length ? el("p", { class: "approval-rest", text: `Also waiting: ${rest.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ")}` }) : null,
@@ -60,10 +61,12 @@ export class ApprovalView {
     if (this.isText) return this.field.value;
     try {
       const value = JSON.parse(this.field.value);
+      if (this.isFree && typeof value === "string") return value;
+      if (this.isFree) throw new SyntaxError('this is a text: "…"');
       if (value === null || typeof value !== "object" || Array.isArray(value)) throw new SyntaxError("arguments are an object: {…}");
       return value;
     } catch (error) {
-      this.error.textContent = `This is no valid JSON: ${error.message}`;
+      setText(this.error, `This is no valid JSON: ${error.message}`);
       this.field.setAttribute("aria-invalid", "true");
       return undefined;
     }

@@ -2,6 +2,7 @@
 
 import { forget, say } from "./announce.js";
 import { byId, setData, setText, show } from "./dom.js";
+import { readable } from "./format.js";
 import { costOf, usageOf } from "./usage.js";
 
 const HIDDEN = 500; // milliseconds between two pictures that nobody sees: a hidden page has no frames, and is kept up to date all the same
@@ -102,7 +103,7 @@ export class Picture {
 
   title(summary) {
     const name = byId("title").textContent, waits = summary?.status === "paused" && !summary.resumed_as ? "Paused: " : "";
-    const text = summary ? `${waits}${summary.title} · ${name}` : name;
+    const text = summary ? `${waits}${readable(summary.title)} · ${name}` : name;
     if (document.title !== text) document.title = text;
   }
 
