@@ -3,6 +3,12 @@
 import { byId, el, setText, show } from "./dom.js";
 import { brief, isUnseen, pretty } from "./format.js";
 
+// The focus is moved to a decision only from the message box, in whose place it stands, and where nothing else has it. It goes to the
+// decision as a whole and not to a button: a key that was meant for the message box decides nothing.
+function isFree(focused) {
+  return focused === null || focused === document.body || byId("composer").contains(focused);
+}
+
 export class ApprovalView {
   constructor(decide) {
     this.node = byId("approval");
@@ -18,7 +24,8 @@ export class ApprovalView {
     const hadFocus = this.node.contains(document.activeElement);
     show(this.node, pause !== null);
     this.node.replaceChildren(...(pause ? this.make(run, pause) : []));
-    if (hadFocus) byId("conversation").focus();
+    if (pause === null && hadFocus) byId("conversation").focus();
+    else if (pause !== null && (hadFocus || isFree(document.activeElement))) this.node.focus();
   }
 
   make(run, pause) {
@@ -36,14 +43,17 @@ export class ApprovalView {
     this.no = el("button", { class: "button", type: "button", text: "Deny", onclick: () => this.deny(call) });
     this.field.addEventListener("input", () => this.check());
     const rest = pause.pending.filter((one) => one !== call);
-    return [
-      el("h3", {}, "May it call ", el("span", { class: "call-name", text: call.name }), "?"),
+    const body = [
       pause.reason ? el("p", { class: "approval-why", text: pause.reason }) : null,
       el("label", { for: "approval-input", text: this.isText ? "With this text" : this.isFree ? "With this text, written as JSON" : "With these arguments" }),
-      this.field, this.error,
-      el("div", { class: "approval-row" }, this.yes, this.no, this.reason),
+      this.field,
       rest.length ? el("p", { class: "approval-rest", text: `Also waiting: ${rest.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ")}` }) : null,
-    ].filter(Boolean);
+    ];
+    return [
+      el("h3", {}, "May it call ", el("span", { class: "call-name", text: call.name }), "?"),
+      el("div", { class: "approval-body" }, ...body), this.error,
+      el("div", { class: "approval-row" }, this.yes, this.no, this.reason),
+    ];
   }
 
   plain(pause) {
@@ -51,7 +61,7 @@ export class ApprovalView {
     this.yes = el("button", { class: "button primary", type: "button", text: "Resume", onclick: () => this.act(null) });
     return [
       el("h3", { text: "The run is paused" }),
-      el("p", { class: "approval-why", text: [pause.reason, more && `Next: ${more}`].filter(Boolean).join(". ") || `by ${pause.hook}` }),
+      el("p", { class: "approval-why approval-body", text: [pause.reason, more && `Next: ${more}`].filter(Boolean).join(". ") || `by ${pause.hook}` }),
       el("div", { class: "approval-row" }, this.yes),
     ];
   }

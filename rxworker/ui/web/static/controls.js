@@ -1,10 +1,8 @@
 // The head of a run: its title, how it stands, and the buttons that steer it.
 
 import { byId, el, setData, setText, show } from "./dom.js";
-import { count, money, plural, seconds } from "./format.js";
+import { count, money, plural, seconds, statusWord } from "./format.js";
 import { usageOf } from "./usage.js";
-
-const STATUS = { new: "starting", running: "running", paused: "paused", finished: "finished", aborted: "aborted", gone: "gone" };
 
 export class ControlsView {
   constructor(actions) {
@@ -29,7 +27,7 @@ export class ControlsView {
     const { summary, status } = selection;
     setText(byId("run-title"), summary?.title || "Run");
     const badge = byId("run-status");
-    setText(badge, STATUS[status] ?? status);
+    setText(badge, statusWord(status, selection.cause));
     setData(badge, "status", status);
     this.tell(this.facts(selection, cost, now));
     this.buttons(status, summary);
