@@ -24,8 +24,9 @@ export function ago(then, now) {
   return new Date(then * 1000).toLocaleDateString();
 }
 
-export function money(cost) {
-  return cost === 0 ? "0" : cost < 0.01 ? cost.toFixed(5) : cost < 1 ? cost.toFixed(3) : cost.toFixed(2);
+export function money(cost, currency = "") {
+  const amount = cost === 0 ? "0" : cost < 0.01 ? cost.toFixed(5) : cost < 1 ? cost.toFixed(3) : cost.toFixed(2);
+  return `${amount} ${currency}`.trim();
 }
 
 // A text of others as it is shown: control characters become their pictures, and characters that change the direction of writing cannot

@@ -95,11 +95,11 @@ export class Picture {
     const isBlank = id === null || (status === "gone" && run.seq === 0);
     views.charts.draw(now, cost, prices);
     views.watchers.draw(status === "gone" ? null : summary, status);
-    views.controls.draw(isBlank ? null : selection, cost, now);
+    views.controls.draw(isBlank ? null : selection, cost, now, prices?.currency);
     views.approval.draw(id, pause);
     skipTo(pause !== null);
     views.composer.mode(pause ? "paused" : status === "running" || status === "new" ? "send" : OVER.includes(status) ? "next" : "start");
-    views.welcome.draw(isBlank, status === "gone");
+    views.welcome.draw(isBlank, status === "gone", this.store.list);
     this.queue(run);
     setData(byId("main"), "empty", String(isBlank));
     this.title(summary);

@@ -1,8 +1,9 @@
 // What stands where no run is looked at, or one that is gone.
 
 import { byId, el, setText, show } from "./dom.js";
+import { clip, statusWord } from "./format.js";
 
-const MOST = 12;
+const MOST = 12, LATEST = 3;
 
 export class WelcomeView {
   constructor() {
@@ -24,7 +25,18 @@ export class WelcomeView {
     show(byId("welcome-can"), chips.length > 0);
   }
 
-  draw(isBlank, isGone) {
+  // The newest runs, so that a page that is opened on none leads to them where the list is not in view.
+  offer(runs) {
+    const key = JSON.stringify(runs.map((run) => [run.id, run.status]));
+    if (key === this.offered) return;
+    this.offered = key;
+    const links = runs.map((run) => el("li", {}, el("a", { href: `#${run.id}`, text: `${clip(run.title, 60) || "(no text)"} (${statusWord(run.status, run.cause)})` })));
+    byId("welcome-runs").replaceChildren(...links);
+    show(byId("welcome-look"), links.length > 0);
+  }
+
+  draw(isBlank, isGone, runs) {
+    if (isBlank) this.offer(runs.filter((run) => !run.resumed_as).slice(0, LATEST));
     show(byId("welcome"), isBlank);
     show(byId("conversation"), !isBlank);
     setText(byId("welcome-title"), isGone ? "This run is gone" : "What should it do?");
