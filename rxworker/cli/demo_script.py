@@ -12,6 +12,7 @@ from rxworker.tools import FunctionTool, ToolContext, tool
 QUESTION = "Kyoto or Lisbon this weekend, and what do I pack?"
 SYSTEM = "You plan short trips. Look things up before you answer."
 MODEL = "demo-model"
+WORKER = "scripted demo"
 SCRIPTED = "The answers come from a script: whatever is asked, it plans the same trip."
 
 PACE = 0.024

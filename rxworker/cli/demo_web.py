@@ -13,7 +13,7 @@ import webbrowser
 from collections.abc import Sequence
 from typing import Any
 
-from rxworker.cli.demo_script import QUESTION, SCRIPTED, SYSTEM, say_that_it_is_scripted
+from rxworker.cli.demo_script import QUESTION, SCRIPTED, SYSTEM, WORKER, say_that_it_is_scripted
 from rxworker.cli.demo_web_script import PRICES, make_model, make_tools
 from rxworker.cli.output import write_line
 from rxworker.cli.serve import run_server
@@ -59,7 +59,7 @@ def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) ->
         return WatchedWorker(fast=fast)
 
     settings = Settings(title="rxworker demo", prices=PRICES)
-    return run_server(make, host="127.0.0.1", port=port, settings=settings, ready=ready)
+    return run_server({WORKER: make}, host="127.0.0.1", port=port, settings=settings, ready=ready)
 
 
 def begin(server: WebServer, *, open_page: bool) -> str:

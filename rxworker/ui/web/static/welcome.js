@@ -3,6 +3,7 @@
 import { byId, el, setText, show } from "./dom.js";
 import { clip, statusWord } from "./format.js";
 
+const UNNAMED = "worker"; // a server with one worker has not named it
 const MOST = 12, LATEST = 3;
 
 export class WelcomeView {
@@ -18,7 +19,8 @@ export class WelcomeView {
 
   // What the worker that would begin may call.
   list() {
-    const tools = (this.workers.get(byId("worker").value) ?? this.workers.values().next().value)?.tools ?? [];
+    const worker = this.workers.get(byId("worker").value) ?? this.workers.values().next().value, tools = worker?.tools ?? [];
+    setText(byId("welcome-can-label"), worker && worker.name !== UNNAMED ? `The ${worker.name} may call` : "It may call");
     const chips = tools.slice(0, MOST).map((tool) => el("li", { text: tool.name, title: tool.description || null }));
     if (tools.length > MOST) chips.push(el("li", { class: "more", text: `and ${tools.length - MOST} more` }));
     byId("welcome-tools").replaceChildren(...chips);
