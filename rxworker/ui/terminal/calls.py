@@ -36,13 +36,6 @@ class Calls:
         """The model calls a tool."""
         self._lanes[path, lane.call_id] = lane
 
-    def rename(self, path: Path, lane: CallLane, call_id: str) -> None:
-        """A call is known by another id from now on."""
-        if self._lanes.get((path, lane.call_id)) is lane:
-            del self._lanes[path, lane.call_id]
-        lane.call_id = call_id
-        self.add(path, lane)
-
     def step(self, record: Record, event: ToolStart | ToolProgress | ToolStop) -> Lane:
         """The tool starts, tells how far it is, or has run; the call's lane."""
         match event:
@@ -77,6 +70,13 @@ class Calls:
         for lane in lanes:
             if isinstance(lane, CallLane) and lane.is_over:
                 self._lanes.pop((path, lane.call_id), None)
+
+    def rename(self, path: Path, lane: CallLane, call_id: str) -> None:
+        """A call is known by another id from now on."""
+        if self._lanes.get((path, lane.call_id)) is lane:
+            del self._lanes[path, lane.call_id]
+        lane.call_id = call_id
+        self.add(path, lane)
 
     def _find(self, record: Record, call_id: str, name: str) -> CallLane:
         lane = self._lanes.get((record.path, call_id))

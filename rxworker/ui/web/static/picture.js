@@ -108,7 +108,8 @@ export class Picture {
 
   // What was sent into the run waits here, or comes back because the run has ended.
   queue(run) {
-    const back = run === null ? [] : this.outbox.takeBack(run);
+    // Those before it may have been resumed before a picture was drawn.
+    const back = this.selection.course.runs.flatMap((one) => this.outbox.takeBack(one));
     if (back.length > 0) {
       this.views.composer.putBack(run.id, back.join("\n"));
       this.views.composer.tell("The run ended before the model read this. Send it again if it still holds.", "bad");
