@@ -10,6 +10,8 @@
 'It is 3.'
 """
 
+# Before all others: it handles Ctrl-C while they are imported.
+from rxworker import _interrupt as _interrupt
 from rxworker.hooks import (
     after_tool_call,
     before_tool_call,

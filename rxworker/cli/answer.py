@@ -14,7 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from rxworker.cli.background import Background
-from rxworker.cli.chat_show import show_record
+from rxworker.cli.chat_show import RecordPrinter
 from rxworker.cli.failure import explain
 from rxworker.cli.interrupt import on_interrupt
 from rxworker.cli.page import Page
@@ -87,7 +87,7 @@ def _begin(worker: Worker, line: str, news: SimpleQueue[News]) -> Run:
 
 
 def _follow(run: Run, background: Background, news: SimpleQueue[News], page: Page) -> Outcome:
-    is_cancelling = False
+    is_cancelling, printer = False, RecordPrinter(page)
     while True:
         match news.get():
             case Interrupt():
@@ -101,7 +101,7 @@ def _follow(run: Run, background: Background, news: SimpleQueue[News], page: Pag
                 return _outcome(error, page)
             case Record() as record:
                 if not is_cancelling:
-                    show_record(page, record)
+                    printer.print(record)
 
 
 def _outcome(error: Exception | None, page: Page) -> Outcome:

@@ -75,7 +75,7 @@ def chat(
         hooks=terminal_hooks() if hooks else (),
     )
     is_person = is_terminal(sys.stdin) and is_terminal(sys.stdout)
-    if is_person and not plain and is_terminal(sys.stderr):
+    if is_person and not plain:
         if has_textual():
             return run_app(worker, wording=explain)
         write_error("To fill the screen: pip install 'rxworker[tui]'. Line by line: --plain.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from rxworker.hooks import MessageSendContext, on_message_send
 from rxworker.messages import Usage
 from rxworker.testing import Answer, Reply, call, say, think
 from rxworker.tools import FunctionTool, ToolContext, tool
@@ -11,6 +12,8 @@ from rxworker.tools import FunctionTool, ToolContext, tool
 QUESTION = "Kyoto or Lisbon this weekend, and what do I pack?"
 SYSTEM = "You plan short trips. Look things up before you answer."
 MODEL = "demo-model"
+WORKER = "scripted demo"
+SCRIPTED = "The answers come from a script: whatever is asked, it plans the same trip."
 
 PACE = 0.024
 """Seconds between two events of the model."""
@@ -36,6 +39,13 @@ def second_answer() -> Reply:
     )
     usage = Usage(input_tokens=598, output_tokens=141, cache_read_tokens=380)
     return think(thoughts) + say(text) + Reply(usage=usage)
+
+
+@on_message_send(name="scripted demo")
+def say_that_it_is_scripted(context: MessageSendContext) -> None:
+    """Tell whoever watches a run that its answers come from a script."""
+    if context.turn == 1:
+        context.send_message(SCRIPTED)
 
 
 def answers(*, fast: bool) -> list[Answer]:

@@ -1,6 +1,6 @@
 """``rxworker demo --web``: the page, with a model that answers from a script, and three watchers of different speeds at each run.
 
-The page is opened on a run that has just begun. Any question plays the script again, and the run waits in the middle until
+A run begins with the server, and the page is opened on it. Any question plays the script again, and the run waits in the middle until
 somebody agrees to a call.
 """
 
@@ -13,7 +13,7 @@ import webbrowser
 from collections.abc import Sequence
 from typing import Any
 
-from rxworker.cli.demo_script import QUESTION, SYSTEM
+from rxworker.cli.demo_script import QUESTION, SCRIPTED, SYSTEM, WORKER, say_that_it_is_scripted
 from rxworker.cli.demo_web_script import PRICES, make_model, make_tools
 from rxworker.cli.output import write_line
 from rxworker.cli.serve import run_server
@@ -51,28 +51,32 @@ def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) ->
 
     def ready(server: WebServer) -> None:
         write_line(f"The demo is at {server.url}")
+        write_line(SCRIPTED)
+        write_line(f"A run has begun: {begin(server, open_page=open_page)}")
         write_line("Ctrl-C ends it.")
-        begin(server, open_page=open_page)
 
     def make() -> Worker:
         return WatchedWorker(fast=fast)
 
     settings = Settings(title="rxworker demo", prices=PRICES)
-    return run_server(make, host="127.0.0.1", port=port, settings=settings, ready=ready)
+    return run_server({WORKER: make}, host="127.0.0.1", port=port, settings=settings, ready=ready)
 
 
-def begin(server: WebServer, *, open_page: bool) -> None:
-    """Begin a run, and open the page on it; nothing where there is nobody to see it.
+def begin(server: WebServer, *, open_page: bool) -> str:
+    """Begin a run. It waits for a decision in the middle, so it can be opened at any time.
 
     Args:
         server: The demo's server.
-        open_page: Whether to open the page in the browser.
+        open_page: Whether to open the page on it in the browser.
+
+    Returns:
+        The address of the page on that run.
     """
-    if not open_page:
-        return
     url = f"{server.url}#{server.state.runs.start(QUESTION).id}"
-    # Some browsers keep whoever starts them waiting.
-    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+    if open_page:
+        # Some browsers keep whoever starts them waiting.
+        threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+    return url
 
 
 class WatchedWorker(Worker):
@@ -83,7 +87,8 @@ class WatchedWorker(Worker):
     """
 
     def __init__(self, *, fast: bool = False) -> None:
-        super().__init__(make_model(fast=fast), tools=make_tools(fast=fast), system=SYSTEM)
+        model, tools = make_model(fast=fast), make_tools(fast=fast)
+        super().__init__(model, tools=tools, system=SYSTEM, hooks=[say_that_it_is_scripted])
         self._rest = 0.0 if fast else 1.0
         self._watching: set[asyncio.Task[None]] = set()
 

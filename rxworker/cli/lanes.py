@@ -14,7 +14,9 @@ from rxworker.events import (
     BlockType,
     InputJsonDelta,
     Record,
+    ResponseStatus,
     RunAbort,
+    Status,
     TextDelta,
     ThinkingDelta,
     ToolOutput,
@@ -57,6 +59,7 @@ class Lanes:
         self._blocks: dict[int, Lane] = {}
         self._calls: dict[str, Lane] = {}
         self._attempt: list[Lane] = []
+        self._is_started = False
 
     def feed(self, record: Record) -> None:
         """Take the next record."""
@@ -81,10 +84,13 @@ class Lanes:
                 self._close_block(index, failed=True)
             case AttemptStart():
                 self._attempt.clear()
+                self._is_started = False
+            case Status(status=ResponseStatus.STARTED):
+                if self._is_started:
+                    self._retract()
+                self._is_started = True
             case AttemptRetract():
-                for lane in self._attempt:
-                    lane.end(self.now, "retracted")
-                self._forget()
+                self._retract()
             case RunAbort():
                 for lane in self._attempt:
                     if lane.outcome == "open":
@@ -119,6 +125,11 @@ class Lanes:
         lane = self._blocks.pop(index, None)
         if lane is not None:
             lane.end(self.now, "failed" if failed else "done")
+
+    def _retract(self) -> None:
+        for lane in self._attempt:
+            lane.end(self.now, "retracted")
+        self._forget()
 
     def _forget(self) -> None:
         """Nothing of the attempt goes on."""

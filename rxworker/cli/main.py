@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rxworker._interrupt import restore
 from rxworker.cli.failure import FAILED, INTERRUPTED, MISUSED, CommandError, explain, need_rich
 from rxworker.cli.output import flush, prepare_streams, silence, write_error
 from rxworker.cli.parser import make_parser
@@ -26,8 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     rxworker ...
     0
     """
-    prepare_streams()
     try:
+        restore()
+        prepare_streams()
         code = _run(argv)
         flush()
     except CommandError as error:

@@ -26,6 +26,10 @@ class Page(Protocol):
         """A line about what happens."""
         ...
 
+    def mark(self, line: str) -> None:
+        """A line between two parts of the text, where the text stands: what came before it is no longer valid."""
+        ...
+
     def end_line(self) -> None:
         """Begin a new line, unless at the beginning of one."""
         ...
@@ -58,6 +62,11 @@ class TerminalPage:
         self.end_line()
         self._console.out(f"  {line}", style="red" if failed else "dim", highlight=False)
 
+    def mark(self, line: str) -> None:
+        """A line between two parts of the text."""
+        self.end_line()
+        self._console.out(f"[{line}]", style="yellow", highlight=False)
+
     def end_line(self) -> None:
         """Begin a new line, unless at the beginning of one."""
         if self._in_line:
@@ -81,6 +90,11 @@ class PlainPage:
         """A line about what happens."""
         self.end_line()
         write_error(f"rxworker: {line}" if failed else line)
+
+    def mark(self, line: str) -> None:
+        """A line between two parts of the text, on standard output: who reads only that must not join them."""
+        self.end_line()
+        print(f"[{line}]", flush=True)
 
     def end_line(self) -> None:
         """Begin a new line, unless at the beginning of one."""

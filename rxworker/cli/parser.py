@@ -66,7 +66,11 @@ def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     demo.add_argument(
         "--port", type=_port, default=8080, help="with --web: on which port; 0 for any that is free"
     )
-    demo.add_argument("--no-open", action="store_true", help="with --web: leave the browser alone")
+    demo.add_argument(
+        "--no-open",
+        action="store_true",
+        help="with --web: print the address and leave the browser alone",
+    )
 
 
 def _add_chat(commands: argparse._SubParsersAction[Parser]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from rxworker.cli import event_loop
+from rxworker.cli.demo_script import WORKER
 from rxworker.cli.failure import MISUSED, CommandError, explain
 from rxworker.cli.interrupt import on_interrupt
 from rxworker.cli.output import write_line
@@ -68,11 +69,11 @@ def serve(
         )
         raise CommandError(message, MISUSED)
     if demo:
-        make: MakeWorker = demo_worker
+        workers: Workers = {WORKER: demo_worker}
     elif provider is None or model is None:
         raise CommandError("serve needs --provider and --model, or --demo", MISUSED)
     else:
-        make = _maker(provider, model, base_url, api_key_env, system, max_tokens, tools)
+        workers = _maker(provider, model, base_url, api_key_env, system, max_tokens, tools)
     try:
         settings = Settings(token=token, allowed_hosts=tuple(allowed_hosts))
     except ConfigurationError as error:
@@ -84,7 +85,7 @@ def serve(
             write_line(f"Open {server.url}?token= with the token of {token_env} behind it, once.")
         write_line("Ctrl-C ends it.")
 
-    return run_server(make, host=host, port=port, settings=settings, ready=tell)
+    return run_server(workers, host=host, port=port, settings=settings, ready=tell)
 
 
 def run_server(

@@ -8,6 +8,7 @@ from rxworker.cli.demo_script import (
     SYSTEM,
     first_answer,
     make_forecast,
+    say_that_it_is_scripted,
     second_answer,
 )
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
@@ -26,7 +27,7 @@ def demo_worker() -> Worker:
     """
     model = ScriptedModel(demo_answer, delay=PACE, name="demo", model=MODEL)
     tools = [make_forecast(fast=False), book]
-    return Worker(model, tools=tools, hooks=[ask_to_book], system=SYSTEM)
+    return Worker(model, tools=tools, hooks=[say_that_it_is_scripted, ask_to_book], system=SYSTEM)
 
 
 @tool

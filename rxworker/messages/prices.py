@@ -10,13 +10,14 @@ MILLION = 1_000_000
 
 
 class Prices(Struct, frozen=True):
-    """Prices of a model, for a million tokens, in a currency of your choice.
+    """Prices of a model, for a million tokens, in one currency.
 
     Attributes:
         input: What the model reads for the first time.
         output: What it writes, thinking included.
         cache_read: What it reads from a cache; ``None``: as dear as input.
         cache_creation: What it writes to a cache; ``None``: as dear as input.
+        currency: What the prices are in. It is shown beside a cost; nothing is converted.
 
     >>> Prices(input=3.0, output=15.0).cost(Usage(input_tokens=1_000_000, output_tokens=100_000))
     4.5
@@ -26,6 +27,7 @@ class Prices(Struct, frozen=True):
     output: float
     cache_read: float | None = None
     cache_creation: float | None = None
+    currency: str = "USD"
 
     def cost(self, usage: Usage) -> float:
         """What so many tokens cost."""

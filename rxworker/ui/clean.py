@@ -1,25 +1,35 @@
-"""Text of others, made fit for a terminal. A model or a tool must not move the cursor, change colours or set titles."""
+"""Text of others, made fit to be shown. A model or a tool must not move the cursor, change colours, set titles or reorder what is read.
+
+`clean` is for terminals; ``readable`` of the page's format.js does the same in the browser, and a test holds the two equal.
+"""
 
 from __future__ import annotations
 
 # Control characters become their pictures, such as ␛; line ends and tabs stay. A carriage return would
-# let a line be written over, so it goes. Half a character cannot be written at all, and characters that turn the
-# direction of writing around would show something other than what is there.
+# let a line be written over, so it goes. Half a character cannot be written at all. Characters that change the direction of
+# writing would show something other than the text: those that enclose a part of it become U+FFFD, and single marks, which
+# texts in Arabic or Hebrew may hold, are dropped.
 _PICTURES: dict[int, int | None] = {
     **{code: 0x2400 + code for code in range(0x20) if code not in (0x09, 0x0A)},
     0x0D: None,
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
     **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
-    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+    **dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x2070)), 0xFFFD),
+    **dict.fromkeys((0x061C, 0x200E, 0x200F), None),
+    # Separators of lines and paragraphs, which only some programs take for line ends.
+    0x2028: 0x0A,
+    0x2029: 0x0A,
 }
 
 
 def clean(text: str) -> str:
-    r"""The text without control characters.
+    r"""The text without control characters, and without characters that change the direction of writing.
 
     >>> clean("red: \x1b[31m, line\r\nend")
     'red: ␛[31m, line\nend'
+    >>> clean("report\u202excod.sh")
+    'report�xcod.sh'
     """
     return text.translate(_PICTURES)
 

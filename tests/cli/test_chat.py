@@ -8,7 +8,16 @@ import pytest
 
 from rxworker.cli import main
 from rxworker.messages import JsonObject
-from rxworker.testing import Answer, ReplayServer, call, fail, say, think
+from rxworker.testing import (
+    Answer,
+    ReplayServer,
+    Reply,
+    anthropic_frames,
+    call,
+    fail,
+    say,
+    think,
+)
 
 TOOLS = '''
 def look_up(word: str) -> str:
@@ -104,6 +113,53 @@ def test_text_before_an_error_is_kept_on_its_line(
     assert shown.out.startswith("Half a s")
     assert shown.out.endswith("\n")
     assert "Bad" in shown.err
+
+
+def started_twice(first: Reply, second: Reply, *, dropped: int) -> Answer:
+    """A body in which the message starts again before the first one has ended."""
+    frames = anthropic_frames(first)
+    return Answer((*frames[: len(frames) - dropped], *anthropic_frames(second)))
+
+
+@pytest.mark.parametrize("dropped", [3, 4])
+def test_a_message_that_starts_again_is_marked_and_begins_a_line(
+    dropped: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    piped(monkeypatch, "What is it?\n")
+    first, second = say("The answer is 41."), say("The answer is 42.")
+    with ReplayServer([started_twice(first, second, dropped=dropped)]) as server:
+        assert chat(server, "--plain") == 0
+    shown = capsys.readouterr()
+    before, mark, after = shown.out.splitlines()
+    assert before.startswith("The answer is 41")
+    assert mark == "[taken back: the response starts again]"
+    assert after == "The answer is 42."
+    assert shown.err == ""
+
+
+def test_an_attempt_that_is_retracted_is_marked_where_its_text_stands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    piped(monkeypatch, "What is it?\n")
+    busy = say("The answer is 41.") + fail("Overloaded", "overloaded_error")
+    with ReplayServer([busy, "The answer is 42."]) as server:
+        assert chat(server) == 0
+    before, mark, after = capsys.readouterr().out.splitlines()
+    assert before.startswith("The answer is 41")
+    assert mark.startswith("[taken back, asking again: ")
+    assert after == "The answer is 42."
+
+
+def test_what_was_not_printed_needs_no_mark_in_the_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    piped(monkeypatch, "What is it?\n")
+    frames = started_twice(think("Hm. It is"), say("The answer is 42."), dropped=3)
+    with ReplayServer([frames]) as server:
+        assert chat(server) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "The answer is 42.\n"
+    assert "starts again" in shown.err
 
 
 def test_a_missing_key_is_one_line(

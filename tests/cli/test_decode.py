@@ -55,6 +55,17 @@ def test_recordings_decode_to_what_is_expected_of_them(capsys: pytest.CaptureFix
         assert shown["truncated"] == (not expected["terminated"] and not expected["error"]), path
 
 
+def test_a_message_that_starts_again_is_decoded_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (anthropic_frames(say(f"The answer is {n}.")) for n in (41, 42))
+    path = tmp_path / "stream.sse"
+    path.write_bytes(b"".join(first[:-3] + second))
+    assert decoded(capsys, "anthropic", path)["text"] == "The answer is 42."
+    assert main(["decode", "anthropic", str(path)]) == 0
+    assert "41" not in capsys.readouterr().out
+
+
 def test_json_has_exactly_the_promised_keys(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,12 +9,16 @@ import sys
 import threading
 import urllib.request
 import webbrowser
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
+from rxworker.cli.demo_script import SCRIPTED
 from rxworker.cli.demo_web import WATCHERS, WatchedWorker, begin
 from rxworker.cli.demo_web_script import answer, make_model, make_tools
+from rxworker.cli.serve_demo import demo_worker
+from rxworker.events import HookMessage, Record
 from rxworker.messages import Conversation, Message
 from rxworker.providers import Request
 from rxworker.ui.web import WebServer
@@ -75,8 +79,25 @@ async def test_the_page_is_opened_on_a_run_that_has_begun(monkeypatch: pytest.Mo
     assert opened == [f"#{runs[0]}"]
 
 
-async def test_the_browser_is_left_alone_when_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert await ready(monkeypatch, opens=False) == ([], [])
+async def test_a_run_begins_where_the_browser_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened, runs = await ready(monkeypatch, opens=False)
+    assert opened == []
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("make", [lambda: WatchedWorker(fast=True), demo_worker])
+async def test_each_run_reports_once_that_it_is_scripted(
+    make: Callable[[], Worker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rxworker.cli.serve_demo.PACE", 0.0)
+    run = make().run("Where to?")
+    seen: list[Record] = []
+    run.subscribe(seen.append, lambda _: None)
+    await run
+    said = [r.event.content for r in seen if isinstance(r.event, HookMessage)]
+    assert said == [SCRIPTED]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
@@ -93,6 +114,8 @@ def test_the_demo_serves_the_page_and_ends_cleanly_with_ctrl_c() -> None:
         assert process.stdout is not None
         found = re.search(r"http://\S+", process.stdout.readline())
         assert found is not None
+        assert "script" in process.stdout.readline()
+        assert f"{found[0]}#" in process.stdout.readline()
         with urllib.request.urlopen(f"{found[0]}api/info", timeout=10) as info:
             assert msgspec.json.decode(info.read())["title"] == "rxworker demo"
         process.send_signal(signal.SIGINT)

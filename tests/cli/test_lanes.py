@@ -10,7 +10,9 @@ from rxworker.events import (
     Event,
     InputJsonDelta,
     Record,
+    ResponseStatus,
     RunAbort,
+    Status,
     TextDelta,
     ToolProgress,
     ToolStart,
@@ -115,6 +117,22 @@ def test_an_attempt_that_is_taken_back_is_marked_with_all_its_blocks() -> None:
         (3, BlockStart(0, BlockType.TEXT)),
     )
     assert [lane.outcome for lane in lanes.lanes] == ["retracted", "retracted", "open"]
+
+
+def test_a_response_that_starts_again_retracts_the_lanes_of_the_first() -> None:
+    started = Status(ResponseStatus.STARTED)
+    lanes = fold(
+        (0, AttemptStart()),
+        (0, started),
+        (0, BlockStart(0, BlockType.TEXT)),
+        (1, BlockAbort(0, BlockType.TEXT, "restart")),
+        (1, started),
+        (1, BlockStart(0, BlockType.TEXT)),
+        (2, BlockStop(0, BlockType.TEXT)),
+        (3, AttemptStart()),
+        (3, started),
+    )
+    assert [lane.outcome for lane in lanes.lanes] == ["retracted", "done"]
 
 
 def test_a_clock_that_is_set_back_moves_nothing_back() -> None:

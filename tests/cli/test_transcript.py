@@ -1,10 +1,18 @@
+import pytest
+
 from rxworker.cli.transcript import MOST, MOST_SPANS, Transcript, step_transcript
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    BlockType,
     Event,
     Record,
     RefusalDelta,
+    ResponseStatus,
+    Status,
     TextDelta,
     ThinkingDelta,
 )
@@ -46,6 +54,33 @@ def test_what_is_taken_back_is_gone() -> None:
         TextDelta(0, "second"),
     )
     assert said(told) == [("text", "second")]
+
+
+STARTED = Status(ResponseStatus.STARTED)
+
+
+def test_a_response_that_starts_again_takes_back_its_text() -> None:
+    told = fold(
+        AttemptStart(),
+        STARTED,
+        TextDelta(0, "The answer is 41."),
+        BlockAbort(0, BlockType.TEXT, "restart"),
+        STARTED,
+        TextDelta(0, "The answer is 42."),
+    )
+    assert said(told) == [("text", "The answer is 42.")]
+
+
+def test_a_response_of_another_attempt_takes_nothing_back() -> None:
+    told = fold(AttemptStart(), STARTED, TextDelta(0, "A"), AttemptStart(), STARTED)
+    assert said(told) == [("text", "A")]
+
+
+@pytest.mark.parametrize("end", [BlockStop(0, BlockType.TEXT), BlockAbort(0, BlockType.TEXT, "")])
+def test_a_block_that_reuses_an_index_is_a_span_of_its_own(end: BlockStop | BlockAbort) -> None:
+    start = BlockStart(0, BlockType.TEXT)
+    told = fold(AttemptStart(), start, TextDelta(0, "A"), end, start, TextDelta(0, "B"))
+    assert said(told) == [("text", "A"), ("text", "B")]
 
 
 def test_it_does_not_grow_without_end() -> None:

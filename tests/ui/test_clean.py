@@ -20,3 +20,9 @@ def test_one_line_joins_and_cuts() -> None:
 
 def test_a_line_that_fits_is_not_cut() -> None:
     assert one_line("abcd", 4) == "abcd"
+
+
+def test_characters_that_reorder_a_text_do_not_stay() -> None:
+    assert clean("a\u202eb\u2066c\u206a") == "a\ufffdb\ufffdc\ufffd"
+    assert clean("a\u200eb\u200fc\u061cd") == "abcd"
+    assert clean("a\u2028b\u2029c") == "a\nb\nc"

@@ -40,8 +40,10 @@ class TextView(LaneView):
         self._cited = 0
 
     def heading(self) -> tuple[list[Part], list[Part]] | None:
-        """Only where it did not end well."""
-        found = marks(self.lane)
+        """Only for a further choice, and for an answer that did not end well."""
+        label, found = self.lane.choice_label, marks(self.lane)
+        if label:
+            return [(label, "title")], found
         return (found, []) if found else None
 
     def sections(self) -> Sequence[Section]:
@@ -86,11 +88,12 @@ class ThinkingView(LaneView):
         """How long it has thought."""
         lane = self.lane
         seconds = f"{lane.seconds(self.now()):.1f} s"
+        of_choice = f" · {lane.choice_label}" if lane.choice else ""
         if not lane.is_over:
-            return [("◌ Thinking", "busy")], [(seconds, "dim")]
+            return [(f"◌ Thinking{of_choice}", "busy")], [(seconds, "dim")]
         sign = "▾" if self.unfolded else "▸"
         told = "Thought" if seconds == "0.0 s" else f"Thought for {seconds}"
-        return [(f"{sign} {told}", "dim")], marks(lane)
+        return [(f"{sign} {told}{of_choice}", "dim")], marks(lane)
 
     def sections(self) -> Sequence[Section]:
         """The thoughts."""

@@ -105,13 +105,15 @@ def usage_line(usage: Usage, prices: Prices | None) -> str:
     """Tokens and their cost.
 
     >>> usage_line(Usage(input_tokens=1000, output_tokens=100), Prices(input=3.0, output=15.0))
-    '1,000 tokens in, 100 out · cost 0.0045'
+    '1,000 tokens in, 100 out · cost 0.0045 USD'
     """
     told = describe_usage(usage)
     if not told:
         return ""
     more = "+" if usage.is_partial else ""
-    return f"{told}{more}" + (f" · cost {prices.cost(usage):.4f}" if prices else "")
+    if prices is None:
+        return f"{told}{more}"
+    return f"{told}{more} · cost {prices.cost(usage):.4f} {one_line(prices.currency, 12)}".rstrip()
 
 
 def count_line(turns: int, calls: int, watchers: int) -> str:

@@ -33,7 +33,8 @@ class CallView(LaneView):
         """The tool, its arguments, and how far it is."""
         call = self._call
         told = call.arguments if call.stage != "open" else ""
-        return [(f"⚙ {call.title} ", "title"), (told, "dim")], [self._state()]
+        label = f"({call.choice_label}) " if call.choice else ""
+        return [(f"⚙ {call.title} {label}", "title"), (told, "dim")], [self._state()]
 
     def sections(self) -> Sequence[Section]:
         """The arguments where they are of interest, the progress, and the result."""

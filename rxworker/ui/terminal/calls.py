@@ -80,6 +80,13 @@ class Calls:
             if isinstance(lane, CallLane) and lane.is_over:
                 self._lanes.pop((path, lane.call_id), None)
 
+    def rename(self, path: Path, lane: CallLane, call_id: str) -> None:
+        """A call is known by another id from now on."""
+        if self._lanes.get((path, lane.call_id)) is lane:
+            del self._lanes[path, lane.call_id]
+        lane.call_id = call_id
+        self.add(path, lane)
+
     def _find(self, record: Record, call_id: str, name: str) -> CallLane:
         lane = self._lanes.get((record.path, call_id))
         if lane is None:

@@ -11,6 +11,7 @@ from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
 from rxworker.ui.terminal.output import Output
+from rxworker.ui.terminal.run import is_terminal
 
 RESTORED = "\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 """No mouse, no marked pastes, lines that wrap, plain keys, the screen that was there before, a cursor."""
@@ -37,7 +38,8 @@ class TerminalDriver(LinuxDriver):
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             app, debug=debug, mouse=mouse, size=size
         )
-        stream = sys.__stderr__
+        # As Textual does, unless standard error is redirected: then it draws on standard output.
+        stream = sys.__stderr__ if is_terminal(sys.__stderr__) else sys.__stdout__
         assert stream is not None
         self.output = Output(stream.fileno(), stream.encoding)
         self._file = cast("IO[str]", self.output)

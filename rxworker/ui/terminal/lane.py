@@ -27,6 +27,7 @@ class Lane:
         pieces: Its text, in the pieces in which it came.
         sources: What the text rests on.
         times: How often the like has happened.
+        choice: Which choice of the response it belongs to, from 0. The conversation keeps the first.
     """
 
     kind: LaneKind
@@ -38,11 +39,21 @@ class Lane:
     pieces: list[str] = field(default_factory=list[str])
     sources: list[str] = field(default_factory=list[str])
     times: int = 1
+    choice: int = 0
 
     @property
     def text(self) -> str:
         """All of its text."""
         return "".join(self.pieces)
+
+    @property
+    def choice_label(self) -> str:
+        """Marks what belongs to a further choice; empty for the first.
+
+        >>> Lane("text", choice=1).choice_label
+        'Choice 2'
+        """
+        return f"Choice {self.choice + 1}" if self.choice else ""
 
     @property
     def is_over(self) -> bool:

@@ -73,11 +73,11 @@ class Lanes:
         event, path = record.event, record.path
         match event:
             case TextDelta() | ThinkingDelta() | RefusalDelta() | InputJsonDelta():
-                return [self._blocks.write(record, event.index, clean(event.text))]
-            case InputValueDelta(index=index, path=where, value=value, append=append):
+                return [self._blocks.write(record, event, clean(event.text))]
+            case InputValueDelta(path=where, value=value, append=append):
                 told = clean(value) if append and isinstance(value, str) else describe_json(value)
                 told = told if append else f"\n{one_line(where)} {told}"
-                return [self._blocks.write(record, index, told)]
+                return [self._blocks.write(record, event, told)]
             case CitationDelta():
                 return [self._blocks.cite(record, event)]
             case BlockStart():

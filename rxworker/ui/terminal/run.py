@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.ui.terminal.signals import on_signals
@@ -33,7 +33,7 @@ def run_app(worker: Worker, *, wording: Wording | None = None) -> int:
         the run that was on has a second to be cancelled, and the app three to end; then the process ends.
 
     Raises:
-        ConfigurationError: Textual is not installed, or nobody sits at a terminal.
+        ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
         LocalProtocolError: An event loop runs in this thread.
 
     Example:
@@ -62,7 +62,7 @@ async def run_app_async(worker: Worker, *, wording: Wording | None = None) -> in
         wording: Makes the line that says what went wrong.
 
     Raises:
-        ConfigurationError: Textual is not installed, or nobody sits at a terminal.
+        ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
     """
     app = _make(worker, wording)
     with _kept_from_hanging(app):
@@ -79,15 +79,24 @@ def has_textual() -> bool:
     return True
 
 
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a standard stream is open and is a terminal."""
+    return stream is not None and not stream.closed and stream.isatty()
+
+
 def _make(worker: Worker, wording: Wording | None) -> TerminalApp:
     if not has_textual():
         message = (
             "the terminal app needs textual, which is not installed: pip install 'rxworker[tui]'"
         )
         raise ConfigurationError(message)
-    for stream in (sys.__stdin__, sys.__stdout__, sys.__stderr__):
-        if stream is None or stream.closed or not stream.isatty():
-            raise ConfigurationError("the terminal app needs a terminal at both ends")
+    # Standard error may be redirected: the app draws on standard output then.
+    streams = {"standard input": sys.__stdin__, "standard output": sys.__stdout__}
+    redirected = [name for name, stream in streams.items() if not is_terminal(stream)]
+    if redirected:
+        what = "is not a terminal" if len(redirected) == 1 else "are not terminals"
+        message = f"the terminal app cannot start: {' and '.join(redirected)} {what}. Run it in a terminal without redirecting that"
+        raise ConfigurationError(message)
     from rxworker.ui.terminal.app import TerminalApp
 
     return TerminalApp(worker, wording=wording)
@@ -104,4 +113,4 @@ def _kept_from_hanging(app: TerminalApp) -> Generator[None, None, None]:
                 raise
 
 
-__all__ = ["has_textual", "run_app", "run_app_async"]
+__all__ = ["has_textual", "is_terminal", "run_app", "run_app_async"]

@@ -65,9 +65,9 @@ class CancelBody(Struct, frozen=True):
 
 
 class ApproveBody(Struct, frozen=True, tag="approve"):
-    """Run the call; ``input`` are other arguments than the model's."""
+    """Run the call; ``input`` are other arguments than the model's: a text where the tool takes free text."""
 
-    input: JsonObject | None = None
+    input: JsonObject | str | None = None
 
 
 class DenyBody(Struct, frozen=True, tag="deny"):

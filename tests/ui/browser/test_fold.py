@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import rxworker.ui.web
 from rxworker import Worker, tool
-from rxworker.events import Record, TextDelta
+from rxworker.events import BlockStart, BlockType, Record, TextDelta
 from rxworker.hub import Coalesce, Delivery, DropOldest, Reliable
 from rxworker.messages import Message, Prices, Text, ToolCall, ToolResult, Usage
 from rxworker.protocols import encode_record
@@ -370,3 +370,58 @@ def test_the_fold_tells_apart_what_differs() -> None:
     longer = [*records, Record(2, "r", 1, 1, 0.0, TextDelta(0, "lo"))]
     one, two = page_folds(records, longer)
     assert one["items"] != two["items"]
+
+
+def paced(seconds: float, rate: int, text: str = "four") -> Records:
+    """The records of a run that writes so many deltas a second."""
+    opened = Record(1, "r", 1, 1, 102.0, BlockStart(0, BlockType.TEXT))
+    deltas = [
+        Record(n + 2, "r", 1, 1, 102.0 + n / rate, TextDelta(0, text))
+        for n in range(round(seconds * rate))
+    ]
+    return [opened, *deltas]
+
+
+def text_of(record: Record) -> str:
+    """What a delta adds."""
+    assert isinstance(record.event, TextDelta)
+    return record.event.text
+
+
+def merged(records: Records, every: float) -> Records:
+    """The deltas as a delivery merges them: one record for what came within so many seconds."""
+    opened, *deltas = records
+    groups: dict[int, Records] = {}
+    for record in deltas:
+        groups.setdefault(int((record.time - opened.time) / every), []).append(record)
+    return [
+        opened,
+        *(
+            replace(
+                group[-1],
+                event=TextDelta(0, "".join(map(text_of, group))),
+                covers=len(group),
+            )
+            for group in groups.values()
+        ),
+    ]
+
+
+@pytest.mark.parametrize("every", [0.033, 0.4, 3.0, 1000.0])
+def test_merged_deltas_are_spread_over_the_time_that_they_cover(every: float) -> None:
+    records = paced(17.0, 95)
+    exact, late = (
+        page_tells([one], course=True)["rate"][1] for one in (records, merged(records, every))
+    )
+    assert 90 < max(exact) < 100
+    assert 80 < max(late) < 110
+    # The middle of the run, in steps: no hole and no spike.
+    inner = late[2:-4]
+    assert min(inner) > 80
+
+
+def test_a_single_delta_after_a_pause_is_not_spread_over_the_pause() -> None:
+    opened = paced(0.0, 1)[0]
+    after = Record(2, "r", 1, 1, 112.0, TextDelta(0, "x" * 400))
+    _, values = page_tells([[opened, after]], course=True)["rate"]
+    assert [value for value in values if value > 0] == [200.0]

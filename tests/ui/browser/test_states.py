@@ -50,7 +50,7 @@ async def test_what_a_provider_refuses_is_told_once(desk: Desk, gated: type[Gate
     async with desk.serve(model):
         page = await desk.open()
         await desk.ask(page)
-        await desk.status(page, "aborted")
+        await desk.status(page, "failed")
         note = page.locator("#conversation .note")
         await expect(note).to_have_count(1)
         await expect(note).to_contain_text("Ended early")

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rxworker.testing import call, say
-from rxworker.tools import tool
+from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.messages import ToolMeta
+from rxworker.testing import Call, Reply, call, say
+from rxworker.tools import ToolContext, tool
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
@@ -48,3 +50,47 @@ async def test_what_hides_in_the_arguments_of_a_call_is_shown_and_stays_as_it_wa
         await desk.press(page, "Approve with changes")
         await desk.status(page, "finished")
         assert deleted == [EVIL + "!"]
+
+
+class Shell:
+    """A tool that takes a text as it is."""
+
+    meta = ToolMeta("shell", "Run a command.", {"type": "object"})
+
+    async def execute(self, arguments: str | bytes, context: ToolContext) -> str:
+        deleted.append(str(arguments))
+        return "done"
+
+
+@before_tool_call
+def ask(context: ToolCallContext) -> Pause:
+    return Pause("Run it?")
+
+
+async def test_free_text_that_hides_something_is_shown_as_json_and_can_be_changed(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    replies = [Reply(tool_calls=(Call("shell", EVIL),)), say("Gone.")]
+    async with desk.serve(gated(replies, free=True), [Shell()], hooks=[ask]):
+        page = await desk.open()
+        await desk.ask(page)
+        field = page.get_by_label("With this text, written as JSON")
+        await expect(field).to_have_value(f'"{SHOWN}"')
+        await field.fill('{"rm": 1}')
+        await desk.press(page, "Approve with changes")
+        await expect(page.locator("#approval-error")).to_contain_text("this is a text")
+        await field.fill(f'"{SHOWN}!"')
+        await desk.press(page, "Approve with changes")
+        await desk.status(page, "finished")
+        assert deleted == [EVIL + "!"]
+
+
+async def test_free_text_is_changed_as_it_is(desk: Desk, gated: type[GatedModel]) -> None:
+    replies = [Reply(tool_calls=(Call("shell", "rm -r a"),)), say("Gone.")]
+    async with desk.serve(gated(replies, free=True), [Shell()], hooks=[ask]):
+        page = await desk.open()
+        await desk.ask(page)
+        await page.get_by_label("With this text").fill("rm -r b")
+        await desk.press(page, "Approve with changes")
+        await desk.status(page, "finished")
+        assert deleted == ["rm -r b"]

@@ -11,7 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from pathlib import Path
 from typing import TypeAlias
 
@@ -119,21 +125,29 @@ class Terminal:
         arguments: Of the command.
         folder: Where it works.
         controls: Whether the terminal controls the process.
+        errors: The file that its standard error goes to, in place of the terminal.
     """
 
-    def __init__(self, arguments: list[str], folder: Path, *, controls: bool = False) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        folder: Path,
+        *,
+        controls: bool = False,
+        errors: Path | None = None,
+    ) -> None:
         import termios
 
         self._ours, self._theirs = os.openpty()
         termios.tcsetwinsize(self._theirs, (30, 100))
         self.before = termios.tcgetattr(self._theirs)
         command = ["-c", CONTROLLED] if controls else ["-m", "rxworker.cli"]
-        with _heard(signal.SIGINT, signal.SIGHUP):
+        with _heard(signal.SIGINT, signal.SIGHUP), ExitStack() as files:
             self.process = subprocess.Popen(
                 [sys.executable, *command, *arguments],
                 stdin=self._theirs,
                 stdout=self._theirs,
-                stderr=self._theirs,
+                stderr=files.enter_context(errors.open("wb")) if errors else self._theirs,
                 start_new_session=True,
                 cwd=folder,
                 env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1"},
@@ -245,9 +259,11 @@ def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     opened: list[Terminal] = []
 
-    def open_chat(address: str, *options: str, controls: bool = False) -> Terminal:
+    def open_chat(
+        address: str, *options: str, controls: bool = False, errors: Path | None = None
+    ) -> Terminal:
         asked = ["chat", "--provider", "anthropic", "--model", "m", "--base-url", address]
-        opened.append(Terminal([*asked, *options], tmp_path, controls=controls))
+        opened.append(Terminal([*asked, *options], tmp_path, controls=controls, errors=errors))
         return opened[-1]
 
     yield open_chat

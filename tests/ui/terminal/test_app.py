@@ -8,11 +8,25 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
 import pytest
+import reactivex
+from reactivex import Observable
 
 from rxworker import Limits, Worker, tool, worker_tool
-from rxworker.events import CitationDelta, Opaque, Record, TextDelta
+from rxworker.events import (
+    BlockStart,
+    BlockStop,
+    BlockType,
+    CitationDelta,
+    Opaque,
+    Record,
+    ResponseEvent,
+    ResponseStatus,
+    Status,
+    TextDelta,
+)
 from rxworker.hooks.ready import terminal_hooks
-from rxworker.messages import Prices
+from rxworker.messages import Prices, StopKind, StopReason
+from rxworker.providers import Request
 from rxworker.testing import Call, Reply, ScriptedModel, call, fail, say, stall, think
 from rxworker.tools import ToolContext
 from rxworker.ui.terminal.lanes import Lanes
@@ -26,6 +40,19 @@ async def look(where: str, context: ToolContext) -> str:
     """Look somewhere."""
     context.progress(f"looks {where}")
     return "\n".join(f"line {number} of {where}" for number in range(30))
+
+
+class EventModel:
+    """A model that answers each request with these events."""
+
+    name = model = "events"
+
+    def __init__(self, events: list[ResponseEvent]) -> None:
+        self._events = events
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:
+        """The events."""
+        return reactivex.from_iterable(self._events)
 
 
 @tool
@@ -116,6 +143,26 @@ async def test_an_attempt_that_is_taken_back_is_marked(open_app: Open) -> None:
         ]
         assert "↶ taken back" in person.screen
         assert "busy" in person.screen
+
+
+async def test_further_choices_stand_below_their_number(open_app: Open) -> None:
+    text = BlockType.TEXT
+    events: list[ResponseEvent] = [
+        Status(ResponseStatus.STARTED),
+        BlockStart(0, text),
+        TextDelta(0, "It is red."),
+        BlockStart(1, text, choice=1),
+        TextDelta(1, "It is blue.", choice=1),
+        BlockStop(0, text),
+        BlockStop(1, text),
+        Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN)),
+    ]
+    async with open_app(Worker(EventModel(events))) as person:
+        await person.ask("Which colour?")
+        rows = [line.strip() for line in person.screen.splitlines()]
+        assert rows[rows.index("It is blue.") - 1] == "Choice 2"
+        assert rows.count("Choice 2") == 1
+        assert "Choice" not in rows[rows.index("It is red.") - 1]
 
 
 async def test_an_error_says_what_to_do_and_the_app_goes_on(open_app: Open) -> None:

@@ -90,6 +90,52 @@ def test_a_delta_without_a_start_opens_its_block() -> None:
     assert [kind for kind, _, _ in fold.told()] == ["thinking", "text"]
 
 
+def test_arguments_without_a_start_are_those_of_a_call() -> None:
+    fold = Fold()
+    block = BlockType.TOOL_USE
+    fold.feed(InputJsonDelta(0, '{"at":'), InputJsonDelta(0, '"a"}'))
+    assert fold.told() == [("call", "open", '{"at":"a"}')]
+    fold.feed(BlockStop(0, block, metadata=ToolUseMetadata("c1", "look")))
+    fold.feed(ToolStart(CALL), ToolStop(ToolResult("c1", "rain", name="look"), 0.5))
+    (lane,) = fold.lanes
+    assert isinstance(lane, CallLane)
+    assert (lane.title, lane.arguments, lane.stage) == ("look", 'at="a"', "done")
+
+
+def test_values_without_a_start_are_those_of_a_call() -> None:
+    fold = Fold()
+    fold.feed(InputValueDelta(0, "$.at", "under"))
+    assert fold.told() == [("call", "open", "$.at under")]
+
+
+def test_the_arguments_of_a_provider_call_that_only_its_stop_names_are_not_run_here() -> None:
+    fold = Fold()
+    block = BlockType.SERVER_TOOL_USE
+    fold.feed(InputJsonDelta(0, "{}"), BlockStop(0, block, metadata=ToolUseMetadata("s1", "find")))
+    assert [(lane.title, lane.stage) for lane in fold.lanes] == [("find", "done")]
+
+
+def test_further_choices_are_marked() -> None:
+    fold = Fold()
+    fold.feed(
+        BlockStart(0, BlockType.TEXT),
+        BlockStart(1, BlockType.TEXT, choice=1),
+        TextDelta(0, "One"),
+        TextDelta(1, "Two", choice=1),
+        TextDelta(2, "Three", choice=2),
+        ThinkingDelta(3, "Hm", choice=1),
+    )
+    assert [lane.choice for lane in fold.lanes] == [0, 1, 2, 1]
+
+
+def test_a_call_of_a_further_choice_is_not_run() -> None:
+    fold = Fold()
+    block = BlockType.TOOL_USE
+    fold.feed(*called(), BlockStart(1, block, ToolUseMetadata("c2", "look"), choice=1))
+    fold.feed(InputJsonDelta(1, "{}"), BlockStop(1, block))
+    assert [(lane.stage, lane.choice) for lane in fold.lanes] == [("waiting", 0), ("refused", 1)]
+
+
 def test_a_call_goes_from_its_arguments_to_its_result_in_one_lane() -> None:
     fold = Fold()
     stages: list[str] = []

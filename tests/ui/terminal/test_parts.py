@@ -107,6 +107,30 @@ def test_without_a_terminal_it_is_not_opened() -> None:
         run_app(Worker(ScriptedModel([])))
 
 
+class TerminalStream(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("redirected", "named"),
+    [
+        (("__stdout__",), "standard output is not a terminal"),
+        (("__stdin__",), "standard input is not a terminal"),
+        (("__stdin__", "__stdout__"), "standard input and standard output are not terminals"),
+    ],
+)
+def test_the_stream_that_is_no_terminal_is_named(
+    redirected: tuple[str, ...], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stream in ("__stdin__", "__stdout__", "__stderr__"):
+        monkeypatch.setattr(sys, stream, TerminalStream())
+    for stream in redirected:
+        monkeypatch.setattr(sys, stream, io.StringIO())
+    with pytest.raises(ConfigurationError, match=named):
+        run_app(Worker(ScriptedModel([])))
+
+
 def test_without_textual_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "textual", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'rxworker\[tui\]'"):

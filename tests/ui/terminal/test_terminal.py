@@ -43,6 +43,22 @@ def test_it_fills_the_screen_answers_cancels_and_leaves_the_terminal_as_it_was(c
     assert "Traceback" not in opened.shown
 
 
+def test_it_fills_the_screen_when_only_standard_error_is_redirected(
+    chat: Open, tmp_path: Path
+) -> None:
+    errors = tmp_path / "errors.txt"
+    with ReplayServer(["Hello there!"]) as server:
+        opened = chat(server.base_url, errors=errors)
+        opened.wait_for("Say something to begin.")
+        opened.type("Hi\r")
+        opened.wait_for("Hello there!")
+        opened.type("\x04")
+        assert opened.end() == 0
+    assert FULL in opened.raw
+    assert opened.is_restored
+    assert errors.read_text() == "10 tokens in, 5 out\n"  # as on leaving any terminal
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_the_terminal_as_it_was(
     chat: Open, number: signal.Signals, code: int

@@ -1,6 +1,6 @@
 // What a screen reader hears: the answer in whole sentences, and what happens to the run. Never single tokens.
 
-import { byId } from "./dom.js";
+import { byId, setText } from "./dom.js";
 
 const REST = 2_500, MOST = 400;
 let heard = "", timer = null;
@@ -23,7 +23,7 @@ function sentenceEnd(text) {
 export function say(text) {
   const region = byId("announcer");
   const line = document.createElement("p");
-  line.textContent = text.length > MOST ? `${text.slice(0, MOST)}…` : text;
+  setText(line, text.length > MOST ? `${text.slice(0, MOST)}…` : text);
   region.append(line);
   while (region.childElementCount > 3) region.firstElementChild.remove();
 }

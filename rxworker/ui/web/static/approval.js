@@ -1,7 +1,13 @@
 // A call that waits for somebody: what it would do, in a field that can be changed, and what to decide.
 
-import { byId, el, show } from "./dom.js";
-import { brief, pretty } from "./format.js";
+import { byId, el, setText, show } from "./dom.js";
+import { brief, isUnseen, pretty } from "./format.js";
+
+// The focus is moved to a decision only from the message box, in whose place it stands, and where nothing else has it. It goes to the
+// decision as a whole and not to a button: a key that was meant for the message box decides nothing.
+function isFree(focused) {
+  return focused === null || focused === document.body || byId("composer").contains(focused);
+}
 
 export class ApprovalView {
   constructor(decide) {
@@ -18,14 +24,16 @@ export class ApprovalView {
     const hadFocus = this.node.contains(document.activeElement);
     show(this.node, pause !== null);
     this.node.replaceChildren(...(pause ? this.make(run, pause) : []));
-    if (hadFocus) byId("conversation").focus();
+    if (pause === null && hadFocus) byId("conversation").focus();
+    else if (pause !== null && (hadFocus || isFree(document.activeElement))) this.node.focus();
   }
 
   make(run, pause) {
     const call = pause.pending.find((one) => one.id === pause.paused_at) ?? null;
     this.run = run;
     if (call === null) return this.plain(pause);
-    this.isText = typeof call.input === "string";
+    this.isFree = typeof call.input === "string";
+    this.isText = this.isFree && !isUnseen(call.input);
     this.original = pretty(call.input);
     this.field = el("textarea", { id: "approval-input", rows: Math.min(8, this.original.split("\n").length), spellcheck: "false", "aria-describedby": "approval-error" });
     this.field.value = this.original;
@@ -35,14 +43,17 @@ export class ApprovalView {
     this.no = el("button", { class: "button", type: "button", text: "Deny", onclick: () => this.deny(call) });
     this.field.addEventListener("input", () => this.check());
     const rest = pause.pending.filter((one) => one !== call);
+    const body = [
+      pause.reason ? el("p", { class: "approval-why", text: pause.reason }) : null,
+      el("label", { for: "approval-input", text: this.isText ? "With this text" : this.isFree ? "With this text, written as JSON" : "With these arguments" }),
+      this.field,
+      rest.length ? el("p", { class: "approval-rest", text: `Also waiting: ${rest.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ")}` }) : null,
+    ];
     return [
       el("h3", {}, "May it call ", el("span", { class: "call-name", text: call.name }), "?"),
-      pause.reason ? el("p", { class: "approval-why", text: pause.reason }) : null,
-      el("label", { for: "approval-input", text: this.isText ? "With this text" : "With these arguments" }),
-      this.field, this.error,
+      el("div", { class: "approval-body" }, ...body), this.error,
       el("div", { class: "approval-row" }, this.yes, this.no, this.reason),
-      rest.length ? el("p", { class: "approval-rest", text: `Also waiting: ${rest.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ")}` }) : null,
-    ].filter(Boolean);
+    ];
   }
 
   plain(pause) {
@@ -50,7 +61,7 @@ export class ApprovalView {
     this.yes = el("button", { class: "button primary", type: "button", text: "Resume", onclick: () => this.act(null) });
     return [
       el("h3", { text: "The run is paused" }),
-      el("p", { class: "approval-why", text: [pause.reason, more && `Next: ${more}`].filter(Boolean).join(". ") || `by ${pause.hook}` }),
+      el("p", { class: "approval-why approval-body", text: [pause.reason, more && `Next: ${more}`].filter(Boolean).join(". ") || `by ${pause.hook}` }),
       el("div", { class: "approval-row" }, this.yes),
     ];
   }
@@ -60,10 +71,12 @@ export class ApprovalView {
     if (this.isText) return this.field.value;
     try {
       const value = JSON.parse(this.field.value);
+      if (this.isFree && typeof value === "string") return value;
+      if (this.isFree) throw new SyntaxError('this is a text: "…"');
       if (value === null || typeof value !== "object" || Array.isArray(value)) throw new SyntaxError("arguments are an object: {…}");
       return value;
     } catch (error) {
-      this.error.textContent = `This is no valid JSON: ${error.message}`;
+      setText(this.error, `This is no valid JSON: ${error.message}`);
       this.field.setAttribute("aria-invalid", "true");
       return undefined;
     }

@@ -37,6 +37,7 @@ export class CallView {
     this.node = el("div", { class: "item call", "data-call": call.id }, this.details, this.progress, this.outcome, this.verdicts, this.inner);
     this.shown = null;
     this.told = null;
+    this.judged = "";
   }
 
   update() {
@@ -50,7 +51,9 @@ export class CallView {
     show(this.progress, call.state === "running" && call.progress !== "");
     setText(this.progress, call.progress);
     this.conclude();
-    if (call.verdicts.length !== this.verdicts.childElementCount) this.judge();
+    const judged = `${call.verdicts.length} ${call.result === null}`;
+    if (judged !== this.judged) this.judge();
+    this.judged = judged;
   }
 
   // While it is being written: what has come so far.
@@ -90,7 +93,10 @@ export class CallView {
   }
 
   judge() {
-    const lines = this.call.verdicts.map((v) => el("li", { text: `${v.verdict} by ${v.hook}${v.reason ? `: ${v.reason}` : ""}` }));
+    const { result } = this.call;
+    // A refused call has the reason as its result, which stands above.
+    const why = ({ reason }) => (reason && !result?.includes(reason) ? `: ${reason}` : "");
+    const lines = this.call.verdicts.map((v) => el("li", { text: `${v.verdict} by ${v.hook}${why(v)}` }));
     this.verdicts.replaceChildren(...lines);
     show(this.verdicts, lines.length > 0);
   }

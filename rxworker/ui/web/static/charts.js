@@ -33,7 +33,7 @@ export class ChartsView {
 
   // `cost` is that of the run, or null; `prices` are those of its model, or null.
   draw(now, cost, prices) {
-    this.say(cost);
+    this.say(cost, prices?.currency);
     this.asked = [now, prices];
     clearTimeout(this.later);
     const time = performance.now(), rest = this.drawn + (still.matches ? 4 * REST : REST) - time;
@@ -57,7 +57,7 @@ export class ChartsView {
     this.rate.set(rateData(course, end), elapsed);
   }
 
-  say(cost) {
+  say(cost, currency) {
     const { run } = this.course, usage = run ? usageOf(run) : {};
     const parts = [["input", usage.input_tokens, "read"], ["written", usage.output_tokens, "written"], ["", usage.cache_read_tokens, "cached"], ["", usage.reasoning_tokens, "thinking"]];
     const known = parts.filter(([key, n]) => (key ? typeof n === "number" : n));
@@ -68,7 +68,7 @@ export class ChartsView {
       const spans = known.map(([key, n, word]) => el("span", { class: key ? `key ${key}` : null, text: `${count(n)} ${word}` }));
       caption.replaceChildren(...spans.flatMap((span, n) => (n ? [" · ", span] : [span])));
     }
-    setText(byId("cost-caption"), cost === null ? "" : money(cost));
+    setText(byId("cost-caption"), cost === null ? "" : money(cost, currency));
     setText(byId("rate-caption"), run ? `at most about ${count(Math.round(peakRate(this.course)))} tokens a second` : "");
   }
 }

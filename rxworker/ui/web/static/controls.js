@@ -1,10 +1,8 @@
 // The head of a run: its title, how it stands, and the buttons that steer it.
 
 import { byId, el, setData, setText, show } from "./dom.js";
-import { count, money, plural, seconds } from "./format.js";
+import { count, money, plural, seconds, statusWord } from "./format.js";
 import { usageOf } from "./usage.js";
-
-const STATUS = { new: "starting", running: "running", paused: "paused", finished: "finished", aborted: "aborted", gone: "gone" };
 
 export class ControlsView {
   constructor(actions) {
@@ -23,24 +21,24 @@ export class ControlsView {
   }
 
   // `selection` is null where there is no run to steer.
-  draw(selection, cost, now) {
+  draw(selection, cost, now, currency) {
     show(byId("run-head"), selection !== null);
     if (selection === null) return;
     const { summary, status } = selection;
     setText(byId("run-title"), summary?.title || "Run");
     const badge = byId("run-status");
-    setText(badge, STATUS[status] ?? status);
+    setText(badge, statusWord(status, selection.cause));
     setData(badge, "status", status);
-    this.tell(this.facts(selection, cost, now));
+    this.tell(this.facts(selection, cost, now, currency));
     this.buttons(status, summary);
   }
 
   // What is known of the run, the least important where there is least room marked as such.
-  facts({ course, run, summary }, cost, now) {
+  facts({ course, run, summary }, cost, now, currency) {
     const usage = usageOf(run), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
     const facts = [["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(course.elapsed(now))]];
     facts.push(["minor", plural(run.turns, "turn")], ["", plural(run.toolCalls + run.innerToolCalls, "call")], ["", `${count(total)} tokens`]);
-    if (cost !== null && total > 0) facts.push(["", `cost ${money(cost)}`]);
+    if (cost !== null && total > 0) facts.push(["", `cost ${money(cost, currency)}`]);
     return facts.filter(([, text]) => text);
   }
 

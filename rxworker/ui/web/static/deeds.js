@@ -7,7 +7,7 @@ import { banner, clearBanner, menu, view } from "./shell.js";
 const OVER = ["finished", "aborted"];
 
 export class Deeds {
-  // `page`: { store, selection, picture, views }
+  // `page`: { store, selection, picture, outbox, views }
   constructor(page) {
     this.page = page;
   }
@@ -16,6 +16,13 @@ export class Deeds {
   select(id) {
     if (location.hash.slice(1) === (id ?? "")) return;
     location.hash = id ?? "";
+  }
+
+  // A run has begun, or goes on, as this one: what was typed meanwhile goes with it.
+  follow(id) {
+    this.page.views.composer.carry(id);
+    this.select(id);
+    this.opened();
   }
 
   opened() {
@@ -53,7 +60,7 @@ export class Deeds {
 
   async decide(id, decisions) {
     const summary = await this.attempt(() => api.resume(id, decisions));
-    if (summary?.id) this.select(summary.id);
+    if (summary?.id) this.follow(summary.id);
     return summary !== null;
   }
 
@@ -61,16 +68,32 @@ export class Deeds {
   async submit(text, worker) {
     const { store, selection } = this.page, { id, status, summary } = selection;
     try {
-      if (status === "running") await api.send(id, text);
+      if (status === "running" || status === "new") await this.send(id, text);
       else {
         const conversation = OVER.includes(status) ? summary?.conversation : null;
         const begun = await api.start(text, conversation ? null : worker, conversation);
         store.summaries.set(begun.id, begun);
-        this.select(begun.id);
+        // Whoever looks at another run by now stays there.
+        if (selection.id === id) this.follow(begun.id);
       }
       return "";
     } catch (problem) {
       return problem.message;
+    }
+  }
+
+  async send(id, text) {
+    const { selection, outbox, picture } = this.page;
+    const entry = outbox.add(selection.run, text);
+    picture.schedule();
+    try {
+      await api.send(id, text);
+      outbox.accept(id, entry);
+    } catch (problem) {
+      outbox.drop(id, entry);
+      throw problem;
+    } finally {
+      picture.schedule();
     }
   }
 

@@ -44,7 +44,8 @@ function grow(accepts) {
     const block = blockFor(run, scope, event, record);
     if (!accepts.includes(block.type)) return;
     addText(block, event.text);
-    run.series.wrote(record.time, event.text.length);
+    // Only adjacent deltas are merged: all that one record stands for was written since the record before it.
+    run.series.wrote(record.time, event.text.length, record.covers > 1 ? run.last ?? record.time : record.time);
     run.changed.add(block);
   };
 }

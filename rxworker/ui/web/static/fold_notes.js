@@ -38,8 +38,9 @@ function hookVerdict(run, scope, event, record) {
     call.verdicts.push({ hook: event.hook, verdict: event.verdict, reason: event.reason ?? "" });
     run.changed.add(call);
   }
-  const about = call ? ` · ${call.name}` : "";
-  note(run, scope, record, "verdict", `${event.verdict}${about}`, `${event.hook}${event.reason ? `: ${event.reason}` : ""}`);
+  // Why a call was decided about stands at the call.
+  if (call) note(run, scope, record, "verdict", `${event.verdict} · ${call.name}`, event.hook);
+  else note(run, scope, record, "verdict", event.verdict, `${event.hook}${event.reason ? `: ${event.reason}` : ""}`);
 }
 
 function limitReached(run, scope, event, record) {

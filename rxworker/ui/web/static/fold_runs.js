@@ -75,6 +75,15 @@ function runAbort(run, scope, event, record) {
   if (scope.depth === 0) Object.assign(run, { status: "aborted", cause: event.cause, reason: event.reason });
 }
 
+// The server does not know the run any more: no record follows, so nothing in it is open or at work.
+export function lose(run) {
+  for (const scope of [run.root, ...run.scopes.values()]) {
+    settle(run, scope, run.last);
+    closeCalls(run, scope, run.last);
+  }
+  run.status = "gone";
+}
+
 export const RUN_STEPS = {
   run_start: runStart, run_resume: runResume, run_pause: runPause, run_stop: runStop, run_abort: runAbort,
   turn_start: turnStart, turn_stop: turnStop,

@@ -24,20 +24,44 @@ export function ago(then, now) {
   return new Date(then * 1000).toLocaleDateString();
 }
 
-export function money(cost) {
-  return cost === 0 ? "0" : cost < 0.01 ? cost.toFixed(5) : cost < 1 ? cost.toFixed(3) : cost.toFixed(2);
+export function money(cost, currency = "") {
+  const amount = cost === 0 ? "0" : cost < 0.01 ? cost.toFixed(5) : cost < 1 ? cost.toFixed(3) : cost.toFixed(2);
+  return `${amount} ${currency}`.trim();
 }
 
+// A text of others as it is shown: control characters become their pictures, and characters that change the direction of writing cannot
+// act. As `clean` in Python; a test holds the two equal.
+const UNSHOWN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]/g;
+
+export function readable(text) {
+  return text.replace(UNSHOWN, (found) => {
+    const code = found.charCodeAt(0);
+    if (code === 0x0d || code === 0x061c || code === 0x200e || code === 0x200f) return "";
+    if (code < 0x20) return String.fromCharCode(0x2400 + code);
+    if (code === 0x7f) return "\u2421";
+    return code === 0x2028 || code === 0x2029 ? "\n" : "\ufffd";
+  });
+}
+
+// A value in full. Free text stays as it is, unless it has characters that cannot be seen: then it is written as JSON writes it.
 export function pretty(value) {
   if (value === undefined || value === null) return "";
-  return typeof value === "string" ? value : revealed(JSON.stringify(value, null, 2));
+  return typeof value === "string" && !isUnseen(value) ? value : revealed(JSON.stringify(value, null, 2));
 }
 
+export const isUnseen = (text) => text !== revealed(text);
+
 // What cannot be seen, or turns the order of what can, as JSON writes it: whoever approves must see what is approved.
-const UNSEEN = /[\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\udb40[\udc00-\udc7f]/g;
+const UNSEEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\udb40[\udc00-\udc7f]/g;
 
 function revealed(text) {
   return text.replace(UNSEEN, (found) => found.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
+}
+
+// How a run stands, in a word. Only what a person or a hook ends is called aborted.
+export function statusWord(status, cause) {
+  if (status === "new") return "starting";
+  return status === "aborted" && cause === "error" ? "failed" : status;
 }
 
 // Arguments in one line: what a lane and a closed card have room for.

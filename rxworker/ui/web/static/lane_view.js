@@ -17,7 +17,9 @@ export class LaneView {
     this.ran = thing.kind === "call" ? el("span", { class: "bar ran" }) : null;
     const label = el("button", { type: "button", class: "lane-label", onclick: () => reveal(this.thing) }, el("span", { class: "dot", "aria-hidden": "true" }), this.name);
     this.node = el("li", { class: `lane ${thing.type}` }, label, el("span", { class: "track", "aria-hidden": "true" }, this.written, this.ran), this.text);
-    this.node.style.setProperty("--depth", Math.min(thing.scope.depth, 4));
+    this.depth = thing.scope.depth;
+    this.node.dataset.depth = this.depth;
+    this.node.style.setProperty("--depth", Math.min(this.depth, 4));
   }
 
   get isOpen() {

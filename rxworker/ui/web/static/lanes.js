@@ -68,13 +68,21 @@ export class LanesView {
       view.goOn(thing, place);
     } else {
       view = new LaneView(thing, place, (shown) => this.reveal(this.runOf(shown) ?? run, shown));
-      this.list.append(view.node);
+      this.insert(view, this.views.get(thing.scope.parent));
       this.count += 1;
     }
     this.views.set(thing, view);
     if (thing.state === "paused" && run !== this.course.run) this.waiting.set(thing.id, view);
     this.refresh(view, now);
     while (this.views.size > MOST) this.forget(...this.views.entries().next().value);
+  }
+
+  // A lane of a run inside stands behind the last one that is inside the same call.
+  insert(view, parent) {
+    if (!parent?.node.isConnected) return this.list.append(view.node);
+    let before = parent.node;
+    while (Number(before.nextElementSibling?.dataset.depth ?? 0) > parent.depth) before = before.nextElementSibling;
+    before.after(view.node);
   }
 
   runOf(thing) {

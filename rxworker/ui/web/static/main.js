@@ -13,7 +13,9 @@ import { byId, setText } from "./dom.js";
 import { LanesView } from "./lanes.js";
 import { News } from "./news.js";
 import { NotesView } from "./notes.js";
+import { Outbox } from "./outbox.js";
 import { Picture } from "./picture.js";
+import { QueueView } from "./queue.js";
 import { RunsView } from "./runs.js";
 import { Selection } from "./selection.js";
 import { initShell, menu } from "./shell.js";
@@ -25,7 +27,7 @@ import { WelcomeView } from "./welcome.js";
 const OWN = `page-${Math.random().toString(36).slice(2, 5)}`;
 const TICK = 200, AGES = 30_000;
 
-const store = new Store(), page = { store };
+const store = new Store(), outbox = new Outbox(), page = { store, outbox };
 const deeds = new Deeds(page), news = new News(page);
 const connection = new Connection(news, { name: OWN });
 const selection = new Selection(store, connection);
@@ -35,12 +37,12 @@ const views = {
   charts: new ChartsView(), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView(), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => deeds.decide(id, decisions)),
   controls: new ControlsView({ pause: () => deeds.pause(), cancel: (when) => deeds.cancel(when), follow: (id) => deeds.select(id) }),
-  composer: new Composer((text, worker) => deeds.submit(text, worker)),
+  queue: new QueueView(), composer: new Composer((text, worker) => deeds.submit(text, worker)),
 };
-const picture = new Picture(store, selection, views);
+const picture = new Picture(page, selection, views);
 Object.assign(page, {
   selection, picture, views,
-  select: (id) => deeds.select(id), tell: (text) => views.composer.tell(text, "bad"), again: (id) => connection.again(id),
+  follow: (id) => deeds.follow(id), tell: (text) => views.composer.tell(text, "bad"), again: (id) => connection.again(id),
   restarted: loadInfo, probe: () => deeds.probe(),
 });
 

@@ -7,7 +7,7 @@ import { banner, clearBanner } from "./shell.js";
 const LATER = 500; // milliseconds until a watcher that was sent away comes back
 
 export class News {
-  // `page`: { store, selection, picture, select(id), tell(text), again(id), restarted(), probe() }
+  // `page`: { store, selection, picture, follow(id), tell(text), again(id), restarted(), probe() }
   constructor(page) {
     this.page = page;
     this.isAnother = false;
@@ -28,7 +28,7 @@ export class News {
     picture.list();
     const now = selection.summary;
     // Somebody decided, here or in another tab: follow.
-    if (before && now && !before.resumed_as && now.resumed_as) this.page.select(now.resumed_as);
+    if (before && now && !before.resumed_as && now.resumed_as) this.page.follow(now.resumed_as);
     else if (selection.isAnother) {
       selection.open(selection.id);
       picture.panels();
@@ -39,7 +39,7 @@ export class News {
   lament(earlier) {
     const { store } = this.page;
     this.isAnother = false;
-    for (const id of store.runs.keys()) if (!store.summaries.has(id)) store.gone.add(id);
+    for (const id of store.runs.keys()) if (!store.summaries.has(id)) store.lose(id);
     const lost = earlier.filter((run) => !store.summaries.has(run.id) && !run.resumed_as).map((run) => `“${clip(run.title, 40)}”`);
     const which = lost.length > 3 ? `${lost.slice(0, 3).join(", ")} and ${lost.length - 3} more` : lost.join(", ");
     banner(`The server was restarted. ${which ? `Gone: ${which}. ` : ""}What is shown stays readable, and a new run can be started.`, "warn");
@@ -57,7 +57,7 @@ export class News {
 
   gone(id) {
     const { store, selection, picture } = this.page;
-    store.gone.add(id);
+    store.lose(id);
     const isShown = id === selection.id && (store.runs.get(id)?.seq ?? 0) > 0;
     if (isShown && byId("banner").hidden) banner("This run is gone: the server does not know it any more. What is shown stays readable, and a new one can be started.", "warn");
     picture.schedule();

@@ -2,6 +2,8 @@
 
 import { forget, say } from "./announce.js";
 import { byId, setData, setText, show } from "./dom.js";
+import { readable } from "./format.js";
+import { skipTo } from "./shell.js";
 import { costOf, usageOf } from "./usage.js";
 
 const HIDDEN = 500; // milliseconds between two pictures that nobody sees: a hidden page has no frames, and is kept up to date all the same
@@ -9,8 +11,9 @@ const JUST = 5; // seconds in which a run has just begun
 const OVER = ["finished", "aborted"];
 
 export class Picture {
-  constructor(store, selection, views) {
+  constructor({ store, outbox }, selection, views) {
     this.store = store;
+    this.outbox = outbox;
     this.selection = selection;
     this.views = views;
     this.prices = () => null; // those of a worker's model
@@ -42,6 +45,7 @@ export class Picture {
     this.isNews = false;
     this.views.conversation.open(run);
     this.views.controls.open();
+    this.views.composer.open(this.selection.id);
     this.isNews = summary?.status === "running" && this.store.now() - summary.started < JUST;
     this.panels();
     if (run) run.changed.clear();
@@ -90,24 +94,39 @@ export class Picture {
     const pause = status === "paused" && !summary?.resumed_as ? summary?.pause ?? null : null;
     const isBlank = id === null || (status === "gone" && run.seq === 0);
     views.charts.draw(now, cost, prices);
-    views.watchers.draw(status === "gone" ? null : summary);
-    views.controls.draw(isBlank ? null : selection, cost, now);
+    views.watchers.draw(status === "gone" ? null : summary, status);
+    views.controls.draw(isBlank ? null : selection, cost, now, prices?.currency);
     views.approval.draw(id, pause);
+    skipTo(pause !== null);
     views.composer.mode(pause ? "paused" : status === "running" || status === "new" ? "send" : OVER.includes(status) ? "next" : "start");
-    views.welcome.draw(isBlank, status === "gone");
+    views.welcome.draw(isBlank, status === "gone", this.store.list);
+    this.queue(run);
     setData(byId("main"), "empty", String(isBlank));
     this.title(summary);
     this.tell(status, run);
   }
 
+  // What was sent into the run waits here, or comes back because the run has ended.
+  queue(run) {
+    // Those before it may have been resumed before a picture was drawn.
+    const back = this.selection.course.runs.flatMap((one) => this.outbox.takeBack(one));
+    if (back.length > 0) {
+      this.views.composer.putBack(run.id, back.join("\n"));
+      this.views.composer.tell("The run ended before the model read this. Send it again if it still holds.", "bad");
+      say("The run ended before the model read your message. It is back in the message box.");
+    }
+    this.views.queue.draw(run === null ? [] : this.outbox.waiting(run));
+  }
+
   title(summary) {
     const name = byId("title").textContent, waits = summary?.status === "paused" && !summary.resumed_as ? "Paused: " : "";
-    const text = summary ? `${waits}${summary.title} · ${name}` : name;
+    const text = summary ? `${waits}${readable(summary.title)} · ${name}` : name;
     if (document.title !== text) document.title = text;
   }
 
   tell(status, run) {
-    const words = status === "none" ? "" : `The run is ${status}. ${status === "paused" ? run.pause?.reason ?? "" : ""}`.trim();
+    const { selection } = this;
+    const words = status === "none" ? "" : `The run ${status === "aborted" && selection.cause === "error" ? "has failed" : `is ${status}`}. ${status === "paused" ? run.pause?.reason ?? "" : ""}`.trim();
     if (words === this.heard) return;
     if (this.heard !== "" && words !== "" && status !== "new") say(words);
     this.heard = words;

@@ -1,7 +1,7 @@
 // The list of runs, newest first. A run that was resumed is one line with the run that went on from it.
 
 import { byId, el, setData, setText, show } from "./dom.js";
-import { ago } from "./format.js";
+import { ago, statusWord } from "./format.js";
 
 const STEP = 50;
 
@@ -16,7 +16,7 @@ class RunLine {
 
   update(summary, selected) {
     setText(this.title, summary.title || "(no text)");
-    setText(this.status, summary.status);
+    setText(this.status, statusWord(summary.status, summary.cause));
     setData(this.status, "status", summary.status);
     setText(this.when, ago(summary.started, Date.now() / 1000));
     if (selected) this.link.setAttribute("aria-current", "page");

@@ -23,6 +23,11 @@ export class Selection {
     return this.id ? this.store.status(this.id) : "none";
   }
 
+  // What sort of end it came to, where it was aborted.
+  get cause() {
+    return this.run?.cause || this.summary?.cause || "";
+  }
+
   open(id) {
     const { store, connection } = this, before = this.course.runs;
     this.id = id;

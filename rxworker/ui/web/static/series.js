@@ -27,16 +27,23 @@ export class Series {
     this.version += 1;
   }
 
-  // A merged delta was written since the record before it: it is spread over that time.
-  wrote(time, size) {
-    this.begin(this.last ?? time);
-    const from = Math.min(this.last ?? time, time);
-    this.last = time;
-    while ((time - this.start) / this.width >= MOST) this.halve();
-    const first = this.bin(from), end = this.bin(time), share = size / (end - first + 1);
+  // `size` characters were written from `since` to `time`: each bin gets its part of that.
+  wrote(time, size, since = time) {
+    const from = Math.min(since, time), to = time;
+    this.begin(from);
+    this.begin(to);
+    while ((to - this.start) / this.width >= MOST) this.halve();
+    const first = this.bin(from), end = this.bin(to);
     while (this.bins.length <= end) this.bins.push(0);
-    for (let n = first; n <= end; n += 1) this.bins[n] += share;
+    for (let n = first; n <= end; n += 1) this.bins[n] += size * this.share(n, from, to);
     this.version += 1;
+  }
+
+  // Which part of a stretch of time lies in a bin.
+  share(n, from, to) {
+    if (to === from) return 1;
+    const begins = this.start + n * this.width;
+    return Math.max(0, Math.min(to, begins + this.width) - Math.max(from, begins)) / (to - from);
   }
 
   bin(time) {

@@ -29,10 +29,17 @@ export function clearBanner(tone = null) {
   if (tone === null ? shown !== "lost" : shown === tone) banner("");
 }
 
+// The skip link leads to what is asked of people now: the decision while there is one, else the message box.
+export function skipTo(decides) {
+  const link = document.querySelector(".skip");
+  setText(link, decides ? "Skip to the decision" : "Skip to the message box");
+  link.setAttribute("href", decides ? "#approval" : "#composer-input");
+}
+
 export function initShell() {
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
-    byId("composer-input").focus();
+    (byId("approval").hidden ? byId("composer-input") : byId("approval")).focus();
   });
   byId("menu").addEventListener("click", () => menu(!isMenuOpen()));
   addEventListener("keydown", (event) => event.key === "Escape" && isMenuOpen() && menu(false));

@@ -1,6 +1,7 @@
 // What the page knows: the runs of the server, and the runs that were looked at, folded. Pure.
 
 import { newRun, step } from "./fold.js";
+import { lose } from "./fold_runs.js";
 
 const KEPT = 6; // runs besides those that are shown
 const EARLIER = 8; // of the runs that one went on from, the last so many are shown
@@ -81,6 +82,14 @@ export class Store {
     }
     this.queue.length = 0;
     return holed;
+  }
+
+  // The server does not know the run any more.
+  lose(id) {
+    this.apply();
+    this.gone.add(id);
+    const run = this.runs.get(id);
+    if (run) lose(run);
   }
 
   now() {

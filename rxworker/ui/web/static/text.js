@@ -2,6 +2,7 @@
 // browser lays out the last chunk again and not all of a long answer.
 
 import { el } from "./dom.js";
+import { readable } from "./format.js";
 
 const CHUNK = 2_000; // from here on the next line end begins a new chunk
 const HARD = 16_000; // a line longer than this is cut
@@ -22,7 +23,7 @@ export class GrowingText {
   // Show what has been added to the pieces since the last time.
   grow(pieces) {
     if (this.seen === pieces.length) return "";
-    const added = this.seen === 0 && pieces.length === 1 ? pieces[0] : pieces.slice(this.seen).join("");
+    const added = readable(this.seen === 0 && pieces.length === 1 ? pieces[0] : pieces.slice(this.seen).join(""));
     this.seen = pieces.length;
     let at = 0;
     while (at < added.length) {

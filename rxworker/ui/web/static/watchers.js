@@ -3,7 +3,19 @@
 import { byId, el, setText, show } from "./dom.js";
 import { count, plural } from "./format.js";
 
-const HOW = { coalesce: "merges", reliable: "gets everything", latest: "only the latest", drop_oldest: "leaves out" };
+// How a watcher is served, and what that means.
+const HOW = {
+  coalesce: ["merges", "When it is behind, neighbouring pieces of one text are joined into one record. Nothing is lost."],
+  reliable: ["gets everything", "It is given every record by itself, however far behind it is."],
+  latest: ["only the latest", "When it is behind, it is given the newest record and skips those before it."],
+  drop_oldest: ["leaves out", "When it is behind, the oldest pieces of text are skipped for it. Starts, ends and results are never skipped."],
+};
+const NONE = {
+  new: "No watcher is attached yet.",
+  running: "No watcher is attached yet.",
+  gone: "The server does not know this run any more. What is shown here stays.",
+};
+const ENDED = "The run has ended, and every watcher has all of it. What is shown here stays.";
 
 function kindOf(delivery) {
   return String(delivery).toLowerCase().replace(/([a-z])([A-Z])/g, "$1_$2").replace("dropoldest", "drop_oldest");
@@ -22,11 +34,13 @@ class WatcherView {
   update(watcher, last, own) {
     const kind = kindOf(watcher.delivery);
     setText(this.name, watcher.name === own ? `${watcher.name} (this page)` : watcher.name);
-    setText(this.how, HOW[kind] ?? kind.replace("_", " "));
+    const [word, help] = HOW[kind] ?? [kind.replace("_", " "), ""];
+    setText(this.how, word);
+    for (const name of ["title", "aria-description"]) this.how.setAttribute(name, help);
     setText(this.lag, watcher.lag === 0 ? "up to date" : `${count(watcher.lag)} behind`);
     this.node.dataset.lag = watcher.lag === 0 ? "none" : watcher.lag > 50 ? "much" : "some";
     this.meter.style.setProperty("--seen", last ? Math.max(0, Math.min(1, watcher.seq / last)).toFixed(3) : 1);
-    const parts = [`${count(watcher.delivered)} delivered`];
+    const parts = [`${count(watcher.delivered)} records delivered`];
     if (watcher.merged) parts.push(`${count(watcher.merged)} merged`);
     if (watcher.dropped) parts.push(`${count(watcher.dropped)} left out`);
     setText(this.detail, parts.join(" · "));
@@ -40,7 +54,7 @@ export class WatchersView {
     this.views = new Map();
   }
 
-  draw(summary) {
+  draw(summary, status) {
     const watchers = summary?.watchers ?? [];
     const names = new Set();
     for (const [place, watcher] of watchers.entries()) {
@@ -59,6 +73,7 @@ export class WatchersView {
       view.node.remove();
       this.views.delete(key);
     }
+    setText(byId("no-watchers"), NONE[status] ?? ENDED);
     show(byId("no-watchers"), watchers.length === 0);
     setText(byId("watchers-note"), watchers.length ? `${plural(watchers.length, "watcher")}${summary.status !== "running" && watchers.some((one) => one.lag > 0) ? ", catching up" : ""}` : "");
   }

@@ -1,0 +1,45 @@
+"""Ctrl-C while the modules of the ``rxworker`` command are imported: the command exits with code 130 and prints no traceback.
+
+Importing this module installs the handler, if the process is the command and nothing else handles Ctrl-C. The package imports it before
+everything else; `restore` removes the handler when `rxworker.cli.main` starts, which handles Ctrl-C from there. A program that imports the
+package keeps its own handler.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import PurePath
+from types import FrameType
+from typing import NoReturn
+
+INTERRUPTED = 130
+
+
+def restore() -> None:
+    """Let Ctrl-C raise ``KeyboardInterrupt`` again, if this module has changed that."""
+    if signal.getsignal(signal.SIGINT) is _exit:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
+    # An exception could be caught by the module that is being imported. Nothing was written that would have to be flushed.
+    os._exit(INTERRUPTED)
+
+
+def _is_command() -> bool:
+    name = sys.argv[0] if sys.argv else ""
+    # While a package is imported for ``python -m``, that is all that argv holds.
+    return "rxworker.cli" in sys.orig_argv if name == "-m" else PurePath(name).stem == "rxworker"
+
+
+if (
+    _is_command()
+    and threading.current_thread() is threading.main_thread()
+    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+):
+    signal.signal(signal.SIGINT, _exit)
+
+__all__ = ["restore"]

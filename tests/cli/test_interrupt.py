@@ -1,0 +1,81 @@
+"""Ctrl-C while the command's modules are imported, in real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("Windows has no SIGINT for one process", allow_module_level=True)
+
+SCRIPT = Path(sys.executable).with_name("rxworker")
+HOLD = """
+import sys, time
+
+class Hold:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            print("importing", flush=True)
+            time.sleep(30)
+
+sys.meta_path.insert(0, Hold())
+"""
+"""Holds the import of one module, so that Ctrl-C comes then."""
+
+
+def interrupted(folder: Path, module: str, command: list[str]) -> tuple[int, str]:
+    """The exit code and the standard error of a command that Ctrl-C reaches while it imports a module."""
+    (folder / "sitecustomize.py").write_text(HOLD.format(name=module))
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        # A runner in the background may ignore Ctrl-C, which its children would inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.communicate()
+    return process.returncode, errors.strip()
+
+
+@pytest.mark.parametrize(
+    "module", ["rxworker.messages", "aiohttp", "rxworker.worker", "rxworker.cli.parser"]
+)
+def test_ctrl_c_while_the_command_is_imported_prints_no_traceback(
+    module: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "rxworker.cli", "--version"]
+    assert interrupted(tmp_path, module, command) == (130, "")
+
+
+@pytest.mark.skipif(not SCRIPT.exists(), reason="the command is not installed")
+def test_ctrl_c_while_the_installed_command_is_imported_prints_no_traceback(tmp_path: Path) -> None:
+    assert interrupted(tmp_path, "rxworker.worker", [str(SCRIPT), "--version"]) == (130, "")
+
+
+def test_ctrl_c_while_a_command_imports_what_only_it_needs_prints_no_traceback(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "rxworker.cli", "demo", "--fast"]
+    assert interrupted(tmp_path, "rxworker.cli.demo", command) == (130, "")
+
+
+def test_a_program_that_imports_the_package_keeps_its_own_ctrl_c(tmp_path: Path) -> None:
+    code, errors = interrupted(
+        tmp_path, "rxworker.worker", [sys.executable, "-c", "import rxworker"]
+    )
+    assert code == -signal.SIGINT
+    assert errors.endswith("KeyboardInterrupt")

@@ -1,0 +1,208 @@
+"""What a person types is never lost: drafts of several runs, messages that are sent while something else happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker import tool
+from rxworker.testing import call, say
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Page, Route
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
+BOX = "#composer-input"
+
+
+@tool
+async def look() -> str:
+    """Look."""
+    return "nothing"
+
+
+@tool(requires_approval=True)
+async def delete(path: str) -> str:
+    """Delete a file."""
+    return f"{path} is gone"
+
+
+@asynccontextmanager
+async def held(page: Page, address: str) -> AsyncGenerator[asyncio.Event, None]:
+    """Requests to an address wait, once they are made, until the block ends; the event is set when one is."""
+    made, free = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        made.set()
+        await free.wait()
+        await route.continue_()
+
+    await page.route(address, hold)
+    yield made
+    free.set()
+
+
+async def test_a_message_is_queued_until_the_model_reads_it(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say(LONG) + call("look"), say("Done.")])
+    async with desk.serve(model, [look]):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        await desk.ask(page, "And hurry")
+        await desk.ask(page, "And hurry")
+        queue = page.locator("#queue-list li")
+        await expect(queue).to_have_text(["And hurry", "And hurry"])
+        await expect(page.locator(BOX)).to_have_value("")
+        await page.reload()
+        await expect(queue).to_have_text(["And hurry", "And hurry"])
+        model.let_all()
+        await desk.status(page, "finished")
+        await expect(page.locator("#queue")).to_be_hidden()
+        await expect(page.locator(".message.user .text")).to_have_text(
+            ["Go", "And hurry", "And hurry"]
+        )
+        await expect(page.locator(BOX)).to_have_value("")
+
+
+async def test_a_queued_message_comes_back_when_the_run_is_cancelled(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        await desk.ask(page, "Wait for me")
+        await expect(page.locator("#queue-list li")).to_have_text(["Wait for me"])
+        await page.locator(BOX).fill("typed since")
+        await desk.press(page, "Cancel")
+        await desk.press(page, "Cancel now")
+        await desk.status(page, "aborted")
+        await expect(page.locator(BOX)).to_have_value("Wait for me\ntyped since")
+        await expect(page.locator("#queue")).to_be_hidden()
+        await expect(page.locator("#composer-note")).to_contain_text("ended before")
+        await page.reload()
+        await expect(page.locator(BOX)).to_have_value("Wait for me\ntyped since")
+
+
+async def test_a_queued_message_survives_a_pause(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG) + call("delete", path="a"), say("Gone.")])
+    async with desk.serve(model, [delete]):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        await desk.ask(page, "Wait for me")
+        await expect(page.locator("#queue-list li")).to_have_text(["Wait for me"])
+        model.let_all()
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+        # The run that was paused has ended without reading it.
+        await expect(page.locator(BOX)).to_have_value("Wait for me")
+        await expect(page.locator("#queue")).to_be_hidden()
+
+
+async def test_what_is_typed_while_a_message_is_sent_is_kept(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        async with held(page, "**/api/runs") as started:
+            await desk.ask(page)
+            await started.wait()
+            await page.locator(BOX).press_sequentially("first")
+        await desk.status(page, "running")
+        await expect(page.locator(BOX)).to_have_value("first")
+        await expect(page.locator(BOX)).to_be_focused()
+        async with held(page, "**/send") as sent:
+            await page.keyboard.press("Enter")
+            await sent.wait()
+            await page.locator(BOX).press_sequentially("second")
+        await expect(page.locator("#composer-send")).to_be_enabled()
+        await expect(page.locator(BOX)).to_have_value("second")
+
+
+async def test_a_message_that_cannot_be_sent_comes_back_before_what_was_typed_since(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "running")
+        made, free = asyncio.Event(), asyncio.Event()
+
+        async def refuse(route: Route) -> None:
+            made.set()
+            await free.wait()
+            await route.abort()
+
+        await page.route("**/send", refuse)
+        await desk.ask(page, "first")
+        await made.wait()
+        await page.locator(BOX).press_sequentially("second")
+        free.set()
+        await expect(page.locator(BOX)).to_have_value("first\nsecond")
+        await expect(page.locator("#composer-note")).to_contain_text("cannot be reached")
+        await expect(page.locator("#queue")).to_be_hidden()
+    desk.problems.clear()  # the browser reports the request that was cut
+
+
+async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say(LONG), say(LONG)])
+    async with desk.serve(model) as server:
+        for text in ("One", "Two"):
+            server.state.runs.start(text)
+        page = await desk.open()
+        box = page.locator(BOX)
+        one, two = (page.locator("#run-list a", has_text=text) for text in ("One", "Two"))
+        await box.fill("for a new run")
+        await one.click()
+        await expect(box).to_have_value("")
+        await box.fill("for the first")
+        await two.click()
+        await expect(box).to_have_value("")
+        await box.fill("for the second")
+        await page.reload()
+        await expect(box).to_have_value("for the second")
+        await one.click()
+        await expect(box).to_have_value("for the first")
+        await desk.press(page, "New run")
+        await expect(box).to_have_value("for a new run")
+        await one.click()
+        await page.locator("#composer-send").click()
+        await expect(page.locator("#queue-list li")).to_have_text(["for the first"])
+        await page.reload()
+        await expect(page.locator("#queue-list li")).to_have_text(["for the first"])
+        await expect(box).to_have_value("")
+
+
+async def test_a_draft_goes_with_the_run_that_goes_on(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say("May I?") + call("delete", path="a"), say("Gone.")])
+    async with desk.serve(model, [delete]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "running")
+        await page.locator(BOX).fill("a thought")
+        model.let_all()
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+        await expect(page.locator(BOX)).to_have_value("a thought")

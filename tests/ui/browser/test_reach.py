@@ -1,0 +1,229 @@
+"""The page says what is true, once, and what has to be decided is in reach: on a phone, and with the keyboard."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker import Worker, tool
+from rxworker.hooks import Skip, ToolCallContext, before_tool_call
+from rxworker.messages import Prices
+from rxworker.testing import ScriptedModel, call, fail, say
+from rxworker.ui.web import Settings
+from rxworker.worker import worker_tool
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
+WHY = "Looking is not allowed here."
+deleted: list[str] = []
+
+
+@tool(requires_approval=True)
+async def delete(path: str, reason: str = "", depth: int = 0) -> str:
+    """Delete a file."""
+    deleted.append(path)
+    return "gone"
+
+
+@tool
+async def look(where: str = "here") -> str:
+    """Look."""
+    return f"nothing {where}"
+
+
+@before_tool_call(name="guard", matcher="look")
+def guard(context: ToolCallContext) -> Skip:
+    return Skip(WHY)
+
+
+@pytest.fixture(autouse=True)
+def nothing_deleted() -> None:
+    deleted.clear()
+
+
+@pytest.mark.parametrize(("width", "height"), [(667, 320), (740, 360), (360, 560), (320, 480)])
+async def test_a_decision_is_in_view_on_a_phone(
+    desk: Desk, gated: type[GatedModel], width: int, height: int
+) -> None:
+    asked = call("delete", path="/a/rather/long/path" * 8, reason="because " * 40, depth=3)
+    async with desk.serve(gated([say(LONG * 4) + asked, say("Gone.")], free=True), [delete]):
+        page = await desk.open(width=width)
+        await page.set_viewport_size({"width": width, "height": height})
+        await desk.ask(page, "A question that is rather long for the phone on which it is asked")
+        await expect(page.locator("#approval")).to_be_visible()
+        for part in ("Approve", "Deny"):
+            button = page.get_by_role("button", name=part, exact=True)
+            await expect(button).to_be_in_viewport(ratio=1)
+        await expect(page.locator("#approval h3")).to_be_in_viewport(ratio=1)
+        await expect(page.locator("#approval-input")).to_be_in_viewport(ratio=0.05)
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+
+
+async def test_a_decision_is_near_for_the_keyboard(desk: Desk, gated: type[GatedModel]) -> None:
+    replies = [say("May I?") + call("delete", path="a.txt"), say("Gone.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open()
+        keys = page.keyboard
+        await page.locator("#composer-input").fill("Go")
+        await keys.press("Enter")
+        await expect(page.locator("#approval")).to_be_focused()
+        # A key that was meant for the message box decides nothing.
+        await keys.press("Enter")
+        await keys.press("Space")
+        await expect(page.locator("#approval")).to_be_visible()
+        assert deleted == []
+        later = await desk.open(f"#{desk.runs[0].id}")
+        await expect(later.locator("#approval")).to_be_focused()
+        await later.close()
+        await keys.press("Tab")
+        await expect(page.locator("#approval-input")).to_be_focused()
+        await keys.press("Tab")
+        await expect(page.get_by_role("button", name="Approve")).to_be_focused()
+        await keys.press("Enter")
+        await desk.status(page, "finished")
+        assert deleted == ["a.txt"]
+
+
+async def test_the_skip_link_leads_to_the_decision_while_there_is_one(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    replies = [say("May I?") + call("delete", path="a.txt"), say("Gone.")]
+    async with desk.serve(gated(replies, free=True), [delete]):
+        page = await desk.open()
+        skip = page.locator(".skip")
+        await expect(skip).to_have_text("Skip to the message box")
+        await desk.ask(page)
+        await expect(skip).to_have_text("Skip to the decision")
+        await skip.focus()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#approval")).to_be_focused()
+        await desk.press(page, "Approve")
+        await desk.status(page, "finished")
+        await expect(skip).to_have_attribute("href", "#composer-input")
+
+
+async def test_a_run_that_is_gone_has_no_cursor_and_no_clock(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model, closes=False):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(2)
+        await desk.answers(page, LONG[:8])
+        port = desk.port
+    async with desk.serve(gated([]), port=port):
+        await desk.status(page, "gone")
+        block = page.locator("#conversation .block.text")
+        await expect(block).to_have_attribute("data-phase", "aborted")
+        await expect(page.locator("#lanes .lane")).to_have_attribute("data-state", "aborted")
+        await expect(page.locator("#no-watchers")).to_contain_text("does not know this run")
+        bar = "document.querySelector('.bar.written').style.getPropertyValue('--for')"
+        seconds = "document.querySelector('#run-facts').textContent"
+        before = await page.evaluate(f"[{bar}, {seconds}]")
+        # Longer than the page's clock ticks, in its own time.
+        await page.evaluate("new Promise((done) => setTimeout(done, 500))")
+        assert await page.evaluate(f"[{bar}, {seconds}]") == before
+    desk.problems.clear()  # the browser reports the lost connection
+
+
+async def test_a_run_that_has_ended_is_not_said_to_be_unwatched(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("Hello.")], free=True)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await expect(page.locator("#no-watchers")).to_contain_text("The run has ended")
+        await expect(page.locator("body")).not_to_contain_text("Nobody watches")
+
+
+async def test_a_refusal_is_shown_once(desk: Desk, gated: type[GatedModel]) -> None:
+    replies = [call("look", where="there"), say("So be it.")]
+    async with desk.serve(gated(replies, free=True), [look], hooks=[guard]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await expect(page.locator(".call .outcome")).to_have_text(WHY)
+        await expect(page.locator(".call .verdicts li")).to_have_text("Skip by guard")
+        await expect(page.locator("#notes li")).to_contain_text("Skip · look")
+        shown = await page.locator("body").inner_text()
+        assert shown.count(WHY) == 1
+
+
+async def test_the_lanes_of_a_run_inside_stand_below_their_call(desk: Desk) -> None:
+    def inner() -> Worker:
+        return Worker(ScriptedModel([call("look"), say("Seen.")], delay=0.01), tools=[look])
+
+    helper = worker_tool(inner, name="helper", description="Helps.")
+    both = call("helper", task="one") + call("helper", task="two")
+    async with desk.serve(ScriptedModel([both, say("Done.")]), [helper]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        lanes = "(all) => all.map((lane) => [Number(lane.dataset.depth), lane.querySelector('.lane-name').textContent])"
+        found = await page.locator("#lanes .lane").evaluate_all(lanes)
+        inside = [[0, "helper"], [1, "look"], [1, "answer"]]
+        assert found == [*inside, *inside, [0, "answer"]]
+
+
+async def test_a_failure_of_the_provider_reads_failed(desk: Desk) -> None:
+    async with desk.serve(ScriptedModel([say("Half") + fail("The key is not valid", "auth")])):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "failed")
+        await expect(page.locator("#run-list .status")).to_have_text("failed")
+        await expect(page.locator("#announcer")).to_contain_text("The run has failed")
+
+
+async def test_numbers_have_their_unit_and_words_of_help(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    prices = {"gated-1": Prices(input=3.0, output=15.0, currency="EUR")}
+    settings = Settings(title="Desk", prices=prices)
+    model = gated([say(LONG)])
+    async with desk.serve(model, settings=settings):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await expect(page.locator(".watcher-how")).to_have_text("merges")
+        await expect(page.locator(".watcher-how")).to_have_attribute("title", HELP)
+        await expect(page.locator(".watcher-how")).to_have_attribute("aria-description", HELP)
+        await expect(page.locator("#rate-caption")).to_have_attribute("title", ESTIMATE)
+        model.let_all()
+        await desk.status(page, "finished")
+        await expect(page.locator("#run-facts")).to_contain_text(" EUR")
+        await expect(page.locator("#cost-caption")).to_contain_text(" EUR")
+
+
+HELP = "When it is behind, neighbouring pieces of one text are joined into one record. Nothing is lost."
+ESTIMATE = "The fastest half second so far. A token is taken to be four characters, so this is an estimate."
+
+
+async def test_a_page_without_a_run_leads_to_the_newest(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated(lambda _: say("Hello."), free=True)
+    async with desk.serve(model) as server:
+        empty = await desk.open(width=360)
+        await expect(empty.locator("#welcome-look")).to_be_hidden()
+        for n in range(4):
+            server.state.runs.start(f"Question {n}")
+        await asyncio.gather(*desk.runs)
+        page = await desk.open(width=360)
+        links = page.locator("#welcome-runs a")
+        told = [f"Question {n} (finished)" for n in (3, 2, 1)]
+        await expect(links).to_have_text(told)
+        await links.nth(1).click()
+        await expect(page.locator("#run-title")).to_have_text("Question 2")
