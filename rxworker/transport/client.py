@@ -111,7 +111,9 @@ class Client:
                 if sent.is_background:
                     make = cast("BackgroundProvider", self.provider).background_decoder
                     background = partial(Background, self.transport, sent)
-                if self.max_frame != MAX_FRAME:  # a provider's decoders have the usual limit already
+                if (
+                    self.max_frame != MAX_FRAME
+                ):  # a provider's decoders have the usual limit already
                     make = partial(_limited, make, self.max_frame)
                 source = self.transport.send(sent)
                 answer = Answer(

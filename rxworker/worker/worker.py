@@ -297,7 +297,7 @@ class Worker:
         self,
         paused: Paused[Any] | None = None,
         *,
-        decisions: Mapping[str, Decision] | None = None,
+        decisions: Decisions | None = None,
         add: Sequence[Message] = (),
         claim: Claim | None = None,
         output: type[Any] | None = None,

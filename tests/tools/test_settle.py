@@ -11,7 +11,7 @@ from reactivex import Observable, Subject, abc, operators
 from reactivex.disposable import Disposable
 from reactivex.scheduler import NewThreadScheduler
 
-from rxworker.events import ToolProgress, ToolStart
+from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools import FunctionTool, Progress, Toolbox, ToolContext, run_call, tool
 
@@ -20,7 +20,7 @@ async def run(made: FunctionTool[..., Any]) -> tuple[ToolResult, list[object]]:
     """The result, and the progress told before it."""
     heard: list[object] = []
 
-    def emit(event: ToolStart | ToolProgress) -> None:
+    def emit(event: ToolStart | ToolProgress | ToolStop) -> None:
         if isinstance(event, ToolProgress):
             heard.append(event.progress)
 

@@ -105,8 +105,8 @@ class Session:
         paused, decisions = self.paused, list[Decision | None]()
         if is_call and decision is not None and paused is not None and self.waiting_call:
             # By its place: two calls may have one id.
-            decisions = [None] * len(paused.pending)
-            decisions[paused.let_through] = decision
+            at = paused.let_through
+            decisions = [decision if n == at else None for n in range(len(paused.pending))]
         add = [Message.user(text)] if text else []
         # A resumed run counts on from what was before.
         self._started(self.worker.resume(decisions=decisions or None, add=add))

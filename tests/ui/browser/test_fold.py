@@ -14,8 +14,9 @@ import pytest
 from msgspec.structs import replace
 
 import rxworker.ui.web
-from rxworker import Worker, tool
+from rxworker import Worker, after_tool_call, tool
 from rxworker.events import BlockStart, BlockType, Record, TextDelta
+from rxworker.hooks import Abort, ToolResultContext
 from rxworker.hub import Coalesce, Delivery, DropOldest, Reliable
 from rxworker.messages import Message, Prices, Text, ToolCall, ToolResult, Usage
 from rxworker.protocols import encode_record
@@ -108,6 +109,25 @@ async def two_at_once() -> Run[Any]:
     return Worker(ScriptedModel([first, "Well."]), tools=[look, broken]).run("Go")
 
 
+async def looked_at() -> Run[Any]:
+    """Results that a hook may change come behind the ends of their calls."""
+
+    @after_tool_call(matcher="look")
+    def mask(context: ToolResultContext) -> None:
+        context.set_content("masked")
+
+    first = call("look", where="here") + call("broken") + call("look", where="there")
+    return Worker(ScriptedModel([first, "Well."]), tools=[look, broken], hooks=[mask]).run("Go")
+
+
+async def held_back() -> Run[Any]:
+    @after_tool_call
+    def stop(context: ToolResultContext) -> Abort:
+        return Abort("no")
+
+    return Worker(ScriptedModel([call("look", where="here")]), tools=[look], hooks=[stop]).run("Go")
+
+
 async def retracted() -> Run[Any]:
     half = think("I try") + say("This goes wr") + fail("Overloaded", "overloaded", retryable=True)
     return Worker(ScriptedModel([half, say("This goes well.")])).run("Go")
@@ -189,7 +209,7 @@ async def odd_text() -> Run[Any]:
 
 
 RUNS: list[Callable[[], Awaitable[Run[Any]]]] = [
-    plain, two_at_once, retracted, failed, limited, nested, paused, approved, denied, cancelled, second, spoken_into, odd_text,
+    plain, two_at_once, looked_at, held_back, retracted, failed, limited, nested, paused, approved, denied, cancelled, second, spoken_into, odd_text,
 ]  # fmt: skip
 
 

@@ -68,7 +68,7 @@ export class LaneView {
     }
     if (thing.state === "writing") return clip(thing.pieces.slice(-12).join(""), 60);
     if (thing.state === "running" && thing.progress) return clip(thing.progress, 60);
-    if (thing.state === "done" || thing.state === "failed") return clip(thing.result, 60) || WORDS[thing.state];
+    if (thing.state === "done" || thing.state === "failed") return clip(thing.result ?? "", 60) || WORDS[thing.state];
     return `${WORDS[thing.state]}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
   }
 }
