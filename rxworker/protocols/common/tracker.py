@@ -9,6 +9,7 @@ from typing import Any
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    ConversationReplace,
     Error,
     Gap,
     HookMessage,
@@ -99,7 +100,7 @@ class Tracker:
         if not story.has_begun:
             changes.extend(self._begin(record))
         kind = type(record.event)
-        if kind is Ping:
+        if kind in _UNSEEN:
             return changes
         if kind in _NOTES:
             changes.extend(self._note(record))
@@ -177,6 +178,9 @@ def _last_calls(conversation: Conversation | None) -> dict[str, ToolCall]:
     calls = next((m.tool_calls for m in reversed(messages) if m.role == "assistant"), ())
     return {call.id: call for call in calls}
 
+
+_UNSEEN: frozenset[type[object]] = frozenset({Ping, ConversationReplace})
+"""What a client is not told: it keeps what it has shown."""
 
 _NOTES: frozenset[type[object]] = frozenset(
     {Usage, Error, Opaque, HookMessage, HookVerdict, LimitReached, WatcherDetach, Gap}
