@@ -26,7 +26,7 @@ from rxworker.hooks.contexts import (
     TurnEndContext,
 )
 from rxworker.hooks.legacy import LegacyFunction, understood
-from rxworker.hooks.operator import OperatorFunction
+from rxworker.hooks.operator import ContextOperator, OperatorFunction
 from rxworker.hooks.points import HookPoint, point_of
 from rxworker.hooks.settings import HookSettings
 from rxworker.hooks.verdicts import (
@@ -93,7 +93,7 @@ on_abort = PointDecorator[AbortContext, None](HookPoint.ON_ABORT)
 
 def hook(
     point: HookPoint | str, **settings: Unpack[HookSettings]
-) -> Callable[[LegacyFunction], Hook[Any]]:
+) -> Callable[[LegacyFunction | ContextOperator[Any]], Hook[Any]]:
     """A decorator for a point given by its name, also by its older one.
 
     The function may answer with the point's verdicts or with the results of ``rxworker.hooks.legacy``. What it may answer is
@@ -113,7 +113,7 @@ def hook(
     """
     at = point_of(point)
 
-    def make(function: LegacyFunction) -> Hook[Any]:
+    def make(function: LegacyFunction | ContextOperator[Any]) -> Hook[Any]:
         return Hook[Any](understood(function, at), at, **settings)
 
     return make

@@ -22,7 +22,7 @@ from reactivex import Observable
 from rxworker.hooks.base import HookFunction
 from rxworker.hooks.conditions import first_turn
 from rxworker.hooks.context import HookContext
-from rxworker.hooks.operator import OperatorFunction, as_operator
+from rxworker.hooks.operator import ContextOperator, OperatorFunction, as_operator
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.verdicts import Abort, Cancel, EndRun, Finish, Verdict
 from rxworker.messages import Message, Role
@@ -91,7 +91,9 @@ LegacyFunction: TypeAlias = Callable[[Any], LegacyAnswer | Awaitable[LegacyAnswe
 COMPLETED = "a hook has completed the turn"
 
 
-def understood(function: LegacyFunction, point: HookPoint) -> HookFunction[Any]:
+def understood(
+    function: LegacyFunction | ContextOperator[Any], point: HookPoint
+) -> HookFunction[Any]:
     """The function, with its older results turned into verdicts."""
     asked = as_operator(function)
     if isinstance(asked, OperatorFunction) or not callable(asked):
@@ -99,7 +101,7 @@ def understood(function: LegacyFunction, point: HookPoint) -> HookFunction[Any]:
 
     @functools.wraps(function, updated=())
     async def ask(context: HookContext) -> Verdict | None:
-        answer = function(context)
+        answer = cast("LegacyFunction", function)(context)
         if inspect.isawaitable(answer) and not isinstance(answer, Observable):
             answer = await answer
         if isinstance(answer, LegacyResult):

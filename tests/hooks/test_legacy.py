@@ -6,9 +6,19 @@ from typing import Any
 
 import pytest
 
-from rxworker import Message, Worker, tool
+from rxworker import Message, Paused, Worker, on_message_send, tool
 from rxworker.errors import ConfigurationError, HookError, RunAbortedError
-from rxworker.hooks import AnyHook, HookContext, Skip, ToolCallContext, before_tool_call, hook
+from rxworker.hooks import (
+    AnyHook,
+    HookContext,
+    MessageSendContext,
+    Pause,
+    Skip,
+    ToolCallContext,
+    before_tool_call,
+    first_turn,
+    hook,
+)
 from rxworker.hooks.legacy import (
     AddMessage,
     AddMessages,
@@ -175,3 +185,35 @@ async def test_a_message_added_before_a_request_is_added_once_in_a_run(
     assert said(worker).count("note") == 1
     assert [m.text for m in model.requests[1].conversation.messages].count("note") == 1
     assert behind.asked == 2
+
+
+async def test_a_message_added_before_a_request_is_not_added_again_after_a_pause() -> None:
+    turns: list[int] = []
+
+    @on_message_send
+    def count(context: MessageSendContext) -> None:
+        turns.append(context.turn)
+
+    @before_tool_call
+    def ask(context: ToolCallContext) -> Pause:
+        turns.append(context.turn)
+        return Pause()
+
+    model = ScriptedModel([call("read", path="a"), "Done."])
+    hooks = [answering("OnMessageSend", AddMessage("note", "user")), count, ask]
+    worker = Worker(model, tools=[read], hooks=hooks)
+    assert isinstance(await worker.run("Read a."), Paused)
+    await worker.resume()
+    assert said(worker).count("note") == 1
+    assert turns == [1, 1, 2]
+
+
+async def test_first_turn_is_a_condition_for_any_hook() -> None:
+    stub = HookStub("on_message_send", when=first_turn)
+    worker = Worker(
+        ScriptedModel([call("read", path="a"), "Done.", "Bye."]), tools=[read], hooks=[stub]
+    )
+    await worker.run("Read a.")
+    assert stub.asked == 1
+    await worker.run("Bye.")
+    assert stub.asked == 2

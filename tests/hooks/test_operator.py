@@ -291,7 +291,7 @@ BARE: list[Callable[[], object]] = [
     lambda: before_tool_call(reactivex.compose(ops.filter(is_inside), ops.take(1))),
     lambda: before_tool_call(from_operator(inside, name="named")),
     lambda: Hook(ops.filter(is_inside), "before_tool_call"),
-    lambda: hook("PreToolUse")(cast("Any", ops.filter(is_inside))),
+    lambda: hook("PreToolUse")(ops.filter(is_inside)),
     lambda: chain(before_tool_call(ops.filter(is_inside))),
     lambda: before_tool_call(inside).but(name="other"),
     Gate,

@@ -23,6 +23,7 @@ from rxworker.hooks import (
     before_tool_call,
 )
 from rxworker.messages import Content, OpaqueBlock, Text, Thinking, ToolCall, ToolResult, validate
+from rxworker.protocols.common.tracker import Tracker
 from rxworker.testing import (
     ScriptedModel,
     abort_context,
@@ -314,3 +315,12 @@ async def test_the_error_for_a_wrong_verdict_has_a_public_type() -> None:
     with pytest.raises(HookError) as caught:
         await Hooks([wrong]).ask(wrong.point, call_context("read"), print)
     assert type(caught.value) is HookError
+
+
+async def test_clients_of_the_ui_protocols_keep_what_they_have_shown() -> None:
+    model = ScriptedModel(["It is hunter2."])
+    records = await records_of(Worker(model, hooks=[mask_before, mask_at_end]), "hunter2?")
+    assert any(isinstance(record.event, ConversationReplace) for record in records)
+    tracker = Tracker()
+    kinds = [type(change).__name__ for record in records for change in tracker.feed(record)]
+    assert (kinds[0], kinds[-1], tracker.is_over) == ("Begin", "Finish", True)

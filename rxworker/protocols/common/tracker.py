@@ -9,6 +9,7 @@ from typing import Any
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
+    ConversationReplace,
     Gap,
     MessageAdd,
     Ping,
@@ -99,12 +100,11 @@ class Tracker:
         if not story.has_begun:
             changes.extend(self._begin(record))
         kind = type(record.event)
-        if kind is Ping:
+        if kind in _UNSEEN:
             return changes
         handler = _HANDLERS.get(kind)
-        if (
-            handler is None
-        ):  # it opens nothing, or its type is unknown here: a custom one, or one of a later version
+        if handler is None:
+            # It opens nothing, or its type is unknown here: a custom one, or one of a later version.
             changes.extend(self._note(record))
             return changes
         room = story.rooms.enter(record.path, changes)
@@ -180,6 +180,9 @@ def _last_calls(conversation: Conversation | None) -> dict[str, ToolCall]:
     calls = next((m.tool_calls for m in reversed(messages) if m.role == "assistant"), ())
     return {call.id: call for call in calls}
 
+
+_UNSEEN: frozenset[type[object]] = frozenset({Ping, ConversationReplace})
+"""What clients are not sent: they keep what they have shown."""
 
 _HANDLERS: dict[type[object], Callable[[Story, Room, Record, Any], Iterator[Change]]] = {
     RunStart: run_start,
