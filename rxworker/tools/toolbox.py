@@ -107,7 +107,7 @@ class Toolbox:
             return tell(error)
         try:
             return str(self.error_formatter(error))
-        except Exception as failure:
+        except (Exception, SystemExit) as failure:
             logger.warning("the error formatter failed at %r", error, exc_info=failure)
             return tell(error)
 
