@@ -389,13 +389,7 @@ class Timeline:
 
     def _handle(self, event: _Queued, failures: list[BaseException]) -> None:
         kind: type[object] = event.__class__
-        if isinstance(event, Over):
-            self._is_between, self._is_receiving = True, False
-            return
-        if type(event) is _Retract:
-            self._take_back(event.reason, failures)
-            return
-        if self._is_between:
+        if self._is_between and kind is not Over and kind is not _Retract:
             self._begin(failures)
         if type(event) is Deltas:
             if not self._gather(event, failures):
@@ -406,6 +400,10 @@ class Timeline:
             return
         elif type(event) is Status:
             self._follow(event, failures)
+        elif type(event) is _Retract:
+            self._take_back(event.reason, failures)
+        elif kind is Over:
+            self._is_between, self._is_receiving = True, False
         if registrations := self._registrations.get(KIND_OF_META.get(kind)):
             _deliver(registrations, self._meta_scopes, event, failures)
 

@@ -96,8 +96,10 @@ class _Inputs:
         except Exception as error:
             self.fail(error)
             return
-        self._observer.on_next(run)
-        run.subscribe(on_error=self._ended, on_completed=self._ended)
+        try:
+            self._observer.on_next(run)
+        finally:  # also when the observer raises, the next input waits for the end of this run
+            run.subscribe(on_error=self._ended, on_completed=self._ended)
 
     def _ended(self, _: Exception | None = None) -> None:
         self._current = None

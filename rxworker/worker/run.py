@@ -348,7 +348,12 @@ class Run(Stage[Record], Generic[T_co]):
     def _failure(self, cause: BaseException) -> Exception:
         """What the run fails with. An interrupt leaves the event loop when everyone who waits has been woken."""
         if not isinstance(cause, KeyboardInterrupt):
-            return as_exception(cause)
+            if not self._driver.cancelling():
+                return as_exception(cause)
+            # It was cancelled, and what had to let go has raised.
+            error = self._cut_off()
+            error.__cause__ = cause
+            return error
         self._interrupted(cause)
         error = RunCancelledError(describe(cause))
         error.__cause__ = cause

@@ -193,6 +193,25 @@ async def test_a_failed_run_does_not_end_the_stream_of_inputs() -> None:
     await asyncio.wait([asyncio.ensure_future(runs[0]._wait())])
 
 
+async def test_an_observer_of_runs_that_raises_does_not_stop_the_inputs() -> None:
+    model = ScriptedModel(["one", "two", "three"])
+    inputs: Subject[Input] = Subject()
+    ended = asyncio.Event()
+    runs: list[Run] = []
+
+    def on_next(run: Run) -> None:
+        runs.append(run)
+        if len(runs) == 2:
+            raise ValueError("a bug")
+
+    inputs.pipe(run_inputs(Worker(model))).subscribe(on_next, on_completed=ended.set)
+    for text in ("a", "b", "c"):
+        inputs.on_next(text)
+    inputs.on_completed()
+    await ended.wait()
+    assert [(await run).text for run in runs] == ["one", "two", "three"]
+
+
 async def test_an_input_that_is_none_fails_the_stream() -> None:
     inputs = Subject[Input]()
     _, over = await collect(Worker(ScriptedModel([])), inputs, "queue")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from reactivex import Observable, abc
 from reactivex import operators as ops
+from reactivex.disposable import Disposable
 
 from rxworker import (
     Run,
@@ -22,7 +23,7 @@ from rxworker import (
     on_turn_end,
     tool,
 )
-from rxworker.errors import RxWorkerError
+from rxworker.errors import RunCancelledError, RxWorkerError
 from rxworker.events import (
     Record,
     ResponseEvent,
@@ -467,3 +468,66 @@ def test_an_error_may_raise_anything_when_it_is_printed(error: type[BaseExceptio
     assert ended is None
     [detached] = [r.event for r in records if isinstance(r.event, WatcherDetach)]
     assert "UnprintableError" in detached.error
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("where", ["tool", "hook", "model"])
+def test_what_is_raised_while_a_run_is_cancelled_does_not_hide_that(
+    where: str, error: type[BaseException]
+) -> None:
+    scene = Scene(error)
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            scene.fail()
+
+    @tool(name="look")
+    async def waiting(where: str) -> str:
+        await wait()
+        return ""
+
+    @on_message_send
+    async def hesitate(context: object) -> None:
+        await wait()
+
+    class Slow:
+        name = model = "slow"
+
+        def stream(self, request: Request) -> Observable[ResponseEvent]:
+            def subscribe(
+                observer: abc.ObserverBase[ResponseEvent],
+                scheduler: abc.SchedulerBase | None = None,
+            ) -> abc.DisposableBase:
+                return Disposable(scene.fail)
+
+            return Observable(subscribe)
+
+    async def main() -> tuple[BaseException | None, list[Record]]:
+        worker = Worker(
+            Slow() if where == "model" else ScriptedModel([call("look", where="here")]),
+            tools=[waiting],
+            hooks=[hesitate] if where == "hook" else [],
+        )
+        run = worker.run("Where is it?")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            await run.cancel(reason="lunch")
+        assert validate(worker.conversation) == []
+        records: list[Record] = []
+        run.subscribe(records.append, lambda _: None)
+        try:
+            await run
+        except Exception as ended:
+            return ended, records
+        return None, records
+
+    ended, records = scene.complete(main())
+    scene.loop.close()
+    assert scene.raised
+    assert isinstance(ended, RunCancelledError)
+    assert isinstance(records[-1].event, RunAbort)
+    assert records[-1].event.cause == "cancel"
+    assert [type(left) for left in scene.left] == [KeyboardInterrupt] * (error is KeyboardInterrupt)
