@@ -23,13 +23,15 @@ class Decoder(Protocol[A_contra, B_co]):
 
 @runtime_checkable
 class Limited(Protocol):
-    """A machine that refuses lines and frames above a limit.
+    """A machine that refuses lines and frames above a limit."""
 
-    Attributes:
-        limit: Bytes that a line or frame may have; ``None`` for any number. It may be changed.
-    """
+    @property
+    def limit(self) -> int | None:
+        """Bytes that a line or frame may have; ``None`` for any number. It may be changed."""
+        ...
 
-    limit: int | None
+    @limit.setter
+    def limit(self, limit: int | None) -> None: ...
 
 
 __all__ = ["Decoder", "Limited"]

@@ -20,13 +20,15 @@ Events: TypeAlias = Sequence[ResponseEvent]
 
 
 class Framing(Protocol[F_co]):
-    """A machine from bytes to frames that knows whether it waits for the rest of one.
+    """A machine from bytes to frames that knows whether it waits for the rest of one."""
 
-    Attributes:
-        limit: Bytes that a line or frame may have; ``None`` for any number.
-    """
+    @property
+    def limit(self) -> int | None:
+        """Bytes that a line or frame may have; ``None`` for any number. It may be changed."""
+        ...
 
-    limit: int | None
+    @limit.setter
+    def limit(self, limit: int | None) -> None: ...
 
     @property
     def is_clear(self) -> bool:

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from rxworker.errors import RemoteProtocolError
 from rxworker.events import ResponseEvent
+from rxworker.framing import Limited
 from rxworker.messages import Json, StopKind
 from rxworker.providers import PROVIDERS, Summary, summarise
 from rxworker.testing import check_balanced
@@ -103,3 +105,31 @@ def test_whole_calls_run_also_under_an_unknown_reason(recording: Path) -> None:
     assert after.tool_calls == before.tool_calls
     assert after.stop_reason is not None
     assert after.stop_reason.kind is StopKind.TOOL_USE
+
+
+def limited(path: Path, chunks: list[bytes], limit: int) -> tuple[list[ResponseEvent], bool]:
+    """The events, and whether a frame was too large."""
+    decoder = PROVIDERS[path.parent.name]("m").decoder()
+    assert isinstance(decoder, Limited)
+    decoder.limit = limit
+    events: list[ResponseEvent] = []
+    try:
+        for chunk in chunks:
+            events += decoder.feed(chunk)
+    except RemoteProtocolError:
+        return [*events, *decoder.finish()], True
+    return [*events, *decoder.finish()], False
+
+
+def test_a_limit_means_the_same_for_the_whole_decoder_under_every_cut(recording: Path) -> None:
+    data = recording.read_bytes()
+    longest = max(map(len, data.splitlines()))
+    limit = longest - 1
+    whole, refused = limited(recording, [data], limit)
+    check_balanced(whole)
+    assert refused
+    for size in (100, limit):
+        chunks = [data[at : at + size] for at in range(0, len(data), size)]
+        events, refused = limited(recording, chunks, limit)
+        assert said(summarise(events)) == said(summarise(whole))
+        assert refused

@@ -138,3 +138,15 @@ def test_the_official_client_knows_every_item(path: Path) -> None:
     body["input"] = "hi"
     create = responses.response_create_params.ResponseCreateParamsStreaming
     pydantic.TypeAdapter(create).validate_python(body)
+
+
+def test_arguments_of_null_go_back_as_an_empty_object() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "null"}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": call}
+    last = {"type": "response.completed", "response": {"status": "completed"}}
+    data = b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in (done, last))
+    decoder = PROVIDER.decoder()
+    answer = answer_of([*decoder.feed(data), *decoder.finish()])
+    assert answer is not None
+    assert answer.tool_calls[0].input == {}
+    assert body_of(answer)["input"] == [call | {"arguments": "{}"}]
