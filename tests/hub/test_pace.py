@@ -239,6 +239,8 @@ def test_a_reader_gets_what_is_left_when_the_event_loop_has_closed() -> None:
         reading = Reading(hub, Coalesce(every=3600.0), 0, "reader")
         hub.push(record(1))
         assert await reading.next() == [record(1)]
+        await asyncio.sleep(0)  # the flush that closes the pace
+        await asyncio.sleep(0)
         hub.push(record(2))
         assert reading.now() == []
         return reading
