@@ -97,7 +97,7 @@ class Followers:
         return was_coming or was_member
 
     def is_behind(self, released: int) -> bool:
-        """Whether there is something for it among the records up to this one, or somebody has come."""
+        """Whether there is something for it among the records up to this one, or a new member waits."""
         return bool(self._coming) or self._group.seen < released
 
     def flush(self, history: History) -> None:

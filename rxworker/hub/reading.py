@@ -48,8 +48,11 @@ class Reading:
         """It comes no more."""
         at_home(self._hub, partial(self._hub.deferred.remove_reader, self._reader))
 
-    def now(self) -> list[Record] | None:
+    def now(self, *, is_paced: bool = True) -> list[Record] | None:
         """What there is for it at this moment; ``None`` when nothing will come.
+
+        Args:
+            is_paced: Whether it waits for the pace of its delivery.
 
         Raises:
             LocalProtocolError: It is too far behind, and is to be detached then.
@@ -61,7 +64,8 @@ class Reading:
                 f"{reader.name} is {hub.last_seq - reader.seen} records behind, more than its delivery allows: "
                 "read faster, or watch with Coalesce()"
             )
-        if self._has_taken and not hub.ended and not hub.deferred.may_take(reader):
+        waits = is_paced and self._has_taken and not hub.ended
+        if waits and not hub.deferred.may_take(reader):
             return []
         batch = take(hub.history, reader.delivery, reader.seen)
         if batch:
@@ -145,7 +149,7 @@ class Reading:
             return None
 
     def _rest(self) -> list[Record] | None:
-        batch = self.now()
+        batch = self.now(is_paced=False)  # no clock opens it any more
         if batch is not None and not batch:
             raise LocalProtocolError("the run's event loop has closed before the run ended")
         return batch

@@ -25,6 +25,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.hub import Coalesce, Hub, Watch
+from rxworker.hub.reading import Reading
 
 STOP = BlockStop(0, BlockType.TEXT)
 
@@ -227,3 +228,21 @@ async def test_a_reader_in_another_thread_keeps_the_pace_and_gets_the_end() -> N
     records = await reading
     assert "".join(r.event.text for r in records if isinstance(r.event, TextDelta)) == "x" * 10
     assert len(records) <= 2
+
+
+def test_a_reader_gets_what_is_left_when_the_event_loop_has_closed() -> None:
+    def record(seq: int) -> Record:
+        return Record(seq, "r", 1, 1, 0.0, TextDelta(0, "x"))
+
+    async def begin() -> Reading:
+        hub = Hub()
+        reading = Reading(hub, Coalesce(every=3600.0), 0, "reader")
+        hub.push(record(1))
+        assert await reading.next() == [record(1)]
+        await asyncio.sleep(0)  # the flush that closes the pace
+        await asyncio.sleep(0)
+        hub.push(record(2))
+        assert reading.now() == []
+        return reading
+
+    assert asyncio.run(begin()).wait() == [record(2)]

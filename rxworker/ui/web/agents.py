@@ -1,7 +1,7 @@
 """Runs for the clients of other protocols: AG-UI, and the UI Message Stream that ``useChat`` reads.
 
 Their name for a conversation is ours, too. A conversation that the server knows goes on as the server knows it, thinking included; one
-that it does not know begins with what the client says was said. A run belongs to the client that has begun it; see
+that it does not know begins with the messages that the client sends. A run belongs to the client that has begun it; see
 `rxworker.ui.web.clients` for what becomes of it when that client leaves.
 """
 

@@ -1,7 +1,7 @@
 """The connections of the client that a run belongs to, and the end of a run whose client has stopped it.
 
 Theory of operation. `useChat` and AG-UI stop a run by closing the connection that carries its answer. A reload of the page and a lost
-network close it in the same way, so the moment alone does not tell which it was; what follows does. A client that comes back within
+network close it in the same way, so the server decides by what follows. A client that comes back within
 the grace goes on with the run. A message in the same conversation means that the client has given up the run, which then is cancelled at
 once. Otherwise the run is cancelled after the grace, unless the client has shown that it resumes: a page with ``resume: true`` asks for
 the stream of its chat when it is opened, and to such a page a closed connection is no stop.

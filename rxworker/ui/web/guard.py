@@ -169,7 +169,7 @@ def _is_foreign(request: web.BaseRequest) -> bool:
 
 
 def _is_ag_ui(request: web.Request) -> bool:
-    """Whether an AG-UI client sends it, which shows the body of an error, too. It says which media type it takes."""
+    """Whether an AG-UI client sends it, which shows the body of an error, too. Its ``Accept`` names the media type of a stream."""
     is_route = request.match_info.route.name == "ag-ui"
     return is_route and "text/event-stream" in request.headers.get("Accept", "")
 

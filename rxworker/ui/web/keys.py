@@ -83,7 +83,7 @@ class ServerState:
         """Show a run that the program has begun itself. Clients watch it, send into it, pause and cancel it, and answer its approvals.
 
         A run that a client resumes goes on as a new run of the same worker, which ``on_run`` gets. The run belongs to the program: the
-        server does not cancel it when it stops or when nobody watches, and does not count it among ``max_runs``. A run that is already
+        server does not cancel it when it stops or when it has no watchers, and does not count it among ``max_runs``. A run that is already
         shown is not added twice.
 
         Args:
@@ -140,7 +140,7 @@ class ServerState:
         return Runs(self.store, self.workers, self.settings, owner, request)
 
     async def close(self) -> None:
-        """Cancel the runs of clients, tell their watchers, and close all connections."""
+        """Cancel the runs of clients, send their last records, and close all connections."""
         await self.store.close()
         await self.sockets.close()
         await self.streams.close()

@@ -53,7 +53,7 @@ class Runs:
 
     @property
     def feed(self) -> RunFeed:
-        """Tells the list of runs to whoever wants to hear it."""
+        """The list of these runs, for listeners."""
         return self._store.feed(self._owner)
 
     def find(self, run: str) -> RunEntry:

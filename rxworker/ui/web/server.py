@@ -73,7 +73,7 @@ class WebServer:
         if settings.token is None and user is None and not is_loopback(host):
             message = (
                 f"{host} can be reached from other machines, and whoever reaches the server can run its tools: give it a "
-                "token with Settings(token=...), say who its users are with user=..., or listen on 127.0.0.1"
+                "token with Settings(token=...), name its users with user=..., or listen on 127.0.0.1"
             )
             raise ConfigurationError(message)
         self._host = host

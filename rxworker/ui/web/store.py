@@ -193,7 +193,7 @@ class RunStore:
         self.changed(entry)
 
     def _forget_oldest(self) -> None:
-        """Forget runs beyond those that are kept: of those that nobody can go on with, if possible."""
+        """Forget runs beyond those that are kept: first those that do not wait for a decision."""
         over = [entry for entry in self._entries.values() if entry.ended is not None]
         surplus = len(over) - self._settings.max_kept
         if surplus <= 0:

@@ -149,7 +149,7 @@ def _takes_request(make: MakeWorker) -> bool:
     """Whether the function has exactly one required positional parameter."""
     try:
         parameters = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):  # something built in does not say
+    except (TypeError, ValueError):  # a built-in without a signature
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     required = [p for p in parameters if p.default is p.empty and p.kind in positional]
