@@ -179,9 +179,20 @@ async def test_the_lanes_of_a_run_inside_stand_below_their_call(desk: Desk) -> N
 
 
 async def test_a_failure_of_the_provider_reads_failed(desk: Desk) -> None:
-    async with desk.serve(ScriptedModel([say("Half") + fail("The key is not valid", "auth")])):
+    seen = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait until the page shows the run."""
+        await seen.wait()
+        return "done"
+
+    model = ScriptedModel([call("wait"), say("Half") + fail("The key is not valid", "auth")])
+    async with desk.serve(model, [wait]):
         page = await desk.open()
         await desk.ask(page)
+        await expect(page.locator(".call .call-word")).to_have_text("running")
+        seen.set()
         await desk.status(page, "failed")
         await expect(page.locator("#run-list .status")).to_have_text("failed")
         await expect(page.locator("#announcer")).to_contain_text("The run has failed")
