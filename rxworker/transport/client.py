@@ -111,9 +111,8 @@ class Client:
                 if sent.is_background:
                     make = cast("BackgroundProvider", self.provider).background_decoder
                     background = partial(Background, self.transport, sent)
-                if (
-                    self.max_frame != MAX_FRAME
-                ):  # a provider's decoders have the usual limit already
+                # A provider's decoders have the usual limit already.
+                if self.max_frame != MAX_FRAME:
                     make = partial(_limited, make, self.max_frame)
                 source = self.transport.send(sent)
                 answer = Answer(
