@@ -1,19 +1,9 @@
-"""Running calls side by side.
-
-Theory of operation. One task runs the calls one after the other, and each takes its first step there. What is done with that
-step needs no task of its own. The first call that waits keeps the task from then on, and those behind it are given a task
-each at once, so that they run beside it. A call thus never changes its task; and it has context variables of its own, whatever
-its task. A call that ends the task, since it cancels itself or lets an end of the program pass, ends it for itself alone: those
-behind it are given their own, too. Where calls have started early each has its own.
-"""
+"""Running calls side by side, each in a task of its own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from contextvars import copy_context
-from functools import partial
-from types import coroutine
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from rxworker.events import ToolStop
@@ -27,7 +17,7 @@ from rxworker.tools.attempt import (
     ignore_record,
 )
 from rxworker.tools.gate import Gate
-from rxworker.tools.run import Finished, run_at, run_now
+from rxworker.tools.run import Finished, run_at
 from rxworker.tools.stop import ended, stop_all
 from rxworker.tools.toolbox import Toolbox
 
@@ -86,19 +76,13 @@ async def run_calls(
     around = Surroundings(tell, relay, scope, {} if variables is None else variables)
     loop = asyncio.get_running_loop()
     called = list(calls)
-    places = range(len(called)) if places is None else places
-    finished: list[Finished] = []
-    tasks: list[asyncio.Task[Any]] = []
-    if early is not None:
-        for call, place in zip(called, places, strict=True):
-            task = early.take(call, place)
-            if task is None:
-                task = loop.create_task(run_at(gate, toolbox, call, place, around, loop))
-            tasks.append(task)
-    elif called:
-        placed = list(zip(called, places, strict=True))
-        lead = loop.create_task(_lead(placed, finished, tasks, gate, toolbox, around, loop))
-        tasks.insert(0, lead)  # an eager one has made the others by now
+    placed = list(zip(called, range(len(called)) if places is None else places, strict=True))
+    tasks: list[asyncio.Task[Finished]] = []
+    for call, place in placed:
+        task = None if early is None else early.take(call, place)
+        if task is None:
+            task = loop.create_task(run_at(gate, toolbox, call, place, around, loop))
+        tasks.append(task)
     try:
         await asyncio.sleep(0)  # what has nothing to wait for is done then
         for task in tasks:
@@ -110,14 +94,10 @@ async def run_calls(
         for task in tasks:
             _check(task)
         raise
-    left = list(zip(called, places, strict=True))[len(finished) :]
-    for number, (call, place) in enumerate(left):
-        # Where the first was cancelled before it began there are no others.
-        task = tasks[min(number, len(tasks) - 1)]
-        finished.append(
-            _cancelled(call, place, emit) if task.cancelled() else _check(task).result()
-        )
-    return finished
+    return [
+        _cancelled(call, place, emit) if task.cancelled() else _check(task).result()
+        for (call, place), task in zip(placed, tasks, strict=True)
+    ]
 
 
 def _check(task: asyncio.Task[Any]) -> asyncio.Task[Any]:
@@ -133,74 +113,6 @@ def _cancelled(call: ToolCall, place: int, emit: Emit) -> Finished:
     result = ToolResult(call.id, "The tool cancelled itself.", True, call.name)
     emit(ToolStop(result, place=place))
     return Finished(result, 0.0)
-
-
-async def _lead(
-    calls: Sequence[tuple[ToolCall, int]],
-    finished: list[Finished],
-    tasks: list[asyncio.Task[Any]],
-    gate: Gate,
-    toolbox: Toolbox,
-    around: Surroundings,
-    loop: asyncio.AbstractEventLoop,
-) -> Finished | None:
-    """Run calls one after the other for as long as each is done at once. The first that waits keeps this task, and each behind it is given its own.
-
-    Args:
-        calls: What to run, and the places of the calls in their response.
-        finished: Is given what was done at once.
-        tasks: Is given the tasks of the others.
-        gate: Lets in the calls that run side by side.
-        toolbox: Where the tools are.
-        around: What the calls share.
-        loop: The event loop.
-    """
-    task = asyncio.current_task(loop)
-    try:
-        for call, place in calls:
-            tool, policy = toolbox.find(call.name)
-            work = run_now(tool, policy, call, place, toolbox, around, loop, task)
-            step = copy_context().run
-            try:
-                waits_for = step(work.send, None)
-            except StopIteration as done:
-                if task is not None and task.cancelling():
-                    return None
-                finished.append(done.value)
-            else:
-                gate.enter_now(policy.barrier)
-                break
-        else:
-            return None
-    finally:
-        for call, place in calls[len(finished) + 1 :]:
-            tasks.append(loop.create_task(run_at(gate, toolbox, call, place, around, loop)))
-    try:
-        return await _go_on(step, work, waits_for)
-    finally:
-        gate.leave()
-
-
-@coroutine
-def _go_on(
-    step: Callable[..., Any], work: Coroutine[Any, Any, Finished], waits_for: object
-) -> Generator[object, None, Finished]:
-    """The task of a call that waits for something: its steps, each in the context of the call."""
-    while True:
-        try:
-            yield waits_for
-        except BaseException as error:
-            taken = partial(work.throw, error)
-        else:
-            taken = partial(work.send, None)
-        # Both hold an error that is thrown here, which in turn holds this frame.
-        waits_for = None
-        try:
-            waits_for = step(taken)
-        except StopIteration as done:
-            return done.value
-        finally:
-            del taken
 
 
 __all__ = ["Early", "run_calls"]

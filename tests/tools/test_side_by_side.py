@@ -1,4 +1,4 @@
-"""Calls that are done at once share a task; nobody can tell by anything else."""
+"""Calls of one response run side by side, each in a task of its own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import asyncio
 import gc
 import sys
 import weakref
-from collections.abc import Sequence
 from contextvars import ContextVar
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,9 +14,7 @@ from hypothesis import strategies as st
 
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import ToolCall
-from rxworker.tools import Surroundings, Toolbox, ToolContext, run_calls, tool
-from rxworker.tools.gate import Gate
-from rxworker.tools.run import run_at
+from rxworker.tools import Toolbox, ToolContext, run_calls, tool
 
 who = ContextVar("who", default="nobody")
 
@@ -113,39 +109,22 @@ def mixes(draw: st.DrawFn) -> list[ToolCall]:
     ]
 
 
-async def a_task_each(
-    calls: Sequence[ToolCall], limit: int, emit: Any
-) -> list[tuple[str, bool] | None]:
-    """The plain definition; nothing for a call that has cancelled itself."""
-    loop, gate, around = asyncio.get_running_loop(), Gate(limit), Surroundings(emit)
-    tasks = [
-        loop.create_task(run_at(gate, TOOLS, call, place, around, loop))
-        for place, call in enumerate(calls)
-    ]
-    await asyncio.gather(*tasks, return_exceptions=True)
-    results = [None if task.cancelled() else task.result().result for task in tasks]
-    return [result and (result.text, result.is_error) for result in results]
-
-
 @given(mixes(), st.integers(1, 4))
-def test_calls_come_to_what_they_come_to_in_a_task_each(calls: list[ToolCall], limit: int) -> None:
-    heard: list[ToolStart | ToolProgress | ToolStop] = []
-    plainly: list[ToolStart | ToolProgress | ToolStop] = []
-
-    async def both() -> None:
-        finished = await run_calls(TOOLS, calls, limit=limit, emit=heard.append)
-        results = [(done.result.text, done.result.is_error) for done in finished]
-        expected = await a_task_each(calls, limit, plainly.append)
-        assert results == [it or ("The tool cancelled itself.", True) for it in expected]
+def test_each_call_starts_and_ends_once_and_results_keep_the_order(
+    calls: list[ToolCall], limit: int
+) -> None:
+    async def run() -> None:
+        events: list[ToolStart | ToolProgress | ToolStop] = []
+        finished = await run_calls(TOOLS, calls, limit=limit, emit=events.append)
         assert [done.result.tool_use_id for done in finished] == [call.id for call in calls]
+        places = list(range(len(calls)))
+        assert sorted(e.place for e in events if isinstance(e, ToolStart)) == places
+        assert sorted(e.place for e in events if isinstance(e, ToolStop)) == places
         assert who.get() == "nobody"
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
-    asyncio.run(both())
+    asyncio.run(run())
     assert not any(others)
-    for kind in (ToolStart, ToolProgress):
-        mine = [event for event in heard if type(event) is kind]
-        assert mine == [event for event in plainly if type(event) is kind]
 
 
 @given(mixes(), st.integers(1, 4), st.integers(0, 12))
@@ -165,24 +144,6 @@ def test_a_cancellation_leaves_nothing_behind(
 
 def call(name: str, does: str = "pass", waits: int = 0) -> ToolCall:
     return ToolCall(name, name, {"does": does, "name": name, "waits": waits})
-
-
-@pytest.mark.parametrize(
-    ("waits", "tasks"), [((0, 0, 0, 0), 1), ((0, 0, 0, 1), 1), ((0, 1, 0, 1), 3), ((1, 0, 0, 0), 4)]
-)
-async def test_calls_that_are_done_at_once_share_a_task(waits: tuple[int, ...], tasks: int) -> None:
-    loop, made = asyncio.get_running_loop(), list[str]()
-
-    def factory(loop: asyncio.AbstractEventLoop, work: Any, **given: Any) -> asyncio.Task[Any]:
-        made.append(work.__qualname__)
-        return asyncio.Task(work, loop=loop, **given)
-
-    loop.set_task_factory(factory)
-    try:
-        await run_calls(TOOLS, [call("plain", waits=turns) for turns in waits])
-    finally:
-        loop.set_task_factory(None)
-    assert len(made) == tasks
 
 
 if sys.version_info >= (3, 12):  # no task is eager before
@@ -277,6 +238,6 @@ async def test_calls_that_are_cancelled_before_they_begin_are_answered() -> None
     assert [done.result.text for done in finished] == ["The tool cancelled itself."] * 2
 
 
-def cancel_all_but(*kept: asyncio.Task[Any] | None) -> None:
+def cancel_all_but(*kept: asyncio.Task[object] | None) -> None:
     for task in asyncio.all_tasks() - set(kept):
         task.cancel()
