@@ -215,7 +215,7 @@ async def test_numbers_have_their_unit_and_words_of_help(
         model.let_all()
         await desk.status(page, "finished")
         await expect(page.locator("#run-facts")).to_contain_text(" EUR")
-        await expect(page.locator("#cost-caption")).to_contain_text(" EUR")
+        await expect(page.locator("#cost-title")).to_have_text("Cost in EUR")
 
 
 HELP = "When it is behind, neighbouring pieces of one text are joined into one record. Nothing is lost."

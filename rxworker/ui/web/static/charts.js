@@ -68,7 +68,8 @@ export class ChartsView {
       const spans = known.map(([key, n, word]) => el("span", { class: key ? `key ${key}` : null, text: `${count(n)} ${word}` }));
       caption.replaceChildren(...spans.flatMap((span, n) => (n ? [" · ", span] : [span])));
     }
-    setText(byId("cost-caption"), cost === null ? "" : money(cost, currency));
+    setText(byId("cost-title"), currency ? `Cost in ${currency}` : "Cost");
+    setText(byId("cost-caption"), cost === null ? "" : money(cost));
     setText(byId("rate-caption"), run ? `at most about ${count(Math.round(peakRate(this.course)))} tokens a second` : "");
   }
 }
