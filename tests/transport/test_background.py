@@ -141,6 +141,7 @@ async def test_too_many_failures_in_a_row_end_it_and_cancel_the_response() -> No
         assert paths(server)[-1] == "POST /v1/responses/resp%2F1/cancel"
     assert isinstance(error, TransportError)
     assert lint(got) == []
+    assert len(server.requests) == 4
 
 
 async def test_events_that_were_seen_are_no_progress() -> None:
@@ -180,6 +181,23 @@ async def test_a_cut_response_that_is_not_in_the_background_is_an_error() -> Non
         with pytest.raises(RxWorkerError):
             await client(server).stream("hi")
         assert len(server.requests) == 1
+
+
+def test_a_response_is_cancelled_once_also_when_its_bytes_have_ended() -> None:
+    provider = OpenAIResponses("m", api_key="k")
+    sent = provider.request(ASKED.conversation, (), ASKED.options)
+    decoder = provider.background_decoder()
+    assert decoder.cancel(sent) is None
+    decoder.feed(b"".join(FRAMES[:4]))
+    decoder.finish()
+    assert decoder.resume(sent) is None
+    request = decoder.cancel(sent)
+    assert request is not None
+    assert (request.method, request.url) == (
+        "POST",
+        "https://api.openai.com/v1/responses/resp%2F1/cancel",
+    )
+    assert decoder.cancel(sent) is None
 
 
 async def test_leaving_cancels_the_response() -> None:

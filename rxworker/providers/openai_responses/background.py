@@ -52,11 +52,18 @@ class BackgroundDecoder(Together[SseFrame]):
         self._response = OpenAIResponsesDecoder()
         super().__init__(SseDecoder(stray=True), self._response)
         self._last: int | None = None  # the number of the last event
+        self._is_left = False  # its bytes have ended, and it goes on at the service
+        self._is_cancelled = False
 
     def feed_rows(self, data: bytes, /) -> Sequence[ResponseEvent | Row]:
         """See `Together`."""
         frames = [frame for frame in self._framing.feed_run(data) if self._is_new(frame)]
         return self._decoder.feed_many(frames)
+
+    def finish(self) -> Sequence[ResponseEvent]:
+        """The bytes ended, and no more will come."""
+        self._is_left = self._is_left or self._is_running
+        return super().finish()
 
     def resume(self, sent: HttpRequest) -> HttpRequest | None:
         """The request for the events that have not come; from now on the decoder takes their bytes.
@@ -77,9 +84,10 @@ class BackgroundDecoder(Together[SseFrame]):
         return replace(sent, url=self._url(sent, "", query), method="GET", body=b"")
 
     def cancel(self, sent: HttpRequest) -> HttpRequest | None:
-        """The request that ends the response at the service; ``None``: there is nothing to end."""
-        if not self._is_running:
+        """The request that ends the response at the service; ``None``: there is nothing to end, or it was asked for."""
+        if self._is_cancelled or not (self._is_running or self._is_left):
             return None
+        self._is_cancelled = True
         accept = ("application/json",)
         return replace(sent, url=self._url(sent, "/cancel"), body=b"", accept=accept)
 
