@@ -91,13 +91,13 @@ def call_begins(record: Record) -> str | None:
 
 
 def call_ends(record: Record) -> str | None:
-    return record.event.result.tool_use_id if isinstance(record.event, ToolStop) else None
+    return record.event.call_id if isinstance(record.event, ToolStop) else None
 
 
 @given(st.permutations(range(6)))
 def test_calls_that_overlap_are_told_apart_by_their_names(order: list[int]) -> None:
     begins = [record(n, ToolStart(ToolCall(str(n), "look", {}))) for n in range(6)]
-    ends = [record(10 + n, ToolStop(ToolResult(str(n)))) for n in order]
+    ends = [record(10 + n, ToolStop(ToolResult(str(n)), call_id=str(n))) for n in order]
     seen: list[Span] = []
     of(*begins, *ends).pipe(spans(call_begins, call_ends)).subscribe(seen.append)
     assert [span.seconds for span in seen] == [10.0] * 6

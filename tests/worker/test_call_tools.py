@@ -21,7 +21,7 @@ from rxworker import (
 from rxworker.cli.lanes import Lanes
 from rxworker.errors import HookError, LocalProtocolError, RunAbortedError, RunCancelledError
 from rxworker.events import Event, MessageAdd, Record, ToolOutput, ToolProgress, ToolStart, ToolStop
-from rxworker.hooks import Abort, Pause, Skip, ToolCallContext, ToolResultContext
+from rxworker.hooks import Abort, HookLike, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.messages import validate
 from rxworker.protocols.common.changes import CallResult
 from rxworker.protocols.common.tracker import Tracker
@@ -227,7 +227,7 @@ def fail(context: ToolResultContext) -> None:
     ],
 )
 async def test_results_that_no_hook_has_let_through_are_held_back(
-    hook: object, error: type[Exception], texts: list[str]
+    hook: HookLike, error: type[Exception], texts: list[str]
 ) -> None:
     calls = call("pay", euros=1) + call("pay", euros=2) + call("pay", euros=3)
     worker = Worker(ScriptedModel([calls, "Again."]), tools=[pay], hooks=[hook])

@@ -24,6 +24,7 @@ from rxworker.hooks import (
     ContinueWithMessages,
     Hook,
     HookContext,
+    HookLike,
     Pause,
     Skip,
     ToolCallContext,
@@ -77,7 +78,7 @@ def asked(name: str, verdict: object = None, point: str = "before_tool_call") ->
     return Hook(look, point, name=name)  # type: ignore[arg-type]
 
 
-def hooks_of(pause: str) -> list[object]:
+def hooks_of(pause: str) -> list[HookLike]:
     if pause == "turn end":
         return [
             asked("first", point="on_turn_end"),
@@ -161,7 +162,7 @@ async def test_who_is_asked_again(pause: str, decision: str, place: str) -> None
 # --- the two ways in which a guard was stepped over
 
 
-def guarded(*answers: object, hooks: tuple[object, ...]) -> Worker:
+def guarded(*answers: object, hooks: tuple[HookLike, ...]) -> Worker:
     @tool
     async def shell(command: str) -> str:
         """Run a command."""
@@ -182,7 +183,7 @@ def guard(context: ToolCallContext) -> Skip | None:
 
 
 @pytest.mark.parametrize("hooks", [(ask, guard), (guard, ask)])
-async def test_a_guard_is_asked_about_what_a_person_has_edited(hooks: tuple[object, ...]) -> None:
+async def test_a_guard_is_asked_about_what_a_person_has_edited(hooks: tuple[HookLike, ...]) -> None:
     worker = guarded(call("shell", command="ls"), "Done.", hooks=hooks)
     await worker.run("go")
     edit = Approve(input={"command": "rm -rf /"})

@@ -197,6 +197,7 @@ def test_a_tool_may_stream_another_worker() -> None:
     worker = Worker(ScriptedModel([call("write"), "Here."]), tools=[write])
     events = list(worker.stream_sync("A verse."))
     [stop] = [event for event in events if isinstance(event, ToolStop)]
+    assert stop.result is not None
     assert stop.result.text == "A pond."
 
 

@@ -27,7 +27,7 @@ async def test_a_run_is_one_task_and_so_is_each_call() -> None:
     finally:
         loop.set_task_factory(None)
     assert result.text == "done"
-    assert made == ["Run._drive", "_lead"]
+    assert made == ["Run._drive", "run_at"]
 
 
 async def test_who_reads_the_response_may_pause_before_its_tools_run() -> None:
