@@ -26,13 +26,13 @@ WATCH = """() => {
 }"""
 
 
-@tool
+@tool(max_output=None)
 async def fetch(size: int) -> str:
     """Fetch much."""
     return "0123456789abcde\n" * (size // 16)
 
 
-@tool
+@tool(max_output=None)
 async def write(text: str) -> str:
     """Write."""
     return f"{len(text)} written"
