@@ -37,7 +37,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options
-from rxworker.providers.content import data_url, plain_text, split_system
+from rxworker.providers.content import check_media, data_url, plain_text, split_system, user_echo
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import shortened
 from rxworker.providers.openai_responses.echo import encode_answer, encode_call
@@ -172,8 +172,9 @@ def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonO
         if isinstance(block, ToolResult):
             items.append(_result(block, answers.get(block.tool_use_id)))
         elif isinstance(block, OpaqueBlock):
-            if block.echo and "type" in block.echo and PLACE not in block.echo:
-                others.append(block.echo)
+            item = user_echo(block)
+            if PLACE not in item:
+                others.append(item)
         else:
             parts += _parts(block)
     if others:
@@ -204,13 +205,19 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
 
 
 def _image(block: Image) -> list[JsonObject]:
+    check_media(block)
+    if not (block.data or block.url):
+        return [{"type": "input_image", "file_id": block.file_id, "detail": "auto"}]
     return [{"type": "input_image", "image_url": data_url(block), "detail": "auto"}]
 
 
 def _document(block: Document) -> list[JsonObject]:
+    check_media(block)
     title = block.title or "document"
     if block.url:
         return [{"type": "input_file", "file_url": block.url}]
+    if not block.data:
+        return [{"type": "input_file", "file_id": block.file_id}]
     if block.media_type.startswith("text/"):
         return [{"type": "input_text", "text": f"{title}:\n{plain_text(block)}"}]
     return [{"type": "input_file", "filename": title, "file_data": data_url(block)}]
