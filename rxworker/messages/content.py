@@ -143,6 +143,30 @@ class Document(ContentBlock, frozen=True, tag="document"):
         return cls(media_type, _read(path), title=title or Path(path).name)
 
 
+class Audio(ContentBlock, frozen=True, tag="audio"):
+    """A sound recording that a user sends. Read one from disk with `Audio.from_file`.
+
+    Attributes:
+        media_type: For example ``audio/wav``.
+        data: The bytes in base64, without a ``data:`` prefix.
+    """
+
+    media_type: str = "audio/wav"
+    data: str | None = None
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Audio:
+        """Read a recording from disk. The extension gives the media type.
+
+        Raises:
+            ConfigurationError: The file cannot be read, or its extension is not that of a recording.
+        """
+        media_type = _media_type(path, "Audio")
+        if not media_type.startswith("audio/"):
+            raise ConfigurationError(f"{os.fspath(path)!r} is {media_type}, not audio")
+        return cls(media_type, _read(path))
+
+
 def _media_type(path: str | os.PathLike[str], kind: str) -> str:
     found, encoding = mimetypes.guess_type(os.fspath(path))
     if found is None or encoding is not None:
@@ -235,6 +259,7 @@ Content: TypeAlias = (
     | ToolResult
     | Image
     | Document
+    | Audio
     | ServerToolCall
     | ServerToolResult
     | OpaqueBlock
@@ -242,6 +267,7 @@ Content: TypeAlias = (
 )
 
 __all__ = [
+    "Audio",
     "CachePoint",
     "Content",
     "ContentBlock",

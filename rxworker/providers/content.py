@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
+    Audio,
     Conversation,
     Document,
     Image,
@@ -72,13 +73,15 @@ def plain_text(document: Document) -> str:
         raise LocalProtocolError("the data of a document is not base64") from error
 
 
-def check_media(block: Image | Document) -> None:
+def check_media(block: Image | Document | Audio) -> None:
     """Refuse an image or a document that has no content.
 
     Raises:
         LocalProtocolError: The block has no data, no url and no file id.
     """
-    if block.data or block.url or block.file_id:
+    if block.data:
+        return
+    if not isinstance(block, Audio) and (block.url or block.file_id):
         return
     kind = type(block).__name__
     if "/" not in block.media_type:
@@ -86,6 +89,8 @@ def check_media(block: Image | Document) -> None:
             f"{kind}({block.media_type!r}) has a media type that is none; "
             f"to read a file, use {kind}.from_file({block.media_type!r})"
         )
+    if isinstance(block, Audio):
+        raise LocalProtocolError("Audio has no data; use Audio.from_file(path), or pass data=")
     raise LocalProtocolError(
         f"{kind} of {block.media_type} has neither data nor a url nor a file id; "
         f"use {kind}.from_file(path), or pass data=, url= or file_id="
@@ -103,6 +108,13 @@ def refuse_file_id(block: Image | Document, provider: str) -> None:
         raise LocalProtocolError(
             f"{provider} takes no file id for {kind}; use {kind}.from_file(path) or pass data="
         )
+
+
+def refuse_audio(provider: str) -> LocalProtocolError:
+    """The error for a provider that takes no audio."""
+    return LocalProtocolError(
+        f"{provider} takes no Audio; send its transcript as Text, or ask Gemini or OpenAIChat"
+    )
 
 
 def user_echo(block: OpaqueBlock, key: str = "type") -> JsonObject:
@@ -135,6 +147,7 @@ __all__ = [
     "data_url",
     "plain_text",
     "read_arguments",
+    "refuse_audio",
     "refuse_file_id",
     "split_system",
     "user_echo",

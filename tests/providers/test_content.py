@@ -11,9 +11,11 @@ import pytest
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
+    Audio,
     Conversation,
     Document,
     Image,
+    JsonObject,
     Message,
     OpaqueBlock,
     Refusal,
@@ -143,7 +145,7 @@ def test_an_opaque_block_of_a_user_is_sent_as_it_is(encode: Encode, echo: Any) -
     ],
 )
 def test_responses_sends_an_output_beside_the_result_of_a_tool(kind: str) -> None:
-    item = {"type": kind, "call_id": "c"}
+    item: JsonObject = {"type": kind, "call_id": "c"}
     result, sent = items(Message.user(ToolResult("x", "ok"), OpaqueBlock(kind, item)))
     assert (result["type"], sent) == ("function_call_output", item)
 
@@ -156,3 +158,28 @@ def test_an_opaque_block_of_a_user_without_echo_raises(encode: Encode) -> None:
 
 def test_chat_sends_a_refusal_that_a_user_quotes() -> None:
     assert chat(Message.user(Refusal("no"))) == "no"
+
+
+def test_audio_is_sent_where_the_provider_takes_it() -> None:
+    message = Message.user(Audio("audio/x-wav", "AA"))
+    assert chat(message) == [
+        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}
+    ]
+    assert gemini(message) == [{"inlineData": {"mimeType": "audio/x-wav", "data": "AA"}}]
+
+
+@pytest.mark.parametrize("encode", [anthropic, responses, ollama])
+def test_audio_raises_where_the_provider_takes_none(encode: Encode) -> None:
+    with pytest.raises(LocalProtocolError, match="transcript"):
+        encode(Message.user(Audio(data="AA")))
+
+
+@pytest.mark.parametrize("encode", [chat, gemini])
+def test_audio_without_data_raises(encode: Encode) -> None:
+    with pytest.raises(LocalProtocolError, match="from_file"):
+        encode(Message.user(Audio()))
+
+
+def test_chat_names_the_audio_that_it_takes() -> None:
+    with pytest.raises(LocalProtocolError, match="WAV or MP3"):
+        chat(Message.user(Audio("audio/ogg", "AA")))

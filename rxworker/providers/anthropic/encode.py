@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Raw
 
 from rxworker.messages import (
+    Audio,
     CachePoint,
     Conversation,
     Document,
@@ -56,7 +57,14 @@ from rxworker.providers.anthropic.options import (
     limit_of,
 )
 from rxworker.providers.base import Options
-from rxworker.providers.content import arguments, check_media, plain_text, split_system, user_echo
+from rxworker.providers.content import (
+    arguments,
+    check_media,
+    plain_text,
+    refuse_audio,
+    split_system,
+    user_echo,
+)
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import in_letters
 from rxworker.providers.remember import Body, MessageEncoder, array, members
@@ -288,6 +296,10 @@ def _tool_result(block: ToolResult, _: bool) -> JsonObject:
     return encoded
 
 
+def _audio(_block: Audio, _: bool) -> JsonObject:
+    raise refuse_audio("Anthropic")
+
+
 def _image(block: Image, _: bool) -> JsonObject:
     return {"type": "image", "source": _source(block)}
 
@@ -333,6 +345,7 @@ USER: dict[type, Callable[[Any, bool], JsonObject | None]] = {
     Refusal: _refusal,
     Image: _image,
     Document: _document,
+    Audio: _audio,
     OpaqueBlock: _opaque,
     ToolResult: _tool_result,
 }

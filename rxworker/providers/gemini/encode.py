@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rxworker.messages import (
+    Audio,
     Conversation,
     Document,
     Image,
@@ -168,6 +169,11 @@ def _media(block: Image | Document) -> list[JsonObject]:
     return [*title, {"inlineData": {"mimeType": block.media_type, "data": block.data}}]
 
 
+def _audio(block: Audio) -> list[JsonObject]:
+    check_media(block)
+    return [{"inlineData": {"mimeType": block.media_type, "data": block.data}}]
+
+
 def _opaque(block: OpaqueBlock) -> list[JsonObject]:
     return [user_echo(block, "")]  # a part has no type
 
@@ -202,6 +208,7 @@ USER: dict[type, Callable[[Any], list[JsonObject]]] = {
     Refusal: _text,
     Image: _media,
     Document: _media,
+    Audio: _audio,
     OpaqueBlock: _opaque,
 }
 MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {

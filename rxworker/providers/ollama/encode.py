@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
+    Audio,
     Conversation,
     Document,
     Image,
@@ -36,7 +37,14 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options
-from rxworker.providers.content import arguments, check_media, data_url, plain_text, refuse_file_id
+from rxworker.providers.content import (
+    arguments,
+    check_media,
+    data_url,
+    plain_text,
+    refuse_audio,
+    refuse_file_id,
+)
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import is_made
 from rxworker.providers.ollama.options import (
@@ -162,6 +170,8 @@ def _said(blocks: Iterable[object]) -> JsonObject:
             raise LocalProtocolError(
                 f"Ollama has no block of kind {block.kind!r}; leave the block out, or send its text as Text"
             )
+        if isinstance(block, Audio):
+            raise refuse_audio("Ollama")
         if isinstance(block, Document):
             check_media(block)
             refuse_file_id(block, "Ollama")

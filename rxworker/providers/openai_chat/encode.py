@@ -14,7 +14,9 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import encode as to_json
 
+from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
+    Audio,
     Conversation,
     Document,
     Image,
@@ -47,6 +49,14 @@ from rxworker.providers.schema import closed, is_strict, safe_name, strict_argum
 from rxworker.providers.tools import refuse_grammar, refuse_programmatic
 
 NAME = "openai_chat"
+# The formats of audio, by media type; `mimetypes` gives the name of WAV that the system has.
+AUDIO = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/vnd.wave": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
 MODES = {"auto": "auto", "none": "none", "any": "required"}
 # What a budget in tokens comes to in the protocol's own words: less than so many is so hard.
 EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
@@ -235,6 +245,16 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
     return [{"type": "text", "text": block.text}] if block.text else []
 
 
+def _audio(block: Audio) -> list[JsonObject]:
+    check_media(block)
+    name = AUDIO.get(block.media_type)
+    if name is None:
+        raise LocalProtocolError(
+            f"OpenAIChat takes audio as WAV or MP3, not {block.media_type}; convert it before"
+        )
+    return [{"type": "input_audio", "input_audio": {"data": block.data, "format": name}}]
+
+
 def _image(block: Image) -> list[JsonObject]:
     refuse_file_id(block, "OpenAIChat")
     return [{"type": "image_url", "image_url": {"url": data_url(block)}}]
@@ -310,6 +330,7 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Text: _text,
     Image: _image,
     Document: _document,
+    Audio: _audio,
     OpaqueBlock: _opaque,
     Refusal: _text,
     ToolResult: _of_result,

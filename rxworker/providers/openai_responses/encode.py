@@ -22,6 +22,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from rxworker.messages import (
+    Audio,
     Content,
     Conversation,
     Document,
@@ -37,7 +38,14 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options
-from rxworker.providers.content import check_media, data_url, plain_text, split_system, user_echo
+from rxworker.providers.content import (
+    check_media,
+    data_url,
+    plain_text,
+    refuse_audio,
+    split_system,
+    user_echo,
+)
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import shortened
 from rxworker.providers.openai_responses.echo import encode_answer, encode_call
@@ -204,6 +212,10 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
     return [{"type": "input_text", "text": block.text}] if block.text else []
 
 
+def _audio(_block: Audio) -> list[JsonObject]:
+    raise refuse_audio("OpenAIResponses")
+
+
 def _image(block: Image) -> list[JsonObject]:
     check_media(block)
     if not (block.data or block.url):
@@ -234,6 +246,7 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Refusal: _text,
     Image: _image,
     Document: _document,
+    Audio: _audio,
 }
 
 __all__ = ["NAME", "InputEncoder", "encode", "safe_id"]
