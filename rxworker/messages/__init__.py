@@ -3,6 +3,7 @@
 from rxworker.messages.archive import from_json, to_json
 from rxworker.messages.compact import compact
 from rxworker.messages.content import (
+    Audio,
     CachePoint,
     Content,
     ContentBlock,
@@ -57,6 +58,7 @@ __all__ = [
     "ToolResult",
     "ResultContent",
     "Image",
+    "Audio",
     "Document",
     "ServerToolCall",
     "ServerToolResult",

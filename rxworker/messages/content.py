@@ -6,10 +6,15 @@ else needs to understand. An encoder sends the echo of its own provider's messag
 
 from __future__ import annotations
 
+import base64
+import mimetypes
+import os
+from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
 
+from rxworker.errors import ConfigurationError
 from rxworker.messages.json import Json, JsonObject
 
 
@@ -69,28 +74,47 @@ class ToolCall(ContentBlock, frozen=True, tag="tool_call", gc=False):
 
 
 class Image(ContentBlock, frozen=True, tag="image"):
-    """A picture, by its bytes or its address.
+    """An image: its bytes, its address, or the id of an uploaded file. Read one from disk with `Image.from_file`.
 
     Attributes:
         media_type: For example ``image/png``.
         data: The bytes in base64, without a ``data:`` prefix.
-        url: Where it lies, instead of ``data``.
+        url: The address of the image, instead of ``data``.
+        file_id: The provider's id of an uploaded file, instead of ``data``.
     """
 
     media_type: str = "image/png"
     data: str | None = None
     url: str | None = None
     echo: JsonObject | None = None
+    file_id: str | None = None
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Image:
+        """Read an image from disk. The extension gives the media type.
+
+        Raises:
+            ConfigurationError: The file cannot be read, or its extension is not that of an image.
+        """
+        media_type = _media_type(path, "Image")
+        if not media_type.startswith("image/"):
+            raise ConfigurationError(
+                f"{os.fspath(path)!r} is {media_type}, not an image; use Document.from_file for documents"
+            )
+        return cls(media_type, _read(path))
 
 
 class Document(ContentBlock, frozen=True, tag="document"):
-    """A document, by its bytes or its address.
+    """A document: its bytes, its address, or the id of an uploaded file. Read one from disk with `Document.from_file`.
 
     Attributes:
         media_type: For example ``application/pdf``.
         data: The bytes in base64, without a ``data:`` prefix.
-        url: Where it lies, instead of ``data``.
+        url: The address of the document, instead of ``data``.
         title: Its name, for the model to cite.
+        file_id: The provider's id of an uploaded file, instead of ``data``.
+        citations: Whether the model cites the document. Only Anthropic has such a switch; others ignore it.
+        context: What the model is told about the document and does not cite. Only Anthropic; others ignore it.
     """
 
     media_type: str = "application/pdf"
@@ -98,6 +122,68 @@ class Document(ContentBlock, frozen=True, tag="document"):
     url: str | None = None
     title: str | None = None
     echo: JsonObject | None = None
+    file_id: str | None = None
+    citations: bool = False
+    context: str | None = None
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], title: str | None = None) -> Document:
+        """Read a document from disk. The extension gives the media type.
+
+        Args:
+            path: The file.
+            title: Its name, for the model to cite; the file's name by default.
+
+        Raises:
+            ConfigurationError: The file cannot be read, its extension is unknown, or it is an image.
+        """
+        media_type = _media_type(path, "Document")
+        if media_type.startswith("image/"):
+            raise ConfigurationError(f"{os.fspath(path)!r} is an image; use Image.from_file")
+        return cls(media_type, _read(path), title=title or Path(path).name)
+
+
+class Audio(ContentBlock, frozen=True, tag="audio"):
+    """A sound recording that a user sends. Read one from disk with `Audio.from_file`.
+
+    Attributes:
+        media_type: For example ``audio/wav``.
+        data: The bytes in base64, without a ``data:`` prefix.
+    """
+
+    media_type: str = "audio/wav"
+    data: str | None = None
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Audio:
+        """Read a recording from disk. The extension gives the media type.
+
+        Raises:
+            ConfigurationError: The file cannot be read, or its extension is not that of a recording.
+        """
+        media_type = _media_type(path, "Audio")
+        if not media_type.startswith("audio/"):
+            raise ConfigurationError(f"{os.fspath(path)!r} is {media_type}, not audio")
+        return cls(media_type, _read(path))
+
+
+def _media_type(path: str | os.PathLike[str], kind: str) -> str:
+    found, encoding = mimetypes.guess_type(os.fspath(path))
+    if found is None or encoding is not None:
+        raise ConfigurationError(
+            f"the media type of {os.fspath(path)!r} is not known from its extension; "
+            f"pass it: {kind}(media_type, data=base64 of the bytes)"
+        )
+    return found
+
+
+def _read(path: str | os.PathLike[str]) -> str:
+    try:
+        return base64.b64encode(Path(path).read_bytes()).decode("ascii")
+    except OSError as error:
+        raise ConfigurationError(
+            f"{os.fspath(path)!r} cannot be read: {error.strerror or error}"
+        ) from error
 
 
 ResultContent: TypeAlias = str | tuple[Text | Image | Document, ...]
@@ -173,6 +259,7 @@ Content: TypeAlias = (
     | ToolResult
     | Image
     | Document
+    | Audio
     | ServerToolCall
     | ServerToolResult
     | OpaqueBlock
@@ -180,6 +267,7 @@ Content: TypeAlias = (
 )
 
 __all__ = [
+    "Audio",
     "CachePoint",
     "Content",
     "ContentBlock",

@@ -7,7 +7,16 @@ import binascii
 from collections.abc import Sequence
 
 from rxworker.errors import LocalProtocolError
-from rxworker.messages import Conversation, Document, Image, JsonObject, Message, ToolCall
+from rxworker.messages import (
+    Audio,
+    Conversation,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    OpaqueBlock,
+    ToolCall,
+)
 from rxworker.providers.arguments import parse_arguments
 
 
@@ -64,16 +73,82 @@ def plain_text(document: Document) -> str:
         raise LocalProtocolError("the data of a document is not base64") from error
 
 
+def check_media(block: Image | Document | Audio) -> None:
+    """Refuse an image or a document that has no content.
+
+    Raises:
+        LocalProtocolError: The block has no data, no url and no file id.
+    """
+    if block.data:
+        return
+    if not isinstance(block, Audio) and (block.url or block.file_id):
+        return
+    kind = type(block).__name__
+    if "/" not in block.media_type:
+        raise LocalProtocolError(
+            f"{kind}({block.media_type!r}) has a media type that is none; "
+            f"to read a file, use {kind}.from_file({block.media_type!r})"
+        )
+    if isinstance(block, Audio):
+        raise LocalProtocolError("Audio has no data; use Audio.from_file(path), or pass data=")
+    raise LocalProtocolError(
+        f"{kind} of {block.media_type} has neither data nor a url nor a file id; "
+        f"use {kind}.from_file(path), or pass data=, url= or file_id="
+    )
+
+
+def refuse_file_id(block: Image | Document, provider: str) -> None:
+    """Refuse a block that has only a file id, for a provider that takes none.
+
+    Raises:
+        LocalProtocolError: The block has a file id and neither data nor a url.
+    """
+    if block.file_id and not (block.data or block.url):
+        kind = type(block).__name__
+        raise LocalProtocolError(
+            f"{provider} takes no file id for {kind}; use {kind}.from_file(path) or pass data="
+        )
+
+
+def refuse_audio(provider: str) -> LocalProtocolError:
+    """The error for a provider that takes no audio."""
+    return LocalProtocolError(
+        f"{provider} takes no Audio; send its transcript as Text, or ask Gemini or OpenAIChat"
+    )
+
+
+def user_echo(block: OpaqueBlock, key: str = "type") -> JsonObject:
+    """The provider's block that an `OpaqueBlock` of a user's message holds.
+
+    Raises:
+        LocalProtocolError: The block has no echo, or its echo lacks the key that every block of the protocol has.
+    """
+    if not block.echo or (key and key not in block.echo):
+        needs = f"an echo with {key!r}" if key else "an echo"
+        raise LocalProtocolError(
+            f"OpaqueBlock({block.kind!r}) of a user's message needs {needs}: "
+            "pass the provider's block as echo=, or leave the block out"
+        )
+    return block.echo
+
+
 def _data(block: Image | Document) -> str:
+    check_media(block)
     if not block.data:
-        raise LocalProtocolError(f"a block of {block.media_type} has neither data nor a url")
+        raise LocalProtocolError(
+            f"{type(block).__name__} has a file id only, and this provider needs its bytes: pass data="
+        )
     return block.data
 
 
 __all__ = [
     "arguments",
+    "check_media",
     "data_url",
     "plain_text",
     "read_arguments",
+    "refuse_audio",
+    "refuse_file_id",
     "split_system",
+    "user_echo",
 ]

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Raw
 
 from rxworker.messages import (
+    Audio,
     CachePoint,
     Conversation,
     Document,
@@ -56,7 +57,14 @@ from rxworker.providers.anthropic.options import (
     limit_of,
 )
 from rxworker.providers.base import Options
-from rxworker.providers.content import arguments, plain_text, split_system
+from rxworker.providers.content import (
+    arguments,
+    check_media,
+    plain_text,
+    refuse_audio,
+    split_system,
+    user_echo,
+)
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import in_letters
 from rxworker.providers.remember import Body, MessageEncoder, array, members
@@ -268,6 +276,10 @@ def _echoed(block: ServerToolCall | ServerToolResult | OpaqueBlock, own: bool) -
     return block.echo if own and block.echo and "type" in block.echo else None
 
 
+def _opaque(block: OpaqueBlock, _: bool) -> JsonObject:
+    return user_echo(block)
+
+
 def _tool_result(block: ToolResult, _: bool) -> JsonObject:
     content: Json
     if isinstance(block.content, str):
@@ -284,28 +296,37 @@ def _tool_result(block: ToolResult, _: bool) -> JsonObject:
     return encoded
 
 
+def _audio(_block: Audio, _: bool) -> JsonObject:
+    raise refuse_audio("Anthropic")
+
+
 def _image(block: Image, _: bool) -> JsonObject:
-    if block.url:
-        return {"type": "image", "source": {"type": "url", "url": block.url}}
     return {"type": "image", "source": _source(block)}
 
 
 def _document(block: Document, _: bool) -> JsonObject:
     encoded: JsonObject = {"type": "document"}
-    if block.url:
-        encoded["source"] = {"type": "url", "url": block.url}
-    elif block.media_type.startswith("text/"):
+    if block.data and not block.url and block.media_type.startswith("text/"):
         text = plain_text(block)
         encoded["source"] = {"type": "text", "media_type": "text/plain", "data": text}
     else:
         encoded["source"] = _source(block)
     if block.title:
         encoded["title"] = block.title
+    if block.context:
+        encoded["context"] = block.context
+    if block.citations:
+        encoded["citations"] = {"enabled": True}
     return encoded
 
 
 def _source(block: Image | Document) -> JsonObject:
-    return {"type": "base64", "media_type": block.media_type, "data": block.data or ""}
+    check_media(block)
+    if block.url:
+        return {"type": "url", "url": block.url}
+    if not block.data:  # the files API, which needs its beta header: https://docs.claude.com/en/docs/build-with-claude/files
+        return {"type": "file", "file_id": block.file_id}
+    return {"type": "base64", "media_type": block.media_type, "data": block.data}
 
 
 @lru_cache(maxsize=1024)  # each id is asked for twice in every request of a run
@@ -324,6 +345,8 @@ USER: dict[type, Callable[[Any, bool], JsonObject | None]] = {
     Refusal: _refusal,
     Image: _image,
     Document: _document,
+    Audio: _audio,
+    OpaqueBlock: _opaque,
     ToolResult: _tool_result,
 }
 ASSISTANT: dict[type, Callable[[Any, bool], JsonObject | None]] = {

@@ -22,8 +22,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
+    Audio,
     Conversation,
     Document,
     Image,
@@ -41,7 +41,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options
-from rxworker.providers.content import split_system
+from rxworker.providers.content import check_media, split_system, user_echo
 from rxworker.providers.extra import with_extra
 from rxworker.providers.gemini.call import CALL
 from rxworker.providers.gemini.options import (
@@ -159,14 +159,23 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
 
 
 def _media(block: Image | Document) -> list[JsonObject]:
+    check_media(block)
     title: list[JsonObject] = []
     if isinstance(block, Document) and block.title:
         title = [{"text": f"{block.title}:"}]
-    if block.url:
-        return [*title, {"fileData": {"mimeType": block.media_type, "fileUri": block.url}}]
-    if not block.data:
-        raise LocalProtocolError(f"a block of {block.media_type} has neither data nor a url")
+    uri = block.url or (None if block.data else block.file_id)
+    if uri:
+        return [*title, {"fileData": {"mimeType": block.media_type, "fileUri": uri}}]
     return [*title, {"inlineData": {"mimeType": block.media_type, "data": block.data}}]
+
+
+def _audio(block: Audio) -> list[JsonObject]:
+    check_media(block)
+    return [{"inlineData": {"mimeType": block.media_type, "data": block.data}}]
+
+
+def _opaque(block: OpaqueBlock) -> list[JsonObject]:
+    return [user_echo(block, "")]  # a part has no type
 
 
 def _said(block: Text, own: bool) -> list[JsonObject]:
@@ -199,6 +208,8 @@ USER: dict[type, Callable[[Any], list[JsonObject]]] = {
     Refusal: _text,
     Image: _media,
     Document: _media,
+    Audio: _audio,
+    OpaqueBlock: _opaque,
 }
 MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {
     Text: _said,

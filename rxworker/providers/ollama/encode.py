@@ -19,13 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
+    Audio,
     Conversation,
     Document,
     Image,
     Json,
     JsonObject,
     Message,
+    OpaqueBlock,
     Refusal,
     Text,
     Thinking,
@@ -34,7 +37,14 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options
-from rxworker.providers.content import arguments, data_url, plain_text
+from rxworker.providers.content import (
+    arguments,
+    check_media,
+    data_url,
+    plain_text,
+    refuse_audio,
+    refuse_file_id,
+)
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import is_made
 from rxworker.providers.ollama.options import (
@@ -156,6 +166,15 @@ def _said(blocks: Iterable[object]) -> JsonObject:
     texts: list[str] = []
     images: list[Json] = []
     for block in blocks:
+        if isinstance(block, OpaqueBlock):
+            raise LocalProtocolError(
+                f"Ollama has no block of kind {block.kind!r}; leave the block out, or send its text as Text"
+            )
+        if isinstance(block, Audio):
+            raise refuse_audio("Ollama")
+        if isinstance(block, Document):
+            check_media(block)
+            refuse_file_id(block, "Ollama")
         data = _bytes(block)
         if data is not None:
             images.append(data)
@@ -169,6 +188,7 @@ def _bytes(block: object) -> str | None:
     """The bytes of a picture, in base64, where they are there."""
     if not isinstance(block, Image):
         return None
+    refuse_file_id(block, "Ollama")
     url = data_url(block)
     return url.partition(",")[2] if url.startswith("data:") else None
 

@@ -14,13 +14,16 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import encode as to_json
 
+from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
+    Audio,
     Conversation,
     Document,
     Image,
     Json,
     JsonObject,
     Message,
+    OpaqueBlock,
     Refusal,
     Text,
     Thinking,
@@ -29,7 +32,14 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options, OutputFormat, ToolChoice
-from rxworker.providers.content import arguments, data_url, plain_text
+from rxworker.providers.content import (
+    arguments,
+    check_media,
+    data_url,
+    plain_text,
+    refuse_file_id,
+    user_echo,
+)
 from rxworker.providers.extra import with_extra
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
 from rxworker.providers.openai_chat.details import merge_details
@@ -39,6 +49,14 @@ from rxworker.providers.schema import closed, is_strict, safe_name, strict_argum
 from rxworker.providers.tools import refuse_grammar, refuse_programmatic
 
 NAME = "openai_chat"
+# The formats of audio, by media type; `mimetypes` gives the name of WAV that the system has.
+AUDIO = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/vnd.wave": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
 MODES = {"auto": "auto", "none": "none", "any": "required"}
 # What a budget in tokens comes to in the protocol's own words: less than so many is so hard.
 EFFORTS = ((1, "minimal"), (4_096, "low"), (16_384, "medium"))
@@ -223,21 +241,39 @@ def _parts(block: object) -> list[JsonObject]:
     return encoder(block) if encoder else []
 
 
-def _text(block: Text) -> list[JsonObject]:
+def _text(block: Text | Refusal) -> list[JsonObject]:
     return [{"type": "text", "text": block.text}] if block.text else []
 
 
+def _audio(block: Audio) -> list[JsonObject]:
+    check_media(block)
+    name = AUDIO.get(block.media_type)
+    if name is None:
+        raise LocalProtocolError(
+            f"OpenAIChat takes audio as WAV or MP3, not {block.media_type}; convert it before"
+        )
+    return [{"type": "input_audio", "input_audio": {"data": block.data, "format": name}}]
+
+
 def _image(block: Image) -> list[JsonObject]:
+    refuse_file_id(block, "OpenAIChat")
     return [{"type": "image_url", "image_url": {"url": data_url(block)}}]
 
 
 def _document(block: Document) -> list[JsonObject]:
+    check_media(block)
     title = block.title or "document"
     if block.url:  # the protocol has no document by its address
         return [{"type": "text", "text": f"{title}: {block.url}"}]
+    if not block.data:
+        return [{"type": "file", "file": {"file_id": block.file_id}}]
     if block.media_type.startswith("text/"):
         return [{"type": "text", "text": f"{title}:\n{plain_text(block)}"}]
     return [{"type": "file", "file": {"filename": title, "file_data": data_url(block)}}]
+
+
+def _opaque(block: OpaqueBlock) -> list[JsonObject]:
+    return [user_echo(block)]
 
 
 def _of_result(block: ToolResult) -> list[JsonObject]:
@@ -251,7 +287,7 @@ def _of_result(block: ToolResult) -> list[JsonObject]:
 
 def _flat(parts: list[JsonObject]) -> Any:
     """One text alone goes as it is, which every compatible server understands."""
-    return parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts
+    return parts[0]["text"] if len(parts) == 1 and parts[0].keys() == {"type", "text"} else parts
 
 
 def encode_tool(tool: ToolMeta) -> JsonObject:
@@ -294,6 +330,9 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Text: _text,
     Image: _image,
     Document: _document,
+    Audio: _audio,
+    OpaqueBlock: _opaque,
+    Refusal: _text,
     ToolResult: _of_result,
 }
 

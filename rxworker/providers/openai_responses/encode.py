@@ -22,6 +22,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from rxworker.messages import (
+    Audio,
     Content,
     Conversation,
     Document,
@@ -37,7 +38,14 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options
-from rxworker.providers.content import data_url, plain_text, split_system
+from rxworker.providers.content import (
+    check_media,
+    data_url,
+    plain_text,
+    refuse_audio,
+    split_system,
+    user_echo,
+)
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import shortened
 from rxworker.providers.openai_responses.echo import encode_answer, encode_call
@@ -172,8 +180,9 @@ def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonO
         if isinstance(block, ToolResult):
             items.append(_result(block, answers.get(block.tool_use_id)))
         elif isinstance(block, OpaqueBlock):
-            if block.echo and "type" in block.echo and PLACE not in block.echo:
-                others.append(block.echo)
+            item = user_echo(block)
+            if PLACE not in item:
+                others.append(item)
         else:
             parts += _parts(block)
     if others:
@@ -203,14 +212,24 @@ def _text(block: Text | Refusal) -> list[JsonObject]:
     return [{"type": "input_text", "text": block.text}] if block.text else []
 
 
+def _audio(_block: Audio) -> list[JsonObject]:
+    raise refuse_audio("OpenAIResponses")
+
+
 def _image(block: Image) -> list[JsonObject]:
+    check_media(block)
+    if not (block.data or block.url):
+        return [{"type": "input_image", "file_id": block.file_id, "detail": "auto"}]
     return [{"type": "input_image", "image_url": data_url(block), "detail": "auto"}]
 
 
 def _document(block: Document) -> list[JsonObject]:
+    check_media(block)
     title = block.title or "document"
     if block.url:
         return [{"type": "input_file", "file_url": block.url}]
+    if not block.data:
+        return [{"type": "input_file", "file_id": block.file_id}]
     if block.media_type.startswith("text/"):
         return [{"type": "input_text", "text": f"{title}:\n{plain_text(block)}"}]
     return [{"type": "input_file", "filename": title, "file_data": data_url(block)}]
@@ -227,6 +246,7 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Refusal: _text,
     Image: _image,
     Document: _document,
+    Audio: _audio,
 }
 
 __all__ = ["NAME", "InputEncoder", "encode", "safe_id"]

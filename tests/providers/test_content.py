@@ -1,0 +1,185 @@
+"""Content of a user's message, in the form of each provider."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from rxworker.errors import LocalProtocolError
+from rxworker.messages import (
+    Audio,
+    Conversation,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    OpaqueBlock,
+    Refusal,
+    ToolResult,
+)
+from rxworker.providers.anthropic.encode import MessagesEncoder as AnthropicEncoder
+from rxworker.providers.gemini.encode import encode_contents
+from rxworker.providers.ollama.encode import encode_messages
+from rxworker.providers.openai_chat.encode import MessagesEncoder as ChatEncoder
+from rxworker.providers.openai_responses.encode import InputEncoder
+from rxworker.providers.remember import array
+
+Encode = Callable[[Message], Any]
+
+
+def anthropic(message: Message) -> Any:
+    encoder = AnthropicEncoder()
+    encoder.feed_new([message])
+    return json.loads(msgspec.json.encode(encoder.messages()))[0]["content"]
+
+
+def chat(message: Message) -> Any:
+    encoder = ChatEncoder()
+    encoder.feed_new([message])
+    return json.loads(msgspec.json.encode(encoder.messages(None)))[-1]["content"]
+
+
+def items(message: Message) -> Any:
+    encoder = InputEncoder()
+    encoder.feed_new([message])
+    return json.loads(msgspec.json.encode(array(encoder.items)))
+
+
+def responses(message: Message) -> Any:
+    return items(message)[-1]["content"]
+
+
+def gemini(message: Message) -> Any:
+    return encode_contents([message])[0]["parts"]
+
+
+def ollama(message: Message) -> Any:
+    return encode_messages(Conversation((message,)))
+
+
+ALL = (anthropic, chat, responses, gemini, ollama)
+
+
+@pytest.mark.parametrize("encode", ALL)
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        (Image("cat.png"), r"Image\.from_file\('cat\.png'\)"),
+        (Document("cat.pdf"), r"Document\.from_file\('cat\.pdf'\)"),
+        (Image(), "neither data nor a url nor a file id"),
+        (Document(), "neither data nor a url nor a file id"),
+    ],
+)
+def test_a_block_without_content_raises_before_it_is_sent(
+    encode: Encode, block: Image | Document, message: str
+) -> None:
+    with pytest.raises(LocalProtocolError, match=message):
+        encode(Message.user(block))
+    with pytest.raises(LocalProtocolError, match=message):
+        encode(Message.user(ToolResult("x", (block,))))
+
+
+@pytest.mark.parametrize(
+    ("encode", "block", "expected"),
+    [
+        (
+            anthropic,
+            Image(file_id="f"),
+            {"type": "image", "source": {"type": "file", "file_id": "f"}},
+        ),
+        (
+            anthropic,
+            Document(file_id="f", title="t", citations=True, context="c"),
+            {
+                "type": "document",
+                "source": {"type": "file", "file_id": "f"},
+                "title": "t",
+                "context": "c",
+                "citations": {"enabled": True},
+            },
+        ),
+        (chat, Document(file_id="f"), {"type": "file", "file": {"file_id": "f"}}),
+        (responses, Image(file_id="f"), {"type": "input_image", "file_id": "f", "detail": "auto"}),
+        (responses, Document(file_id="f"), {"type": "input_file", "file_id": "f"}),
+        (gemini, Image(file_id="f"), {"fileData": {"mimeType": "image/png", "fileUri": "f"}}),
+    ],
+)
+def test_a_file_id_is_sent(encode: Encode, block: Image | Document, expected: Any) -> None:
+    assert encode(Message.user(block)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("encode", "block"),
+    [(chat, Image(file_id="f")), (ollama, Image(file_id="f")), (ollama, Document(file_id="f"))],
+)
+def test_a_file_id_that_a_provider_cannot_take_raises(
+    encode: Encode, block: Image | Document
+) -> None:
+    with pytest.raises(LocalProtocolError, match="takes no file id"):
+        encode(Message.user(block))
+
+
+@pytest.mark.parametrize(
+    ("encode", "echo"),
+    [
+        (anthropic, {"type": "container_upload", "file_id": "f"}),
+        (chat, {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}),
+        (gemini, {"inlineData": {"mimeType": "audio/wav", "data": "AA"}}),
+    ],
+)
+def test_an_opaque_block_of_a_user_is_sent_as_it_is(encode: Encode, echo: Any) -> None:
+    assert encode(Message.user(OpaqueBlock("x", echo))) == [echo]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "computer_call_output",
+        "shell_call_output",
+        "apply_patch_call_output",
+        "mcp_approval_response",
+    ],
+)
+def test_responses_sends_an_output_beside_the_result_of_a_tool(kind: str) -> None:
+    item: JsonObject = {"type": kind, "call_id": "c"}
+    result, sent = items(Message.user(ToolResult("x", "ok"), OpaqueBlock(kind, item)))
+    assert (result["type"], sent) == ("function_call_output", item)
+
+
+@pytest.mark.parametrize("encode", ALL)
+def test_an_opaque_block_of_a_user_without_echo_raises(encode: Encode) -> None:
+    with pytest.raises(LocalProtocolError, match="leave the block out"):
+        encode(Message.user("hello", OpaqueBlock("x")))
+
+
+def test_chat_sends_a_refusal_that_a_user_quotes() -> None:
+    assert chat(Message.user(Refusal("no"))) == "no"
+
+
+def test_audio_is_sent_where_the_provider_takes_it() -> None:
+    message = Message.user(Audio("audio/x-wav", "AA"))
+    assert chat(message) == [
+        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}
+    ]
+    assert gemini(message) == [{"inlineData": {"mimeType": "audio/x-wav", "data": "AA"}}]
+
+
+@pytest.mark.parametrize("encode", [anthropic, responses, ollama])
+def test_audio_raises_where_the_provider_takes_none(encode: Encode) -> None:
+    with pytest.raises(LocalProtocolError, match="transcript"):
+        encode(Message.user(Audio(data="AA")))
+
+
+@pytest.mark.parametrize("encode", [chat, gemini])
+def test_audio_without_data_raises(encode: Encode) -> None:
+    with pytest.raises(LocalProtocolError, match="from_file"):
+        encode(Message.user(Audio()))
+
+
+def test_chat_names_the_audio_that_it_takes() -> None:
+    with pytest.raises(LocalProtocolError, match="WAV or MP3"):
+        chat(Message.user(Audio("audio/ogg", "AA")))
