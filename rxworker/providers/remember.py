@@ -23,14 +23,23 @@ from typing import Generic, TypeAlias, TypeVar
 from msgspec import Raw
 from msgspec.json import encode as to_json
 
-from rxworker.messages import Document, Image, Json, JsonObject, Message, ToolMeta, ToolResult
+from rxworker.messages import (
+    Audio,
+    Document,
+    Image,
+    Json,
+    JsonObject,
+    Message,
+    ToolMeta,
+    ToolResult,
+)
 
 E = TypeVar("E", bound="MessageEncoder")
 
 MOST = 8
 MOST_BYTES = 512 * 1024
 
-MEDIA = frozenset({Image, Document})
+MEDIA = frozenset({Audio, Document, Image})
 
 Body: TypeAlias = dict[str, Json | Raw]
 """The body of a request; what was kept of the last one stands in it as the JSON that it is."""

@@ -66,8 +66,8 @@ def adapt(annotation: Any) -> Any:
 
     >>> adapt(Annotated[int, "how many"])
     typing.Annotated[int, 'how many']
-    >>> adapt(list[PurePath | int]).__args__[0].options
-    (<class 'pathlib.PurePath'>, <class 'int'>)
+    >>> [kind.__name__ for kind in adapt(list[PurePath | int]).__args__[0].options]
+    ['PurePath', 'int']
     """
     if type(annotation).__name__ == "TypeAliasType":  # ``type Name = ...``, from Python 3.12 on
         return adapt(annotation.__value__)

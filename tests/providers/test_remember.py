@@ -70,7 +70,7 @@ ASKED: st.SearchStrategy[Content] = st.one_of(
         ToolResult, IDS, st.sampled_from(["", "sky", (Text("sky"),), (PICTURE,)]), st.booleans()
     ),
     st.sampled_from([PICTURE, PAGE, CachePoint()]),
-    st.builds(OpaqueBlock, st.just("other"), echo=ECHOES),
+    st.just(OpaqueBlock("other", {"type": "other"})),
 )
 MESSAGES = st.one_of(
     st.builds(

@@ -17,7 +17,7 @@ def media(
         LocalProtocolError: It is neither a picture nor a document, or is somewhere a provider cannot fetch it from.
 
     >>> media("image/png", url="data:image/png;base64,AAAA")
-    Image(media_type='image/png', data='AAAA', url=None, echo=None)
+    Image(media_type='image/png', data='AAAA', url=None, echo=None, file_id=None)
     """
     if url.startswith("data:"):
         head, comma, data = url.removeprefix("data:").partition(",")
