@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from rxworker.messages import (
+    Audio,
     CachePoint,
     Content,
     Document,
@@ -53,7 +54,7 @@ Answered: TypeAlias = (
 """What an answer is made of, and may have an echo."""
 
 # Kinds of blocks, as tuples: a union would be made anew each time it is asked for.
-ECHOLESS = (ToolResult, CachePoint)
+ECHOLESS = (ToolResult, CachePoint, Audio)
 SPOKEN = (Text, Refusal)
 NOTHING: JsonObject = {}
 ECHOED = (ServerToolCall, ServerToolResult, OpaqueBlock, Image)
