@@ -19,7 +19,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
-from rxworker.errors import ConfigurationError, RxWorkerError, TextRejectedError
+from rxworker.errors import ConfigurationError, RxWorkerError, TextRejectedError, as_exception
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -140,6 +140,9 @@ class _HeldBlocks(Generic[E]):
         self._replacement = replacement
         self._kinds = WRITTEN if thinking else (TextDelta, RefusalDelta)
         self._held: dict[BlockKey, _HeldText] = {}
+        self._checks_thinking = thinking
+        # A signature is held until the thinking before it has passed.
+        self._signatures: dict[int, list[E]] = {}
         self._unsigned: set[int] = set()
 
     def handle(self, item: E) -> _Checking:
@@ -156,19 +159,22 @@ class _HeldBlocks(Generic[E]):
             yield from self._end(event.index)
         elif isinstance(event, BlockStart | BlockAbort):
             self._unsigned.discard(event.index)
+            self._signatures.pop(event.index, None)
             for kind in self._kinds:
                 self._held.pop((event.index, kind), None)
         elif isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
             yield from self.finish()
         elif isinstance(event, Status | AttemptStart | AttemptRetract):
             self._held.clear()
-        elif isinstance(event, SignatureDelta) and event.index in self._unsigned:
+            self._signatures.clear()
+        elif isinstance(event, SignatureDelta) and self._checks_thinking:
+            self._signatures.setdefault(event.index, []).append(item)
             return
         self._push(item)
 
     def finish(self) -> _Checking:
         """Check all that is held, and let it pass."""
-        for index in {index for index, _ in self._held}:
+        for index in {index for index, _ in self._held} | set(self._signatures):
             yield from self._end(index)
 
     def _end(self, index: int) -> _Checking:
@@ -181,6 +187,10 @@ class _HeldBlocks(Generic[E]):
                 self._emit(held, held.once + rest)
             else:
                 self._reject(held)
+        signatures = self._signatures.pop(index, ())
+        if index not in self._unsigned:
+            for signature in signatures:
+                self._push(signature)
 
     def _check_halves(self, held: _HeldText) -> _Checking:
         text = held.take()
@@ -292,8 +302,10 @@ class _Checks(Generic[E]):
             if not inspect.isawaitable(answer):
                 return self._expect_bool(answer)
             self._awaited = _ensure_future(answer)
-        except Exception as error:
-            self._fail(error)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            self._fail(as_exception(error))
             return None
         self._awaited.add_done_callback(self._answered)
         return None
@@ -305,7 +317,7 @@ class _Checks(Generic[E]):
             return
         error = awaited.exception()
         if error is not None:
-            self._fail(error if isinstance(error, Exception) else RxWorkerError(repr(error)))
+            self._fail(as_exception(error))
             return
         passes = self._expect_bool(awaited.result())
         if passes is not None:

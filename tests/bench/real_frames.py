@@ -49,9 +49,9 @@ class Set(Struct, frozen=True):
 
 
 SETS = (
-    Set("recordings as they are, a frame a chunk", "rec", "one", 25, 3),
-    Set("real frames, 100 deltas, a frame a chunk", "long", "one", 25, 3, frames=100),
-    Set("real frames, 2,000 deltas, 2 to 8 frames a chunk", "long", "few", 5, 3),
+    Set("recordings as they are, a frame a chunk", "rec", "one", 10, 2),
+    Set("real frames, 100 deltas, a frame a chunk", "long", "one", 10, 2, frames=100),
+    Set("real frames, 2,000 deltas, 2 to 8 frames a chunk", "long", "few", 3, 2),
     Set(
         "recordings as they are, paced: 20 at once, a frame each 5 ms",
         "rec",

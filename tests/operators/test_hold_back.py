@@ -171,11 +171,29 @@ def test_thinking_passes_unless_it_is_to_be_checked() -> None:
     assert checked == [ThinkingDelta(0, "-"), BlockStop(0, BlockType.THINKING), events[2]]
 
 
-def test_the_signature_of_replaced_thinking_is_dropped() -> None:
+@pytest.mark.parametrize("window", [4, 400])
+def test_the_signature_of_replaced_thinking_is_dropped(window: int) -> None:
     events = [ThinkingDelta(0, "bad!"), SignatureDelta(0, "s"), BlockStop(0, BlockType.THINKING)]
-    operator = hold_back(lambda _: False, window=4, replacement="-", thinking=True)
+    operator = hold_back(lambda _: False, window=window, replacement="-", thinking=True)
     kinds = [type(event) for event in run_through(events, operator)]
     assert SignatureDelta not in kinds
+
+
+def test_the_signature_of_thinking_that_passes_follows_it() -> None:
+    events = [ThinkingDelta(0, "good"), SignatureDelta(0, "s"), BlockStop(0, BlockType.THINKING)]
+    assert run_through(events, hold_back(yes, thinking=True)) == events
+
+
+@pytest.mark.parametrize("error", [SystemExit, GeneratorExit, asyncio.CancelledError])
+def test_a_check_that_raises_anything_fails_closed(error: type[BaseException]) -> None:
+    def check(_: str) -> bool:
+        raise error
+
+    errors: list[Exception] = []
+    seen: list[Event] = []
+    source = reactivex.of(TextDelta(0, "aaaa"), STOP)
+    source.pipe(hold_back(check, window=2)).subscribe(seen.append, errors.append)
+    assert (seen, [error.__name__ in str(one) for one in errors]) == ([], [True])
 
 
 def test_a_refusal_is_checked() -> None:

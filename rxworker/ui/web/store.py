@@ -29,6 +29,9 @@ OnRun: TypeAlias = Callable[[Run[Any]], object]
 
 logger = logging.getLogger("rxworker.ui.web")
 
+# What an observer of the runs may raise without hurting a run, a client or another observer: all but an interrupt.
+LOGGED = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+
 
 class RunStore:
     """All runs and conversations of a server.
@@ -69,6 +72,7 @@ class RunStore:
 
     def note_resuming(self, id: str, owner: str | None) -> None:  # noqa: A002 - what it is
         """The client of this chat has asked for the stream of its run: it resumes. Of the oldest chats this is forgotten."""
+        self._resuming.pop((owner, id), None)  # the newest stands last
         self._resuming[owner, id] = None
         if len(self._resuming) > MOST_RESUMING:
             del self._resuming[next(iter(self._resuming))]
@@ -137,7 +141,10 @@ class RunStore:
         for feed in self._feeds.values():
             feed.close()
         for observer in tuple(self._observers):
-            observer.on_completed()
+            try:
+                observer.on_completed()
+            except LOGGED as error:
+                logger.error("an observer of the server's runs failed at its end\n%s", told(error))
         self._observers.clear()
 
     def forget(self) -> None:
@@ -168,14 +175,14 @@ class RunStore:
         for observer in tuple(self._observers):
             try:
                 observer.on_next(run)
-            except Exception as error:
+            except LOGGED as error:
                 self._observers.pop(observer, None)
                 logger.error("an observer of the server's runs was detached\n%s", told(error))
         if self._on_run is None or entry.is_added:
             return
         try:
             self._on_run(run)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except LOGGED as error:
             logger.error("on_run failed for %s\n%s", run.id, told(error))
 
     async def _follow(self, entry: RunEntry) -> None:
