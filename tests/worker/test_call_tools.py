@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -459,3 +460,19 @@ async def test_a_run_of_the_version_before_goes_on_and_asks_all_other_hooks() ->
     elsewhere = Worker(ScriptedModel(["Done."]), tools=[pay], hooks=[first, ask, last])
     assert isinstance(await elsewhere.resume(load_paused(data, key=b"k")), Finished)
     assert asked == ["first", "last"]
+
+
+@pytest.mark.parametrize("effect", ["write", "pure"])
+async def test_the_result_of_a_tool_that_is_removed_while_it_runs_is_masked(
+    effect: Literal["write", "pure"],
+) -> None:
+    @tool(effect=effect)
+    async def leak() -> str:
+        worker.tools.remove("leak")
+        return "secret"
+
+    worker = Worker(ScriptedModel([call("leak"), "Done."]), tools=[leak], hooks=[mask])
+    run = worker.run("?")
+    result = await run
+    assert "secret" not in str(records_of(run))
+    assert "secret" not in str(result.conversation)
