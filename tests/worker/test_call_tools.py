@@ -207,6 +207,54 @@ async def test_a_tool_that_cancels_itself_is_reported_as_ended() -> None:
     assert lint(records_of(run)) == []
 
 
+@pytest.mark.parametrize("begins", ["at once", "later"])
+async def test_the_end_of_a_tool_that_cancels_itself_is_reported_while_others_run(
+    begins: str,
+) -> None:
+    go = asyncio.Event()
+
+    @tool
+    async def leave() -> None:
+        """Cancel the own task."""
+        if begins == "later":
+            for _ in range(3):
+                await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    @tool
+    async def wait() -> None:
+        await go.wait()
+
+    model = ScriptedModel([call("leave") + call("wait"), "Done."])
+    run = Worker(model, tools=[leave, wait]).run("go")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert calls_in(records_of(run))[-1] == ("ToolStop", 0)
+    go.set()
+    await run
+    ends = [place for kind, place in calls_in(records_of(run)) if kind == "ToolStop"]
+    assert ends == [0, 1]
+
+
+async def test_the_end_of_a_tool_that_is_cancelled_with_its_run_is_reported_once() -> None:
+    @tool
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    run = Worker(ScriptedModel([call("wait") + call("wait")]), tools=[wait]).run("go")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await run.cancel()
+    ends = [r.event for r in records_of(run) if isinstance(r.event, ToolStop)]
+    assert [end.place for end in ends] == [0, 1]
+    assert all("was cancelled" in end.result.text for end in ends if end.result)
+    with pytest.raises(RunCancelledError):
+        await run
+
+
 # --- a run that ends while hooks look at the results
 
 
