@@ -57,7 +57,7 @@ def hold_back(
 
     The check sees up to ``window`` characters of one block, and each window overlaps the one before it by half: a phrase of up to half a
     window is seen whole before any of it passes. At the end of a block the rest is checked and passes. Held text is dropped when its block is
-    aborted, its response starts again, its attempt is retracted, or the source fails. Other events pass at once, in order; while an
+    aborted, its response starts again, fails or is cancelled, its attempt is retracted, or the source fails. Other events pass at once, in order; while an
     asynchronous check is awaited, everything that follows waits, so at most one response is held.
 
     Tool arguments are not checked; a hook at ``before_tool_call`` sees them whole.
