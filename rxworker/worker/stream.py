@@ -166,7 +166,8 @@ class _RunThread(Generic[T_co]):
 
 
 def _cancel(run: Run[Any]) -> None:
-    run.cancel(reason="its stream was closed")
+    if not run.done:  # else its loop is closing, and what ``cancel`` returns would be left pending
+        run.cancel(reason="its stream was closed")
 
 
 __all__ = ["RunStream"]
