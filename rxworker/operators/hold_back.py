@@ -70,7 +70,7 @@ def hold_back(
             since it no longer fits.
 
     Raises:
-        ConfigurationError: The window is less than 2.
+        ConfigurationError: The check is not callable, or the window is less than 2.
         TextRejectedError: Through ``on_error``: a text must not pass, and there is no replacement.
 
     >>> from reactivex import of
@@ -83,6 +83,10 @@ def hold_back(
     ***
     Bye.
     """
+    if not callable(check):
+        raise ConfigurationError(
+            f"hold_back({check!r:.60}): give a function that takes a text and returns a bool"
+        )
     if window < 2:
         raise ConfigurationError(f"hold_back(window={window}): a window has at least 2 characters")
 

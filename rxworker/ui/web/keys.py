@@ -96,8 +96,10 @@ class ServerState:
 
         Raises:
             LocalProtocolError: The run lives on another event loop, or its conversation is that of another worker.
-            ConfigurationError: The server has users and no owner is given, or the other way round.
+            ConfigurationError: It is not a run; or the server has users and no owner is given, or the other way round.
         """
+        if not isinstance(run, Run):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            raise ConfigurationError(f"run is {run!r:.60}; give it like this: add(worker.run(...))")
         if asyncio.get_running_loop() is not run.loop:
             message = "the run lives on another event loop: begin it on the server's, or run a server on the run's"
             raise LocalProtocolError(message)

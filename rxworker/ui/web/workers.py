@@ -65,6 +65,10 @@ class WorkerSource:
 
     def __init__(self, workers: Workers, prices: Mapping[str, Prices] | None = None) -> None:
         self._prices = prices or {}
+        if not callable(workers) and not isinstance(workers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            raise ConfigurationError(
+                f"the workers are {workers!r:.60}; give a function that makes one: make_app(lambda: Worker(...))"
+            )
         makers = {DEFAULT_NAME: workers} if callable(workers) else dict(workers)
         if not makers:
             raise ConfigurationError("the server needs a worker: make_app(lambda: Worker(...))")
