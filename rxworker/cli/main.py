@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rxworker._interrupt import restore
 from rxworker.cli.failure import FAILED, INTERRUPTED, MISUSED, CommandError, explain, need_rich
 from rxworker.cli.output import flush, prepare_streams, silence, write_error
 from rxworker.cli.parser import make_parser
+from rxworker.cli.startup import restore
 from rxworker.errors import RxWorkerError
 
 

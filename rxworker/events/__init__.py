@@ -20,6 +20,7 @@ from rxworker.events.block import (
     ToolResultMetadata,
     ToolUseMetadata,
 )
+from rxworker.events.kinds import EVENT_KINDS, EventKind, is_block_event, is_meta, start_of
 from rxworker.events.meta import (
     TRUNCATED,
     Error,
@@ -29,10 +30,6 @@ from rxworker.events.meta import (
     ResponseStatus,
     Status,
     Usage,
-)
-from rxworker.events.predicates import (
-    is_block_event,
-    is_meta,
 )
 from rxworker.events.record import (
     Event,
@@ -118,6 +115,10 @@ __all__ = [
     "LimitReached",
     "WatcherDetach",
     "Gap",
+    # the table of all kinds
+    "EVENT_KINDS",
+    "EventKind",
+    "start_of",
     # the envelope
     "Record",
     "Event",

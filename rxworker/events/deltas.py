@@ -13,6 +13,7 @@ from itertools import chain, repeat
 from typing import Any, TypeAlias, TypeVar, final, overload
 
 from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
+from rxworker.events.kinds import MERGEABLE
 
 E = TypeVar("E")
 
@@ -20,11 +21,6 @@ FEW = 4
 """As many neighbours as it takes until going together is cheaper than going one by one."""
 
 Growing: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
-
-GROWING: frozenset[type[object]] = frozenset(
-    {TextDelta, ThinkingDelta, RefusalDelta, InputJsonDelta}
-)
-"""The types of deltas that do nothing but add to a text."""
 
 
 @final
@@ -218,7 +214,7 @@ def rows(events: Iterable[E]) -> list[E | Deltas[E]]:
     like: Any = None
     for event in events:
         kind = event.__class__
-        if kind not in GROWING:
+        if kind not in MERGEABLE:
             if like is not None:
                 _gather(told, place)
                 like = None
@@ -248,7 +244,6 @@ def _adds_to_same(delta: Any, other: Any) -> bool:
 
 __all__ = [
     "FEW",
-    "GROWING",
     "Growing",
     "Batch",
     "Counted",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
@@ -312,9 +312,6 @@ TurnEvent: TypeAlias = (
     | RunAbort
 )
 
-TURN_EVENTS: frozenset[type[object]] = frozenset(get_args(TurnEvent))
-"""The types of these."""
-
 __all__ = [
     "AttemptRetract",
     "AttemptStart",
@@ -333,7 +330,6 @@ __all__ = [
     "ToolProgress",
     "ToolStart",
     "ToolStop",
-    "TURN_EVENTS",
     "TurnEvent",
     "TurnStart",
     "TurnStop",

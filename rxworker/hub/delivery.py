@@ -15,19 +15,11 @@ from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import (
-    CitationDelta,
     Gap,
-    InputJsonDelta,
-    InputValueDelta,
-    Ping,
     Record,
-    RefusalDelta,
-    SignatureDelta,
-    TextDelta,
-    ThinkingDelta,
-    ToolProgress,
     Usage,
 )
+from rxworker.events.kinds import PASSING
 from rxworker.hub.history import History
 
 BATCH = 256
@@ -35,21 +27,6 @@ BATCH = 256
 
 LONGEST = 86400.0
 """The most seconds between two deliveries."""
-
-PASSING: frozenset[type[object]] = frozenset(
-    {
-        TextDelta,
-        ThinkingDelta,
-        RefusalDelta,
-        InputJsonDelta,
-        InputValueDelta,
-        SignatureDelta,
-        CitationDelta,
-        ToolProgress,
-        Ping,
-    }
-)
-"""What a policy may leave out: it adds to something, and neither begins nor ends anything."""
 
 
 class Reliable(Struct, frozen=True):
@@ -251,7 +228,6 @@ def _expect_limit(limit: object) -> None:
 
 
 __all__ = [
-    "PASSING",
     "Coalesce",
     "Delivery",
     "DropOldest",

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from rxworker.events import Record
+from rxworker.events.kinds import MERGEABLE
 from rxworker.events.row import BatchRow, CountedRow, Entry, Row
 from rxworker.hub.span import (
-    MERGEABLE,
     Kept,
     Mergeable,
     apart,

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from rxworker.events import Opaque, Record, Usage
-from rxworker.hub.delivery import PASSING, Coalesce, Delivery
+from rxworker.events import Record
+from rxworker.events.kinds import DEFERRABLE
+from rxworker.hub.delivery import Coalesce, Delivery
 from rxworker.hub.history import History
 
 Later: TypeAlias = Callable[[float, Callable[[], None]], Callable[[], object]]
 """Calls a function after so many seconds; what it returns takes that back."""
-
-HELD: frozenset[type[object]] = PASSING | {Usage, Opaque}
-"""What may wait: it neither begins nor ends anything."""
 
 
 def every_of(delivery: Delivery) -> float | None:
@@ -77,7 +75,7 @@ class Pace:
         """Whether something among the records that were not looked at yet may not wait."""
         seen, self._seen = self._seen, last
         entries = self._history.entries(seen)
-        return any(isinstance(e, Record) and e.event.__class__ not in HELD for e in entries)
+        return any(isinstance(e, Record) and e.event.__class__ not in DEFERRABLE for e in entries)
 
     def _open(self) -> None:
         self._is_open = True
@@ -85,4 +83,4 @@ class Pace:
             self._soon()
 
 
-__all__ = ["HELD", "Later", "Pace", "every_of"]
+__all__ = ["Later", "Pace", "every_of"]

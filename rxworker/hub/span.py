@@ -15,13 +15,10 @@ from typing import Any, TypeAlias, TypeGuard
 
 from msgspec.structs import replace
 
-from rxworker.events import Event, InputJsonDelta, Record, RefusalDelta, TextDelta, ThinkingDelta
+from rxworker.events import Event, InputJsonDelta, Record
 from rxworker.events.deltas import Growing
+from rxworker.events.kinds import MERGEABLE
 from rxworker.events.row import BatchRow, CountedRow, Row
-
-MERGEABLE: frozenset[type[object]] = frozenset(
-    {TextDelta, ThinkingDelta, RefusalDelta, InputJsonDelta}
-)
 
 
 class Span:
@@ -195,7 +192,6 @@ def apart(entries: Iterable[Kept | BatchRow], after: int = 0) -> Iterator[Kept]:
 
 
 __all__ = [
-    "MERGEABLE",
     "Kept",
     "Mergeable",
     "Span",

@@ -1,5 +1,6 @@
 """Verbs for streams of events, one family a file. Each composes with reactivex's own in any ``pipe``."""
 
+from rxworker.events.arguments import assemble_arguments, parse_arguments
 from rxworker.operators.commit import committed, live
 from rxworker.operators.decode import decode
 from rxworker.operators.fail import error_to_exception, fail_on_error
@@ -29,7 +30,6 @@ from rxworker.operators.units import lines, sentences
 from rxworker.operators.usage import UsageChange, usage_changes
 from rxworker.operators.window import fold_sliding, sliding
 from rxworker.operators.window_view import Window
-from rxworker.providers.arguments import assemble_arguments, parse_arguments
 
 __all__ = [
     # choosing

@@ -24,54 +24,15 @@ from rxworker.events import (
     BlockStart,
     BlockStop,
     BlockType,
-    CitationDelta,
     Event,
-    InputJsonDelta,
-    InputValueDelta,
     Record,
-    RefusalDelta,
-    SignatureDelta,
-    TextDelta,
-    ThinkingDelta,
 )
+from rxworker.events.kinds import BLOCK_EVENTS, start_of
 from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Sink, Source, Stage, connect
 from rxworker.operators.types import Operator
 
 B = TypeVar("B")
-
-TYPE_OF_DELTA: dict[type[BlockEvent], BlockType] = {
-    TextDelta: BlockType.TEXT,
-    CitationDelta: BlockType.TEXT,
-    ThinkingDelta: BlockType.THINKING,
-    SignatureDelta: BlockType.THINKING,
-    RefusalDelta: BlockType.REFUSAL,
-    InputJsonDelta: BlockType.TOOL_USE,
-    InputValueDelta: BlockType.TOOL_USE,
-}
-"""Which block a delta opens when none is open at its index."""
-
-BLOCK_EVENTS: frozenset[type[object]] = frozenset(
-    {BlockStart, BlockStop, BlockAbort, *TYPE_OF_DELTA}
-)
-"""The types that `is_block_event` says yes to, for the paths where a question is too dear."""
-
-
-def start_of(event: BlockEvent) -> BlockStart:
-    """The start of the block that an event belongs to, if the event is the first one seen of it.
-
-    >>> start_of(TextDelta(3, "hello")).block_type
-    <BlockType.TEXT: 'text'>
-    """
-    if isinstance(event, BlockStart):
-        return event
-    if isinstance(event, BlockStop):
-        return BlockStart(event.index, event.block_type, event.metadata)
-    if isinstance(event, BlockAbort):
-        return BlockStart(event.index, event.block_type)
-    if isinstance(event, TextDelta | ThinkingDelta | RefusalDelta):
-        return BlockStart(event.index, TYPE_OF_DELTA[type(event)], choice=event.choice)
-    return BlockStart(event.index, TYPE_OF_DELTA[type(event)])
 
 
 class Block(Source[BlockEvent]):
@@ -257,4 +218,4 @@ def _emptied(blocks: dict[int, Block]) -> list[Block]:
     return open_blocks
 
 
-__all__ = ["BLOCK_EVENTS", "TYPE_OF_DELTA", "Block", "group_blocks", "start_of"]
+__all__ = ["Block", "group_blocks"]

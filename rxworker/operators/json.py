@@ -15,12 +15,12 @@ from rxworker.events import (
     Record,
     ToolUseMetadata,
 )
+from rxworker.events.arguments import assemble_arguments, parse_arguments, parse_path
 from rxworker.messages import Json, JsonObject
 from rxworker.operators.members import MemberScanner
 from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Sink, stage
 from rxworker.operators.types import Operator
-from rxworker.providers.arguments import assemble_arguments, parse_arguments, parse_path
 
 
 class ToolInput:

@@ -8,7 +8,7 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 
 from rxworker.events import BlockEvent, Event, Meta, Record, is_meta
-from rxworker.operators.group import BLOCK_EVENTS
+from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Sink, Source, Stage, connect
 from rxworker.operators.types import Operator

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Event, Opaque, Record
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.lenient_json import whole
 from rxworker.protocols.common.lines import type_name
-from rxworker.providers.surrogates import whole
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from rxworker.messages import Json, Usage
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 
 
 class PendingCall(Struct, frozen=True):

@@ -26,7 +26,8 @@ from typing import Protocol, TypeAlias, TypeVar, cast
 import msgspec
 
 from rxworker.events import InputJsonDelta, ResponseEvent
-from rxworker.events.deltas import FEW, GROWING, Deltas, Growing
+from rxworker.events.deltas import FEW, Deltas, Growing
+from rxworker.events.kinds import MERGEABLE
 from rxworker.messages import Json
 from rxworker.providers.pattern import FEW as SHORT_ROW
 from rxworker.providers.pattern import Constant, Pattern, Varying
@@ -62,7 +63,7 @@ def repeated(delta: ResponseEvent) -> Repeat | None:
     >>> repeat and list(repeat(["b", "c"]))
     [TextDelta(index=0, text='b', choice=0), TextDelta(index=0, text='c', choice=0)]
     """
-    return partial(Deltas, delta) if delta.__class__ in GROWING else None
+    return partial(Deltas, delta) if delta.__class__ in MERGEABLE else None
 
 
 class Repeats(Gathers[F_contra], Protocol[F_contra]):
@@ -182,7 +183,7 @@ class Alike(Together[F]):
         delta = events[0]
         # The arguments of a call are short, as a rule.
         is_long = len(rows) <= 1 or delta.__class__ is not InputJsonDelta
-        if is_long and delta.__class__ in GROWING:
+        if is_long and delta.__class__ in MERGEABLE:
             self._learn(data, cast("Growing", delta))
 
     def _add(self, row: Row, made: list[ResponseEvent | Row]) -> None:

@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Sequence
 
 from rxworker.errors import LocalProtocolError
+from rxworker.events.arguments import parse_arguments
 from rxworker.messages import (
     Audio,
     Conversation,
@@ -17,7 +18,6 @@ from rxworker.messages import (
     OpaqueBlock,
     ToolCall,
 )
-from rxworker.providers.arguments import parse_arguments
 
 
 def arguments(call: ToolCall) -> JsonObject:

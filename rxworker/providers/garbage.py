@@ -6,30 +6,8 @@ import msgspec
 
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import Json
+from rxworker.messages.lenient_json import read_mended
 from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.surrogates import Halves
-
-
-def read_json(data: bytes) -> Json:
-    """The JSON of a frame, ``None`` if it is none."""
-    try:
-        decoded: Json = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return decoded
-
-
-def read_mended(data: bytes) -> Json:
-    r"""The JSON of bytes that nothing follows, with U+FFFD for half a character in it; ``None`` if it is none.
-
-    >>> read_mended(b'"a\\ud83d"') == "a\ufffd"
-    True
-    """
-    value = read_json(data)
-    if value is None:  # a strict reader takes no half, so there is nothing to mend in what it reads
-        mended = Halves().mended(data)
-        value = None if mended is None else read_json(mended)
-    return value
 
 
 def unreadable(data: bytes) -> bool:
@@ -67,8 +45,6 @@ def _shown(raw: Json) -> str:
 
 __all__ = [
     "garbage_failure",
-    "read_json",
-    "read_mended",
     "read_stray",
     "stream_failure",
     "unreadable",

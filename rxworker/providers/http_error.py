@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from rxworker.errors import ProviderError
+from rxworker.messages.lenient_json import read_mended
 from rxworker.providers.failure import RETRYABLE_KINDS, Failure, classify, read_failure
-from rxworker.providers.garbage import read_mended
 from rxworker.providers.keys import masked
 from rxworker.providers.retry_headers import may_retry, retry_after
 

@@ -26,10 +26,10 @@ from rxworker.events import (
     ToolResultMetadata,
     ToolUseMetadata,
 )
+from rxworker.events.arguments import assemble_arguments
 from rxworker.messages import Json, JsonObject, StopReason, Usage
-from rxworker.providers.arguments import assemble_arguments
+from rxworker.messages.lenient_json import read_mended
 from rxworker.providers.base import Provider
-from rxworker.providers.garbage import read_mended
 from rxworker.providers.ids import wire_id
 
 INVALID = "__invalid_json__"

@@ -1,8 +1,6 @@
-"""Kinds, handlers and scopes; and what blocks, responses and runs come to, folded from their events."""
+"""Kinds, handlers and scopes: calling functions with the events of a response, block by block."""
 
-from rxworker.timeline.block import BlockPhase, BlockState, step_block
 from rxworker.timeline.collectors import TextBlockCollector, ToolCallCollector
-from rxworker.timeline.content import content_of
 from rxworker.timeline.handler import Handler, HandlerLike
 from rxworker.timeline.kind import (
     ERROR,
@@ -26,9 +24,6 @@ from rxworker.timeline.kind import (
     ToolUseBlockStart,
     ToolUseBlockStop,
 )
-from rxworker.timeline.message import ResponseState, message_of, step_response
-from rxworker.timeline.pieces import Pieces, joined
-from rxworker.timeline.run import RunState, RunStatus, fold_run, step_run
 from rxworker.timeline.timeline import Timeline
 
 __all__ = [
@@ -61,18 +56,4 @@ __all__ = [
     # collectors
     "TextBlockCollector",
     "ToolCallCollector",
-    # states and their steps
-    "BlockPhase",
-    "BlockState",
-    "step_block",
-    "content_of",
-    "ResponseState",
-    "step_response",
-    "message_of",
-    "RunState",
-    "RunStatus",
-    "step_run",
-    "fold_run",
-    "Pieces",
-    "joined",
 ]

@@ -15,8 +15,8 @@ from threading import RLock
 from typing import Any, Protocol
 
 from rxworker.events import BlockStart, BlockStop, BlockType, Event, Status
-from rxworker.events.deltas import GROWING, Deltas, block_rows_of, rows
-from rxworker.operators.group import BLOCK_EVENTS
+from rxworker.events.deltas import Deltas, block_rows_of, rows
+from rxworker.events.kinds import BLOCK_EVENTS, MERGEABLE
 
 MOST = 64 * 1024
 """What is kept at most, in characters; few enough that what a collector makes of them is about as much."""
@@ -83,7 +83,7 @@ class Backlog:
             elif kind is BlockStart or kind is BlockStop:
                 # An echo may be long where it is more than what the block says.
                 size += MOST if row.echo and row.block_type not in PLAIN else EACH
-            elif kind in GROWING:
+            elif kind in MERGEABLE:
                 size += EACH + len(row.text)
             elif kind in BLOCK_EVENTS or kind is Status:
                 size += EACH

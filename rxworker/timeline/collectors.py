@@ -11,9 +11,9 @@ from operator import attrgetter
 from typing import Any, Generic, TypeGuard, TypeVar
 
 from rxworker.events import InputJsonDelta, InputValueDelta, TextDelta
+from rxworker.events.arguments import assemble_arguments, parse_arguments
 from rxworker.events.deltas import Deltas
 from rxworker.messages import JsonObject, ToolCall
-from rxworker.operators import assemble_arguments, parse_arguments
 from rxworker.timeline.backlog import Backlog
 from rxworker.timeline.kind import (
     TextBlockEvent,

@@ -48,7 +48,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.deltas import Deltas
-from rxworker.operators.group import BLOCK_EVENTS, start_of
+from rxworker.events.kinds import BLOCK_EVENTS, start_of
 from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Stage, connect
 from rxworker.timeline.backlog import NONE, OVER, Backlog, Collecting, Over

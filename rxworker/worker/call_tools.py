@@ -19,7 +19,7 @@ from rxworker.hooks.ask import names_in
 from rxworker.hooks.verdicts import Continue, Verdict
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.messages.pairs import calls_made
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 from rxworker.tools import Tool, policy_of, run_calls
 from rxworker.worker.approval import APPROVAL
 from rxworker.worker.checks import result_of

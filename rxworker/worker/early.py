@@ -21,7 +21,7 @@ from rxworker.hooks import HookPoint
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.operators.disposables import Both, Call
 from rxworker.operators.stage import Sink, Stage, connect, many
-from rxworker.timeline import content_of, step_block
+from rxworker.state import content_of, step_block
 from rxworker.tools import EarlyCalls, Surroundings
 from rxworker.worker.context import CALLING, RunContext, TurnScope
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rxworker.errors import LimitExceededError
 from rxworker.events import Event, LimitReached
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 from rxworker.worker.context import RunContext
 from rxworker.worker.limits import Limits
 

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from rxworker.errors import describe
 from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
 from rxworker.events.deltas import Batch, Counted, Deltas, rows_of
+from rxworker.events.kinds import TURN_EVENTS
 from rxworker.events.row import BatchRow, CountedRow, Entry, Row
-from rxworker.events.turn import TURN_EVENTS
 from rxworker.hub import Hub
-from rxworker.timeline import RunState, fold_run
+from rxworker.state import RunState, fold_run
 
 
 class Journal:

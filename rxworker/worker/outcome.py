@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from rxworker.messages import Conversation
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 from rxworker.worker.output import Output
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.seal import seal_of

@@ -9,7 +9,7 @@ from rxworker.events import ConversationReplace, Event, TurnStart
 from rxworker.hooks import Cancel, HookPoint, MessageSendContext
 from rxworker.messages import Conversation
 from rxworker.providers import Request
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 from rxworker.worker.checks import messages_of
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.guard import admit, before_request

@@ -23,10 +23,10 @@ from rxworker.events import Event, LimitReached, Record, RunAbort
 from rxworker.hub import Audience, Delivery, Watch
 from rxworker.hub.loss import leave
 from rxworker.messages import Json
+from rxworker.messages.lenient_json import whole
 from rxworker.operators import partial_values
 from rxworker.operators.stage import Stage, connect
-from rxworker.providers.surrogates import whole
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.guard import report

@@ -27,7 +27,7 @@ from rxworker.events import (
 )
 from rxworker.hooks import AbortContext, HookPoint
 from rxworker.messages import ToolResult
-from rxworker.timeline.run_steps import HELD_BACK
+from rxworker.state.run_steps import HELD_BACK
 from rxworker.worker.context import RunContext
 from rxworker.worker.stage import is_closed
 

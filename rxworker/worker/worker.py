@@ -16,7 +16,8 @@ from rxworker.events import Event, Record, RunAbort, RunStart
 from rxworker.hooks import HookLike, Hooks
 from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
-from rxworker.timeline import RunState, TextBlockCollector, ToolCallCollector, step_run
+from rxworker.state import RunState, step_run
+from rxworker.timeline import TextBlockCollector, ToolCallCollector
 from rxworker.timeline.gathering import Gathering
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
 from rxworker.transport import Model, Retry

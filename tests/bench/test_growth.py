@@ -47,6 +47,7 @@ from rxworker.providers import (
     Options,
     summarise,
 )
+from rxworker.state import ResponseState, fold_run, message_of, step_response
 from rxworker.testing import (
     Reply,
     anthropic_frames,
@@ -57,15 +58,7 @@ from rxworker.testing import (
     think,
 )
 from rxworker.testing.reply_events import reply_events
-from rxworker.timeline import (
-    ResponseState,
-    TextBlockCollector,
-    Timeline,
-    ToolCallCollector,
-    fold_run,
-    message_of,
-    step_response,
-)
+from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 
 Task = Callable[[], object]
 Prepare = Callable[[int], Task]

@@ -12,8 +12,8 @@ from rxworker.events import Record
 from rxworker.framing import SseDecoder
 from rxworker.hooks import on_message_send
 from rxworker.protocols import decode_record
+from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, say
-from rxworker.timeline import fold_run
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web import entry as entries
 

@@ -34,7 +34,7 @@ from rxworker.events import (
 )
 from rxworker.hub import Coalesce, Hub
 from rxworker.messages import Conversation, Message
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 from rxworker.worker.journal import Journal
 
 SLOW = 0.1

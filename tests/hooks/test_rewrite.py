@@ -24,6 +24,7 @@ from rxworker.hooks import (
 )
 from rxworker.messages import Content, OpaqueBlock, Text, Thinking, ToolCall, ToolResult, validate
 from rxworker.protocols.common.tracker import Tracker
+from rxworker.state import fold_run
 from rxworker.testing import (
     ScriptedModel,
     abort_context,
@@ -33,7 +34,6 @@ from rxworker.testing import (
     result_context,
     send_context,
 )
-from rxworker.timeline import fold_run
 
 
 @tool

@@ -23,8 +23,9 @@ from rxworker.events import (
     ToolProgress,
     Usage,
 )
+from rxworker.events.kinds import PASSING
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest, Reliable
-from rxworker.hub.delivery import BATCH, PASSING, count, take
+from rxworker.hub.delivery import BATCH, count, take
 from rxworker.hub.history import History
 
 START = BlockStart(0, BlockType.TEXT)

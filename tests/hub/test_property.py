@@ -17,11 +17,11 @@ from reactivex.testing import TestScheduler
 
 from rxworker import Worker, tool, worker_tool
 from rxworker.events import Event, Gap, InputJsonDelta, Record, TextDelta, Usage, WatcherDetach
+from rxworker.events.kinds import PASSING
 from rxworker.hub import Coalesce, Delivery, DropOldest, Hub, Latest, Reliable
-from rxworker.hub.delivery import PASSING
 from rxworker.hub.reading import Reading
+from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, ScriptedModel, call, cut, fail, say, think
-from rxworker.timeline import RunState, fold_run
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 

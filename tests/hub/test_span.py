@@ -24,9 +24,10 @@ from rxworker.events import (
     ToolProgress,
 )
 from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import MERGEABLE
 from rxworker.events.row import Row
 from rxworker.hub.history import TAIL, merge_entries
-from rxworker.hub.span import MERGEABLE, Span, continues, is_mergeable, packed
+from rxworker.hub.span import Span, continues, is_mergeable, packed
 
 Make = Callable[[int, str], Record]
 

@@ -19,8 +19,8 @@ from rxworker.messages import (
     to_json,
 )
 from rxworker.providers import Anthropic, OpenAIResponses, Options
+from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import Answer, ReplayServer
-from rxworker.timeline import ResponseState, message_of, step_response
 from rxworker.worker import Approve, load_paused, save_paused
 
 NOON = 1_780_000_000.0  # 2026-05-28T20:26:40Z

@@ -46,8 +46,8 @@ from rxworker.messages import Conversation, Message, Thinking, ToolCall, ToolRes
 from rxworker.protocols.ag_ui import AgUiInput, ag_ui_stream, read_run_input
 from rxworker.protocols.common import decisions_of
 from rxworker.protocols.ui_messages import HEADERS, read_chat_request, ui_message_stream
+from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call, fail, say, stall, think
-from rxworker.timeline import RunState, fold_run
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 from rxworker.transport.listening import stop_listening

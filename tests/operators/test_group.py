@@ -28,8 +28,8 @@ from rxworker.events import (
     ThinkingDelta,
     ToolUseMetadata,
 )
+from rxworker.events.kinds import start_of
 from rxworker.operators import Block, Source, group_blocks, only
-from rxworker.operators.group import start_of
 from rxworker.testing.marbles import Marbles
 
 EVENTS: dict[str, Event] = {

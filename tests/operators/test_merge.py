@@ -19,7 +19,7 @@ from rxworker.events import (
     ThinkingDelta,
 )
 from rxworker.operators import merge_deltas
-from rxworker.timeline import BlockState, content_of, step_block
+from rxworker.state import BlockState, content_of, step_block
 
 A = TextDelta(0, "a")
 B = TextDelta(0, "b")

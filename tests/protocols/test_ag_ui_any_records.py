@@ -62,7 +62,7 @@ from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ag_ui import sse_bytes as ag_ui_bytes
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.protocols.ui_messages import sse_bytes as part_bytes
-from rxworker.timeline import fold_run
+from rxworker.state import fold_run
 
 Wire = dict[str, Any]
 IDS = ["c1", "c2", "c3"]

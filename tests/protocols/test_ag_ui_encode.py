@@ -31,8 +31,8 @@ from rxworker.events import (
 from rxworker.hooks import Skip, ToolCallContext
 from rxworker.messages import Conversation, Image, Message, Text, ToolCall, ToolResult
 from rxworker.protocols.ag_ui import AgUiEncoder, ag_ui_stream, sse_bytes
+from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, fail, say, think
-from rxworker.timeline import fold_run
 from rxworker.transport import Retry
 
 Wire = dict[str, Any]

@@ -12,23 +12,32 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.events import (
+    EVENT_KINDS,
     BlockStart,
     BlockType,
+    Error,
     Event,
+    EventKind,
     Opaque,
     Record,
     RunStart,
     RunStop,
+    Status,
     TextDelta,
     TurnStart,
+    Usage,
 )
+from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.protocols import decode_record, encode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ag_ui import sse_bytes as ag_ui_bytes
+from rxworker.protocols.common.changes import Note, Scope
+from rxworker.protocols.common.tracker import HANDLERS, Tracker
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.protocols.ui_messages import sse_bytes as part_bytes
-from rxworker.timeline import fold_run
+from rxworker.state import fold_run
+from rxworker.state.run_steps import TOOL_STEPS, TURN_STEPS
 
 
 class Owl(Struct, frozen=True, tag="owl"):
@@ -125,6 +134,29 @@ def test_every_type_of_event_is_read_as_it_was_written(kind: type[Struct]) -> No
         if isinstance(event, Owl):
             event = Opaque("owl", {"type": "owl", "wings": 2})
         assert decode_record(encode_record(record)) == replace(record, event=event)
+
+
+@pytest.mark.parametrize("kind", EVENT_KINDS, ids=lambda kind: kind.type.__name__)
+def test_the_table_of_kinds_says_what_changes_the_state(kind: EventKind) -> None:
+    steps = {*TURN_STEPS, *TOOL_STEPS, *BLOCK_EVENTS, Usage, Status, Error}
+    assert (kind.type in steps) is kind.changes_state
+    if not kind.changes_state:
+        told = records(cast("type[Struct]", kind.type))
+        others = [record for record in told if type(record.event) is not kind.type]
+        assert fold_run(told) == fold_run(others)
+
+
+@pytest.mark.parametrize("kind", EVENT_KINDS, ids=lambda kind: kind.type.__name__)
+def test_the_table_of_kinds_says_what_a_view_makes_of_it(kind: EventKind) -> None:
+    assert (kind.type in HANDLERS) is (kind.display == "change")
+    tracker = Tracker()
+    tracker.feed(Record(1, "run-1", 1, 1, 0.0, RunStart(Conversation((Message.user("hi"),)))))
+    record = Record(2, "run-1", 1, 1, 0.0, example(cast("type[Struct]", kind.type)))
+    changes = tracker.feed(record)
+    if kind.display == "hidden":
+        assert changes == []
+    elif kind.display == "note":
+        assert changes == [Note(Scope(), record)]
 
 
 def test_an_event_of_an_unknown_type_reaches_the_clients() -> None:

@@ -33,8 +33,8 @@ from rxworker.events import (
 )
 from rxworker.messages import Message, StopKind, StopReason, Text, Thinking
 from rxworker.providers import CalledTool, Gemini, Summary, summarise
+from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import lint
-from rxworker.timeline import ResponseState, message_of, step_response
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "gemini"
 STREAMS = sorted(RECORDINGS.glob("*.sse"))

@@ -29,7 +29,7 @@ from rxworker.messages import (
 )
 from rxworker.providers import Anthropic, Gemini, OpenAIChat, Options, OutputFormat, ToolChoice
 from rxworker.providers.ids import made_id
-from rxworker.timeline import ResponseState, message_of, step_response
+from rxworker.state import ResponseState, message_of, step_response
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "gemini"
 STREAMS = sorted(RECORDINGS.glob("*.sse"))

@@ -32,7 +32,7 @@ from rxworker.messages import (
 from rxworker.providers import Ollama, Options, ToolChoice
 from rxworker.providers.base import OutputFormat
 from rxworker.providers.ids import made_id
-from rxworker.timeline import ResponseState, message_of, step_response
+from rxworker.state import ResponseState, message_of, step_response
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 LOOK = ToolMeta("look", "Looks.", {"type": "object", "properties": {}})

@@ -32,9 +32,9 @@ from rxworker.messages import Conversation, JsonObject, Message, StopKind, StopR
 from rxworker.providers import OpenAIChat, summarise
 from rxworker.providers.base import Options
 from rxworker.providers.openai_chat import OpenAIChatDecoder
+from rxworker.state import ResponseState, step_response
+from rxworker.state import message_of as message_of_state
 from rxworker.testing import check_balanced
-from rxworker.timeline import ResponseState, step_response
-from rxworker.timeline import message_of as message_of_state
 
 DONE = "[DONE]"
 

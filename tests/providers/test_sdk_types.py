@@ -36,7 +36,7 @@ from rxworker.messages import (
 )
 from rxworker.providers import PROVIDERS, Options, ToolChoice
 from rxworker.providers.base import OutputFormat
-from rxworker.timeline import ResponseState, message_of, step_response
+from rxworker.state import ResponseState, message_of, step_response
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 WRONG_TAG = " is none of "

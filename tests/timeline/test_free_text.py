@@ -15,13 +15,8 @@ from rxworker.events import (
 )
 from rxworker.messages import ToolCall
 from rxworker.operators import tool_inputs
-from rxworker.timeline import (
-    ResponseState,
-    Timeline,
-    ToolCallCollector,
-    message_of,
-    step_response,
-)
+from rxworker.state import ResponseState, message_of, step_response
+from rxworker.timeline import Timeline, ToolCallCollector
 
 
 def call(text: str) -> list[ResponseEvent]:

@@ -39,7 +39,8 @@ from rxworker.operators import (
     time_out,
     tool_inputs,
 )
-from rxworker.timeline import BlockState, Timeline, content_of, step_block
+from rxworker.state import BlockState, content_of, step_block
+from rxworker.timeline import Timeline
 
 
 def length(text: str) -> int:

@@ -26,9 +26,9 @@ from rxworker.hooks import Abort, HookLike, Pause, Skip, ToolCallContext, ToolRe
 from rxworker.messages import validate
 from rxworker.protocols.common.changes import CallResult
 from rxworker.protocols.common.tracker import Tracker
+from rxworker.state import fold_run
+from rxworker.state.run_steps import HELD_BACK
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint
-from rxworker.timeline import fold_run
-from rxworker.timeline.run_steps import HELD_BACK
 from rxworker.tools import ToolContext
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
 from rxworker.worker import Answer, load_paused, save_paused

@@ -30,7 +30,7 @@ from rxworker.events import (
 from rxworker.events.deltas import Batch, Counted, Deltas
 from rxworker.hub.history import TAIL
 from rxworker.messages import StopKind, StopReason
-from rxworker.timeline import RunState, fold_run, step_run
+from rxworker.state import RunState, fold_run, step_run
 from rxworker.worker.journal import Journal
 
 ROW = Deltas[Event](TextDelta(0, ""), ["a", "b", "c", "d", "e"])

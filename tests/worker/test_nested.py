@@ -23,8 +23,8 @@ from rxworker.events import (
 )
 from rxworker.hooks import Pause, ToolCallContext
 from rxworker.messages import Message, Prices, ToolResult, Usage
+from rxworker.state import fold_run
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, say, stall
-from rxworker.timeline import fold_run
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
 from rxworker.worker import Budget

@@ -22,8 +22,8 @@ from rxworker.hooks import (
 )
 from rxworker.hooks.legacy import LegacyError
 from rxworker.messages import validate
+from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call
-from rxworker.timeline import fold_run
 from rxworker.worker import worker_tool
 
 SECRET = "my password is hunter2"

@@ -36,7 +36,7 @@ from rxworker.protocols.common.changes import (
     TakeBack,
 )
 from rxworker.protocols.common.tracker import Tracker
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 
 Encode = Callable[[Any], Iterator[AgUiEvent]]
 

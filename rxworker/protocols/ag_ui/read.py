@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
+from rxworker.events.arguments import parse_arguments
 from rxworker.messages import (
     Content,
     Conversation,
@@ -25,7 +26,6 @@ from rxworker.protocols.ag_ui.answer import reply_of
 from rxworker.protocols.common.history import Gathering
 from rxworker.protocols.common.interrupts import Reply
 from rxworker.protocols.common.media import media
-from rxworker.providers.arguments import parse_arguments
 
 
 class AgUiContext(Struct, frozen=True):

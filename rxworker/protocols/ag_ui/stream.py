@@ -10,7 +10,7 @@ from rxworker.protocols.ag_ui.encode import AgUiEncoder
 from rxworker.protocols.ag_ui.wire import AgUiEvent
 from rxworker.protocols.common.lines import data_line
 from rxworker.protocols.common.pump import pump
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 
 
 def sse_bytes(event: AgUiEvent) -> bytes:

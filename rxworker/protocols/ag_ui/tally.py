@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rxworker.events import AttemptStart, Record, ResponseStatus, Status, Usage
 from rxworker.protocols.ag_ui.wire import TokenUsage
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 
 Names = tuple[str, str]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rxworker.events import BlockAbort, BlockEvent, BlockStart, BlockStop
-from rxworker.operators.group import start_of
+from rxworker.events.kinds import start_of
 from rxworker.protocols.common.call_book import CallBook
 from rxworker.protocols.common.changes import Change, Scope, TakeBack
 from rxworker.protocols.common.open_block import OpenBlock

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.messages import Json
-from rxworker.providers.surrogates import whole
+from rxworker.messages.lenient_json import whole
 
 LARGEST = 2**63 - 1
 

@@ -27,6 +27,7 @@ from rxworker.events import (
     ToolResultMetadata,
     ToolUseMetadata,
 )
+from rxworker.events.arguments import assemble_arguments
 from rxworker.messages import JsonObject, ToolResult
 from rxworker.protocols.common.call_book import CallBook
 from rxworker.protocols.common.changes import (
@@ -40,7 +41,6 @@ from rxworker.protocols.common.changes import (
 )
 from rxworker.protocols.common.lines import to_json
 from rxworker.protocols.common.response import Response
-from rxworker.providers.arguments import assemble_arguments
 
 TEXTS = frozenset({BlockType.TEXT, BlockType.REFUSAL, BlockType.THINKING})
 CALLS = frozenset({BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE})

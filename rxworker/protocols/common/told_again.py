@@ -17,8 +17,8 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.timeline import BlockState, ResponseState
-from rxworker.timeline.pieces import joined
+from rxworker.state import BlockState, ResponseState
+from rxworker.state.pieces import joined
 
 _DELTAS = {
     BlockType.TEXT: TextDelta,
@@ -33,7 +33,7 @@ _DELTAS = {
 def told_again(response: ResponseState) -> Iterator[BlockEvent]:
     """The events of its blocks, each text in one delta; blocks that are open stay open.
 
-    >>> from rxworker.timeline import step_response
+    >>> from rxworker.state import step_response
     >>> state = step_response(step_response(ResponseState(), TextDelta(0, "hel")), TextDelta(0, "lo"))
     >>> [type(event).__name__ for event in told_again(state)]
     ['BlockStart', 'TextDelta']

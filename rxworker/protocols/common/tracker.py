@@ -9,10 +9,8 @@ from typing import Any
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
-    ConversationReplace,
     Gap,
     MessageAdd,
-    Ping,
     Record,
     RunAbort,
     RunPause,
@@ -27,8 +25,8 @@ from rxworker.events import (
     TurnStart,
     TurnStop,
 )
+from rxworker.events.kinds import BLOCK_EVENTS, HIDDEN
 from rxworker.messages import Conversation, ToolCall
-from rxworker.operators.group import BLOCK_EVENTS
 from rxworker.protocols.common.call_book import CallBook
 from rxworker.protocols.common.calls import (
     message_add,
@@ -57,7 +55,7 @@ from rxworker.protocols.common.turns import (
     turn_start,
     turn_stop,
 )
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 
 
 class Tracker:
@@ -100,9 +98,9 @@ class Tracker:
         if not story.has_begun:
             changes.extend(self._begin(record))
         kind = type(record.event)
-        if kind in _UNSEEN:
+        if kind in HIDDEN:
             return changes
-        handler = _HANDLERS.get(kind)
+        handler = HANDLERS.get(kind)
         if handler is None:
             # It opens nothing, or its type is unknown here: a custom one, or one of a later version.
             changes.extend(self._note(record))
@@ -181,10 +179,7 @@ def _last_calls(conversation: Conversation | None) -> dict[str, ToolCall]:
     return {call.id: call for call in calls}
 
 
-_UNSEEN: frozenset[type[object]] = frozenset({Ping, ConversationReplace})
-"""What clients are not sent: they keep what they have shown."""
-
-_HANDLERS: dict[type[object], Callable[[Story, Room, Record, Any], Iterator[Change]]] = {
+HANDLERS: dict[type[object], Callable[[Story, Room, Record, Any], Iterator[Change]]] = {
     RunStart: run_start,
     RunResume: run_start,
     TurnStart: turn_start,
@@ -203,4 +198,4 @@ _HANDLERS: dict[type[object], Callable[[Story, Room, Record, Any], Iterator[Chan
     **dict.fromkeys(BLOCK_EVENTS, block),
 }
 
-__all__ = ["Tracker"]
+__all__ = ["HANDLERS", "Tracker"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rxworker.events import BlockType
+from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json
 from rxworker.protocols.common.changes import (
     BlockClose,
@@ -17,7 +18,6 @@ from rxworker.protocols.common.changes import (
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.result import output_of
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
-from rxworker.providers.arguments import parse_arguments
 
 
 class _Call:

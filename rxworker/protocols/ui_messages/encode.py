@@ -35,7 +35,7 @@ from rxworker.protocols.ui_messages.inside import Inside
 from rxworker.protocols.ui_messages.message import MessageParts
 from rxworker.protocols.ui_messages.notes import note
 from rxworker.protocols.ui_messages.wire import UiMessagePart
-from rxworker.timeline import RunState
+from rxworker.state import RunState
 
 Encode = Callable[[Any], Iterator[UiMessagePart]]
 

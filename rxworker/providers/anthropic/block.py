@@ -14,7 +14,7 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Json, JsonObject
-from rxworker.providers.garbage import read_mended
+from rxworker.messages.lenient_json import read_mended
 
 PROSE = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
 TOOL_USE = BlockType.TOOL_USE

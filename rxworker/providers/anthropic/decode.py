@@ -29,6 +29,7 @@ from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
 from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.anthropic.block import NAMELESS, TOOL_USE, OpenBlock, read_block, text_of
 from rxworker.providers.anthropic.container import CONTAINER
@@ -53,10 +54,9 @@ from rxworker.providers.anthropic.wire import (
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import NORMAL, known_kind
-from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
+from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.rows import Row
-from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 

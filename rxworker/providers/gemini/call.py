@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import msgspec
 
 from rxworker.events import InputJsonDelta, InputValueDelta, ResponseEvent
+from rxworker.events.arguments import member_path
 from rxworker.messages import Json, JsonObject
-from rxworker.providers.arguments import member_path
 
 CALL = "functionCall"
 CONTINUES = "willContinue"

@@ -27,22 +27,16 @@ from rxworker.events import (
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.limit import MAX_FRAME
 from rxworker.messages import Json, JsonObject, StopReason
+from rxworker.messages.lenient_json import Halves, read_json, read_mended
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.garbage import (
-    garbage_failure,
-    read_json,
-    read_mended,
-    stream_failure,
-    unreadable,
-)
+from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
 from rxworker.providers.gemini.choice import Choice
 from rxworker.providers.gemini.stop import read_block
 from rxworker.providers.gemini.usage import merge_usage, read_usage
 from rxworker.providers.gemini.wire import WireChunk, decode_chunk
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
-from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 Growing: TypeAlias = TextDelta | ThinkingDelta

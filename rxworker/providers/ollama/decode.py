@@ -27,10 +27,11 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import rows
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
-from rxworker.providers.garbage import read_json, unreadable
+from rxworker.providers.garbage import unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
 from rxworker.providers.ollama.call import read_call
@@ -40,7 +41,6 @@ from rxworker.providers.ollama.stop import read_stop
 from rxworker.providers.ollama.usage import read_usage
 from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line
 from rxworker.providers.rows import Row
-from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 

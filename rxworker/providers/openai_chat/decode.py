@@ -28,9 +28,10 @@ from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
+from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
+from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_chat.alone import (
@@ -49,7 +50,6 @@ from rxworker.providers.openai_chat.tools import ToolCalls
 from rxworker.providers.openai_chat.usage import read_usage
 from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk, read_names
 from rxworker.providers.rows import Row, add_row
-from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 

@@ -21,8 +21,8 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.events import BlockType, InputJsonDelta, Opaque, ResponseEvent, ToolUseMetadata
+from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.providers.arguments import parse_arguments
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.alone import UNREADABLE, CallReader
 from rxworker.providers.openai_chat.outline import Outline

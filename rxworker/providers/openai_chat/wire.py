@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.messages import Json, JsonObject
-from rxworker.providers.garbage import read_mended
+from rxworker.messages.lenient_json import read_mended
 
 
 class WireFunction(Struct, frozen=True, gc=False):

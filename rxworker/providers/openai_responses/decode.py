@@ -28,9 +28,10 @@ from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
 from rxworker.messages import Json, StopReason
+from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
-from rxworker.providers.garbage import garbage_failure, read_json, stream_failure, unreadable
+from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
 from rxworker.providers.openai_responses.error import error_failure, response_failure
@@ -52,7 +53,6 @@ from rxworker.providers.openai_responses.wire import (
     decode_usual,
 )
 from rxworker.providers.rows import Row
-from rxworker.providers.surrogates import Halves
 
 Events: TypeAlias = Sequence[ResponseEvent]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from rxworker.events.arguments import parse_arguments
 from rxworker.messages import (
     Audio,
     CachePoint,
@@ -27,7 +28,6 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
-from rxworker.providers.arguments import parse_arguments
 from rxworker.providers.content import arguments, read_arguments
 from rxworker.providers.openai_responses.item import ITEM, PLACE
 from rxworker.providers.openai_responses.kinds import (

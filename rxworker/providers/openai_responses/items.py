@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from rxworker.events import Opaque, ResponseEvent
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.lenient_json import read_json
 from rxworker.providers.blocks import OpenBlocks
-from rxworker.providers.garbage import read_json
 from rxworker.providers.openai_responses.item import Call, Item
 from rxworker.providers.openai_responses.kinds import (
     CALLS,

@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import fields
 
 from rxworker.messages import Json, JsonObject
-from rxworker.providers.garbage import read_mended
+from rxworker.messages.lenient_json import read_mended
 from rxworker.providers.openai_responses.kinds import DELTAS, WHOLES
 
 # What bytes raise that are not what is expected.

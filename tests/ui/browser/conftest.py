@@ -19,8 +19,8 @@ from reactivex.disposable import Disposable
 from rxworker.events import Event, Record, ResponseEvent, TextDelta
 from rxworker.messages import Text
 from rxworker.providers import Request
+from rxworker.state import fold_run
 from rxworker.testing import Reply, reply_events
-from rxworker.timeline import fold_run
 from rxworker.tools import Tool
 from rxworker.transport import Model
 from rxworker.transport.listening import SOON, stop_listening

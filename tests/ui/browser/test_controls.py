@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker import tool
+from rxworker.state import fold_run
 from rxworker.testing import call, say
-from rxworker.timeline import fold_run
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel

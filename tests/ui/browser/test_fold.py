@@ -20,8 +20,8 @@ from rxworker.hooks import Abort, ToolResultContext
 from rxworker.hub import Coalesce, Delivery, DropOldest, Reliable
 from rxworker.messages import Message, Prices, Text, ToolCall, ToolResult, Usage
 from rxworker.protocols import encode_record
+from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, think
-from rxworker.timeline import RunState, fold_run
 from rxworker.tools import ToolContext
 from rxworker.worker import Approve, Deny, Paused, Run, worker_tool
 

@@ -8,8 +8,8 @@ import pytest
 
 from rxworker.events import Gap, Record
 from rxworker.protocols import decode_record
+from rxworker.state import fold_run
 from rxworker.testing import call, say, stall
-from rxworker.timeline import fold_run
 from rxworker.ui.web import Settings
 
 if TYPE_CHECKING:

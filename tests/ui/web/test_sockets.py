@@ -9,8 +9,8 @@ from reactivex import operators as ops
 from rxworker.events import Record
 from rxworker.hub import WatcherState
 from rxworker.protocols import decode_record, encode_json
+from rxworker.state import fold_run
 from rxworker.testing import call, say, stall
-from rxworker.timeline import fold_run
 from rxworker.ui.web import Settings
 
 if TYPE_CHECKING:

@@ -19,16 +19,12 @@ from msgspec.structs import replace
 
 from rxworker.events import Error, Record, Status, Usage
 from rxworker.events.deltas import Batch, Counted, Deltas
+from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.events.row import Entry
-from rxworker.operators.group import BLOCK_EVENTS
-from rxworker.timeline.inner import step_inner
-from rxworker.timeline.message import (
-    STARTED,
-    ResponseState,
-    step_events,
-)
-from rxworker.timeline.run_state import RunState, RunStatus, received
-from rxworker.timeline.run_steps import TOOL_STEPS, TURN_STEPS
+from rxworker.state.inner import step_inner
+from rxworker.state.response import STARTED, ResponseState, step_events
+from rxworker.state.run_state import RunState, RunStatus, received
+from rxworker.state.run_steps import TOOL_STEPS, TURN_STEPS
 
 
 def step_run(state: RunState, record: Record) -> RunState:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rxworker.events import InputValueDelta
+from rxworker.events.arguments import assemble_arguments, member_path, parse_arguments, parse_path
 from rxworker.messages import Json
-from rxworker.providers.arguments import (
-    assemble_arguments,
-    member_path,
-    parse_arguments,
-    parse_path,
-)
 
 
 @pytest.mark.parametrize(

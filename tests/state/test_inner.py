@@ -29,7 +29,7 @@ from rxworker.messages import (
     Usage,
     repair,
 )
-from rxworker.timeline import RunState, fold_run
+from rxworker.state import RunState, fold_run
 
 Path = tuple[str, ...]
 COMPLETED = Status(ResponseStatus.COMPLETED, stop_reason=StopReason(StopKind.END_TURN))

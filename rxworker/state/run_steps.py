@@ -31,8 +31,8 @@ from rxworker.events import (
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
 from rxworker.messages.pairs import calls_made, places_left, places_of
 from rxworker.messages.repair import NOT_RUN
-from rxworker.timeline.message import ResponseState
-from rxworker.timeline.run_state import CallState, Round, RunState, close, find_call, settle
+from rxworker.state.response import ResponseState
+from rxworker.state.run_state import CallState, Round, RunState, close, find_call, settle
 
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
 HELD_BACK = "This tool ran to its end; its result was held back: the run ended before the result was checked."

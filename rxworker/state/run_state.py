@@ -20,8 +20,8 @@ from rxworker.messages import (
     Usage,
     repair,
 )
-from rxworker.timeline.inner import NOTHING_INSIDE, InnerUsage
-from rxworker.timeline.message import COMPLETED, STARTED, ResponseState, message_of
+from rxworker.state.inner import NOTHING_INSIDE, InnerUsage
+from rxworker.state.response import COMPLETED, STARTED, ResponseState, message_of
 
 RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
 CallPhase: TypeAlias = Literal["waiting", "running", "ended"]

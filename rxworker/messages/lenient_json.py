@@ -17,7 +17,9 @@ import json
 import re
 from typing import TypeAlias, cast
 
-from rxworker.messages import Json
+import msgspec
+
+from rxworker.messages.json import Json
 
 # What tells one text from another beside the names of the fields that lead to it.
 IDENTITY = ("index", "output_index", "content_index", "summary_index", "thought")
@@ -110,4 +112,26 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-__all__ = ["Halves", "whole"]
+def read_json(data: bytes) -> Json:
+    """The JSON of a frame, ``None`` if it is none."""
+    try:
+        decoded: Json = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return decoded
+
+
+def read_mended(data: bytes) -> Json:
+    r"""The JSON of bytes that nothing follows, with U+FFFD for half a character in it; ``None`` if it is none.
+
+    >>> read_mended(b'"a\\ud83d"') == "a\ufffd"
+    True
+    """
+    value = read_json(data)
+    if value is None:  # a strict reader takes no half, so there is nothing to mend in what it reads
+        mended = Halves().mended(data)
+        value = None if mended is None else read_json(mended)
+    return value
+
+
+__all__ = ["Halves", "read_json", "read_mended", "whole"]

@@ -10,7 +10,7 @@ import msgspec
 
 from rxworker.events import InputValueDelta
 from rxworker.messages import Json, JsonObject
-from rxworker.providers.garbage import read_mended
+from rxworker.messages.lenient_json import read_mended
 
 MAX_DEPTH = 100
 _decode = msgspec.json.Decoder().decode

@@ -1,8 +1,8 @@
 """Ctrl-C while the modules of the ``rxworker`` command are imported: the command exits with code 130 and prints no traceback.
 
-Importing this module installs the handler, if the process is the command and nothing else handles Ctrl-C. The package imports it before
-everything else; `restore` removes the handler when `rxworker.cli.main` starts, which handles Ctrl-C from there. A program that imports the
-package keeps its own handler.
+Importing this module installs the handler, if the process is the command and nothing else handles Ctrl-C. `rxworker.cli` imports it before
+everything else; `restore` removes the handler when `rxworker.cli.main` starts, which handles Ctrl-C from there. A program that imports
+rxworker keeps its own handler.
 """
 
 from __future__ import annotations

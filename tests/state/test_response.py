@@ -27,7 +27,7 @@ from rxworker.messages import (
     Text,
     ToolCall,
 )
-from rxworker.timeline import ResponseState, message_of, step_response
+from rxworker.state import ResponseState, message_of, step_response
 
 T = BlockType
 STARTED = Status(ResponseStatus.STARTED, "resp_1", "model-1")

@@ -52,8 +52,8 @@ from rxworker.messages import (
     repair,
 )
 from rxworker.operators import merge_deltas
-from rxworker.timeline import RunState, fold_run, step_run
-from rxworker.timeline.run_steps import STARTED_ONLY
+from rxworker.state import RunState, fold_run, step_run
+from rxworker.state.run_steps import STARTED_ONLY
 
 T = BlockType
 HELLO = Conversation((Message.user("hello"),))

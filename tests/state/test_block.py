@@ -38,7 +38,7 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
-from rxworker.timeline import BlockState, content_of, step_block
+from rxworker.state import BlockState, content_of, step_block
 
 T = BlockType
 LOOK = ToolUseMetadata("1", "look")

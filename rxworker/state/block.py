@@ -24,9 +24,9 @@ from rxworker.events import (
     ThinkingDelta,
 )
 from rxworker.events.deltas import Growing
+from rxworker.events.kinds import start_of
 from rxworker.messages import JsonObject, StopReason
-from rxworker.operators.group import start_of
-from rxworker.timeline.pieces import NO_TEXT, Pieces, packed
+from rxworker.state.pieces import NO_TEXT, Pieces, packed
 
 BlockPhase: TypeAlias = Literal["open", "stopped", "aborted"]
 

@@ -18,7 +18,8 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import GROWING, Counted, Deltas
+from rxworker.events.deltas import Counted, Deltas
+from rxworker.events.kinds import BLOCK_EVENTS, MERGEABLE
 from rxworker.messages import (
     Content,
     JsonObject,
@@ -27,10 +28,9 @@ from rxworker.messages import (
     ServerToolResult,
     StopReason,
 )
-from rxworker.operators.group import BLOCK_EVENTS
-from rxworker.timeline.block import BlockState, step_block, step_texts
-from rxworker.timeline.content import content_of
-from rxworker.timeline.pieces import Pieces
+from rxworker.state.block import BlockState, step_block, step_texts
+from rxworker.state.content import content_of
+from rxworker.state.pieces import Pieces
 
 # To ask an Enum for a member costs as much as to make a small object.
 STARTED = ResponseStatus.STARTED
@@ -119,7 +119,7 @@ def step_events(
             one = event.like
         elif kind is BlockStart or kind is BlockStop:
             pass
-        elif kind in GROWING:
+        elif kind in MERGEABLE:
             one = event
         elif kind is Usage:
             usage = event

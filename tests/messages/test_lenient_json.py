@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rxworker.events import ResponseEvent, ResponseStatus, Status
+from rxworker.events.arguments import parse_arguments
+from rxworker.messages.lenient_json import Halves, read_json, read_mended, whole
 from rxworker.providers import PROVIDERS, summarise
-from rxworker.providers.arguments import parse_arguments
-from rxworker.providers.garbage import read_json, read_mended
-from rxworker.providers.surrogates import Halves, whole
 
 HIGH, LOW = "\ud83d", "\ude00"  # of the face
 FACE = "\U0001f600"

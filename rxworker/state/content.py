@@ -14,6 +14,7 @@ from rxworker.events import (
     ToolResultMetadata,
     ToolUseMetadata,
 )
+from rxworker.events.arguments import assemble_arguments, parse_arguments
 from rxworker.messages import (
     Content,
     Image,
@@ -28,9 +29,8 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
-from rxworker.operators import assemble_arguments, parse_arguments
-from rxworker.timeline.block import BlockState
-from rxworker.timeline.pieces import joined
+from rxworker.state.block import BlockState
+from rxworker.state.pieces import joined
 
 
 def content_of(state: BlockState) -> Content | None:
@@ -41,7 +41,7 @@ def content_of(state: BlockState) -> Content | None:
     is the text.
 
     >>> from rxworker.events import BlockStop, TextDelta
-    >>> from rxworker.timeline.block import step_block
+    >>> from rxworker.state.block import step_block
     >>> state = step_block(step_block(None, TextDelta(0, "hel")), TextDelta(0, "lo"))
     >>> content_of(step_block(state, BlockStop(0, BlockType.TEXT)))
     Text(text='hello', citations=(), echo=None)

@@ -1,0 +1,33 @@
+"""The states of blocks, responses and runs, folded from their events and records. Pure: neither reactivex nor asyncio is imported.
+
+>>> from rxworker.events import Record, TextDelta
+>>> record = Record(seq=1, run="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "Hello"))
+>>> message_of(fold_run([record]).response, "anthropic").text
+'Hello'
+"""
+
+from rxworker.state.block import BlockPhase, BlockState, step_block
+from rxworker.state.content import content_of
+from rxworker.state.pieces import Pieces, joined
+from rxworker.state.response import ResponseState, message_of, step_response
+from rxworker.state.run import RunState, RunStatus, fold_run, step_run
+
+__all__ = [
+    # of a block
+    "BlockPhase",
+    "BlockState",
+    "step_block",
+    "content_of",
+    # of a response
+    "ResponseState",
+    "step_response",
+    "message_of",
+    # of a run
+    "RunState",
+    "RunStatus",
+    "step_run",
+    "fold_run",
+    # of a text that grows
+    "Pieces",
+    "joined",
+]
