@@ -93,6 +93,8 @@ class RunEntry:
         delivery: How clients are given its records by default.
         watching: How many clients watch.
         clients: The connections of the client of another protocol that it belongs to.
+        left_out_at: When a history of the chat was served without its answer, in the time of the event loop; ``None`` when none was since
+            its answer was streamed.
         is_added: Whether the program began it: the server neither counts it among the runs of clients nor ends it.
         dismissed: Why it was cancelled while it was paused; ``None`` where it was not.
     """
@@ -109,6 +111,7 @@ class RunEntry:
         "ended",
         "hide",
         "is_added",
+        "left_out_at",
         "message_id",
         "paused",
         "resumed_as",
@@ -138,6 +141,7 @@ class RunEntry:
         self.message_id: str | None = None
         self.clients: Clients | None = None
         self.is_added = False
+        self.left_out_at: float | None = None
         self.dismissed: str | None = None
         hide = self.hide = json_hider()
 

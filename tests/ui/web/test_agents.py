@@ -331,6 +331,27 @@ async def test_the_history_of_a_chat_is_served_while_it_is_on_and_afterwards(
     assert len({message["id"] for message in history}) == 4
 
 
+async def test_an_answer_that_ends_between_the_history_and_its_stream_is_streamed(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk(say("Let me see.") + call("wait"), "Done.")
+    response = await desk.http.post(desk.url("api/chat"), json={"id": "c", "messages": [said("a")]})
+    await desk.waiting.wait()
+    _, history = await desk.get("api/chat/c/messages")
+    assert shown(history) == [("user", "a")]
+    desk.release.set()
+    await response.read()
+    parts = await stream(desk, "GET", "api/chat/c/stream")
+    assert (
+        "".join(p["delta"] for p in parts[:-1] if p["type"] == "text-delta") == "Let me see.Done."
+    )
+    # Once: a client that has all of it would show it twice.
+    assert (await desk.get("api/chat/c/stream"))[0] == 204
+    _, history = await desk.get("api/chat/c/messages")
+    assert shown(history) == [("user", "a"), ("assistant", "Let me see.Done.")]
+    assert (await desk.get("api/chat/c/stream"))[0] == 204
+
+
 async def test_the_history_holds_an_open_approval_until_it_is_answered_or_cancelled(
     open_desk: OpenDesk,
 ) -> None:
