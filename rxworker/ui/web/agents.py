@@ -214,6 +214,7 @@ async def _begin(request: web.Request, given: AgUiInput | ChatRequest, name: str
 
 def _start(runs: Runs, given: AgUiInput | ChatRequest, name: str, worker: str | None) -> RunEntry:
     runs.check_room()
+    messages = given.messages
     conversation = runs.conversation(name)
     if conversation is None:
         conversation = runs.begin_conversation(worker, name)
@@ -225,8 +226,12 @@ def _start(runs: Runs, given: AgUiInput | ChatRequest, name: str, worker: str | 
             _go_back(conversation, given.conversation, given.messages)
         else:
             conversation.worker.conversation = before
-    title = " ".join(message.text for message in given.messages)
-    return runs.next_run(conversation, given.messages, title)
+    else:
+        messages = conversation.new_in(messages)
+    title = " ".join(message.text for message in messages)
+    entry = runs.next_run(conversation, messages, title)
+    conversation.received = given.messages
+    return entry
 
 
 def _resume(

@@ -47,9 +47,10 @@ class ConversationEntry:
         made: What the worker was made with.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
+        received: What a client of another protocol sent last behind the last answer that it had; empty where the last run was begun otherwise.
     """
 
-    __slots__ = ("_before", "current", "id", "made", "name", "owner", "runs", "worker")
+    __slots__ = ("_before", "current", "id", "made", "name", "owner", "received", "runs", "worker")
 
     def __init__(self, id: str, name: str, worker: Worker, owner: str | None = None) -> None:  # noqa: A002 - what it is
         self.id = id
@@ -59,6 +60,7 @@ class ConversationEntry:
         self.made = worker.conversation
         self.runs: list[str] = []
         self.current: RunEntry | None = None
+        self.received: tuple[Message, ...] = ()
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
 
     def run(self, messages: tuple[Message, ...]) -> Run[Any]:
@@ -66,7 +68,21 @@ class ConversationEntry:
         before = self.worker.conversation
         run = self.worker.run(messages)
         self._before = before, messages
+        self.received = ()
         return run
+
+    def new_in(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The messages that are not part of the conversation yet.
+
+        A client whose last run ended without an answer sends the input of that run again, before the next message.
+        """
+        known = len(self.received)
+        if self._before is None or not known or messages[:known] != self.received:
+            return messages
+        before, said = self._before
+        start = len(before.messages)
+        is_kept = self.worker.conversation.messages[start : start + len(said)] == said
+        return messages[known:] if is_kept and len(messages) > known else messages
 
     def before(self, messages: tuple[Message, ...]) -> Conversation | None:
         """What was said before these messages, if they were the last input; ``None`` otherwise."""
