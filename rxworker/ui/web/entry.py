@@ -202,6 +202,11 @@ class RunEntry:
         status = self.run.state.status
         return "running" if not self.run.done or status == "new" else status
 
+    @property
+    def reason(self) -> str:
+        """Why it stands so: why it is paused, or what ended it early."""
+        return reason_of(self.run.state) if self.dismissed is None else self.dismissed
+
     def dismiss(self, reason: str) -> None:
         """Cancel a run that is paused: it waits no longer, and cannot be resumed."""
         self.paused = None
@@ -227,7 +232,7 @@ class RunEntry:
             tool_calls=state.all_tool_calls,
             usage=usage,
             cost=None if prices is None else prices.cost(usage),
-            reason=reason_of(state) if self.dismissed is None else self.dismissed,
+            reason=self.reason,
             cause="cancel" if is_dismissed else state.cause,
             pause=None if is_dismissed else pause_of(state),
             resumes=self.resumes,

@@ -127,7 +127,10 @@ class RunStore:
         self._entries[run.id] = entry
         self._conversations[conversation.owner, conversation.id] = conversation
         conversation.runs.append(run.id)
-        conversation.current = entry
+        if (
+            entry.resumed_as is None
+        ):  # the program may add a run behind the one that goes on with it
+            conversation.current = entry
         if self._settings.grace is not None and not entry.is_added:
             run.cancel_when_unobserved(grace=self._settings.grace)
         task = asyncio.get_running_loop().create_task(self._follow(entry), name=f"follow {run.id}")

@@ -91,6 +91,27 @@ async def test_a_run_that_the_program_resumes_itself_is_linked(open_desk: OpenDe
     assert (newest["resumes"], oldest["resumed_as"]) == (run.id, resumed.id)
 
 
+async def test_runs_that_have_ended_are_added_with_their_input_in_any_order(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk(call("delete", path="a"), "Done.")
+    worker = desk.make_worker()
+    run = worker.run("Delete a.")
+    await run
+    resumed = worker.resume()
+    await resumed
+    for one in (resumed, run):
+        desk.server.add(one, conversation="c")
+    older, newer = (await desk.get("api/runs"))[1]["runs"]
+    assert (newer["resumes"], older["resumed_as"]) == (run.id, resumed.id)
+    assert (newer["title"], older["title"]) == ("Delete a.", "Delete a.")
+    _, history = await desk.get("api/chat/c/messages")
+    assert [part.get("state") for part in history[-1]["parts"]][1::2] == [
+        "output-available",
+        "done",
+    ]
+
+
 async def test_a_run_of_the_program_survives_the_server_and_counts_for_no_limit(
     open_desk: OpenDesk,
 ) -> None:
