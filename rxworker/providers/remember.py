@@ -41,7 +41,10 @@ MOST_BYTES = 512 * 1024
 
 MEDIA = frozenset({Audio, Document, Image})
 
-Body: TypeAlias = dict[str, Json | Raw]
+Part: TypeAlias = bytes | JsonObject
+"""One or more members of an array as JSON, or one member that is not encoded yet."""
+
+Body: TypeAlias = dict[str, Json | Raw | list[Raw | JsonObject]]
 """The body of a request; what was kept of the last one stands in it as the JSON that it is."""
 
 
@@ -61,14 +64,22 @@ class MessageEncoder(ABC):
     def feed_new(self, messages: Sequence[Message]) -> None:
         """Take what is new of the messages, which begin with those that it took before."""
         for message in messages[self._fed :]:
-            self.feed(message)
             if _has_media(message):
                 self.lasting = False
+            self.feed(message)
         self._fed = len(messages)
 
     @abstractmethod
     def feed(self, message: Message) -> None:
         """Take the next message."""
+
+    def parts(self, encoded: Sequence[JsonObject]) -> list[Part]:
+        """Some members of an array, at least one, for `array`.
+
+        They become JSON at once if the encoder may be kept. If not, they stay objects until the whole request is encoded,
+        so that the bytes of images are not copied one more time for each step.
+        """
+        return [to_json(encoded)[1:-1]] if self.lasting else [*encoded]
 
 
 class Remembered(Generic[E]):
@@ -133,22 +144,16 @@ def _has_media(message: Message) -> bool:
     return False
 
 
-def array(parts: Sequence[bytes]) -> Raw:
-    """An array of what has been encoded: of one or more members in each part.
+def array(parts: Sequence[Part]) -> Raw | list[Raw | JsonObject]:
+    """An array of what `MessageEncoder.parts` returned.
 
-    >>> bytes(array([b"1,2", b"3"]))
-    b'[1,2,3]'
+    >>> to_json(array([b"1,2", b"3"])), to_json(array([b"1,2", {"a": 3}]))
+    (b'[1,2,3]', b'[1,2,{"a":3}]')
     """
-    return Raw(b"[%b]" % b",".join(parts))
+    encoded = [part for part in parts if isinstance(part, bytes)]
+    if len(encoded) == len(parts):
+        return Raw(b"[%b]" % b",".join(encoded))
+    return [Raw(part) if isinstance(part, bytes) else part for part in parts]
 
 
-def members(encoded: Sequence[JsonObject]) -> bytes:
-    """Some members of an array, at least one, for `array`.
-
-    >>> members([{"a": 1}, {}])
-    b'{"a":1},{}'
-    """
-    return to_json(encoded)[1:-1]
-
-
-__all__ = ["MOST", "MOST_BYTES", "Body", "MessageEncoder", "Remembered", "array", "members"]
+__all__ = ["MOST", "MOST_BYTES", "Body", "MessageEncoder", "Remembered", "Part", "array"]

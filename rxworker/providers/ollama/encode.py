@@ -40,7 +40,6 @@ from rxworker.providers.base import Options
 from rxworker.providers.content import (
     arguments,
     check_media,
-    data_url,
     plain_text,
     refuse_audio,
     refuse_file_id,
@@ -189,8 +188,10 @@ def _bytes(block: object) -> str | None:
     if not isinstance(block, Image):
         return None
     refuse_file_id(block, "Ollama")
-    url = data_url(block)
-    return url.partition(",")[2] if url.startswith("data:") else None
+    check_media(block)
+    if block.url:
+        return block.url.partition(",")[2] if block.url.startswith("data:") else None
+    return block.data
 
 
 def _words(block: object) -> str:

@@ -56,7 +56,7 @@ from rxworker.providers.openai_responses.options import (
     encode_storage,
     encode_tool,
 )
-from rxworker.providers.remember import Body, MessageEncoder, array, members
+from rxworker.providers.remember import Body, MessageEncoder, Part, array
 
 NAME = "openai_responses"
 LONGEST_ID = 64
@@ -110,14 +110,14 @@ class InputEncoder(MessageEncoder):
     """Messages to items.
 
     Attributes:
-        items: What they became so far: JSON, of one or more items each.
+        items: What they became so far, for `array`.
     """
 
     __slots__ = ("_answers", "items")
 
     def __init__(self) -> None:
         super().__init__()
-        self.items: list[bytes] = []
+        self.items: list[Part] = []
         # What the answer to a call begins with, by the call's id, which may come again.
         self._answers: dict[str, JsonObject] = {}
 
@@ -135,7 +135,7 @@ class InputEncoder(MessageEncoder):
         else:
             items = _encode_user(message, self._answers)
         if items:
-            self.items.append(members(items))
+            self.items += self.parts(items)
 
 
 def safe_id(call_id: str) -> str:
