@@ -123,7 +123,7 @@ def _call(call: ToolCall, call_id: str) -> ToolCall:
 
 def _answering(message: Message, due: tuple[ToolResult, ...]) -> Message:
     """A user's message with exactly these results; they come first, unless all are there in their order."""
-    said = _sourced(block for block in message.content if not isinstance(block, ToolCall))
+    said = _sourced(block for block in message.content if not is_stray(block, message.role))
     if tuple(block for block in said if isinstance(block, ToolResult)) == due:
         return _with_content(message, said)
     others = [block for block in said if not isinstance(block, ToolResult)]

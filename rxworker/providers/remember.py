@@ -33,6 +33,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
+from rxworker.providers.content import check_role
 
 E = TypeVar("E", bound="MessageEncoder")
 
@@ -44,7 +45,7 @@ MEDIA = frozenset({Audio, Document, Image})
 Part: TypeAlias = bytes | JsonObject
 """One or more members of an array as JSON, or one member that is not encoded yet."""
 
-Body: TypeAlias = dict[str, Json | Raw | list[Raw | JsonObject]]
+Body: TypeAlias = dict[str, Json | Raw | tuple[Raw | JsonObject, ...]]
 """The body of a request; what was kept of the last one stands in it as the JSON that it is."""
 
 
@@ -64,6 +65,7 @@ class MessageEncoder(ABC):
     def feed_new(self, messages: Sequence[Message]) -> None:
         """Take what is new of the messages, which begin with those that it took before."""
         for message in messages[self._fed :]:
+            check_role(message)
             if _has_media(message):
                 self.lasting = False
             self.feed(message)
@@ -144,7 +146,7 @@ def _has_media(message: Message) -> bool:
     return False
 
 
-def array(parts: Sequence[Part]) -> Raw | list[Raw | JsonObject]:
+def array(parts: Sequence[Part]) -> Raw | tuple[Raw | JsonObject, ...]:
     """An array of what `MessageEncoder.parts` returned.
 
     >>> to_json(array([b"1,2", b"3"])), to_json(array([b"1,2", {"a": 3}]))
@@ -153,7 +155,7 @@ def array(parts: Sequence[Part]) -> Raw | list[Raw | JsonObject]:
     encoded = [part for part in parts if isinstance(part, bytes)]
     if len(encoded) == len(parts):
         return Raw(b"[%b]" % b",".join(encoded))
-    return [Raw(part) if isinstance(part, bytes) else part for part in parts]
+    return tuple(Raw(part) if isinstance(part, bytes) else part for part in parts)
 
 
 __all__ = ["MOST", "MOST_BYTES", "Body", "MessageEncoder", "Remembered", "Part", "array"]

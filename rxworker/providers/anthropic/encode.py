@@ -186,7 +186,7 @@ class MessagesEncoder(MessageEncoder):
 
     def messages(
         self, marks: int = MOST_MARKS, container: str | None = None
-    ) -> Raw | list[Raw | JsonObject]:
+    ) -> Raw | tuple[Raw | JsonObject, ...]:
         """What was said so far: roles alternate, and none is empty.
 
         Args:

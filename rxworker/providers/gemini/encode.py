@@ -41,7 +41,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options
-from rxworker.providers.content import check_media, split_system, user_echo
+from rxworker.providers.content import check_media, check_role, split_system, user_echo
 from rxworker.providers.extra import with_extra
 from rxworker.providers.gemini.call import CALL
 from rxworker.providers.gemini.options import (
@@ -103,6 +103,7 @@ def encode_contents(messages: Sequence[Message], since_3: bool = False) -> list[
     calls = Calls()
     encoded: list[tuple[str, list[Part]]] = []
     for message in messages:
+        check_role(message)
         role = "model" if message.role == "assistant" else "user"
         if role == "user":
             parts = _user_parts(message, calls, since_3)

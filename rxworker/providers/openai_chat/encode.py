@@ -150,7 +150,7 @@ class MessagesEncoder(MessageEncoder):
             if parts:
                 self._rest += self.parts([{"role": "user", "content": _flat(parts)}])
 
-    def messages(self, system: str | None) -> Raw | list[Raw | JsonObject]:
+    def messages(self, system: str | None) -> Raw | tuple[Raw | JsonObject, ...]:
         """What was said so far.
 
         Args:

@@ -180,9 +180,7 @@ def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonO
         if isinstance(block, ToolResult):
             items.append(_result(block, answers.get(block.tool_use_id)))
         elif isinstance(block, OpaqueBlock):
-            item = user_echo(block)
-            if PLACE not in item:
-                others.append(item)
+            others.append(_item(block))
         else:
             parts += _parts(block)
     if others:
@@ -190,6 +188,13 @@ def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonO
     if parts:
         items.append({"role": "user", "content": _flat(parts)})
     return items
+
+
+def _item(block: OpaqueBlock) -> JsonObject:
+    """The item of a user's block. A block that an answer had keeps its item beside the place of the item."""
+    echo = block.echo or {}
+    item = echo.get(ITEM) if PLACE in echo else None
+    return item if isinstance(item, dict) else user_echo(block)
 
 
 def _result(result: ToolResult, answer: JsonObject | None) -> JsonObject:
