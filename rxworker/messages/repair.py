@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from rxworker.messages.content import Content, Document, Image, Text, ToolCall, ToolResult
+from rxworker.messages.content import Audio, Content, Document, Image, Text, ToolCall, ToolResult
 from rxworker.messages.message import Conversation, Message
 from rxworker.messages.pairs import Answer, asked_by, distinct_ids, pair
 from rxworker.messages.speech import dangling_thoughts, has_source, is_blank, is_stray, user_speaks
@@ -137,7 +137,7 @@ def _sourced(blocks: Iterable[Content]) -> list[Content]:
     ]
 
 
-def _lost(block: Text | Image | Document) -> Text:
+def _lost(block: Text | Image | Document | Audio) -> Text:
     return Text(
         "(a picture that was lost)" if isinstance(block, Image) else "(a document that was lost)"
     )

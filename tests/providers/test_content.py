@@ -213,3 +213,17 @@ def test_responses_sends_a_block_of_an_answer_that_a_user_quotes() -> None:
     assert items(Message.user(block, "go on")) == [item, {"role": "user", "content": "go on"}]
     placed: JsonObject = {"type": "new", "output_index": 1}
     assert items(Message.user(OpaqueBlock("new", placed))) == [placed]
+
+
+def test_audio_of_a_tool_is_sent_where_the_provider_takes_it() -> None:
+    message = Message.user(ToolResult("1", (Audio(data="AA"),), name="listen"))
+    assert chat(message)[1:] == [
+        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}
+    ]
+    assert gemini(message)[2:] == [{"inlineData": {"mimeType": "audio/wav", "data": "AA"}}]
+
+
+@pytest.mark.parametrize("encode", [anthropic, responses, ollama])
+def test_audio_of_a_tool_raises_where_the_provider_takes_none(encode: Encode) -> None:
+    with pytest.raises(LocalProtocolError, match="transcript"):
+        encode(Message.user(ToolResult("1", (Audio(data="AA"),))))
