@@ -15,7 +15,7 @@ from threading import RLock
 from typing import Any, Protocol
 
 from rxworker.events import BlockStart, BlockStop, BlockType, Event, Status
-from rxworker.events.deltas import Deltas, block_rows_of, rows
+from rxworker.events.deltas import Deltas, gather, parts_of
 from rxworker.events.kinds import BLOCK_EVENTS, MERGEABLE
 
 MOST = 64 * 1024
@@ -74,7 +74,7 @@ class Backlog:
         if self._cleared:
             self.catch_up()
         kept, size = self._kept, self._size
-        for told in block_rows_of(events):
+        for told in parts_of(events):
             row: Any = told  # everything comes by here
             kind: type[object] = row.__class__
             if kind is Deltas:
@@ -108,7 +108,7 @@ class Backlog:
                 return  # called by a collector, about what it is being given
             self._is_giving = True
             try:
-                self.give(rows(self._kept))
+                self.give(gather(self._kept))
             finally:
                 for collector in self._cleared:
                     collector.drop()

@@ -9,7 +9,7 @@ from reactivex import abc
 
 from rxworker.errors import as_exception, reason_of
 from rxworker.events import Event
-from rxworker.events.deltas import Deltas, rows_of
+from rxworker.events.deltas import Deltas, parts_of
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import many
 
@@ -90,7 +90,7 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         if is_kept:
             self._push_many(events)
             return
-        for row in rows_of(events):
+        for row in parts_of(events):
             if type(row) is not Deltas:
                 self.on_next(row)
             elif not self._is_over:

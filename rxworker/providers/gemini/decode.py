@@ -21,8 +21,6 @@ from rxworker.events import (
     ResponseEvent,
     ResponseStatus,
     Status,
-    TextDelta,
-    ThinkingDelta,
 )
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.limit import MAX_FRAME
@@ -39,7 +37,6 @@ from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
 
 Events: TypeAlias = Sequence[ResponseEvent]
-Growing: TypeAlias = TextDelta | ThinkingDelta
 
 DONE = b"[DONE]"
 TOO_LARGE = Failure(
@@ -98,32 +95,6 @@ class GeminiDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(frame)
         return list(self._take(chunk, frame.data))
-
-    @property
-    def usage(self) -> JsonObject:
-        """The totals so far."""
-        return self._usage
-
-    def goes_on(self, delta: Growing) -> bool:
-        """Whether frames like the one that has just made this delta would only add to its text, and tell other totals."""
-        choice = self._choices.get(delta.choice)
-        return (
-            choice is not None
-            and choice.is_saying(delta.index)
-            and not (self._over or self._careful)
-        )
-
-    def go_on(self, delta: Growing, texts: Sequence[str], totals: JsonObject) -> None:
-        """Take note of such frames.
-
-        Args:
-            delta: The one that was asked about.
-            texts: What they added.
-            totals: Those of the last one, as far as they were others.
-        """
-        self._choices[delta.choice].say_more(texts)
-        if totals:
-            self._usage = self._usage | totals
 
     def finish(self) -> Events:
         """The bytes ended."""
