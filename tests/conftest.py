@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+import threading
 from collections.abc import Generator
 
 import pytest
@@ -14,6 +16,13 @@ settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
 
 REQUIRE_ALL = "RXWORKER_REQUIRE_ALL"
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C raise `KeyboardInterrupt`: a shell that starts the tests in the background ignores it, and processes inherit that."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

@@ -19,7 +19,7 @@ from rxworker.errors import HookError
 from rxworker.events import HookVerdict
 from rxworker.hooks.base import AnyHook
 from rxworker.hooks.context import HookContext, unmade
-from rxworker.hooks.contexts import ToolCallContext, ToolResultContext
+from rxworker.hooks.contexts import ToolResultContext
 from rxworker.hooks.points import VERDICTS, HookPoint, wrong_verdict
 from rxworker.hooks.verdicts import Continue, EndRun, Finish, Skip, Verdict
 
@@ -92,6 +92,7 @@ async def _ask(hook: AnyHook, context: HookContext, report: Report, name: str) -
     undo = unmade if hook.on_failure == "abort" else context.checkpoint()
     try:
         answer = await _in_time(hook, context, report, name)
+        context.check()
     except EndRun as error:
         if hook.point is HookPoint.ON_ABORT:
             return _failed(hook, context, report, name, _raised(hook, name, error))
@@ -231,8 +232,7 @@ def _failed(
 def _event(
     hook: AnyHook, name: str, context: HookContext, verdict: str, reason: str
 ) -> HookVerdict:
-    call_id = context.call.id if isinstance(context, ToolCallContext | ToolResultContext) else None
-    return HookVerdict(name, hook.point.value, verdict, reason, call_id)
+    return HookVerdict(name, hook.point.value, verdict, reason, context.call_id)
 
 
 def _ignore(event: HookVerdict) -> None:

@@ -119,6 +119,18 @@ class HookContext:
         return None
 
     @property
+    def call_id(self) -> str | None:
+        """The id of the call that this point is about; ``None`` where none is."""
+        return None
+
+    def check(self) -> None:
+        """Check what the hook that was asked has left here, before anything else reads it.
+
+        Raises:
+            HookError: It is nothing that the run can go on with.
+        """
+
+    @property
     def concerned(self) -> tuple[str, ...]:
         """The names of the tools that a matcher is held against."""
         return ()

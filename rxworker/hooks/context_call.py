@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
+from rxworker.errors import HookError
 from rxworker.hooks.context import CallableTool, HookContext
 from rxworker.hooks.points import HookPoint
 from rxworker.messages import JsonObject, ToolCall, ToolMeta, ToolResult
@@ -28,6 +29,24 @@ class ToolCallContext(HookContext):
 
     call: ToolCall
     tool: CallableTool
+    _given: ToolCall = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Remember which call this is about."""
+        self._given = self.call
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call."""
+        return self._given.id
+
+    def check(self) -> None:
+        """Check that it is still this call, with whatever arguments.
+
+        Raises:
+            HookError: The hook has left something other than a call, or a call with another id or name.
+        """
+        _check_call(self.call, self._given, self)
 
     @property
     def meta(self) -> ToolMeta:
@@ -96,6 +115,24 @@ class ToolResultContext(HookContext):
     call: ToolCall
     result: ToolResult
     tool: CallableTool
+    _given: ToolCall = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Remember which call this is about."""
+        self._given = self.call
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call."""
+        return self._given.id
+
+    def check(self) -> None:
+        """Check that it is still about this call.
+
+        Raises:
+            HookError: The hook has left something other than a call, or a call with another id or name.
+        """
+        _check_call(self.call, self._given, self)
 
     @property
     def meta(self) -> ToolMeta:
@@ -143,6 +180,21 @@ class ToolResultContext(HookContext):
             self.result = result
 
         return restore
+
+
+def _check_call(left: object, given: ToolCall, context: HookContext) -> None:
+    """Refuse another call: the matchers of the next hooks, approvals, and the result of the call go by its name and its id."""
+    if not isinstance(left, ToolCall):
+        what = f"is {left!r}, which is no ToolCall"
+    elif left.id != given.id:
+        what = f"has the id {left.id!r} instead of {given.id!r}, which its result must name"
+    elif left.name != given.name:
+        what = f"is one of {left.name!r} instead of {given.name!r}, about which hooks and approvals were asked"
+    else:
+        return
+    point = "" if context.point is None else context.point.value
+    text = f"after hook {context.hook!r} the call {what}"
+    raise HookError(text, hook=context.hook, point=point, kind="verdict")
 
 
 __all__ = ["ToolCallContext", "ToolResultContext"]

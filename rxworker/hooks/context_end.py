@@ -16,11 +16,13 @@ class TurnEndContext(HookContext):
 
     Attributes:
         since: How many messages the conversation had when the run began.
+        called: The names of the tools that the model has called in this run, also of calls that the conversation does not show any more.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.ON_TURN_END
 
     since: int | None = None
+    called: tuple[str, ...] = ()
 
     @property
     def message(self) -> Message:
@@ -42,9 +44,9 @@ class TurnEndContext(HookContext):
 
     @property
     def concerned(self) -> tuple[str, ...]:
-        """The names of the tools called in this run, each once, the last first.
+        """The names of the tools called in this run, each once.
 
-        Told from the conversation: from its end back to the message of the user's that the run began with.
+        Those in the conversation come first, from its end back to the message of the user's that the run began with; then the others of ``called``.
         """
         messages = self.message_history
         began = len(messages) if self.since is None else self.since
@@ -54,6 +56,7 @@ class TurnEndContext(HookContext):
             names.update((call.name, None) for call in message.tool_calls)
             if place < began and message.role == "user" and not message.tool_results:
                 break
+        names.update(dict.fromkeys(self.called))
         return tuple(names)
 
 

@@ -4,7 +4,7 @@ Theory of operation. What is meant is reactivex's own ``group_by_until(index, No
 events, and a property test holds the two equal; what is different is the price of a delta, a seventh of it. A block opens
 with the first event that has its index, is announced downstream, and only then receives that event: whoever subscribes
 in the notification sees the block whole. A stop or an abort is its last item; then it completes, and the same index may
-open again. The blocks and the outer observable share one subscription to the source, which ends when the last of them is
+open again. A start of an index that is open, which no provider should send, aborts the block that was there, as in a `Timeline`. The blocks and the outer observable share one subscription to the source, which ends when the last of them is
 disposed: ``group_blocks(), take(1), flat_map(...)`` follows the first block to its end.
 """
 
@@ -180,6 +180,12 @@ def group_blocks(
                     return
                 index: int = event.index
                 block = find(index)
+                if kind is BlockStart and block is not None:
+                    reason = "another block has started at its index"
+                    del blocks[index]
+                    block.on_next(BlockAbort(index, block.block_type, reason))
+                    block.on_completed()
+                    block = None
                 if block is None:
                     block = blocks[index] = Block(start_of(event), lease, replay=replay)
                     announce(block)

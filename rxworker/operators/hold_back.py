@@ -57,7 +57,7 @@ def hold_back(
 
     The check sees up to ``window`` characters of one block, and each window overlaps the one before it by half: a phrase of up to half a
     window is seen whole before any of it passes. At the end of a block the rest is checked and passes. Held text is dropped when its block is
-    aborted, its response starts again, its attempt is retracted, or the source fails. Other events pass at once, in order; while an
+    aborted, its response starts again, fails or is cancelled, its attempt is retracted, or the source fails. Other events pass at once, in order; while an
     asynchronous check is awaited, everything that follows waits, so at most one response is held.
 
     Tool arguments are not checked; a hook at ``before_tool_call`` sees them whole.
@@ -70,7 +70,7 @@ def hold_back(
             since it no longer fits.
 
     Raises:
-        ConfigurationError: The window is less than 2.
+        ConfigurationError: The check is not callable, or the window is less than 2.
         TextRejectedError: Through ``on_error``: a text must not pass, and there is no replacement.
 
     >>> from reactivex import of
@@ -83,6 +83,10 @@ def hold_back(
     ***
     Bye.
     """
+    if not callable(check):
+        raise ConfigurationError(
+            f"hold_back({check!r:.60}): give a function that takes a text and returns a bool"
+        )
     if window < 2:
         raise ConfigurationError(f"hold_back(window={window}): a window has at least 2 characters")
 

@@ -45,7 +45,7 @@ def lines() -> Operator[E, E]:
         -s---A---(B,e)-|       A "an old pond\n", B "a frog"
 
     The last line of a block has no line break; it is emitted before the block's ``BlockStop``. A line that is not complete when its block
-    is aborted, its response starts again, its attempt is retracted, or the source fails is dropped.
+    is aborted, its response starts again, fails or is cancelled, its attempt is retracted, or the source fails is dropped.
 
     >>> from reactivex import of
     >>> from rxworker.operators import text_deltas

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from rxworker.events import ToolStop
@@ -67,11 +68,17 @@ async def run_calls(
         ConfigurationError: The limit is below 1.
     """
     gate = Gate(limit) if early is None else early.gate
-    is_over = False
+    is_stopping = is_over = False
+    cancelled: dict[int, Finished] = {}
 
     def tell(event: ToolEvent) -> None:
         if not is_over:  # else a call that was left behind has ended after all
             emit(event)
+
+    def report(call: ToolCall, place: int, task: asyncio.Task[Finished]) -> None:
+        """Emit the end of a call that cancelled itself, once: when it has ended, whether others still run or not."""
+        if task.cancelled() and not is_stopping and place not in cancelled:
+            cancelled[place] = _cancelled(call, place, emit)
 
     around = Surroundings(tell, relay, scope, {} if variables is None else variables)
     loop = asyncio.get_running_loop()
@@ -82,6 +89,7 @@ async def run_calls(
         task = None if early is None else early.take(call, place)
         if task is None:
             task = loop.create_task(run_at(gate, toolbox, call, place, around, loop))
+        task.add_done_callback(partial(report, call, place))
         tasks.append(task)
     try:
         await asyncio.sleep(0)  # what has nothing to wait for is done then
@@ -89,14 +97,17 @@ async def run_calls(
             if not task.done():
                 await ended(task)
     except asyncio.CancelledError:
+        is_stopping = True
         await stop_all(tasks)
         is_over = True
         for task in tasks:
             _check(task)
         raise
+    for (call, place), task in zip(placed, tasks, strict=True):
+        report(call, place, task)  # of a task that has just ended nothing has been called back
     return [
-        _cancelled(call, place, emit) if task.cancelled() else _check(task).result()
-        for (call, place), task in zip(placed, tasks, strict=True)
+        cancelled.get(place) or _check(task).result()
+        for (_, place), task in zip(placed, tasks, strict=True)
     ]
 
 

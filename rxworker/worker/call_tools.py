@@ -22,7 +22,7 @@ from rxworker.messages.pairs import calls_made
 from rxworker.state import RunState
 from rxworker.tools import Tool, policy_of, run_calls
 from rxworker.worker.approval import APPROVAL
-from rxworker.worker.checks import call_of, result_of
+from rxworker.worker.checks import result_of
 from rxworker.worker.context import CALLING, RunContext, TurnScope, Waiting
 from rxworker.worker.early import hold_back, throw_away
 from rxworker.worker.guard import after_calls, before_calls
@@ -46,6 +46,7 @@ async def call_tools(context: RunContext, scope: TurnScope, voice: Voice[Event])
     """
     state = context.journal.state
     waiting = scope.resumed if scope.is_resumed else _made(state)
+    context.called.update((each.call.name, None) for each in waiting)
     try:
         if waiting or scope.refused or scope.answered:
             # What idempotency keys begin with is the same however often the turn is paused, so that no call is made twice.
@@ -73,7 +74,8 @@ async def _ask_and_run(
     results = dict(scope.refused)
     for each, answer in scope.answered:
         hold_back(context, emit)(ToolStop(answer, place=each.place))
-        results[each.place] = await _look_at(context, scope, each, answer, emit)
+        tool = context.tools.get(each.call.name)
+        results[each.place] = await _look_at(context, scope, each, tool, answer, emit)
     if context.pausing.reason is not None:
         # The hooks are asked about all of these when the run goes on.
         throw_away(context, scope)
@@ -90,6 +92,8 @@ async def _ask_and_run(
             return
     if early is not None:
         throw_away(context, scope, keep={each.place: each.call for each in allowed})
+    # A tool may be removed while it runs; the hooks are asked about its result all the same.
+    tools = [context.tools.get(each.call.name) for each in allowed]
     CALLING.set(context)
     finished = await run_calls(
         context.tools,
@@ -105,8 +109,10 @@ async def _ask_and_run(
     for each, done in zip(allowed, finished, strict=True):
         results[each.place] = done.result
     if context.hooks.at(AFTER) or _held_back(context):
-        for each in allowed:
-            results[each.place] = await _look_at(context, scope, each, results[each.place], emit)
+        for each, was in zip(allowed, tools, strict=True):
+            tool = context.tools.get(each.call.name) or was
+            result = results[each.place]
+            results[each.place] = await _look_at(context, scope, each, tool, result, emit)
     scope.called = True
     emit(MessageAdd((Message("user", _in_order(results)),), "tools"))
     after_calls(context, emit)
@@ -205,15 +211,19 @@ async def _ask_about(
         **context.situation(scope.variables),
     )
     verdict, hook = await context.hooks.ask(BEFORE, asked, emit)
-    return verdict, hook, call_of(asked, each.call), len(asked.asked)
+    return verdict, hook, asked.call, len(asked.asked)
 
 
 async def _look_at(
-    context: RunContext, scope: TurnScope, each: Waiting, result: ToolResult, emit: Emit
+    context: RunContext,
+    scope: TurnScope,
+    each: Waiting,
+    tool: Tool | None,
+    result: ToolResult,
+    emit: Emit,
 ) -> ToolResult:
     """A result as the hooks leave it. It is emitted where the end of the call has not shown it."""
     left = result
-    tool = context.tools.get(each.call.name)
     if tool is not None and context.hooks.at(AFTER):
         asked = ToolResultContext(
             call=each.call,

@@ -8,8 +8,8 @@ from typing import cast
 
 from rxworker.errors import HookError, LocalProtocolError
 from rxworker.events import Event, HookMessage, MessageAdd
-from rxworker.hooks import HookPoint, MessageSendContext, ToolCallContext, ToolResultContext
-from rxworker.messages import Document, Image, Message, Text, ToolCall, ToolResult
+from rxworker.hooks import HookPoint, MessageSendContext, ToolResultContext
+from rxworker.messages import Document, Image, Message, Text, ToolResult
 
 Emit = Callable[[Event], None]
 logger = logging.getLogger("rxworker.hooks")
@@ -69,24 +69,6 @@ def messages_of(asked: MessageSendContext) -> tuple[Message, ...]:
     return tuple(asked.messages)
 
 
-def call_of(asked: ToolCallContext, call: ToolCall) -> ToolCall:
-    """The call to run, which a hook may have made anything of.
-
-    Raises:
-        HookError: It is none, or another one.
-    """
-    left = cast("object", asked.call)
-    if not isinstance(left, ToolCall):
-        raise _error(f"the call is {left!r}, which is no ToolCall", asked.hook, "before_tool_call")
-    if left.id != call.id:
-        text = f"the call has the id {left.id!r} instead of {call.id!r}, which its result must name"
-        raise _error(text, asked.hook, "before_tool_call")
-    if left.name != call.name:
-        text = f"the call is one of {left.name!r} instead of {call.name!r}, about which hooks and approvals were asked"
-        raise _error(text, asked.hook, "before_tool_call")
-    return left
-
-
 def result_of(asked: ToolResultContext, result: ToolResult) -> ToolResult:
     """The result for the model, which a hook may have made anything of.
 
@@ -130,4 +112,4 @@ def _error(text: str, hook: str, point: str) -> HookError:
     return HookError(f"after hook {hook!r} {text}", hook=hook, point=HookPoint(point).value)
 
 
-__all__ = ["Emit", "call_of", "checked", "messages_of", "result_of"]
+__all__ = ["Emit", "checked", "messages_of", "result_of"]

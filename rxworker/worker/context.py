@@ -76,6 +76,7 @@ class RunContext(Struct, frozen=True, eq=False):
         workspace: The folder that hooks work in.
         around: The runs that this one is inside of: the one that it is a tool call of, and so on outwards.
         variables: Shared by the hooks and tools of the run, from its first turn to its end.
+        called: The names of the tools that the model has called, each once, those from before a pause included.
         inbox: What was sent to it while it is on.
         pausing: Whether the application asked for a pause.
         tasks: What is under way and has to be waited for before the run can end.
@@ -97,6 +98,7 @@ class RunContext(Struct, frozen=True, eq=False):
     workspace: Path
     around: tuple[RunContext, ...]
     variables: dict[str, object] = {}
+    called: dict[str, None] = {}
     inbox: Inbox = field(default_factory=Inbox)
     pausing: Pausing = field(default_factory=Pausing)
     tasks: set[asyncio.Task[None]] = set()

@@ -88,6 +88,7 @@ async def _ask(context: RunContext, scope: TurnScope, emit: Emit) -> tuple[Verdi
     """The verdict of the hooks, the name of the hook that gave it, and how many of them it took."""
     asked = TurnEndContext(
         since=context.since,
+        called=tuple(context.called),
         spared=scope.spared,
         **context.situation(scope.variables),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from rxworker.messages import Conversation
@@ -15,9 +15,16 @@ T = TypeVar("T")
 
 
 def result_of(
-    state: RunState, run: str, output: Output[T] | None, variables: Mapping[str, object]
+    state: RunState,
+    run: str,
+    output: Output[T] | None,
+    variables: Mapping[str, object],
+    called: Iterable[str],
 ) -> RunResult[T]:
-    """The result that a state stands for. A paused run keeps the variables; they are in no record, so that no watcher sees them."""
+    """The result that a state stands for.
+
+    A paused run keeps the variables, and the names of the tools that were called. The variables are in no record, so that no watcher sees them.
+    """
     text = _answer(state.conversation)
     pause = state.pause
     if pause is None:
@@ -51,6 +58,7 @@ def result_of(
         asked=pause.asked,
         seals=tuple(seal_of(call) for call in pause.pending),
         variables=dict(variables),
+        called=tuple(called),
     )
 
 

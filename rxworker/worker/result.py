@@ -63,6 +63,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         hooks: The names of the hooks of the point, in the order in force when the run paused.
         asked: How many of these, from the first, have been asked about what the run paused at; the last one paused it.
         variables: What hooks and tools have put under names; the run that goes on has them again. `save_paused` takes JSON values only.
+        called: The names of the tools that the model has called in the run, each once.
     """
 
     pending: tuple[ToolCall, ...] = ()
@@ -79,6 +80,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     hooks: tuple[str, ...] = ()
     asked: int = 0
     variables: dict[str, object] = {}
+    called: tuple[str, ...] = ()
 
 
 __all__ = ["Finished", "Paused", "RunResult"]

@@ -23,6 +23,7 @@ from rxworker.messages.pairs import calls_made, places_left, places_of
 from rxworker.worker.approval import APPROVAL, Answer, Approve, Decision, Decisions, Deny
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import TurnScope, Waiting
+from rxworker.worker.pausing import BY_CALLER
 from rxworker.worker.result import Paused
 from rxworker.worker.seal import check_sealed
 
@@ -109,6 +110,12 @@ def resumed(
 
 def _spared(paused: Paused[Any], hooks: Hooks) -> tuple[Spared, Spared, Spared]:
     """The hooks that are not asked again: about calls that were let through, about what it paused at, and about a call that a person has decided about otherwise."""
+    if paused.hook == BY_CALLER and not paused.hooks:
+        return (
+            frozenset(),
+            frozenset(),
+            frozenset(),
+        )  # no hook has paused it, though one may have this name
     # A run that was saved by an older version knows only the hook that paused it.
     names = paused.hooks or (paused.hook,)
     asked = numbered(names)[: paused.asked if paused.hooks else 1]

@@ -436,7 +436,11 @@ class Run(Stage[Record], Generic[T_co]):
     def _finish(self) -> None:
         state = self._journal.state
         result: RunResult[T_co] = result_of(
-            state, self.id, self._context.output, self._context.variables
+            state,
+            self.id,
+            self._context.output,
+            self._context.variables,
+            self._context.called,
         )
         self._let_go(state, result)
         self._result.set_result(result)

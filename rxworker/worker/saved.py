@@ -36,9 +36,13 @@ def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
     Raises:
         LocalProtocolError: It holds something that is no JSON, such as half of a surrogate pair or a variable that is an object of
             the program; the message names it.
-        ConfigurationError: The key is empty, or no bytes.
+        ConfigurationError: The key is empty or not bytes, or ``paused`` is not a `Paused`.
     """
     _check_key(key)
+    if not isinstance(paused, Paused):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        raise ConfigurationError(
+            f"paused is {paused!r:.60}; only a result of type Paused can be saved"
+        )
     for name, value in paused.variables.items():
         _check_json(name, value)
     try:

@@ -42,8 +42,12 @@ class RunStream(Generic[T_co]):
 
     def __init__(self, begin: Callable[[], Run[T_co]]) -> None:
         self._thread = thread = _RunThread(begin)
-        self._run = thread.begin()
         self._closing = weakref.finalize(self, thread.close)
+        try:
+            self._run = thread.begin()
+        except BaseException:  # the run could not begin, or Ctrl-C has come while it began
+            self.close()
+            raise
         self._events = self._read()
 
     def __iter__(self) -> Iterator[Event]:
@@ -83,7 +87,8 @@ class RunStream(Generic[T_co]):
 
     def close(self) -> None:
         """Cancel the run, unless it has ended, and wait for its end."""
-        self._closing()
+        self._thread.close()  # each time: Ctrl-C may have ended the wait of the call before
+        self._closing.detach()
 
     def _read(self) -> Iterator[Event]:
         try:
@@ -103,6 +108,9 @@ class _RunThread(Generic[T_co]):
         self._begin = begin
         self._begun: concurrent.futures.Future[Run[T_co]] = concurrent.futures.Future()
         self._interrupt: BaseException | None = None
+        self._is_closed = False
+        # Python before 3.13 takes a thread for ended when Ctrl-C interrupts ``join``, so the end of the run is waited for by other means.
+        self._ended = threading.Event()
         context = copy_context()
         self._thread = threading.Thread(
             target=context.run, args=(self._work,), name="rxworker-run", daemon=True
@@ -115,20 +123,27 @@ class _RunThread(Generic[T_co]):
 
     def join(self) -> None:
         """Wait for the end of the thread, and raise the interrupt that has left its event loop."""
-        self._thread.join()
+        self._wait()
         interrupt, self._interrupt = self._interrupt, None
         if interrupt is not None:
             raise interrupt
 
     def close(self) -> None:
-        """Cancel the run and wait for its end."""
-        if self._thread.is_alive() and self._begun.done() and not self._begun.exception():
+        """Cancel the run and wait for its end. A run that has not begun is cancelled as soon as it has."""
+        self._is_closed = (
+            True  # before asking whether it has begun; the thread asks in the other order
+        )
+        if not self._ended.is_set() and self._begun.done() and not self._begun.exception():
             run = self._begun.result()
             with suppress(RuntimeError):  # the loop has closed meanwhile
                 run.loop.call_soon_threadsafe(_cancel, run)
-        # The garbage collector may call from any thread, also from this one.
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        # The garbage collector may call from any thread, also from this one. Ctrl-C may come before the thread has started.
+        if threading.current_thread() is not self._thread and self._thread.ident is not None:
+            self._wait()
+
+    def _wait(self) -> None:
+        self._ended.wait()
+        self._thread.join()
 
     def _work(self) -> None:
         try:
@@ -138,16 +153,21 @@ class _RunThread(Generic[T_co]):
                 self._interrupt = error
             else:
                 self._begun.set_exception(error)
+        finally:
+            self._ended.set()
 
     async def _complete(self) -> None:
         run = self._begin()
         self._begun.set_result(run)
+        if self._is_closed:
+            _cancel(run)
         with suppress(Exception):  # the stream raises it
             await run
 
 
 def _cancel(run: Run[Any]) -> None:
-    run.cancel(reason="its stream was closed")
+    if not run.done:  # else its loop is closing, and what ``cancel`` returns would be left pending
+        run.cancel(reason="its stream was closed")
 
 
 __all__ = ["RunStream"]

@@ -288,7 +288,7 @@ class Worker:
         if output is not None:
             self._output = Output(output)
         scope.variables = dict(waiting.variables)
-        run = self._begin(first, scope)
+        run = self._begin(first, scope, waiting.called)
         self._resumed.add(waiting.run)
         if self.budget is not None:
             self.budget.carry_over(waiting.run, run.id)
@@ -322,7 +322,9 @@ class Worker:
     def _run(self, input: Input, output: type[Any] | None) -> Run[Any]:  # noqa: A002
         return self.run(input) if output is None else self.run(input, output=output)
 
-    def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run[Any]:
+    def _begin(
+        self, first: Sequence[Event], scope: TurnScope, called: Sequence[str] = ()
+    ) -> Run[Any]:
         loop = asyncio.get_running_loop()
         outer = INSIDE.get()
         around: tuple[RunContext, ...] = ()
@@ -350,6 +352,7 @@ class Worker:
             workspace=self.workspace,
             around=around,
             variables=scope.variables,
+            called=dict.fromkeys(called),
             scheduler=loop_clock(),
             journal=Journal(f"run-{os.urandom(6).hex()}", loop=loop),
         )

@@ -42,9 +42,6 @@ def serving(
     *options: str, port: str = "0"
 ) -> Generator[tuple[subprocess.Popen[str], str], None, None]:
     """The command, and the address that it prints."""
-    # A runner in the background may ignore Ctrl-C, which its children would inherit.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         [*COMMAND, *options, "--port", port],
         stdout=subprocess.PIPE,

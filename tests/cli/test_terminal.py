@@ -36,9 +36,6 @@ class Terminal:
     def __init__(self, arguments: list[str], folder: Path, columns: int = 100) -> None:
         self._ours, theirs = os.openpty()
         termios.tcsetwinsize(theirs, (30, columns))
-        # A runner in the background may ignore Ctrl-C, which its children would inherit.
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "rxworker.cli", *arguments],
             stdin=theirs,

@@ -135,6 +135,8 @@ def ping(_: int) -> Event:
     return Ping()
 
 
+STARTED_AGAIN = "another block has started at its index"
+
 indices = st.integers(0, 3)
 block_events: st.SearchStrategy[Event] = st.one_of(
     *(indices.map(make) for make in (start, text, text, stop, abort, ping))
@@ -155,8 +157,42 @@ def key_of(group: GroupedObservable[int, BlockEvent]) -> int:
     st.none() | st.integers(0, 30),
 )
 def test_it_means_group_by_until(events: list[Event], ending: str, leave_after: int | None) -> None:
+    """Also where a block starts at an index that is open: the block that was there is aborted."""
     ours = told(blocks_of, index_of, events, ending, leave_after)
-    assert ours == told(plain_composition, key_of, events, ending, leave_after)
+    leaves = leave_after is not None and leave_after < len(events)
+    left = len(well_formed(events[:leave_after])) if leaves else None
+    assert ours == told(plain_composition, key_of, well_formed(events), ending, left)
+
+
+def well_formed(events: list[Event]) -> list[Event]:
+    """The events with an abort before each start of an index that is open."""
+    formed: list[Event] = []
+    opened: set[int] = set()
+    for event in events:
+        if isinstance(event, BlockStart) and event.index in opened:
+            formed.append(BlockAbort(event.index, BlockType.TEXT, STARTED_AGAIN))
+        if isinstance(event, BlockEvent):
+            ends = isinstance(event, BlockStop | BlockAbort)
+            (opened.discard if ends else opened.add)(event.index)
+        formed.append(event)
+    return formed
+
+
+def test_a_start_of_an_open_index_aborts_its_block_and_opens_another() -> None:
+    story = told(blocks_of, index_of, [start(0), text(0), start(0), text(0), stop(0)], "completed")
+    assert story == [
+        ("open", 0, 0),
+        ("item", 0, start(0)),
+        ("item", 0, text(0)),
+        ("item", 0, BlockAbort(0, BlockType.TEXT, STARTED_AGAIN)),
+        ("closed", 0),
+        ("open", 1, 0),
+        ("item", 1, start(0)),
+        ("item", 1, text(0)),
+        ("item", 1, stop(0)),
+        ("closed", 1),
+        ("completed",),
+    ]
 
 
 def test_block_completes_after_its_stop_event() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import reactivex
@@ -315,3 +316,9 @@ async def test_a_replaced_text_is_what_the_conversation_keeps() -> None:
         operators=[hold_back(check, replacement="[removed]")],
     )
     assert (await worker.run("hi")).text == "[removed]"
+
+
+def test_a_check_that_is_not_callable_is_refused() -> None:
+    check: Any = "is_clean"
+    with pytest.raises(ConfigurationError, match="give a function"):
+        hold_back(check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
 from msgspec.structs import replace
@@ -204,6 +205,54 @@ async def test_a_tool_that_cancels_itself_is_reported_as_ended() -> None:
     await run
     assert calls_in(records_of(run)) == [("ToolStart", 0), ("ToolStop", 0)]
     assert lint(records_of(run)) == []
+
+
+@pytest.mark.parametrize("begins", ["at once", "later"])
+async def test_the_end_of_a_tool_that_cancels_itself_is_reported_while_others_run(
+    begins: str,
+) -> None:
+    go = asyncio.Event()
+
+    @tool
+    async def leave() -> None:
+        """Cancel the own task."""
+        if begins == "later":
+            for _ in range(3):
+                await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    @tool
+    async def wait() -> None:
+        await go.wait()
+
+    model = ScriptedModel([call("leave") + call("wait"), "Done."])
+    run = Worker(model, tools=[leave, wait]).run("go")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert calls_in(records_of(run))[-1] == ("ToolStop", 0)
+    go.set()
+    await run
+    ends = [place for kind, place in calls_in(records_of(run)) if kind == "ToolStop"]
+    assert ends == [0, 1]
+
+
+async def test_the_end_of_a_tool_that_is_cancelled_with_its_run_is_reported_once() -> None:
+    @tool
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    run = Worker(ScriptedModel([call("wait") + call("wait")]), tools=[wait]).run("go")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    await run.cancel()
+    ends = [r.event for r in records_of(run) if isinstance(r.event, ToolStop)]
+    assert [end.place for end in ends] == [0, 1]
+    assert all("was cancelled" in end.result.text for end in ends if end.result)
+    with pytest.raises(RunCancelledError):
+        await run
 
 
 # --- a run that ends while hooks look at the results
@@ -459,3 +508,19 @@ async def test_a_run_of_the_version_before_goes_on_and_asks_all_other_hooks() ->
     elsewhere = Worker(ScriptedModel(["Done."]), tools=[pay], hooks=[first, ask, last])
     assert isinstance(await elsewhere.resume(load_paused(data, key=b"k")), Finished)
     assert asked == ["first", "last"]
+
+
+@pytest.mark.parametrize("effect", ["write", "pure"])
+async def test_the_result_of_a_tool_that_is_removed_while_it_runs_is_masked(
+    effect: Literal["write", "pure"],
+) -> None:
+    @tool(effect=effect)
+    async def leak() -> str:
+        worker.tools.remove("leak")
+        return "secret"
+
+    worker = Worker(ScriptedModel([call("leak"), "Done."]), tools=[leak], hooks=[mask])
+    run = worker.run("?")
+    result = await run
+    assert "secret" not in str(records_of(run))
+    assert "secret" not in str(result.conversation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from rxworker import (
     Approve,
@@ -10,6 +11,7 @@ from rxworker import (
     Finished,
     Message,
     Paused,
+    RunResult,
     Worker,
     after_tool_call,
     before_tool_call,
@@ -32,7 +34,7 @@ from rxworker.hooks import (
     TurnEndContext,
     chain,
 )
-from rxworker.messages import JsonObject
+from rxworker.messages import JsonObject, ToolCall
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import Tool
 from rxworker.worker import Answer, Decision, load_paused, save_paused
@@ -508,3 +510,104 @@ async def test_nothing_starts_while_a_run_is_paused() -> None:
     await run
     kinds = [type(r.event) async for r in run if isinstance(r.event, ToolStart | ToolStop)]
     assert kinds == [ToolStop]
+
+
+LS = call("shell", command="ls")
+
+
+async def resumed_to_the_end(worker: Worker, result: RunResult[None], place: str) -> None:
+    while isinstance(result, Paused):
+        if place == "saved and loaded":
+            result = load_paused(save_paused(result))
+            worker = Worker(worker.model, tools=worker.tools, hooks=worker.hooks)
+        result = await worker.resume(result)
+
+
+@pytest.mark.parametrize("place", ["in process", "saved and loaded"])
+@pytest.mark.parametrize("speaks", ["a hook that sends the answer back", "a message into the run"])
+async def test_a_matcher_at_the_end_of_a_turn_knows_the_tools_called_before_a_pause(
+    speaks: str, place: str
+) -> None:
+    """Also where the user, or a hook in the user's name, has spoken between the call and the pause."""
+
+    @on_turn_end
+    def more(context: TurnEndContext) -> ContinueWithMessages | None:
+        back = speaks.startswith("a hook") and context.turn == 2
+        return ContinueWithMessages.user("More.") if back else None
+
+    @on_turn_end(matcher="shell")
+    def validate(context: TurnEndContext) -> None:
+        ASKED.append(context.text)
+
+    stop = asked("stop", Pause("A person reads it."), "on_turn_end")
+    worker = guarded(LS, "One.", "Two.", hooks=(more, stop, validate))
+    run = worker.run("Clean up.")
+    if speaks.startswith("a message"):
+        run.subscribe(lambda r: run.send("More.") and None if type(r.event) is ToolStop else None)
+    await resumed_to_the_end(worker, await run, place)
+    assert ASKED.count("Two.") + ASKED.count("One.") == 1
+
+
+async def test_a_matcher_at_the_end_of_a_turn_knows_tools_whose_calls_a_hook_has_taken_out() -> (
+    None
+):
+    @on_turn_end
+    def shorten(context: TurnEndContext) -> None:
+        context.rewrite_conversation(lambda m: None if m.tool_calls or m.tool_results else m)
+
+    @on_turn_end(matcher="shell")
+    def validate(context: TurnEndContext) -> None:
+        ASKED.append(context.text)
+
+    await guarded(LS, "Done.", hooks=(shorten, validate)).run("Clean up.")
+    assert ASKED == ["Done."]
+
+
+@pytest.mark.parametrize("decision", [Approve(), Approve(input={"command": "rm -rf /"})])
+async def test_a_hook_with_the_name_of_a_pause_by_the_caller_is_asked(decision: Decision) -> None:
+    worker = guarded(LS, "Done.", hooks=(asked("pause", Skip("no")),))
+    run = worker.run("Clean up.")
+    run.pause()
+    paused = await run
+    assert isinstance(paused, Paused)
+    assert ASKED == []
+    await worker.resume(decisions=[decision])
+    assert (ASKED, RAN) == (["pause"], [])
+
+
+@pytest.mark.parametrize("left", ["nonsense", "another name"])
+@pytest.mark.parametrize("verdict", [None, Skip("no"), Pause("?")])
+async def test_a_call_that_a_hook_has_broken_is_seen_before_the_next_hook(
+    left: str, verdict: Skip | Pause | None
+) -> None:
+    """A matcher would pass over a guard otherwise, and a later hook could make the call look unharmed."""
+
+    @before_tool_call
+    def spoil(context: ToolCallContext) -> Skip | Pause | None:
+        other = replace(context.call, name="harmless")
+        context.call = other if left == "another name" else left  # pyright: ignore[reportAttributeAccessIssue]
+        return verdict
+
+    @before_tool_call
+    def undo(context: ToolCallContext) -> None:
+        context.call = ToolCall("call_1_1", "shell", {"command": "rm -rf /"})
+
+    guarding = guard.but(matcher="shell")
+    worker = guarded(LS, "Done.", hooks=(spoil, guarding, undo))
+    with pytest.raises(HookError, match="after hook 'spoil' the call is"):
+        await worker.run("Clean up.")
+    assert RAN == []
+
+
+async def test_a_hook_cannot_pass_over_the_mask_of_a_tool_by_renaming_its_call() -> None:
+    @after_tool_call
+    def rename(context: ToolResultContext) -> None:
+        context.call = replace(context.call, name="harmless")
+
+    @after_tool_call(matcher="shell")
+    def mask(context: ToolResultContext) -> None:
+        context.set_content("***")
+
+    worker = guarded(LS, "Done.", hooks=(rename, mask))
+    with pytest.raises(HookError, match="after hook 'rename' the call is one of 'harmless'"):
+        await worker.run("Clean up.")

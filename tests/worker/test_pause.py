@@ -307,3 +307,9 @@ async def test_a_reason_is_a_text() -> None:
     with pytest.raises(ConfigurationError, match="reason"):
         run.pause(reason=reason)
     assert (await run).text == "Hello!"
+
+
+def test_only_a_paused_run_can_be_saved() -> None:
+    finished: Any = "finished"
+    with pytest.raises(ConfigurationError, match="only a result of type Paused can be saved"):
+        save_paused(finished)

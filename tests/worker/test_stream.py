@@ -317,3 +317,68 @@ def test_a_loop_elsewhere_does_not_matter() -> None:
         )
 
     assert asyncio.run(main()) == "hi"
+
+
+IN_INIT = """
+import os, signal, threading, time
+from rxworker import Worker
+from rxworker.testing import ScriptedModel
+
+worker = Worker(ScriptedModel(["again", "again"]))
+begin = worker.run
+
+def run(*args, **kwargs):  # in the thread of the run, while the constructor of the stream waits
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.2)
+    return begin(*args, **kwargs)
+
+worker.run = run
+try:
+    worker.stream_sync("hi")
+except KeyboardInterrupt:
+    print("interrupted", [t.name for t in threading.enumerate()])
+worker.run = begin
+print(worker.run_sync("and now?").text)
+"""
+
+IN_CLOSE = """
+import asyncio, os, signal, threading
+from rxworker import Worker, tool
+from rxworker.events import ToolStart
+from rxworker.testing import ScriptedModel, call
+
+@tool
+async def slow():
+    try:
+        await asyncio.Event().wait()
+    finally:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.3)
+        print("cleaned up")
+
+stream = Worker(ScriptedModel([call("slow"), "again"]), tools=[slow]).stream_sync("hi")
+while not isinstance(next(stream), ToolStart):
+    pass
+try:
+    stream.close()
+except KeyboardInterrupt:
+    print("interrupted")
+stream.close()
+print([t.name for t in threading.enumerate()])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no signals of this kind")
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [
+        (IN_INIT, ["interrupted ['MainThread']", "again"]),
+        (IN_CLOSE, ["interrupted", "cleaned up", "['MainThread']"]),
+    ],
+    ids=["while the run begins", "while close waits"],
+)
+def test_ctrl_c_leaves_no_run_behind(script: str, printed: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30
+    )
+    assert (done.stdout.splitlines(), done.stderr, done.returncode) == (printed, "", 0)

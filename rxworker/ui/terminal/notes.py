@@ -51,10 +51,11 @@ def note_of(record: Record) -> Iterable[Lane]:
             return (_note(record, hook, content + more),)
         case HookVerdict(verdict="Pause"):
             return ()  # the pause says it all
-        case HookVerdict(hook=hook, point=point, verdict=verdict, reason=reason):
-            return (
-                _note(record, hook, f"{verdict} at {point}" + (f": {reason}" if reason else "")),
-            )
+        case HookVerdict(hook=hook, point=point, verdict=verdict, reason=reason, call_id=call):
+            # The reason for skipping a call is the call's result, which its lane shows.
+            is_elsewhere = not reason or (verdict == "Skip" and call is not None)
+            text = f"{verdict} at {point}" + ("" if is_elsewhere else f": {reason}")
+            return (_note(record, hook, text),)
         case AttemptRetract(reason=reason, delay=delay):
             when = f"in {delay:.0f} s" if delay >= 1 else "at once"
             return (_note(record, "new attempt", f"{reason}; asking again {when}"),)

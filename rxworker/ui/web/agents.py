@@ -36,6 +36,9 @@ from rxworker.ui.web.watching import watch_run
 MAX_ID = 200
 """The most characters of a client's name for a conversation."""
 
+SOON = 10.0
+"""Seconds within which a client that was served a history without the last answer asks for the stream of that answer."""
+
 RUN_HEADER = "X-Rxworker-Run"
 """Names the run in an answer, for the API: to cancel it, for example."""
 
@@ -71,15 +74,19 @@ async def post_chat(request: web.Request) -> web.StreamResponse:
 
 
 async def get_chat(request: web.Request) -> web.StreamResponse:
-    """Come back to a chat's run; 204 when none is on."""
+    """Come back to a chat's run; 204 when none is on.
+
+    A run that has ended since its chat's history was served without its answer is streamed as if it were on.
+    """
     runs = request.config_dict[STATE].runs_of(request)
     name = request.match_info["id"]
     if len(name) <= MAX_ID:
         runs.note_resuming(name)
     conversation = runs.conversation(name)
     entry = None if conversation is None else conversation.current
-    if entry is None or entry.run.done:
+    if entry is None or (entry.run.done and not _is_left_out(entry)):
         return web.Response(status=204)
+    entry.left_out_at = None
     # The client replaces what it has of the message with what it is sent.
     return await _watch_chat(request, entry, _gone_on_with(runs, entry))
 
@@ -96,6 +103,7 @@ async def get_chat_messages(request: web.Request) -> web.Response:
         return json_answer([])
     state = entry.run.state
     said, pause = state.conversation, None if entry.dismissed is not None else state.pause
+    entry.left_out_at = None if entry.run.done else asyncio.get_running_loop().time()
     if not entry.run.done:
         begun = [*_gone_on_with(runs, entry), entry][0]
         first = first_event(begun.run)
@@ -167,6 +175,12 @@ async def _hidden(
             yield entry.hide(piece)
 
 
+def _is_left_out(entry: RunEntry) -> bool:
+    """Whether a client has just been served a history without the answer of this run."""
+    at = entry.left_out_at
+    return at is not None and asyncio.get_running_loop().time() - at < SOON
+
+
 def _gone_on_with(runs: Runs, entry: RunEntry) -> list[RunEntry]:
     """The runs before this one whose message it goes on with, as far as they are kept."""
     before: list[RunEntry] = []
@@ -200,6 +214,7 @@ async def _begin(request: web.Request, given: AgUiInput | ChatRequest, name: str
 
 def _start(runs: Runs, given: AgUiInput | ChatRequest, name: str, worker: str | None) -> RunEntry:
     runs.check_room()
+    messages = given.messages
     conversation = runs.conversation(name)
     if conversation is None:
         conversation = runs.begin_conversation(worker, name)
@@ -211,8 +226,12 @@ def _start(runs: Runs, given: AgUiInput | ChatRequest, name: str, worker: str | 
             _go_back(conversation, given.conversation, given.messages)
         else:
             conversation.worker.conversation = before
-    title = " ".join(message.text for message in given.messages)
-    return runs.next_run(conversation, given.messages, title)
+    else:
+        messages = conversation.new_in(messages)
+    title = " ".join(message.text for message in messages)
+    entry = runs.next_run(conversation, messages, title)
+    conversation.received = given.messages
+    return entry
 
 
 def _resume(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from rxworker.errors import ConfigurationError
 from rxworker.ui.web import api
 from rxworker.ui.web.agents import (
     get_ag_ui,
@@ -43,7 +44,7 @@ def make_app(
         on_run: Called with each run that a client begins or resumes. What it raises is logged, and does not reach the run.
 
     Raises:
-        ConfigurationError: There is no worker.
+        ConfigurationError: There is no worker, or ``user`` or ``on_run`` is not callable.
 
     Example:
         >>> from rxworker import Worker
@@ -52,6 +53,9 @@ def make_app(
         >>> sorted(route.method for route in app.router.routes() if route.name == "page")
         ['GET', 'HEAD']
     """
+    for name, function in (("user", user), ("on_run", on_run)):
+        if function is not None and not callable(function):
+            raise ConfigurationError(f"{name} is {function!r:.60}; give a function")
     settings = settings or Settings()
     state = ServerState(workers, settings, user, on_run)
     app = web.Application(middlewares=[make_guard(settings, user)])

@@ -47,9 +47,10 @@ class ConversationEntry:
         made: What the worker was made with.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
+        received: What a client of another protocol sent last behind the last answer that it had; empty where the last run was begun otherwise.
     """
 
-    __slots__ = ("_before", "current", "id", "made", "name", "owner", "runs", "worker")
+    __slots__ = ("_before", "current", "id", "made", "name", "owner", "received", "runs", "worker")
 
     def __init__(self, id: str, name: str, worker: Worker, owner: str | None = None) -> None:  # noqa: A002 - what it is
         self.id = id
@@ -59,6 +60,7 @@ class ConversationEntry:
         self.made = worker.conversation
         self.runs: list[str] = []
         self.current: RunEntry | None = None
+        self.received: tuple[Message, ...] = ()
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
 
     def run(self, messages: tuple[Message, ...]) -> Run[Any]:
@@ -66,7 +68,21 @@ class ConversationEntry:
         before = self.worker.conversation
         run = self.worker.run(messages)
         self._before = before, messages
+        self.received = ()
         return run
+
+    def new_in(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The messages that are not part of the conversation yet.
+
+        A client whose last run ended without an answer sends the input of that run again, before the next message.
+        """
+        known = len(self.received)
+        if self._before is None or not known or messages[:known] != self.received:
+            return messages
+        before, said = self._before
+        start = len(before.messages)
+        is_kept = self.worker.conversation.messages[start : start + len(said)] == said
+        return messages[known:] if is_kept and len(messages) > known else messages
 
     def before(self, messages: tuple[Message, ...]) -> Conversation | None:
         """What was said before these messages, if they were the last input; ``None`` otherwise."""
@@ -93,6 +109,8 @@ class RunEntry:
         delivery: How clients are given its records by default.
         watching: How many clients watch.
         clients: The connections of the client of another protocol that it belongs to.
+        left_out_at: When a history of the chat was served without its answer, in the time of the event loop; ``None`` when none was since
+            its answer was streamed.
         is_added: Whether the program began it: the server neither counts it among the runs of clients nor ends it.
         dismissed: Why it was cancelled while it was paused; ``None`` where it was not.
     """
@@ -109,6 +127,7 @@ class RunEntry:
         "ended",
         "hide",
         "is_added",
+        "left_out_at",
         "message_id",
         "paused",
         "resumed_as",
@@ -138,6 +157,7 @@ class RunEntry:
         self.message_id: str | None = None
         self.clients: Clients | None = None
         self.is_added = False
+        self.left_out_at: float | None = None
         self.dismissed: str | None = None
         hide = self.hide = json_hider()
 
@@ -182,6 +202,11 @@ class RunEntry:
         status = self.run.state.status
         return "running" if not self.run.done or status == "new" else status
 
+    @property
+    def reason(self) -> str:
+        """Why it stands so: why it is paused, or what ended it early."""
+        return reason_of(self.run.state) if self.dismissed is None else self.dismissed
+
     def dismiss(self, reason: str) -> None:
         """Cancel a run that is paused: it waits no longer, and cannot be resumed."""
         self.paused = None
@@ -207,7 +232,7 @@ class RunEntry:
             tool_calls=state.all_tool_calls,
             usage=usage,
             cost=None if prices is None else prices.cost(usage),
-            reason=reason_of(state) if self.dismissed is None else self.dismissed,
+            reason=self.reason,
             cause="cancel" if is_dismissed else state.cause,
             pause=None if is_dismissed else pause_of(state),
             resumes=self.resumes,

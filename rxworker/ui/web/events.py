@@ -12,7 +12,6 @@ from rxworker.protocols import (
     SSE_HEADERS,
     end_frame,
     read_last_event_id,
-    reason_of,
     record_frame,
     retry_frame,
 )
@@ -43,8 +42,7 @@ async def sse_events(entry: RunEntry, watch: Watch) -> AsyncGenerator[bytes, Non
     async with aclosing(batches_of(entry, watch)) as batches:
         async for batch in batches:
             yield b"".join([record_frame(record, entry.encode) for record in batch])
-    state = entry.run.state
-    yield entry.hide(end_frame(state.status, reason_of(state)))
+    yield entry.hide(end_frame(entry.status, entry.reason))
 
 
 __all__ = ["get_events", "sse_events"]

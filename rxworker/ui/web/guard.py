@@ -225,7 +225,10 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
             return _unforeseen(request, error, error_answer)
         except LocalProtocolError as error:
             return error_answer(409, "conflict", str(error))
-        except Exception as error:
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a function of the program that exits ends no server
             return _unforeseen(request, error, error_answer)
         finally:
             open_requests -= 1
@@ -234,7 +237,9 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
 
 
 def _unforeseen(
-    request: web.Request, error: Exception, error_answer: Callable[[int, str, str], web.Response]
+    request: web.Request,
+    error: Exception | SystemExit,
+    error_answer: Callable[[int, str, str], web.Response],
 ) -> web.Response:
     number = secrets.token_hex(4)
     # The path alone, as it was sent: a query may hold a token, and so may the headers.

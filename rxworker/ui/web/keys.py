@@ -11,7 +11,7 @@ from reactivex import Observable
 from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.events import Event, RunResume
+from rxworker.events import Event, RunResume, RunStart
 from rxworker.ui.web.entry import ConversationEntry, RunEntry
 from rxworker.ui.web.guard import OWNER, User
 from rxworker.ui.web.page import Page
@@ -96,8 +96,10 @@ class ServerState:
 
         Raises:
             LocalProtocolError: The run lives on another event loop, or its conversation is that of another worker.
-            ConfigurationError: The server has users and no owner is given, or the other way round.
+            ConfigurationError: It is not a run; or the server has users and no owner is given, or the other way round.
         """
+        if not isinstance(run, Run):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            raise ConfigurationError(f"run is {run!r:.60}; give it like this: add(worker.run(...))")
         if asyncio.get_running_loop() is not run.loop:
             message = "the run lives on another event loop: begin it on the server's, or run a server on the run's"
             raise LocalProtocolError(message)
@@ -117,6 +119,11 @@ class ServerState:
         if before is not None:
             before.resumed_as = run.id
             before.changed()
+        for later in self.store.of(owner):
+            its_first = first_event(later.run)
+            if isinstance(its_first, RunResume) and its_first.resumes == run.id:
+                kept.resumed_as, later.resumes = later.id, run.id
+                later.changed()
         self.store.keep(kept)
 
     def _conversation_of(
@@ -155,12 +162,15 @@ def first_event(run: Run[Any]) -> Event:
 
 
 def title_of(run: Run[Any]) -> str:
-    """The text of the user's last messages."""
+    """The text of the user's last messages when the run began."""
+    first = first_event(run)
+    known = first if isinstance(first, RunStart | RunResume) else run.state
     texts: list[str] = []
-    for message in reversed(run.state.conversation.messages):
-        if message.role != "user":
+    for message in reversed(known.conversation.messages):
+        if message.role == "user" and message.text:
+            texts.append(message.text)
+        elif texts:
             break
-        texts.append(message.text)
     return " ".join(reversed(texts))
 
 

@@ -153,7 +153,7 @@ class Runs:
         Raises:
             ApiError: It may not.
         """
-        self._store.check_room()
+        self._store.check_room(self._owner)
 
     def check_free(self, conversation: ConversationEntry) -> None:
         """See that a conversation has no run that is on.

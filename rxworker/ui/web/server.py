@@ -125,7 +125,7 @@ class WebServer:
             listening = await asyncio.get_running_loop().create_server(
                 connections, self._host, self._port, backlog=BACKLOG
             )
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             await runner.cleanup()
             raise ConfigurationError(_why(error, self._host, self._port)) from error
         except BaseException:
@@ -190,7 +190,9 @@ def _hosts(settings: Settings, host: str) -> tuple[str, ...]:
     return (*settings.allowed_hosts, host)
 
 
-def _why(error: OSError, host: str, port: int) -> str:
+def _why(error: OSError | OverflowError, host: str, port: int) -> str:
+    if isinstance(error, OverflowError):
+        return f"port {port} is not a port: choose a number from 0 to 65535"
     if error.errno == errno.EADDRINUSE:
         return f"port {port} of {host} is in use: stop what listens there, or choose another port"
     if error.errno == errno.EACCES:

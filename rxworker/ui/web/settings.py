@@ -17,6 +17,7 @@ _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s]+")
 COUNTS = (
     "max_body",
     "max_runs",
+    "max_runs_per_user",
     "max_kept",
     "max_connections",
     "max_watchers",
@@ -34,8 +35,10 @@ class Settings(Struct, frozen=True, kw_only=True):
             addresses such as ``192.168.0.0/16``, or ``*`` for any name.
         allowed_origins: The pages that may send requests, besides the server's own; for example ``https://desk.example.com``.
         max_body: The most bytes of a request's body.
-        max_runs: How many runs may be on at once.
-        max_kept: How many runs that have ended are kept; the oldest is forgotten first.
+        max_runs: How many runs may be on at once, of all users together.
+        max_runs_per_user: How many runs of one user may be on at once, where the server has users.
+        max_kept: How many runs that have ended are kept, of all users together; the oldest run of the user with the most runs is
+            forgotten first.
         max_connections: How many connections there may be at once, of `serve` and `WebServer`; one too many is closed. For an application
             that is mounted, how many requests and streams may be open at once; one too many is answered with 503. Fewer than the files
             that the program may open.
@@ -63,6 +66,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     allowed_origins: tuple[str, ...] = ()
     max_body: int = 1024 * 1024
     max_runs: int = 16
+    max_runs_per_user: int = 8
     max_kept: int = 100
     max_connections: int = 900
     max_watchers: int = 1024

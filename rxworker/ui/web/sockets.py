@@ -25,7 +25,6 @@ from rxworker.protocols import (
     UnwatchRun,
     WatchRun,
     read_client_message,
-    reason_of,
     records_message,
     socket_message,
 )
@@ -199,8 +198,7 @@ class Connection:
             async with aclosing(batches_of(entry, watch)) as batches:
                 async for batch in batches:
                     await self._send(records_message(asked.run, batch, entry.encode))
-        state = entry.run.state
-        end = RunEnd(asked.run, state.status, reason_of(state))
+        end = RunEnd(asked.run, entry.status, entry.reason)
         await self._send(entry.hide(socket_message(end)))
 
     async def _list(self, feed: RunFeed) -> None:

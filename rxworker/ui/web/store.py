@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -22,7 +23,7 @@ CLOSING_SECONDS = 5.0
 """How long the runs may take to end when the server stops."""
 
 MOST_RESUMING = 1000
-"""Of how many chats it is remembered that their clients resume."""
+"""For how many chats of one user the server remembers that their clients resume."""
 
 OnRun: TypeAlias = Callable[[Run[Any]], object]
 """Called with each run that a client begins or resumes, before the run has emitted anything but its first records."""
@@ -51,7 +52,7 @@ class RunStore:
         self._conversations: dict[tuple[str | None, str], ConversationEntry] = {}
         self._following: set[asyncio.Task[None]] = set()
         self._feeds: dict[str | None, RunFeed] = {}
-        self._resuming: dict[tuple[str | None, str], None] = {}
+        self._resuming: dict[str | None, dict[str, None]] = {}
         self._observers: dict[abc.ObserverBase[Run[Any]], None] = {}
         self._closing = False
         self.runs: Observable[Run[Any]] = Observable(self._subscribe)
@@ -72,14 +73,15 @@ class RunStore:
 
     def note_resuming(self, id: str, owner: str | None) -> None:  # noqa: A002 - what it is
         """The client of this chat has asked for the stream of its run: it resumes. Of the oldest chats this is forgotten."""
-        self._resuming.pop((owner, id), None)  # the newest stands last
-        self._resuming[owner, id] = None
-        if len(self._resuming) > MOST_RESUMING:
-            del self._resuming[next(iter(self._resuming))]
+        chats = self._resuming.setdefault(owner, {})
+        chats.pop(id, None)  # the newest stands last
+        chats[id] = None
+        if len(chats) > MOST_RESUMING:
+            del chats[next(iter(chats))]
 
     def is_resuming(self, conversation: ConversationEntry) -> bool:
         """Whether the client of this chat resumes."""
-        return (conversation.owner, conversation.id) in self._resuming
+        return conversation.id in self._resuming.get(conversation.owner, ())
 
     def conversation_of(self, run: Run[Any]) -> ConversationEntry | None:
         """The conversation that the run's worker carries on, if it is known."""
@@ -99,17 +101,24 @@ class RunStore:
         entry.changed()
         self.feed(entry.conversation.owner).changed(entry)
 
-    def check_room(self) -> None:
-        """See that a client may begin another run.
+    def check_room(self, owner: str | None) -> None:
+        """See that a client of this user may begin another run.
 
         Raises:
             ApiError: It may not.
         """
         if self._closing:
             raise ApiError(503, "closing", "the server is being stopped")
-        on = sum(not entry.run.done for entry in self._entries.values() if not entry.is_added)
-        if on >= self._settings.max_runs:
-            message = f"{on} runs are on, and no more are allowed: wait for one, or cancel one"
+        entries = self._entries.values()
+        on = [e.conversation.owner for e in entries if not e.run.done and not e.is_added]
+        own = on.count(owner)
+        if owner is not None and own >= self._settings.max_runs_per_user:
+            message = (
+                f"{own} of your runs are on, and no more are allowed: wait for one, or cancel one"
+            )
+            raise ApiError(429, "too_many_runs", message)
+        if len(on) >= self._settings.max_runs:
+            message = f"{len(on)} runs are on, and no more are allowed: wait for one, or cancel one"
             raise ApiError(429, "too_many_runs", message)
 
     def keep(self, entry: RunEntry) -> RunEntry:
@@ -118,7 +127,10 @@ class RunStore:
         self._entries[run.id] = entry
         self._conversations[conversation.owner, conversation.id] = conversation
         conversation.runs.append(run.id)
-        conversation.current = entry
+        if (
+            entry.resumed_as is None
+        ):  # the program may add a run behind the one that goes on with it
+            conversation.current = entry
         if self._settings.grace is not None and not entry.is_added:
             run.cancel_when_unobserved(grace=self._settings.grace)
         task = asyncio.get_running_loop().create_task(self._follow(entry), name=f"follow {run.id}")
@@ -200,13 +212,18 @@ class RunStore:
         self.changed(entry)
 
     def _forget_oldest(self) -> None:
-        """Forget runs beyond those that are kept: first those that do not wait for a decision."""
+        """Forget runs beyond those that are kept, of the user who has the most: first those that do not wait for a decision."""
         over = [entry for entry in self._entries.values() if entry.ended is not None]
         surplus = len(over) - self._settings.max_kept
         if surplus <= 0:
             return
         over.sort(key=_is_waiting)
-        for entry in over[:surplus]:
+        kept = Counter(entry.conversation.owner for entry in over)
+        for _ in range(surplus):
+            ((most, _count),) = kept.most_common(1)
+            entry = next(entry for entry in over if entry.conversation.owner == most)
+            over.remove(entry)
+            kept[most] -= 1
             del self._entries[entry.id]
             conversation = entry.conversation
             conversation.runs.remove(entry.id)

@@ -65,6 +65,10 @@ class WorkerSource:
 
     def __init__(self, workers: Workers, prices: Mapping[str, Prices] | None = None) -> None:
         self._prices = prices or {}
+        if not callable(workers) and not isinstance(workers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+            raise ConfigurationError(
+                f"the workers are {workers!r:.60}; give a function that makes one: make_app(lambda: Worker(...))"
+            )
         makers = {DEFAULT_NAME: workers} if callable(workers) else dict(workers)
         if not makers:
             raise ConfigurationError("the server needs a worker: make_app(lambda: Worker(...))")
@@ -124,14 +128,14 @@ class WorkerSource:
         make = self._makers[name]
         try:
             if name not in self._of_request:
-                return cast("Callable[[], Worker]", make)()
+                return _checked(name, cast("Callable[[], object]", make)())
             if request is None:
                 message = (
                     f"{name!r} is made for a request: only a client can begin its conversations"
                 )
                 raise LocalProtocolError(message)
-            return cast("Callable[[web.Request], Worker]", make)(request)
-        except Exception as error:
+            return _checked(name, cast("Callable[[web.Request], object]", make)(request))
+        except (Exception, SystemExit) as error:
             raise MakeWorkerError(f"the function that makes {name!r} has failed") from error
 
     def _info(self, name: str, request: web.Request | None) -> WorkerInfo:
@@ -143,6 +147,15 @@ class WorkerSource:
         tools = tuple(ToolInfo(meta.name, meta.description) for meta in worker.tools.metas)
         model = worker.model
         return WorkerInfo(name, model.name, model.model, tools, self._prices.get(model.model))
+
+
+def _checked(name: str, made: object) -> Worker:
+    if isinstance(made, Worker):
+        return made
+    if inspect.iscoroutine(made):
+        made.close()  # Python would warn that it was never awaited
+    message = f"{name!r} returned {made!r:.80}, which is no Worker: give a plain function, not an async one, that returns a Worker"
+    raise ConfigurationError(message)
 
 
 def _takes_request(make: MakeWorker) -> bool:

@@ -122,7 +122,7 @@ async def test_a_run_is_cancelled(desk: Desk, gated: type[GatedModel]) -> None:
         await desk.status(page, "running")
         await desk.press(page, "Cancel")
         await desk.press(page, "Cancel now")
-        await desk.status(page, "aborted")
+        await desk.status(page, "cancelled")
         await expect(page.locator("#conversation .note")).to_contain_text("cancelled from the page")
         await expect(page.locator(".block.text")).to_have_attribute("data-phase", "aborted")
         await desk.same(page, desk.runs[0])

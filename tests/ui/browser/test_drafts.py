@@ -92,7 +92,7 @@ async def test_a_queued_message_comes_back_when_the_run_is_cancelled(
         await page.locator(BOX).fill("typed since")
         await desk.press(page, "Cancel")
         await desk.press(page, "Cancel now")
-        await desk.status(page, "aborted")
+        await desk.status(page, "cancelled")
         await expect(page.locator(BOX)).to_have_value("Wait for me\ntyped since")
         await expect(page.locator("#queue")).to_be_hidden()
         await expect(page.locator("#composer-note")).to_contain_text("ended before")

@@ -64,7 +64,7 @@ async def test_a_limit_is_told_once_with_what_to_do(desk: Desk, gated: type[Gate
     async with desk.serve(model, [look], limits=Limits(max_turns=2)):
         page = await desk.open()
         await desk.ask(page)
-        await desk.status(page, "aborted")
+        await desk.status(page, "stopped")
         note = page.locator("#conversation .note")
         await expect(note).to_have_count(1)
         await expect(note).to_contain_text("Stopped by a limit")

@@ -232,6 +232,7 @@ def test_what_hooks_tell_and_decide_and_people_send_is_noted() -> None:
     fold.feed(
         HookMessage("clock", "debug", "late", {"at": 5}),
         HookVerdict("guard", "before_tool_call", "Skip", "too dangerous", "c1"),
+        HookVerdict("guard", "on_message_send", "Cancel", "a password"),
         HookVerdict("ask", "before_tool_call", "Pause"),
         MessageAdd((Message.user("git says"),), "git_status"),
         MessageAdd((Message.user("Faster!"),), "send"),
@@ -241,7 +242,12 @@ def test_what_hooks_tell_and_decide_and_people_send_is_noted() -> None:
     )
     assert [(lane.kind, lane.title, lane.text) for lane in fold.lanes] == [
         ("note", "clock", 'late {"at":5}'),
-        ("note", "guard", "Skip at before_tool_call: too dangerous"),
+        (
+            "note",
+            "guard",
+            "Skip at before_tool_call",
+        ),  # the lane of the call shows the reason as its result
+        ("note", "guard", "Cancel at on_message_send: a password"),
         ("note", "git_status tells the model", "git says"),
         ("user", "", "Faster!"),
         ("note", "watcher", "page failed and was detached: OSError: gone"),

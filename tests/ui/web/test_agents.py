@@ -10,7 +10,8 @@ import pytest
 from reactivex import operators as ops
 
 from rxworker.errors import RunCancelledError
-from rxworker.testing import call, say, stall
+from rxworker.providers import Request
+from rxworker.testing import Reply, call, say, stall
 from rxworker.ui.web import Settings
 from rxworker.ui.web.agents import RUN_HEADER
 
@@ -266,6 +267,35 @@ async def test_a_message_after_a_stop_takes_the_place_of_what_is_on(open_desk: O
     assert "its client has stopped it" in await ended(desk, 1)
 
 
+async def test_what_was_not_answered_is_not_taken_up_twice(open_desk: OpenDesk) -> None:
+    """A client that got nothing of an answer sends what it was to answer again, before the next message."""
+    heard: list[list[str]] = []
+
+    def script(request: Request) -> Reply:
+        heard.append([m.text for m in request.conversation.messages if m.text and m.role == "user"])
+        return say("Hello.") if len(heard) > 2 else call("wait")
+
+    desk = await open_desk(script=script, settings=Settings(cancel_on_disconnect=0.0))
+    messages: list[Body] = []
+    for number, text in enumerate(("a", "b", "c")):
+        messages.append(said(text, str(number)))
+        desk.waiting.clear()
+        body = {"id": "c", "messages": messages}
+        response = await desk.http.post(desk.url("api/chat"), json=body)
+        if text == "c":
+            await response.read()
+        else:
+            await desk.waiting.wait()
+            response.close()
+    assert heard == [["a"], ["a", "b"], ["a", "b", "c"]]
+    _, history = await desk.get("api/chat/c/messages")
+    assert [text for role, text in shown(history) if role == "user"] == ["a", "b", "c"]
+    # What is the same as before is new where it follows an answer.
+    messages += [said("Hello.", "4", "assistant"), said("c", "5")]
+    await stream(desk, "POST", "api/chat", {"id": "c", "messages": messages})
+    assert heard[-1] == ["a", "b", "c", "c"]
+
+
 async def test_a_chat_that_resumes_is_not_stopped_by_a_reload(open_desk: OpenDesk) -> None:
     desk = await open_desk(call("wait"), "Done.", settings=Settings(cancel_on_disconnect=0.0))
     # A page with ``resume: true`` asks when it is opened.
@@ -329,6 +359,27 @@ async def test_the_history_of_a_chat_is_served_while_it_is_on_and_afterwards(
     assert kinds == ["step-start", "text", "tool-wait", "step-start", "text"]
     assert history[-1]["parts"][2]["output"] == "waited 0"
     assert len({message["id"] for message in history}) == 4
+
+
+async def test_an_answer_that_ends_between_the_history_and_its_stream_is_streamed(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk(say("Let me see.") + call("wait"), "Done.")
+    response = await desk.http.post(desk.url("api/chat"), json={"id": "c", "messages": [said("a")]})
+    await desk.waiting.wait()
+    _, history = await desk.get("api/chat/c/messages")
+    assert shown(history) == [("user", "a")]
+    desk.release.set()
+    await response.read()
+    parts = await stream(desk, "GET", "api/chat/c/stream")
+    assert (
+        "".join(p["delta"] for p in parts[:-1] if p["type"] == "text-delta") == "Let me see.Done."
+    )
+    # Once: a client that has all of it would show it twice.
+    assert (await desk.get("api/chat/c/stream"))[0] == 204
+    _, history = await desk.get("api/chat/c/messages")
+    assert shown(history) == [("user", "a"), ("assistant", "Let me see.Done.")]
+    assert (await desk.get("api/chat/c/stream"))[0] == 204
 
 
 async def test_the_history_holds_an_open_approval_until_it_is_answered_or_cancelled(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 from rxworker.messages import Prices, Usage
@@ -294,6 +295,13 @@ async def test_a_paused_run_that_is_cancelled_waits_no_longer(open_desk: OpenDes
     assert (status, told["status"], told["cause"]) == (200, "aborted", "cancel")
     assert (told["pause"], "too late" in told["reason"]) == (None, True)
     assert (await desk.get("api/runs"))[1]["runs"] == [told]
+    end = (await desk.frames(f"api/runs/{run['id']}/events"))[-1]
+    assert json.loads(end["data"]) == {"status": "aborted", "reason": told["reason"]}
+    async with desk.socket() as socket:
+        await socket.send_json({"type": "watch", "run": run["id"]})
+        while (message := await socket.receive_json())["type"] != "end":
+            pass
+        assert (message["status"], message["reason"]) == ("aborted", told["reason"])
     status, told = await desk.post(f"api/runs/{run['id']}/resume", {})
     assert (status, told["error"]["code"]) == (409, "not_paused")
     again = await desk.begin("bye", conversation=run["conversation"])

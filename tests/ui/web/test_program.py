@@ -19,6 +19,7 @@ from rxworker.events import Record, RunStop
 from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say, stall
 from rxworker.ui.web import STATE, Settings, WebServer, make_app
+from rxworker.ui.web.entry import ConversationEntry
 from rxworker.worker import Run
 
 if TYPE_CHECKING:
@@ -88,6 +89,27 @@ async def test_a_run_that_the_program_resumes_itself_is_linked(open_desk: OpenDe
     await resumed
     newest, oldest = (await desk.get("api/runs"))[1]["runs"]
     assert (newest["resumes"], oldest["resumed_as"]) == (run.id, resumed.id)
+
+
+async def test_runs_that_have_ended_are_added_with_their_input_in_any_order(
+    open_desk: OpenDesk,
+) -> None:
+    desk = await open_desk(call("delete", path="a"), "Done.")
+    worker = desk.make_worker()
+    run = worker.run("Delete a.")
+    await run
+    resumed = worker.resume()
+    await resumed
+    for one in (resumed, run):
+        desk.server.add(one, conversation="c")
+    older, newer = (await desk.get("api/runs"))[1]["runs"]
+    assert (newer["resumes"], older["resumed_as"]) == (run.id, resumed.id)
+    assert (newer["title"], older["title"]) == ("Delete a.", "Delete a.")
+    _, history = await desk.get("api/chat/c/messages")
+    assert [part.get("state") for part in history[-1]["parts"]][1::2] == [
+        "output-available",
+        "done",
+    ]
 
 
 async def test_a_run_of_the_program_survives_the_server_and_counts_for_no_limit(
@@ -284,6 +306,88 @@ async def test_each_user_sees_and_steers_only_runs_of_their_own() -> None:
         await own
         of_ada.close()
         of_bob.close()
+
+
+async def test_no_user_takes_the_place_of_another() -> None:
+    """Neither among the runs that are on, nor among those that are kept, nor among the chats that resume."""
+
+    def make(request: web.Request) -> Worker:
+        waits = call("delete") if request.headers["X-User"] == "bob" else say("...") + stall()
+        return Worker(ScriptedModel([waits]), tools=[delete])
+
+    @tool(requires_approval=True)
+    async def delete() -> str:
+        """Delete it."""
+        return "gone"
+
+    settings = Settings(max_runs_per_user=2, max_kept=3)
+    async with (
+        WebServer(make, port=0, user=by_header, settings=settings) as server,
+        aiohttp.ClientSession(server.url, headers={"X-User": "ada"}, trust_env=False) as ada,
+        aiohttp.ClientSession(server.url, headers={"X-User": "bob"}, trust_env=False) as bob,
+    ):
+
+        async def begin(http: aiohttp.ClientSession) -> tuple[int, Any]:
+            answer = await http.post("api/runs", json={"input": "hi"})
+            return answer.status, await answer.json()
+
+        _, paused = await begin(bob)
+        runs = [(await begin(ada))[1]["id"] for _ in range(2)]
+        status, refused = await begin(ada)
+        assert (status, refused["error"]["code"]) == (429, "too_many_runs")
+        assert "2 of your runs" in refused["error"]["message"]
+        assert (await begin(bob))[0] == 201
+        for _ in range(2):
+            for run in runs:
+                assert (await ada.post(f"api/runs/{run}/cancel", json={})).status == 200
+            runs = [(await begin(ada))[1]["id"] for _ in range(2)]
+        assert (await bob.get(f"api/runs/{paused['id']}")).status == 200
+
+    store = server.state.store
+    worker = Worker(ScriptedModel([]))
+    store.note_resuming("c", "bob")
+    for number in range(1001):
+        store.note_resuming(str(number), "ada")
+    assert store.is_resuming(ConversationEntry("c", "w", worker, "bob"))
+    assert not store.is_resuming(ConversationEntry("0", "w", worker, "ada"))
+    assert store.is_resuming(ConversationEntry("1000", "w", worker, "ada"))
+
+
+def exits(*_: object) -> Worker:
+    raise SystemExit(2)
+
+
+async def returns_later() -> Worker:
+    return Worker(ScriptedModel(["Hi"]))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [(exits, "SystemExit"), (returns_later, "not an async one"), (lambda: None, "no Worker")],
+)
+async def test_a_function_that_makes_no_worker_fails_a_request_and_not_the_server(
+    make: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        WebServer(make, port=0) as server,
+        aiohttp.ClientSession(server.url, trust_env=False) as http,
+    ):
+        for _ in range(2):
+            with caplog.at_level(logging.ERROR):
+                assert (await http.post("api/runs", json={"input": "hi"})).status == 500
+            assert reason in caplog.text
+
+
+async def test_a_user_function_that_exits_fails_a_request_and_not_the_server() -> None:
+    def user(_: web.Request) -> str:
+        raise SystemExit(2)
+
+    async with (
+        WebServer(returns_later, port=0, user=user) as server,  # pyright: ignore[reportArgumentType] - never called
+        aiohttp.ClientSession(server.url, trust_env=False) as http,
+    ):
+        for _ in range(2):
+            assert (await http.get("api/runs")).status == 500
 
 
 async def test_a_user_function_may_wait_and_may_send_to_a_login() -> None:

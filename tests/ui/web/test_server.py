@@ -257,3 +257,29 @@ async def test_a_stop_that_is_cancelled_still_ends_its_connections() -> None:
         assert await reader.read() == b""
     writer.close()
     await writer.wait_closed()
+
+
+@pytest.mark.parametrize("workers", [Worker(ScriptedModel(["Hello!"])), None, 3])
+def test_a_worker_in_place_of_a_function_is_refused(workers: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"give a function that makes one"):
+        make_app(workers)
+
+
+@pytest.mark.parametrize("name", ["user", "on_run"])
+def test_a_callback_that_is_not_callable_is_refused(name: str) -> None:
+    options: dict[str, Any] = {name: "ada"}
+    with pytest.raises(ConfigurationError, match=f"{name} is 'ada'; give a function"):
+        make_app(stalling, **options)
+
+
+async def test_a_port_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="choose a number from 0 to 65535"):
+        async with WebServer(stalling, port=99999):
+            pass
+
+
+@pytest.mark.parametrize("run", [None, "run-1"])
+async def test_only_a_run_can_be_added(run: Any) -> None:
+    async with WebServer(stalling, port=0) as server:
+        with pytest.raises(ConfigurationError, match=r"add\(worker.run\(...\)\)"):
+            server.add(run)

@@ -58,10 +58,12 @@ function revealed(text) {
   return text.replace(UNSEEN, (found) => found.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
 }
 
-// How a run stands, in a word. Only what a person or a hook ends is called aborted.
+const ENDED_EARLY = { cancel: "cancelled", error: "failed", limit: "stopped" };
+
+// How a run stands, in a word. Only a run that a hook ends is called aborted.
 export function statusWord(status, cause) {
   if (status === "new") return "starting";
-  return status === "aborted" && cause === "error" ? "failed" : status;
+  return status === "aborted" ? ENDED_EARLY[cause] ?? status : status;
 }
 
 // Arguments in one line: what a lane and a closed card have room for.

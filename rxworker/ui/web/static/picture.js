@@ -2,7 +2,7 @@
 
 import { forget, say } from "./announce.js";
 import { byId, setData, setText, show } from "./dom.js";
-import { readable } from "./format.js";
+import { readable, statusWord } from "./format.js";
 import { skipTo } from "./shell.js";
 import { costOf, usageOf } from "./usage.js";
 
@@ -126,7 +126,7 @@ export class Picture {
 
   tell(status, run) {
     const { selection } = this;
-    const words = status === "none" ? "" : `The run ${status === "aborted" && selection.cause === "error" ? "has failed" : `is ${status}`}. ${status === "paused" ? run.pause?.reason ?? "" : ""}`.trim();
+    const words = status === "none" ? "" : `The run ${status === "aborted" && selection.cause === "error" ? "has failed" : `is ${statusWord(status, selection.cause)}`}. ${status === "paused" ? run.pause?.reason ?? "" : ""}`.trim();
     if (words === this.heard) return;
     if (this.heard !== "" && words !== "" && status !== "new") say(words);
     this.heard = words;
