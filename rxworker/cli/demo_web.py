@@ -92,8 +92,10 @@ class WatchedWorker(Worker):
         self._rest = 0.0 if fast else 1.0
         self._watching: set[asyncio.Task[None]] = set()
 
-    def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run[Any]:
-        run = super()._begin(first, scope)
+    def _begin(
+        self, first: Sequence[Event], scope: TurnScope, called: Sequence[str] = ()
+    ) -> Run[Any]:
+        run = super()._begin(first, scope, called)
         for name, delivery, seconds in WATCHERS:
             task = asyncio.create_task(watch(run, name, delivery, seconds * self._rest))
             self._watching.add(task)

@@ -27,10 +27,6 @@ class Followed(Protocol):
         """Show them several deltas."""
         ...
 
-    def _keep(self, events: Sequence[E]) -> bool:
-        """Keep what has come together until somebody looks, if only collectors are there. Whether that was possible."""
-        ...
-
     def abort_current_block(self, reason: str = "") -> None:
         """Close what is open."""
         ...
@@ -81,14 +77,6 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
     def on_many(self, events: Sequence[E]) -> None:
         """The same for several that have come together."""
         if self._is_over:
-            return
-        try:
-            is_kept = self._timeline._keep(events)
-        except BaseException as error:
-            self.on_error(as_exception(error))
-            return
-        if is_kept:
-            self._push_many(events)
             return
         for row in parts_of(events):
             if type(row) is not Deltas:
