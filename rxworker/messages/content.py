@@ -144,7 +144,7 @@ class Document(ContentBlock, frozen=True, tag="document"):
 
 
 class Audio(ContentBlock, frozen=True, tag="audio"):
-    """A sound recording that a user sends. Read one from disk with `Audio.from_file`.
+    """A sound recording that a user or a tool gives. Read one from disk with `Audio.from_file`.
 
     Attributes:
         media_type: For example ``audio/wav``.
@@ -186,7 +186,7 @@ def _read(path: str | os.PathLike[str]) -> str:
         ) from error
 
 
-ResultContent: TypeAlias = str | tuple[Text | Image | Document, ...]
+ResultContent: TypeAlias = str | tuple[Text | Image | Document | Audio, ...]
 
 
 class ToolResult(ContentBlock, frozen=True, tag="tool_result", gc=False):

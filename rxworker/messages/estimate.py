@@ -1,7 +1,7 @@
 """How many tokens a message takes, roughly. Pure.
 
 No provider says how it counts, and each counts in its own way. This is an estimate and nothing more: a token for four bytes
-of UTF-8, something for each message, and fixed numbers for pictures and documents. For plain English it is mostly within
+of UTF-8, something for each message, fixed numbers for pictures and documents, and a number by its bytes for audio. For plain English it is mostly within
 a fifth of the truth; leave room. A text in another script has more bytes a letter, and is counted as more, as it is by
 the providers.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from rxworker.messages.content import (
+    Audio,
     Content,
     Document,
     Image,
@@ -27,6 +28,8 @@ BYTES_PER_TOKEN = 4
 MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_500
 DOCUMENT_TOKENS = 3_000
+# Gemini counts 32 tokens a second (https://ai.google.dev/gemini-api/docs/audio); a compressed second has about 16,000 bytes.
+BYTES_PER_AUDIO_TOKEN = 500
 
 
 def estimate(message: Message) -> int:
@@ -56,6 +59,8 @@ def _tokens(block: Content) -> int:
             return IMAGE_TOKENS
         case Document():
             return _of_document(block)
+        case Audio():
+            return -(-len(block.data or "") * 3 // 4 // BYTES_PER_AUDIO_TOKEN)
         case ServerToolCall():
             return _of_json(block.echo) or _of_json(block.input)
         case _:

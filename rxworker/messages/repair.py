@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from rxworker.messages.content import Content, Document, Image, Text, ToolCall, ToolResult
+from rxworker.messages.content import Audio, Content, Document, Image, Text, ToolCall, ToolResult
 from rxworker.messages.message import Conversation, Message
 from rxworker.messages.pairs import Answer, asked_by, distinct_ids, pair
 from rxworker.messages.speech import dangling_thoughts, has_source, is_blank, is_stray, user_speaks
@@ -123,7 +123,7 @@ def _call(call: ToolCall, call_id: str) -> ToolCall:
 
 def _answering(message: Message, due: tuple[ToolResult, ...]) -> Message:
     """A user's message with exactly these results; they come first, unless all are there in their order."""
-    said = _sourced(block for block in message.content if not isinstance(block, ToolCall))
+    said = _sourced(block for block in message.content if not is_stray(block, message.role))
     if tuple(block for block in said if isinstance(block, ToolResult)) == due:
         return _with_content(message, said)
     others = [block for block in said if not isinstance(block, ToolResult)]
@@ -137,7 +137,7 @@ def _sourced(blocks: Iterable[Content]) -> list[Content]:
     ]
 
 
-def _lost(block: Text | Image | Document) -> Text:
+def _lost(block: Text | Image | Document | Audio) -> Text:
     return Text(
         "(a picture that was lost)" if isinstance(block, Image) else "(a document that was lost)"
     )

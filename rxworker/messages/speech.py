@@ -10,12 +10,17 @@ from rxworker.messages.content import (
     Document,
     Image,
     Refusal,
+    ServerToolCall,
+    ServerToolResult,
     Text,
     Thinking,
     ToolCall,
     ToolResult,
 )
 from rxworker.messages.message import Message
+
+# What only an answer of a model can have.
+OF_AN_ANSWER = (Thinking, ToolCall, ServerToolCall, ServerToolResult)
 
 
 def is_blank(message: Message) -> bool:
@@ -84,14 +89,16 @@ def _is_heard(block: Content) -> bool:
 
 
 def is_stray(block: Content, role: str) -> bool:
-    """Whether a block is said by the wrong one: calls are the assistant's, results are not.
+    """Whether a block is in a message of the wrong role.
+
+    Calls, thinking and the work of the provider's tools belong to the assistant; results do not.
 
     >>> is_stray(ToolCall("1", "look", {}), "user")
     True
     """
     if role == "assistant":
         return isinstance(block, ToolResult)
-    return isinstance(block, ToolCall) or (role == "system" and isinstance(block, ToolResult))
+    return isinstance(block, OF_AN_ANSWER) or (role == "system" and isinstance(block, ToolResult))
 
 
 __all__ = [

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from rxworker.messages.content import Content, Image, ToolCall, ToolResult
+from rxworker.messages.content import (
+    Content,
+    Image,
+    ServerToolCall,
+    ServerToolResult,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from rxworker.messages.message import Conversation, Message
 from rxworker.messages.pairs import asked_by, distinct_ids, pair
 from rxworker.messages.speech import (
@@ -16,6 +24,14 @@ from rxworker.messages.speech import (
     is_thought,
     user_speaks,
 )
+
+STRAY: dict[type, str] = {
+    ServerToolCall: "a call of a provider's tool",
+    ServerToolResult: "a result of a provider's tool",
+    Thinking: "thinking",
+    ToolCall: "a tool call",
+    ToolResult: "a tool result",
+}
 
 
 def validate(conversation: Conversation) -> list[str]:
@@ -59,8 +75,7 @@ def _contents(messages: Sequence[Message]) -> Iterator[str]:
 
 def _about(block: Content, role: str) -> Iterator[str]:
     if is_stray(block, role):
-        what = "a tool call" if isinstance(block, ToolCall) else "a tool result"
-        yield f"{what} in a message of the role {role}"
+        yield f"{STRAY[type(block)]} in a message of the role {role}"
     shown: Iterable[object] = ()
     if isinstance(block, ToolResult):
         shown = () if isinstance(block.content, str) else block.content

@@ -18,6 +18,7 @@ from rxworker.messages import (
     OpaqueBlock,
     ToolCall,
 )
+from rxworker.messages.speech import is_stray
 
 
 def arguments(call: ToolCall) -> JsonObject:
@@ -97,6 +98,22 @@ def check_media(block: Image | Document | Audio) -> None:
     )
 
 
+def check_role(message: Message) -> None:
+    """Refuse a user's message with blocks that only an answer of a model can have.
+
+    Raises:
+        LocalProtocolError: The message has thinking, a tool call, or a call or result of the provider's own tools.
+    """
+    if message.role != "user":
+        return
+    for block in message.content:
+        if is_stray(block, message.role):
+            raise LocalProtocolError(
+                f"{type(block).__name__} cannot be in a user's message, since only a model produces it; "
+                "put it in a message of the assistant, or call rxworker.messages.repair, which leaves it out"
+            )
+
+
 def refuse_file_id(block: Image | Document, provider: str) -> None:
     """Refuse a block that has only a file id, for a provider that takes none.
 
@@ -144,6 +161,7 @@ def _data(block: Image | Document) -> str:
 __all__ = [
     "arguments",
     "check_media",
+    "check_role",
     "data_url",
     "plain_text",
     "read_arguments",

@@ -33,6 +33,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
+from rxworker.providers.content import check_role
 
 E = TypeVar("E", bound="MessageEncoder")
 
@@ -41,7 +42,10 @@ MOST_BYTES = 512 * 1024
 
 MEDIA = frozenset({Audio, Document, Image})
 
-Body: TypeAlias = dict[str, Json | Raw]
+Part: TypeAlias = bytes | JsonObject
+"""One or more members of an array as JSON, or one member that is not encoded yet."""
+
+Body: TypeAlias = dict[str, Json | Raw | tuple[Raw | JsonObject, ...]]
 """The body of a request; what was kept of the last one stands in it as the JSON that it is."""
 
 
@@ -61,14 +65,23 @@ class MessageEncoder(ABC):
     def feed_new(self, messages: Sequence[Message]) -> None:
         """Take what is new of the messages, which begin with those that it took before."""
         for message in messages[self._fed :]:
-            self.feed(message)
+            check_role(message)
             if _has_media(message):
                 self.lasting = False
+            self.feed(message)
         self._fed = len(messages)
 
     @abstractmethod
     def feed(self, message: Message) -> None:
         """Take the next message."""
+
+    def parts(self, encoded: Sequence[JsonObject]) -> list[Part]:
+        """Some members of an array, at least one, for `array`.
+
+        They become JSON at once if the encoder may be kept. If not, they stay objects until the whole request is encoded,
+        so that the bytes of images are not copied one more time for each step.
+        """
+        return [to_json(encoded)[1:-1]] if self.lasting else [*encoded]
 
 
 class Remembered(Generic[E]):
@@ -133,22 +146,16 @@ def _has_media(message: Message) -> bool:
     return False
 
 
-def array(parts: Sequence[bytes]) -> Raw:
-    """An array of what has been encoded: of one or more members in each part.
+def array(parts: Sequence[Part]) -> Raw | tuple[Raw | JsonObject, ...]:
+    """An array of what `MessageEncoder.parts` returned.
 
-    >>> bytes(array([b"1,2", b"3"]))
-    b'[1,2,3]'
+    >>> to_json(array([b"1,2", b"3"])), to_json(array([b"1,2", {"a": 3}]))
+    (b'[1,2,3]', b'[1,2,{"a":3}]')
     """
-    return Raw(b"[%b]" % b",".join(parts))
+    encoded = [part for part in parts if isinstance(part, bytes)]
+    if len(encoded) == len(parts):
+        return Raw(b"[%b]" % b",".join(encoded))
+    return tuple(Raw(part) if isinstance(part, bytes) else part for part in parts)
 
 
-def members(encoded: Sequence[JsonObject]) -> bytes:
-    """Some members of an array, at least one, for `array`.
-
-    >>> members([{"a": 1}, {}])
-    b'{"a":1},{}'
-    """
-    return to_json(encoded)[1:-1]
-
-
-__all__ = ["MOST", "MOST_BYTES", "Body", "MessageEncoder", "Remembered", "array", "members"]
+__all__ = ["MOST", "MOST_BYTES", "Body", "MessageEncoder", "Remembered", "Part", "array"]

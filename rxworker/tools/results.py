@@ -8,10 +8,10 @@ from typing import cast
 import msgspec
 
 from rxworker.errors import ExecutionFailedError, describe
-from rxworker.messages import Document, Image, ResultContent, Text, ToolResult
+from rxworker.messages import Audio, Document, Image, ResultContent, Text, ToolResult
 from rxworker.tools.custom_types import to_json_value
 
-BLOCKS = (Text, Image, Document)
+BLOCKS = (Text, Image, Document, Audio)
 
 
 def to_content(value: object, tool: str) -> ResultContent:
@@ -40,7 +40,7 @@ def to_content(value: object, tool: str) -> ResultContent:
     if isinstance(value, BLOCKS):
         return (value,)
     if isinstance(value, list | tuple) and _holds_blocks(cast("Sequence[object]", value)):
-        items = cast("Sequence[str | Text | Image | Document]", value)
+        items = cast("Sequence[str | Text | Image | Document | Audio]", value)
         return tuple(Text(item) if isinstance(item, str) else item for item in items)
     return _to_text(cast("object", value), tool)
 

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from rxworker.messages import Document, Image, ResultContent, Text
+from rxworker.messages import Audio, Document, Image, ResultContent, Text
 
-Block: TypeAlias = Text | Image | Document
+Block: TypeAlias = Text | Image | Document | Audio
 
 MEDIA_FACTOR = 100
 # What the JSON of a block takes besides its text.
@@ -81,9 +81,9 @@ def _sizes(block: Block) -> tuple[int, int]:
     return (size * 3 // 4, 0) if block.media_type.startswith("text/") else (0, size)
 
 
-def _data(block: Image | Document) -> str:
+def _data(block: Image | Document | Audio) -> str:
     """What is sent in the request itself, and not fetched from elsewhere by the provider."""
-    url = block.url or ""
+    url = "" if isinstance(block, Audio) else block.url or ""
     return block.data or (url if url.startswith("data:") else "")
 
 

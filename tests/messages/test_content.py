@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import Document, Image
+from rxworker.messages import Audio, Document, Image
 
 
 def test_an_image_is_read_from_disk_with_its_media_type(tmp_path: Path):
@@ -24,6 +24,13 @@ def test_a_document_is_read_from_disk_and_named_after_its_file(tmp_path: Path):
     assert Document.from_file(path, title="Report").title == "Report"
 
 
+def test_a_recording_is_read_from_disk_with_its_media_type(tmp_path: Path):
+    path = tmp_path / "hello.mp3"
+    path.write_bytes(b"sound")
+    assert Audio.from_file(path) == Audio("audio/mpeg", base64.b64encode(b"sound").decode())
+    assert Audio.from_file(str(path)) == Audio.from_file(path)
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     [
@@ -32,10 +39,13 @@ def test_a_document_is_read_from_disk_and_named_after_its_file(tmp_path: Path):
         ("a.png", Document, "use Image.from_file"),
         ("a.unheardof", Document, "media type"),
         ("a.txt.gz", Document, "media type"),
+        ("missing.wav", Audio, "cannot be read"),
+        ("a.png", Audio, "image/png, not audio"),
+        ("a.unheardof", Audio, "media type"),
     ],
 )
 def test_a_file_that_does_not_fit_raises_and_names_what_to_do(
-    tmp_path: Path, name: str, kind: type[Image | Document], message: str
+    tmp_path: Path, name: str, kind: type[Image | Document | Audio], message: str
 ):
     if not name.startswith("missing"):
         (tmp_path / name).write_bytes(b"x")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rxworker.messages import (
+    Audio,
     CachePoint,
     Content,
     Document,
@@ -37,6 +38,8 @@ def test_a_token_is_four_bytes() -> None:
         (ToolResult("a", ""), ToolResult("a", "blue" * 100)),
         (ToolResult("a", (Text("x"),)), ToolResult("a", (Text("x"), Image(data="AAAA")))),
         (CachePoint(), Image(url="u")),
+        (Audio(data="A" * 80_000), Audio(data="A" * 800_000)),
+        (Text(""), Audio(data="A")),
         (Image(data="A" * 10), Document(data="A" * 10)),
         (Document(data="A", media_type="text/plain"), Document(data="A" * 90, media_type="text/x")),
         (ServerToolCall("a", "x", {"q": "y"}), ServerToolCall("a", "x", {"q": "y" * 100})),

@@ -19,6 +19,10 @@ from rxworker.messages import (
     Message,
     OpaqueBlock,
     Refusal,
+    ServerToolCall,
+    ServerToolResult,
+    Thinking,
+    ToolCall,
     ToolResult,
 )
 from rxworker.providers.anthropic.encode import MessagesEncoder as AnthropicEncoder
@@ -183,3 +187,43 @@ def test_audio_without_data_raises(encode: Encode) -> None:
 def test_chat_names_the_audio_that_it_takes() -> None:
     with pytest.raises(LocalProtocolError, match="WAV or MP3"):
         chat(Message.user(Audio("audio/ogg", "AA")))
+
+
+@pytest.mark.parametrize("encode", ALL)
+@pytest.mark.parametrize(
+    "block",
+    [Thinking("hm"), ToolCall("1", "look", {}), ServerToolCall("1", "s"), ServerToolResult("1")],
+)
+def test_a_block_that_only_a_model_produces_raises_in_a_users_message(
+    encode: Encode, block: Thinking | ToolCall | ServerToolCall | ServerToolResult
+) -> None:
+    with pytest.raises(LocalProtocolError, match=r"message of the assistant.*repair"):
+        encode(Message.user("hello", block))
+
+
+@pytest.mark.parametrize("block", [Document(data="AA"), ToolResult("1", (Document(data="AA"),))])
+def test_ollama_raises_for_a_document_that_is_not_text(block: Document | ToolResult) -> None:
+    with pytest.raises(LocalProtocolError, match="application/pdf; send its text"):
+        ollama(Message.user(block))
+
+
+def test_responses_sends_a_block_of_an_answer_that_a_user_quotes() -> None:
+    item: JsonObject = {"type": "shell_call_output", "call_id": "c", "output": []}
+    block = OpaqueBlock("shell_call_output", {"type": "x", "output_index": 1, "item": item})
+    assert items(Message.user(block, "go on")) == [item, {"role": "user", "content": "go on"}]
+    placed: JsonObject = {"type": "new", "output_index": 1}
+    assert items(Message.user(OpaqueBlock("new", placed))) == [placed]
+
+
+def test_audio_of_a_tool_is_sent_where_the_provider_takes_it() -> None:
+    message = Message.user(ToolResult("1", (Audio(data="AA"),), name="listen"))
+    assert chat(message)[1:] == [
+        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}
+    ]
+    assert gemini(message)[2:] == [{"inlineData": {"mimeType": "audio/wav", "data": "AA"}}]
+
+
+@pytest.mark.parametrize("encode", [anthropic, responses, ollama])
+def test_audio_of_a_tool_raises_where_the_provider_takes_none(encode: Encode) -> None:
+    with pytest.raises(LocalProtocolError, match="transcript"):
+        encode(Message.user(ToolResult("1", (Audio(data="AA"),))))

@@ -117,13 +117,10 @@ def test_documents_are_told_as_text() -> None:
     text = base64.b64encode(b"plain").decode()
     content = (
         Document("text/plain", data=text, title="notes"),
-        Document(data="AA"),
         Document(url="https://h/d.pdf", title="d"),
     )
     assert messages_of(Message.user(*content))[0]["content"] == (
-        "notes:\nplain\n"
-        "document: (a document of application/pdf, which cannot be sent)\n"
-        "d: https://h/d.pdf"
+        "notes:\nplain\nd: https://h/d.pdf"
     )
 
 

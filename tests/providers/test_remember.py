@@ -35,9 +35,9 @@ from rxworker.providers.remember import (
     MOST,
     MOST_BYTES,
     MessageEncoder,
+    Part,
     Remembered,
     array,
-    members,
 )
 
 NAMES = ("anthropic", "openai_chat", "openai_responses", None)
@@ -250,9 +250,16 @@ def test_equal_tools_are_not_the_same() -> None:
 
 
 def test_an_array_is_put_together_of_what_was_encoded() -> None:
-    parts = [members([{"a": 1}, {}]), members([{"b": []}])]
-    assert bytes(array(parts)) == msgspec.json.encode([{"a": 1}, {}, {"b": []}])
-    assert bytes(array([])) == b"[]"
+    first: JsonObject = {"a": 1}
+    last: JsonObject = {"b": []}
+    several: list[list[Part]] = [
+        [b'{"a":1},{}', b'{"b":[]}'],
+        [b'{"a":1},{}', last],
+        [first, {}, last],
+    ]
+    for parts in several:
+        assert msgspec.json.encode(array(parts)) == b'[{"a":1},{},{"b":[]}]'
+    assert msgspec.json.encode(array([])) == b"[]"
 
 
 def test_a_copy_of_a_provider_remembers_nothing() -> None:

@@ -18,6 +18,7 @@ import msgspec
 import pytest
 
 from rxworker.messages import (
+    Audio,
     CachePoint,
     Conversation,
     Document,
@@ -196,6 +197,18 @@ CONVERSATIONS: dict[str, tuple[Message, ...]] = {
     ),
     "points": (Message.user("long", CachePoint("1h"), "b"), Message.user(CachePoint())),
 }
+WAV = Audio(data="AAAA")
+# What some providers take and others refuse.
+CONTENT: dict[str, tuple[Image | Document | Audio, ...]] = {
+    "anthropic": (
+        Document("text/plain", data=TEXT, title="t", citations=True, context="c"),
+        Document(data="AAAA", citations=True),
+    ),
+    "openai_chat": (Document(file_id="f"), WAV, Audio("audio/mpeg", "AAAA")),
+    "openai_responses": (Image(file_id="f"), Document(file_id="f")),
+    "gemini": (Image(file_id="f"), Document(file_id="f", title="t"), WAV),
+    "ollama": (Document("text/plain", data=TEXT), Document(url="https://h/d.pdf")),
+}
 OPTIONS: dict[str, Options] = {
     "none": Options(),
     "numbers": Options(max_tokens=4000, temperature=0.5, stop_sequences=("x", "y")),
@@ -225,9 +238,12 @@ def encoded(
 
 def bodies(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for said, messages in CONVERSATIONS.items():
+        if name == "ollama" and said in ("documents", "calls"):  # they have a PDF, which it refuses
+            continue
         for chosen, options in OPTIONS.items():
             yield f"{said}, {chosen}", encoded(name, messages, options)
     yield "without system", encoded(name, (ASK,), Options(), system=None)
+    yield "content", encoded(name, (Message.user(*CONTENT[name]),), Options())
 
 
 def assert_fits(name: str, hint: Any, known: tuple[str, ...] = ()) -> None:
@@ -272,6 +288,14 @@ def test_anthropic_knows_all_that_is_sent_back() -> None:
     assert not found
 
 
+def test_anthropic_knows_file_ids() -> None:
+    """They need the header of the files API, and stand in its beta types alone."""
+    files = Message.user(Image(file_id="f"), Document(file_id="f", title="t", citations=True))
+    module = "anthropic.types.beta.message_create_params"
+    hint = from_sdk(module, "MessageCreateParamsStreaming")
+    assert problems(encoded("anthropic", (files,), Options()), hint) == []
+
+
 def test_openai_knows_all_that_is_sent() -> None:
     module = "openai.types.chat.completion_create_params"
     assert_fits("openai_chat", from_sdk(module, "CompletionCreateParamsStreaming"))
@@ -298,6 +322,14 @@ def test_ollama_knows_all_that_is_sent() -> None:
             messages.append(message(**{**one, "images": pictures or None}))
         passed: Any = request(**{**body, "messages": messages}).model_dump(exclude_none=True)
         assert passed == body, what
+
+
+def test_gemini_knows_all_content_that_is_sent() -> None:
+    """Its models forbid what they do not name."""
+    content = from_sdk("google.genai.types", "Content")
+    for _, body in bodies("gemini"):
+        for one in body["contents"]:
+            content.model_validate(one)
 
 
 # --- the walk itself

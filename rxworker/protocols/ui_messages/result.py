@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rxworker.messages import Json, JsonObject, Text, ToolResult
+from rxworker.messages import Audio, Json, JsonObject, Text, ToolResult
 
 
 def output_of(result: ToolResult) -> Json:
@@ -21,7 +21,7 @@ def output_of(result: ToolResult) -> Json:
             made: JsonObject = {"type": "file", "mediaType": part.media_type}
             if part.data is not None:
                 made["url"] = f"data:{part.media_type};base64,{part.data}"
-            elif part.url is not None:
+            elif not isinstance(part, Audio) and part.url is not None:
                 made["url"] = part.url
             parts.append(made)
     return parts

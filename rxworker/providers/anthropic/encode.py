@@ -67,7 +67,7 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import in_letters
-from rxworker.providers.remember import Body, MessageEncoder, array, members
+from rxworker.providers.remember import Body, MessageEncoder, Part, array
 
 NAME = "anthropic"
 
@@ -158,7 +158,7 @@ class MessagesEncoder(MessageEncoder):
         super().__init__()
         self.echo: JsonObject | None = None
         self._own_calls = OwnCalls()
-        self._done: list[bytes] = []
+        self._done: list[Part] = []
         self._said: list[tuple[str, list[JsonObject]]] = []  # what comes behind that
         # What each cache point stands behind: so many messages of these, and so many blocks of the last.
         self._points: list[tuple[int, int, CachePoint]] = []
@@ -184,7 +184,9 @@ class MessagesEncoder(MessageEncoder):
             if said and said[-1][0] == role:
                 self._own_calls.add(said[-1][1][first:], container_id(message.echo))
 
-    def messages(self, marks: int = MOST_MARKS, container: str | None = None) -> Raw:
+    def messages(
+        self, marks: int = MOST_MARKS, container: str | None = None
+    ) -> Raw | tuple[Raw | JsonObject, ...]:
         """What was said so far: roles alternate, and none is empty.
 
         Args:
@@ -202,9 +204,9 @@ class MessagesEncoder(MessageEncoder):
             # What the user says last may grow, but is not going to be empty.
             left = 1 if said and said[-1][0] == "user" else 2
             if len(said) > left:
-                self._done.append(members([*map(_message, said[:-left])]))
+                self._done += self.parts([*map(_message, said[:-left])])
             self._said = said = said[-left:]
-        return array([*self._done, members([*map(_message, said)])] if said else self._done)
+        return array([*self._done, *self.parts([*map(_message, said)])] if said else self._done)
 
     def _marked(self, marks: int) -> list[tuple[str, list[JsonObject]]]:
         said = [(role, [*blocks]) for role, blocks in self._said]

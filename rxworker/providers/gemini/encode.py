@@ -41,7 +41,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.base import Options
-from rxworker.providers.content import check_media, split_system, user_echo
+from rxworker.providers.content import check_media, check_role, split_system, user_echo
 from rxworker.providers.extra import with_extra
 from rxworker.providers.gemini.call import CALL
 from rxworker.providers.gemini.options import (
@@ -103,6 +103,7 @@ def encode_contents(messages: Sequence[Message], since_3: bool = False) -> list[
     calls = Calls()
     encoded: list[tuple[str, list[Part]]] = []
     for message in messages:
+        check_role(message)
         role = "model" if message.role == "assistant" else "user"
         if role == "user":
             parts = _user_parts(message, calls, since_3)
@@ -137,7 +138,7 @@ def _user_parts(message: Message, calls: Calls, since_3: bool) -> list[Part]:
         if isinstance(block, ToolResult):
             within = nested(block) if since_3 else []
             parts.append((calls.place(block), calls.answer(block, within)))
-            parts += [(_AFTER, part) for part in shown(block, _media, since_3=since_3)]
+            parts += [(_AFTER, part) for part in shown(block, _shown, since_3=since_3)]
         elif type(block) in USER:
             parts += [(_AFTER, part) for part in USER[type(block)](block)]
     return parts
@@ -172,6 +173,10 @@ def _media(block: Image | Document) -> list[JsonObject]:
 def _audio(block: Audio) -> list[JsonObject]:
     check_media(block)
     return [{"inlineData": {"mimeType": block.media_type, "data": block.data}}]
+
+
+def _shown(block: Image | Document | Audio) -> list[JsonObject]:
+    return _audio(block) if isinstance(block, Audio) else _media(block)
 
 
 def _opaque(block: OpaqueBlock) -> list[JsonObject]:

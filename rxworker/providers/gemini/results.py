@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from rxworker.messages import Document, Image, JsonObject, ToolCall, ToolResult
+from rxworker.messages import Audio, Document, Image, JsonObject, ToolCall, ToolResult
 from rxworker.providers.content import arguments
 from rxworker.providers.gemini.call import CALL
 from rxworker.providers.ids import is_made
@@ -90,7 +90,7 @@ def nested(result: ToolResult) -> list[JsonObject]:
 
 def shown(
     result: ToolResult,
-    encode: Callable[[Image | Document], list[JsonObject]],
+    encode: Callable[[Image | Document | Audio], list[JsonObject]],
     *,
     since_3: bool,
 ) -> list[JsonObject]:
@@ -102,16 +102,18 @@ def shown(
     return [label, *(part for block in media for part in encode(block))]
 
 
-def _media_of(result: ToolResult) -> list[Image | Document]:
+def _media_of(result: ToolResult) -> list[Image | Document | Audio]:
     blocks = () if isinstance(result.content, str) else result.content
-    return [block for block in blocks if isinstance(block, Image | Document)]
+    return [block for block in blocks if isinstance(block, Image | Document | Audio)]
 
 
-def _is_nested(block: Image | Document) -> bool:
+def _is_nested(block: Image | Document | Audio) -> bool:
+    if isinstance(block, Audio):
+        return False
     return bool(block.data) and not block.url and block.media_type in NESTED
 
 
-def _named(block: Image | Document) -> JsonObject:
+def _named(block: Image | Document | Audio) -> JsonObject:
     title = block.title if isinstance(block, Document) else None
     return {"displayName": title} if title else {}
 

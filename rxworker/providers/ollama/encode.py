@@ -5,7 +5,7 @@ The protocol has few words, so a conversation loses what it has none for, by the
 - A message is text, with pictures beside it. Texts of one message of the user's are joined by line ends, refusals
   are texts. Pictures that a model made are left out.
 - Pictures go as their bytes. Of one that has only an address on the web, the address goes, as text.
-- A document of text is put into the text. Of any other the title goes, and a word that it could not be sent.
+- A document of text is put into the text, and so is the address of any other. A document of other bytes is refused.
 - Tool results are messages of their own. They follow the calls they answer, in the order of the calls, and name the
   tool, since older servers match them by nothing else. That a call failed is said in its text, or not at all.
 - Thinking is sent back if it is Ollama's own. Which of it the model sees again, the model's template decides.
@@ -40,7 +40,7 @@ from rxworker.providers.base import Options
 from rxworker.providers.content import (
     arguments,
     check_media,
-    data_url,
+    check_role,
     plain_text,
     refuse_audio,
     refuse_file_id,
@@ -70,6 +70,7 @@ def encode(
 
     Raises:
         ConfigurationError: A tool asks for something that the protocol does not have.
+        LocalProtocolError: The conversation has content that the protocol does not have.
     """
     body: JsonObject = {
         "model": model,
@@ -96,6 +97,7 @@ def encode_messages(conversation: Conversation) -> list[JsonObject]:
     asked: Message | None = None  # whose calls the results answer
     answers: list[Message] = []
     for message in conversation.messages:
+        check_role(message)
         if message.role == "assistant":
             encoded += _answered(asked, answers)
             asked, answers = message, []
@@ -189,8 +191,10 @@ def _bytes(block: object) -> str | None:
     if not isinstance(block, Image):
         return None
     refuse_file_id(block, "Ollama")
-    url = data_url(block)
-    return url.partition(",")[2] if url.startswith("data:") else None
+    check_media(block)
+    if block.url:
+        return block.url.partition(",")[2] if block.url.startswith("data:") else None
+    return block.data
 
 
 def _words(block: object) -> str:
@@ -204,7 +208,10 @@ def _words(block: object) -> str:
         case Document(data=str()) if block.media_type.startswith("text/"):
             return f"{_title(block)}:\n{plain_text(block)}"
         case Document():
-            return f"{_title(block)}: (a document of {block.media_type}, which cannot be sent)"
+            raise LocalProtocolError(
+                f"Ollama takes no Document of {block.media_type}; send its text as Text or as Document('text/plain', ...), "
+                "or its pages as Image"
+            )
         case _:
             return ""
 

@@ -44,7 +44,7 @@ from rxworker.providers.extra import with_extra
 from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
 from rxworker.providers.openai_chat.details import merge_details
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
-from rxworker.providers.remember import Body, MessageEncoder, array, members
+from rxworker.providers.remember import Body, MessageEncoder, Part, array
 from rxworker.providers.schema import closed, is_strict, safe_name, strict_arguments
 from rxworker.providers.tools import refuse_grammar, refuse_programmatic
 
@@ -126,8 +126,8 @@ class MessagesEncoder(MessageEncoder):
         super().__init__()
         self.dialect = dialect
         # What was said up to the last answer, with the results of its calls, behind which others may come; and the rest.
-        self._answered: list[bytes] = []
-        self._rest: list[bytes] = []
+        self._answered: list[Part] = []
+        self._rest: list[Part] = []
         self._ids: dict[str, str] = {}  # how the calls are named to the service
 
     def feed(self, message: Message) -> None:
@@ -146,11 +146,11 @@ class MessagesEncoder(MessageEncoder):
                         continue
                 parts += _parts(block)
             if results:
-                self._answered.append(members(results))
+                self._answered += self.parts(results)
             if parts:
-                self._rest.append(to_json({"role": "user", "content": _flat(parts)}))
+                self._rest += self.parts([{"role": "user", "content": _flat(parts)}])
 
-    def messages(self, system: str | None) -> Raw:
+    def messages(self, system: str | None) -> Raw | tuple[Raw | JsonObject, ...]:
         """What was said so far.
 
         Args:
@@ -181,7 +181,7 @@ class MessagesEncoder(MessageEncoder):
             encoded["tool_calls"] = calls
         if thinking or dialect.demands_reasoning:
             encoded |= _thinking(thinking, bool(calls), dialect)
-        self._answered += [*self._rest, to_json(encoded)]
+        self._answered += [*self._rest, *self.parts([encoded])]
         self._rest.clear()
 
 

@@ -56,7 +56,7 @@ from rxworker.providers.openai_responses.options import (
     encode_storage,
     encode_tool,
 )
-from rxworker.providers.remember import Body, MessageEncoder, array, members
+from rxworker.providers.remember import Body, MessageEncoder, Part, array
 
 NAME = "openai_responses"
 LONGEST_ID = 64
@@ -110,14 +110,14 @@ class InputEncoder(MessageEncoder):
     """Messages to items.
 
     Attributes:
-        items: What they became so far: JSON, of one or more items each.
+        items: What they became so far, for `array`.
     """
 
     __slots__ = ("_answers", "items")
 
     def __init__(self) -> None:
         super().__init__()
-        self.items: list[bytes] = []
+        self.items: list[Part] = []
         # What the answer to a call begins with, by the call's id, which may come again.
         self._answers: dict[str, JsonObject] = {}
 
@@ -135,7 +135,7 @@ class InputEncoder(MessageEncoder):
         else:
             items = _encode_user(message, self._answers)
         if items:
-            self.items.append(members(items))
+            self.items += self.parts(items)
 
 
 def safe_id(call_id: str) -> str:
@@ -180,9 +180,7 @@ def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonO
         if isinstance(block, ToolResult):
             items.append(_result(block, answers.get(block.tool_use_id)))
         elif isinstance(block, OpaqueBlock):
-            item = user_echo(block)
-            if PLACE not in item:
-                others.append(item)
+            others.append(_item(block))
         else:
             parts += _parts(block)
     if others:
@@ -190,6 +188,13 @@ def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonO
     if parts:
         items.append({"role": "user", "content": _flat(parts)})
     return items
+
+
+def _item(block: OpaqueBlock) -> JsonObject:
+    """The item of a user's block. A block that an answer had keeps its item beside the place of the item."""
+    echo = block.echo or {}
+    item = echo.get(ITEM) if PLACE in echo else None
+    return item if isinstance(item, dict) else user_echo(block)
 
 
 def _result(result: ToolResult, answer: JsonObject | None) -> JsonObject:
