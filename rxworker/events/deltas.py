@@ -126,7 +126,8 @@ def gather(events: Iterable[E]) -> list[E | Deltas[E]]:
         kind = event.__class__
         if kind not in MERGEABLE:
             if like is not None:
-                _merge_from(start, gathered)
+                if len(gathered) - start >= FEW:
+                    _merge_from(start, gathered)
                 like = None
         elif like is None or kind is not like.__class__ or not adds_to_same(event, like):
             if like is not None:

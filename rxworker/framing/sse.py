@@ -99,7 +99,7 @@ class SseDecoder:
         """The same; frames that came together may be made when somebody looks at one."""
         if not data:
             return []
-        if CR in data and data[-1:] != CR and not self._after_cr:
+        if CR in data and not self._after_cr:
             lines = data.replace(b"\r\n", b"\n")
             if CR not in lines:
                 data = lines  # the usual line end of some servers: from here on, LF is the only one

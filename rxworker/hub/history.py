@@ -44,19 +44,35 @@ class History:
         self._packed: list[Record] = []
         self._packed_to = 0
         self.tail: list[Record] = []
+        self._may_pack_at = TAIL  # no earlier, since each record adds at most one to either count
 
     def append(self, entry: Record) -> None:
         """Keep the next entry."""
-        self.last_seq = entry.seq
         self.tail.append(entry)
+        self.last_seq = entry.seq
+        if self.last_seq >= self._may_pack_at:
+            self._pack_if_long()
+
+    def extend(self, entries: Sequence[Record]) -> None:
+        """Keep the next entries, of which there is at least one."""
+        self.tail += entries
+        self.last_seq = entries[-1].seq
+        if self.last_seq >= self._may_pack_at:
+            self._pack_if_long()
+
+    def _pack_if_long(self) -> None:
         count = len(self.tail)
-        if count >= TAIL or entry.seq - self._packed_to - count >= TAIL:
+        left = TAIL - max(count, self.last_seq - self._packed_to - count)
+        if left > 0:
+            self._may_pack_at = self.last_seq + left  # each record adds one to one of the two
+        else:
             self.pack()
 
     def pack(self) -> None:
         """Pack the tail."""
         self._packed.extend(packed(self.tail))
         self._packed_to = self.last_seq
+        self._may_pack_at = self.last_seq + TAIL
         self.tail = []
 
     def entries(self, after: int) -> Iterator[Record]:

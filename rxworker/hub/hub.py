@@ -125,10 +125,9 @@ class Hub(Stage[Record]):
 
     def push_many(self, entries: Sequence[Record]) -> None:
         """Show several, in order. All of them are in the history before the first is shown."""
-        if self._ended:
+        if self._ended or not entries:
             return
-        for entry in entries:
-            self.history.append(entry)
+        self.history.extend(entries)
         self._show(entries)
 
     def _show(self, entries: Sequence[Record]) -> None:

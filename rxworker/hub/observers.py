@@ -7,7 +7,7 @@ shown so far, and then is one of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -90,20 +90,36 @@ class Observers:
         self._on_raise = on_raise
         self._shown = 0
 
-    def tell(self, entries: Iterable[Record]) -> None:
+    def tell(self, entries: Sequence[Record]) -> None:
         """Show the newest entries, and whatever is pushed meanwhile."""
         self.is_telling = True
         history = self._history
         try:
             while True:
-                for entry in entries:
-                    self._shown = entry.seq
-                    self._show(entry)
+                self._shown = entries[-1].seq
+                if len(entries) == 1:
+                    self._show(entries[0])
+                else:
+                    self._show_many(entries)
                 if self._shown >= history.last_seq:
                     return
-                entries = history.unseen(self._shown)
+                entries = list(history.unseen(self._shown))
         finally:
             self.is_telling = False
+
+    def _show_many(self, entries: Sequence[Record]) -> None:
+        records: list[Record] = []
+        for entry in entries:
+            if deltas_of(entry) is None:
+                records.append(entry)
+            else:
+                records.extend(expand(entry))
+        events = [record.event for record in records if not record.path]
+        for observer in self.row:
+            try:
+                observer.push_many(events if observer.wants_events else records)
+            except BaseException as error:
+                self._lose(observer, error)
 
     def _show(self, entry: Record) -> None:
         records: list[Record] | None = None  # those of a burst, made for the first who wants them

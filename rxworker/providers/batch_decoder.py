@@ -110,7 +110,10 @@ class BatchDecoder(Generic[F]):
         return self._feed_many(frames)
 
     def _feed_each(self, frames: Sequence[F]) -> Sequence[Part]:
-        return gather(event for frame in frames for event in self._decoder.feed(frame))
+        events: list[ResponseEvent] = []
+        for frame in frames:
+            events += self._decoder.feed(frame)
+        return gather(events)
 
     def finish(self) -> Events:
         """The bytes ended: first for the frames, then for the response."""

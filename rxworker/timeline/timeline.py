@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, get_args
 from weakref import WeakMethod
@@ -45,7 +45,7 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Deltas, parts_of
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
 from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Stage, connect
@@ -131,6 +131,7 @@ class Timeline:
         self._meta_scopes: _Scopes = {}
         self._lock = threading.RLock()
         self._queue: deque[_Queued] = deque()
+        self._only_gathers = True
         self._busy = self._is_receiving = self._has_started = False
         self._is_between = True  # before a response, or between two
 
@@ -194,6 +195,7 @@ class Timeline:
             self._meta_scopes[registration] = registration.scope()
         with self._lock:
             self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
+            self._only_gathers = self._only_gathers and registration.gather is not None
         return registration
 
     def dispatch(self, event: Event) -> None:
@@ -214,15 +216,20 @@ class Timeline:
             self._queue.append(event)
             self._drain()
 
-    def dispatch_many(self, deltas: Deltas[E]) -> None:
-        """The same as `dispatch` for each of these.
+    def dispatch_many(self, events: Sequence[E]) -> None:
+        """The same as `dispatch` for each of these, of which none is a record.
 
         Raises:
             Exception: What a handler raised, after all handlers were called with all of them.
         """
         with self._lock:
-            self._queue.append(deltas)
+            self._queue.extend(parts_of(events))
             self._drain()
+
+    @property
+    def only_gathers(self) -> bool:
+        """Whether all handlers only gather, so that nothing shows when each of them is called."""
+        return self._only_gathers
 
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
@@ -292,6 +299,7 @@ class Timeline:
             kind = registration.kind
             others = tuple(r for r in self._registrations[kind] if r is not registration)
             self._registrations[kind] = others
+            self._only_gathers = all(r.gather is not None for r in self._all())
             # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this handler.
             scopes = self._meta_scopes
             self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}

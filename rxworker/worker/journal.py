@@ -60,11 +60,9 @@ class Journal:
             self.hub.push(entry)
             return
         records: list[Record] = []
-        for event in events:
-            kind = event.__class__
-            if kind in _COUNTED:
-                self._count(kind)
-            seq += 1
+        for seq, event in enumerate(events, seq + 1):  # noqa: B020 - it goes on counting
+            if event.__class__ in _COUNTED:
+                self._count(event.__class__)
             records.append(Record(seq, run, self.turn, self._attempt, now, event))
         self.hub.push_many(records)
 

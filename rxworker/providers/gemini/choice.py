@@ -76,7 +76,7 @@ class Choice:
         if self._prose is None or parts is None or len(parts) != 1 or not wire.is_plain:
             return None
         part = parts[0]
-        if not isinstance(part, dict) or not part.keys() <= _TEXT_KEYS:
+        if not isinstance(part, dict) or not (len(part) == 1 or part.keys() <= _TEXT_KEYS):
             return None
         text, kind = part.get("text"), BlockType.THINKING if part.get("thought") else BlockType.TEXT
         if kind is not self._kind or not isinstance(text, str) or not text:

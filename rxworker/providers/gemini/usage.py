@@ -13,6 +13,8 @@ CACHED = "cachedContentTokenCount"
 
 def merge_usage(raw: JsonObject, news: JsonObject) -> JsonObject:
     """The numbers so far with the news over them; what is absent or null in the news stays."""
+    if news.keys() >= raw.keys() and None not in news.values():
+        return news
     return raw | {key: value for key, value in news.items() if value is not None}
 
 
@@ -23,12 +25,16 @@ def read_usage(raw: JsonObject) -> Usage:
     10
     """
     get = raw.get
-    thoughts = _int(get(THOUGHTS))
+    prompt, candidates, thoughts = get(PROMPT), get(CANDIDATES), get(THOUGHTS)
+    if thoughts is None and type(prompt) is int and type(candidates) is int:  # as nearly always
+        beside, cached = _int(get(TOOL_PROMPT)), _int(get(CACHED))
+        return Usage(prompt + (beside or 0), candidates, cached, raw=raw)
+    reasoning = _int(thoughts)
     return Usage(
-        input_tokens=_sum(_int(get(PROMPT)), _int(get(TOOL_PROMPT))),
-        output_tokens=_sum(_int(get(CANDIDATES)), thoughts),
+        input_tokens=_sum(_int(prompt), _int(get(TOOL_PROMPT))),
+        output_tokens=_sum(_int(candidates), reasoning),
         cache_read_tokens=_int(get(CACHED)),
-        reasoning_tokens=thoughts,
+        reasoning_tokens=reasoning,
         raw=raw,
     )
 
