@@ -21,6 +21,7 @@ from rxworker.events import (
     ResponseEvent,
     ResponseStatus,
     Status,
+    TextDelta,
 )
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import JsonObject, StopReason
@@ -94,8 +95,22 @@ class OpenAIChatDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._take_garbage(frame)
         else:
+            delta = self._continue(chunk)
+            if delta is not None:
+                return (delta,)
             self._take(chunk, frame.data)
         return self._told()
+
+    def _continue(self, chunk: WireChunk) -> TextDelta | None:
+        """The delta of a chunk that does nothing but add to the open text of one choice; ``None`` for any other."""
+        choices = chunk.choices
+        if choices is None or len(choices) != 1 or chunk.usage or chunk.error or chunk.x_groq:
+            return None
+        wire = choices[0]
+        choice = self._choices.get(wire.index)
+        if choice is None or wire.usage or self._failure is not None:
+            return None
+        return choice.continue_text(wire)
 
     def _told(self) -> Events:
         events = self._events.copy()

@@ -22,9 +22,7 @@ from msgspec import Struct
 
 from rxworker.events import BlockType, InputJsonDelta, Opaque, ResponseEvent, ToolUseMetadata
 from rxworker.events.arguments import parse_arguments
-from rxworker.events.deltas import add_deltas
 from rxworker.messages import Json, JsonObject, StopReason
-from rxworker.providers.batch_decoder import Part
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_chat.outline import Outline
 from rxworker.providers.openai_chat.stop import Calls
@@ -57,13 +55,6 @@ class PendingCall(Struct, eq=False):
     echo: JsonObject | None = None
     started_echo: JsonObject | None = None
     outline: Outline | None = None
-
-    def add(self, texts: list[str], made: list[Part]) -> None:
-        """Take more pieces of the arguments, when the block has started, and tell of them."""
-        if "" in texts:
-            texts = [text for text in texts if text]
-        self.pieces += texts
-        add_deltas(InputJsonDelta(self.index or 0, ""), texts, made)
 
     def is_whole(self) -> bool:
         """Whether the arguments are, by their brackets."""
