@@ -131,6 +131,7 @@ def expect_place(after: object) -> None:
 def take(history: History, delivery: Delivery, after: int) -> list[Record]:
     """What a watcher that has seen everything up to ``after`` is given next; empty when there is nothing new.
 
+    >>> from rxworker.events import TextDelta
     >>> history = History()
     >>> for n, text in enumerate("abcd", start=1):
     ...     history.append(Record(n, "r", 1, 1, 0.0, TextDelta(0, text)))
@@ -153,6 +154,7 @@ def take(history: History, delivery: Delivery, after: int) -> list[Record]:
 def count(records: list[Record], delivery: Delivery) -> tuple[int, int, int]:
     """How many of the numbers that these stand for were delivered, merged into others, and dropped. A gap is no record.
 
+    >>> from rxworker.events import TextDelta
     >>> gap = Record(3, "r", 1, 1, 0.0, Gap(1, 3), covers=3)
     >>> count([gap, Record(4, "r", 1, 1, 0.0, TextDelta(0, "hi"))], DropOldest())
     (1, 0, 3)
