@@ -1,19 +1,22 @@
-"""One answer on its way: asked for, waited for, and asked for again while nothing has come.
+"""One response: requested, timed, and requested again while no event has come.
 
-The connection of a response in the background may be cut: it is taken up again then, by the same decoder.
+`Retry` says when a request that failed before its first event is made again, and after which delay. A response that runs in
+the background at the provider may lose its connection: it is resumed by the same decoder.
 
-What comes of it is what a chain of four operators makes of the bytes, which a test holds it equal to:
+What is emitted equals this chain of four operators, and a test holds the two equal:
 
     time_out(None, idle) ─▶ receive ─▶ time_out(first, None) ─▶ retry_before_first
 
-It is made for every response, and as one object it costs a fraction of that. A `Receiver` knows how many reads there have been and
-whether an event has passed, so that one timer can look after both time-outs: eight times in the shorter of them it
-asks what has come since. Bytes without an event, and pings, are keep-alives: with them, and only with them, both time-outs are
-`Timeouts.keep_alive` times as long, which the chain of operators does not know. It relies on its transport to be silent once it is disposed of, as every observable is.
+An `Answer` is made for every response, and as one object it costs a fraction of the chain. A `Receiver` counts the reads and
+knows whether an event has passed, so that one timer serves both time-outs: eight times in the shorter of them it checks what
+has arrived since. Bytes without an event, and pings, are keep-alives: with them, and only with them, both time-outs are
+`Timeouts.keep_alive` times as long, which the chain of operators does not know. The transport must emit nothing once it is
+disposed, like every observable.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from contextvars import copy_context
 from functools import lru_cache
@@ -21,17 +24,58 @@ from functools import lru_cache
 from msgspec import Struct
 from reactivex import Observable, abc
 
-from rxworker.errors import TransportError, TransportTimeoutError
+from rxworker.errors import RxWorkerError, TransportError, TransportTimeoutError
 from rxworker.events import ResponseEvent
 from rxworker.operators.stage import connect
 from rxworker.operators.time_out import LOOKS
 from rxworker.providers.base import ResponseDecoder
 from rxworker.transport.background import Background
-from rxworker.transport.clock import LoopClock
-from rxworker.transport.pressure import PRESSURE
+from rxworker.transport.clock import LoopClock, Ticker
 from rxworker.transport.receive import Receiver
-from rxworker.transport.retry import Retry
-from rxworker.transport.ticker import Ticker
+from rxworker.transport.seams import PRESSURE
+
+
+class Retry(Struct, frozen=True):
+    """How often to try again, and how long to wait before it.
+
+    The wait is what the provider asks for, else ``first · 2ⁿ`` up to ``most``, less up to a quarter by chance so that many
+    clients do not come back at once.
+
+    Attributes:
+        retries: How many times to try again after the first.
+        first: Seconds before the first retry.
+        most: The longest wait of our own, in seconds.
+        patience: A provider that asks for more than these seconds is not waited for.
+    """
+
+    retries: int = 2
+    first: float = 0.5
+    most: float = 8.0
+    patience: float = 120.0
+
+    def delay(
+        self, error: Exception, attempt: int, chance: Callable[[], float] = random.random
+    ) -> float | None:
+        """Seconds to wait after this error; ``None`` to give up.
+
+        Args:
+            error: What went wrong.
+            attempt: How many tries there have been, from 1.
+            chance: A number from 0 to 1.
+
+        >>> from rxworker.errors import TransportError
+        >>> Retry().delay(TransportError("broke", retryable=True), 1, lambda: 0.0)
+        0.5
+        >>> Retry().delay(TransportError("broke"), 1) is None
+        True
+        """
+        if attempt > self.retries or not isinstance(error, RxWorkerError) or not error.retryable:
+            return None
+        if error.retry_after:
+            return error.retry_after if error.retry_after <= self.patience else None
+        doublings = min(attempt - 1, 64)  # far beyond any longest wait, and still a number
+        return min(self.first * 2.0**doublings, self.most) * (1 - chance() / 4)
+
 
 SHORTEST_STEP = 0.001
 """Seconds between two looks at a response, at least."""
@@ -247,6 +291,3 @@ def _step(times: Timeouts) -> float | None:
 
 def _overdue(message: str) -> TransportTimeoutError:
     return TransportTimeoutError(message, retryable=True)
-
-
-__all__ = ["Answer", "Timeouts"]

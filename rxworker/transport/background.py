@@ -9,7 +9,7 @@ from typing import cast
 from reactivex import Observable, abc
 
 from rxworker.providers.base import HttpRequest, ResponseDecoder, ResumableDecoder
-from rxworker.transport.transport import Transport
+from rxworker.transport.seams import Transport
 
 logger = logging.getLogger("rxworker.transport")
 

@@ -25,12 +25,11 @@ from rxworker.providers.base import (
     Request,
     ResponseDecoder,
 )
-from rxworker.transport.answer import Answer, Timeouts
+from rxworker.transport.answer import Answer, Retry, Timeouts
 from rxworker.transport.background import Background
 from rxworker.transport.clock import LoopClock, loop_clock
 from rxworker.transport.http import HttpTransport
-from rxworker.transport.retry import Retry
-from rxworker.transport.transport import Transport
+from rxworker.transport.seams import Transport
 
 
 class Client:

@@ -1,7 +1,8 @@
-"""The time of an event loop, as a scheduler.
+"""The time of an event loop, as a scheduler, and one shared timer for time-outs.
 
-It is reactivex's ``AsyncIOScheduler`` with one small object for each thing that waits, where that one makes four with a lock
-each. What looks at the time again and again shares a timer (see `Ticker`), so a loop has one clock for as long as anybody uses it.
+`LoopClock` is reactivex's ``AsyncIOScheduler`` with one small object for each waiting action, where that one makes four and a
+lock each. Every response has time-outs, and few responses reach them, so that setting and cancelling a timer for each is
+mostly wasted: a `Ticker` calls everyone who checks the time at the same interval from one timer.
 """
 
 from __future__ import annotations
@@ -9,13 +10,73 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from typing import Any, TypeVar
+from contextvars import Context
+from typing import Any, Protocol, TypeVar
 
 from reactivex import abc, typing
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.operators.disposables import Slot
-from rxworker.transport.ticker import Ticker
+
+
+class Ticked(Protocol):
+    """Somebody who looks at the clock."""
+
+    def tick(self) -> None:
+        """A step of time has passed. It is said in a context of its own, in which nothing is set."""
+        ...
+
+
+class Ticker:
+    """Ticks for as long as there is anybody. All hear a tick, also when one of them raises; the first exception goes on to the clock.
+
+    Args:
+        clock: Whose time it is.
+        step: Seconds from one tick to the next.
+    """
+
+    __slots__ = ("_clock", "_is_on", "_members", "_step")
+
+    def __init__(self, clock: abc.SchedulerBase, step: float) -> None:
+        self._clock = clock
+        self._step = step
+        self._members: dict[Ticked, None] = {}  # in the order in which they came
+        self._is_on = False
+
+    def join(self, member: Ticked) -> bool:
+        """Tick for this one, too. Whether the first tick comes before a whole step has passed."""
+        self._members[member] = None
+        was_on = self._is_on
+        if not was_on:
+            self._go_on()
+        return was_on
+
+    def leave(self, member: Ticked) -> None:
+        """Tick for this one no more. The timer is left to run out: somebody else may come."""
+        self._members.pop(member, None)
+
+    def _go_on(self) -> None:
+        self._is_on = True
+        # A timer keeps the context it is set in, and with it the run of whoever came first: for as long as anybody ticks.
+        Context().run(self._clock.schedule_relative, self._step, self._tick)
+
+    def _tick(self, _clock: abc.SchedulerBase, _state: object = None) -> None:
+        self._is_on = False
+        failure: Exception | None = None
+        try:
+            for member in tuple(self._members):
+                try:
+                    if member in self._members:
+                        member.tick()
+                except Exception as error:
+                    failure = failure or error
+        finally:
+            # Also when one of them was cancelled: that is none of the others' business.
+            if self._members and not self._is_on:
+                self._go_on()
+        if failure is not None:
+            raise failure
+
 
 A = TypeVar("A")
 
@@ -111,6 +172,3 @@ def loop_clock() -> LoopClock:
         clock = LoopClock(loop)
         _latest.clock = weakref.ref(clock)
     return clock
-
-
-__all__ = ["LoopClock", "loop_clock"]

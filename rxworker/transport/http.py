@@ -1,8 +1,9 @@
 """Requests over aiohttp, as cold observables of bytes.
 
-A subscription starts one task, which sends the request and pushes what arrives. Disposing it cancels the task, which
-closes the connection on its way out. Where the subscriber's own task does the work (see `inline`), disposing cuts off the work
-alone. Foreign exceptions become ours here and nowhere else.
+A subscription starts one task, which sends the request and pushes each chunk that arrives. Disposing the subscription cancels
+the task, which closes the connection. Where the subscriber's own task does the work (see `inline`), disposing cancels the work
+alone. Data received before a disconnect is pushed before the error. Exceptions of aiohttp become rxworker's own here and
+nowhere else.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from io import BytesIO
 from typing import TypeVar
 
 import aiohttp
+from aiohttp import StreamReader
 from aiohttp.hdrs import CONTENT_TYPE
 from reactivex import Observable, abc
 
@@ -27,10 +29,37 @@ from rxworker.errors import (
 from rxworker.operators.inline import INLINE
 from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest
-from rxworker.transport.pressure import PRESSURE
-from rxworker.transport.proxy import proxy_for
-from rxworker.transport.reading import AHEAD, all_of, ask_when_empty, with_rest
-from rxworker.transport.session import open_session, shared_session
+from rxworker.transport.seams import PRESSURE
+from rxworker.transport.session import AHEAD, open_session, proxy_for, shared_session
+
+TOGETHER = 256 * 1024
+"""Bytes of an answer that are told of together, about; a read of a socket brings no more that is not compressed."""
+
+
+def before_cut(content: StreamReader) -> bytes:
+    """The bytes that arrived before the connection was cut, and were not read yet; none while it is not cut.
+
+    aiohttp raises the error of the connection from then on, and has no public way to read these bytes.
+    """
+    if content.exception() is None:
+        return b""
+    try:
+        kept = content._buffer  # pyright: ignore[reportPrivateUsage] - see above
+        data = b"".join(kept)
+        kept.clear()
+    except (AttributeError, TypeError):
+        return b""
+    return data
+
+
+def with_rest(chunk: bytes, content: StreamReader) -> bytes:
+    """Bytes of an answer together with what aiohttp has held back, but not with all that a compressed one may hold."""
+    chunks, size = [chunk], len(chunk)
+    while size < TOGETHER and content.exception() is None and (more := content.read_nowait()):
+        chunks.append(more)
+        size += len(more)
+    return b"".join(chunks)
+
 
 E = TypeVar("E", bound=RxWorkerError)
 
@@ -178,10 +207,9 @@ class _Exchange(abc.DisposableBase):
             raise await _answer(response, shown(self._request.url))
         pressure = PRESSURE.get()
         content = response.content
-        ask_when_empty(content)
         # At the end nothing is awaited: most answers of a tool loop come with their end.
         while not (self._is_over or content.at_eof()) and (
-            chunk := all_of(content) or await content.readany()
+            chunk := before_cut(content) or await content.readany()
         ):
             if len(chunk) > AHEAD:  # the rest may have been held back
                 chunk = with_rest(chunk, content)
@@ -307,6 +335,3 @@ def _without_headers(error: aiohttp.ClientResponseError) -> aiohttp.ClientError:
 def _because(cause: BaseException, error: E) -> E:
     error.__cause__ = cause
     return error
-
-
-__all__ = ["HttpTransport"]

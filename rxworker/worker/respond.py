@@ -17,7 +17,7 @@ from rxworker.events import (
 )
 from rxworker.operators import Stage, error_to_exception
 from rxworker.providers import Request
-from rxworker.transport.pressure import PRESSURE
+from rxworker.transport.seams import PRESSURE
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.early import start_early, throw_away
 from rxworker.worker.pressure import RunPressure

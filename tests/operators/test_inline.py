@@ -18,7 +18,7 @@ from rxworker.operators.inline import INLINE, Inline
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import Answer, ReplayServer, stall
 from rxworker.transport import HttpTransport
-from rxworker.transport.pressure import PRESSURE
+from rxworker.transport.seams import PRESSURE
 from rxworker.worker.stage import Voice
 
 IMMEDIATE = ImmediateScheduler()

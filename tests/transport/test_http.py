@@ -9,8 +9,6 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
-from aiohttp import StreamReader
-from aiohttp.client_proto import ResponseHandler
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -177,35 +175,6 @@ async def test_a_long_answer_that_comes_at_once_is_all_heard(
     else:
         await source
     assert b"".join(got) == b"".join(pieces)
-
-
-@pytest.mark.parametrize("is_whole", [True, False])
-async def test_little_is_said_about_each_http_chunk(
-    raw_server: RawServer, monkeypatch: pytest.MonkeyPatch, is_whole: bool
-) -> None:
-    """Of an answer that comes whole none is read by itself; of others no more is asked for with each."""
-    read, asked = [0], [0]
-    monkeypatch.setattr(
-        StreamReader, "_read_nowait_chunk", counted(StreamReader._read_nowait_chunk, read)
-    )  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(
-        ResponseHandler, "resume_reading", counted(ResponseHandler.resume_reading, asked)
-    )
-    go_on = asyncio.Event()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b'{"stream": true}')
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n")
-        body = b"transfer-encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 100
-        writer.write(body + b"0\r\n\r\n" if is_whole else body)
-        await go_on.wait()
-        if not is_whole:
-            writer.write(b"0\r\n\r\n")
-
-    told = send(await raw_server(serve)).pipe(ops.do_action(lambda _: go_on.set()))
-    assert await body_of(told) == b"a" * 100
-    assert read == [0 if is_whole else 100]
-    assert asked[0] < 10
 
 
 async def test_a_compressed_answer_is_not_taken_all_at_once(raw_server: RawServer) -> None:

@@ -12,7 +12,7 @@ from rxworker.errors import RxWorkerError
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import Answer, ReplayServer
 from rxworker.transport import HttpTransport
-from rxworker.transport.proxy import proxy_for
+from rxworker.transport.session import proxy_for
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 RawServer = Callable[[Handler], Awaitable[str]]

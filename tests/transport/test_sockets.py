@@ -10,7 +10,7 @@ import pytest
 
 from rxworker.providers.base import HttpRequest
 from rxworker.transport.http import HttpTransport
-from rxworker.transport.sockets import MOST_AT_ONCE, SmallReads, make_socket
+from rxworker.transport.session import MOST_AT_ONCE, SmallReads, make_socket
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

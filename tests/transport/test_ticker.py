@@ -16,8 +16,7 @@ from rxworker.operators.stage import Stage
 from rxworker.providers import OpenAIChat, Request
 from rxworker.providers.base import HttpRequest
 from rxworker.transport import Client, Retry, Timeouts
-from rxworker.transport.clock import loop_clock
-from rxworker.transport.ticker import Ticker
+from rxworker.transport.clock import Ticker, loop_clock
 
 
 class Member:

@@ -1,0 +1,70 @@
+"""The types at the edges of a response: where its bytes come from, what a worker needs of a model, and backpressure.
+
+A `Transport` turns a request into an observable of bytes. A `Model` turns a conversation into an observable of events; a
+`Client` is one, and so is a scripted model in a test.
+
+reactivex has no way back from the observer to the source. A consumer that may need the source to wait sets a `Pressure` in a
+context variable before it subscribes. The task that reads the connection runs in the same context: it asks the `Pressure`
+between two reads, so that TCP in turn makes the server wait, and the clock asks it whether silence is expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextvars import ContextVar
+from typing import Protocol
+
+from reactivex import Observable
+
+from rxworker.events import ResponseEvent
+from rxworker.providers.base import HttpRequest, Request
+
+
+class Transport(Protocol):
+    """Something that sends a request and brings the body of the answer."""
+
+    def send(self, request: HttpRequest) -> Observable[bytes]:
+        """The body, as it arrives. Cold: each subscription sends the request, disposing it closes the connection.
+
+        It fails with `HttpStatusError` when the answer is no stream, with `TransportTimeoutError` when no connection
+        comes about in time, and with `TransportError` when it breaks.
+        """
+        ...
+
+
+class Model(Protocol):
+    """Something that answers requests with events: a `Client`, or a scripted one in tests."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name, as messages carry it."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        ...
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:
+        """The answer, cold: each subscription makes its own request, disposing it ends that.
+
+        After an `Error` event and ``Status(FAILED)`` the observable ends with ``on_error`` and the matching exception.
+        """
+        ...
+
+
+class Pressure(Protocol):
+    """Somebody who may be unable to take more."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing should be read now."""
+        ...
+
+    def hold(self) -> Awaitable[object] | None:
+        """What to wait for before the next read; ``None`` to read on."""
+        ...
+
+
+PRESSURE: ContextVar[Pressure | None] = ContextVar("rxworker_pressure", default=None)
+"""Whom a connection that is opened here waits for."""
