@@ -9,8 +9,6 @@ Theory of operation. It is what reactivex's ``AutoDetachObserver`` is, without i
 * what is raised while subscribing goes to ``on_error``; after a terminal event, to whoever subscribes;
 * an observer without ``on_error`` has the error raised.
 
-What is subscribed to from here has its own task for its work (see `inline`), also where a coroutine follows something else meanwhile.
-
 Disposing may come from another thread: the subscription is kept first, and then it is asked whether it was too late for that, so that
 one of the two lets go of it.
 """
@@ -23,8 +21,6 @@ from typing import Any, TypeVar
 from reactivex import abc
 from reactivex.disposable import Disposable
 from reactivex.internal import default_error, noop
-
-from rxworker.operators.inline import INLINE
 
 A = TypeVar("A")
 
@@ -60,7 +56,6 @@ class Guard(abc.ObserverBase[A]):
         Raises:
             Exception: What subscribing raised, where it is too late to say so to the observer.
         """
-        hidden = None if INLINE.get() is None else INLINE.set(None)
         try:
             # As any function that an observable is made of: it may give a function to call, or nothing.
             subscription: Any = subscribe(self, scheduler)
@@ -70,9 +65,6 @@ class Guard(abc.ObserverBase[A]):
             self._is_stopped = True
             self._on_error(error)
             return
-        finally:
-            if hidden is not None:
-                INLINE.reset(hidden)
         self._held = subscription if hasattr(subscription, "dispose") else Disposable(subscription)
         if self._is_disposed:
             self.dispose()

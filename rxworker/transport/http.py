@@ -1,9 +1,8 @@
 """Requests over aiohttp, as cold observables of bytes.
 
 A subscription starts one task, which sends the request and pushes each chunk that arrives. Disposing the subscription cancels
-the task, which closes the connection. Where the subscriber's own task does the work (see `inline`), disposing cancels the work
-alone. Data received before a disconnect is pushed before the error. Exceptions of aiohttp become rxworker's own here and
-nowhere else.
+the task, which closes the connection. Data received before a disconnect is pushed before the error. Exceptions of aiohttp
+become rxworker's own here and nowhere else.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from rxworker.errors import (
     TransportError,
     TransportTimeoutError,
 )
-from rxworker.operators.inline import INLINE
 from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest
 from rxworker.transport.seams import PRESSURE
@@ -102,9 +100,6 @@ class HttpTransport:
             observer: abc.ObserverBase[bytes], _scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
             exchange = _Exchange(request, observer, self._timeout)
-            inline = INLINE.get()
-            if inline is not None and inline.take(exchange.run_inline):
-                return exchange
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError as error:
@@ -120,7 +115,7 @@ class HttpTransport:
 class _Exchange(abc.DisposableBase):
     """One request and its answer, for one observer. Once it is over, by its end or because it was left, the observer hears no more."""
 
-    __slots__ = ("_is_cut", "_is_over", "_is_telling", "_observer", "_request", "_timeout", "task")
+    __slots__ = ("_is_over", "_is_telling", "_observer", "_request", "_timeout", "task")
 
     def __init__(
         self,
@@ -134,7 +129,6 @@ class _Exchange(abc.DisposableBase):
         self._timeout = timeout
         self._is_over = False
         self._is_telling = False
-        self._is_cut = False
 
     def dispose(self) -> None:
         """Leave; the connection is closed."""
@@ -143,24 +137,7 @@ class _Exchange(abc.DisposableBase):
         self._is_over = True
         # Where it is the observer who leaves while it is told of something, the task sees so when it goes on.
         if self.task is not None and not self._is_telling:
-            self._is_cut = True
             self.task.cancel()
-
-    async def run_inline(self) -> None:
-        """The same as `run`, in a task that goes on afterwards."""
-        loop = asyncio.get_running_loop()
-        task = self.task = asyncio.current_task(loop)
-        if task is None or self._is_over:
-            return
-        try:
-            await self.run(loop)
-        except asyncio.CancelledError:
-            # Whoever left has cancelled the task, and meant no more of it than this.
-            if not self._is_cut or task.cancelling() > 1:
-                raise
-        finally:
-            if self._is_cut:
-                task.uncancel()
 
     async def run(self, loop: asyncio.AbstractEventLoop) -> None:
         """Send the request and push what arrives."""

@@ -14,7 +14,6 @@ from reactivex import Observable, abc
 
 from rxworker.errors import RunCancelledError, as_exception
 from rxworker.operators import Stage
-from rxworker.operators.inline import INLINE, Inline
 from rxworker.operators.stage import Many, connect, many
 
 A = TypeVar("A")
@@ -67,16 +66,8 @@ class Voice(abc.ObserverBase[A]):
     ) -> None:
         """The same for what is no work."""
         self._is_over, self._error = False, None
-        inline = Inline()
-        token = INLINE.set(inline)
+        following = self._following = connect(source, self, scheduler)
         try:
-            following = self._following = connect(source, self, scheduler)
-        finally:
-            INLINE.reset(token)
-            inline.close()
-        try:
-            if inline.work is not None:
-                await inline.work()
             if not self._is_over:
                 self._over = asyncio.get_running_loop().create_future()
                 await self._over

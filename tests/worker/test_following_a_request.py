@@ -1,30 +1,23 @@
-"""Requests whose work is done by the task that waits for them."""
+"""Following a request from a coroutine: leaving it, cancelling it, and its errors."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from reactivex import Observable, abc
 from reactivex import operators as ops
-from reactivex.scheduler import ImmediateScheduler
 
 from rxworker.errors import TransportError
 from rxworker.operators import Sink, Stage, connect
-from rxworker.operators.disposables import NOTHING, Both
-from rxworker.operators.inline import INLINE, Inline
+from rxworker.operators.disposables import NOTHING
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import Answer, ReplayServer, stall
 from rxworker.transport import HttpTransport
 from rxworker.transport.seams import PRESSURE
 from rxworker.worker.stage import Voice
 
-IMMEDIATE = ImmediateScheduler()
 FRAMES = [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]
-
-Factory = Callable[[asyncio.AbstractEventLoop, Any], "asyncio.Task[Any]"]
 
 
 def send(base_url: str) -> Observable[bytes]:
@@ -71,33 +64,6 @@ async def followed(source: Observable[bytes]) -> list[bytes]:
     heard: list[bytes] = []
     await Voice(heard.append, heard.extend).follow(source)
     return heard
-
-
-async def tasks_of(work: Awaitable[object]) -> list[str]:
-    """The tasks that rxworker makes meanwhile."""
-    made: list[str] = []
-
-    def factory(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:
-        if work.__qualname__.startswith("_Exchange"):
-            made.append(work.__qualname__)
-        return asyncio.Task(work, loop=loop, **more)
-
-    loop = asyncio.get_running_loop()
-    loop.set_task_factory(factory)
-    try:
-        await work
-    finally:
-        loop.set_task_factory(None)
-    return made
-
-
-async def test_who_follows_a_request_makes_no_task_for_it() -> None:
-    async with ReplayServer([Answer.from_frames(FRAMES), Answer.from_frames(FRAMES)]) as server:
-        source = send(server.base_url)
-        assert await tasks_of(followed(source)) == []
-        assert await tasks_of(asyncio.ensure_future(source.pipe(ops.to_list()))) == [
-            "_Exchange.run"
-        ]
 
 
 async def test_it_hears_all_and_goes_on() -> None:
@@ -194,37 +160,6 @@ async def test_leaving_before_it_began_sends_nothing() -> None:
         assert len(server.requests) == 0
 
 
-async def test_of_two_requests_at_once_one_has_a_task() -> None:
-    late = Answer.from_frames(FRAMES, delay=60)
-    async with ReplayServer([late]) as other, ReplayServer([Answer.from_frames(FRAMES)]) as server:
-        slow, quick = send(other.base_url), send(server.base_url)
-        left: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heard: list[bytes] = []
-
-        def both(
-            observer: abc.ObserverBase[bytes], _: abc.SchedulerBase | None = None
-        ) -> abc.DisposableBase:
-            def ended() -> None:
-                left.set_result(None)
-
-            first_one = connect(cut(slow, left), observer)
-            return Both(first_one, connect(quick, Sink(heard.append, observer.on_error, ended)))
-
-        assert await tasks_of(followed(Stage(both))) == ["_Exchange.run"]
-        assert b"".join(heard) == b"".join(FRAMES)
-
-
-@pytest.mark.parametrize(
-    "operator", [ops.share(), ops.take(1), ops.as_observable(), ops.observe_on(IMMEDIATE)]
-)
-async def test_who_stands_behind_an_operator_of_another_make_waits_for_a_task(
-    operator: Callable[[Observable[bytes]], Observable[bytes]],
-) -> None:
-    async with ReplayServer([Answer.from_frames(FRAMES)]) as server:
-        source = send(server.base_url).pipe(operator)
-        assert await tasks_of(followed(source)) == ["_Exchange.run"]
-
-
 async def test_who_leaves_what_is_shared_takes_it_from_nobody() -> None:
     async with ReplayServer([Answer.from_frames(FRAMES, delay=0.05)]) as server:
         source = send(server.base_url).pipe(ops.share())
@@ -252,15 +187,3 @@ async def test_what_is_asked_for_by_the_way_is_not_waited_for() -> None:
         assert await asyncio.wait_for(followed(Stage(subscribe)), 10)
         aside[0].dispose()
         await other.wait_closed()
-
-
-async def test_what_is_subscribed_to_later_has_a_task_of_its_own() -> None:
-    inline = Inline()
-    inline.close()
-    token = INLINE.set(inline)
-    try:
-        async with ReplayServer([Answer.from_frames(FRAMES)]) as server:
-            assert b"".join(await send(server.base_url).pipe(ops.to_list())) == b"".join(FRAMES)
-    finally:
-        INLINE.reset(token)
-    assert inline.work is None
