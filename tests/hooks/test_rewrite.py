@@ -23,7 +23,6 @@ from rxworker.hooks import (
     before_tool_call,
 )
 from rxworker.messages import Content, OpaqueBlock, Text, Thinking, ToolCall, ToolResult, validate
-from rxworker.protocols.common.tracker import Tracker
 from rxworker.state import fold_run
 from rxworker.testing import (
     ScriptedModel,
@@ -34,6 +33,7 @@ from rxworker.testing import (
     result_context,
     send_context,
 )
+from rxworker.views import Tracker
 
 
 @tool

@@ -24,13 +24,12 @@ from rxworker.errors import HookError, LocalProtocolError, RunAbortedError, RunC
 from rxworker.events import Event, MessageAdd, Record, ToolOutput, ToolProgress, ToolStart, ToolStop
 from rxworker.hooks import Abort, HookLike, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.messages import validate
-from rxworker.protocols.common.changes import CallResult
-from rxworker.protocols.common.tracker import Tracker
 from rxworker.state import fold_run
 from rxworker.state.run_steps import HELD_BACK
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint
 from rxworker.tools import ToolContext
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
+from rxworker.views import CallResult, Tracker
 from rxworker.worker import Answer, load_paused, save_paused
 
 PAID: list[tuple[int, str]] = []

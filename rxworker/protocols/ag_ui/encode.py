@@ -13,7 +13,8 @@ from rxworker.protocols.ag_ui.notes import note, take_back
 from rxworker.protocols.ag_ui.runs import RunEvents
 from rxworker.protocols.ag_ui.tally import Tally
 from rxworker.protocols.ag_ui.wire import AgUiEvent
-from rxworker.protocols.common.changes import (
+from rxworker.state import RunState
+from rxworker.views import (
     Abort,
     Begin,
     BlockClose,
@@ -29,14 +30,13 @@ from rxworker.protocols.common.changes import (
     Finish,
     Note,
     Pause,
+    Retract,
     ScopeClose,
     ScopeOpen,
     StepClose,
     StepOpen,
-    TakeBack,
+    Tracker,
 )
-from rxworker.protocols.common.tracker import Tracker
-from rxworker.state import RunState
 
 Encode = Callable[[Any], Iterator[AgUiEvent]]
 
@@ -134,7 +134,7 @@ def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[o
         CallStart: call_start,
         CallProgress: call_progress,
         CallResult: partial(call_result, is_new=is_new),
-        TakeBack: take_back,
+        Retract: take_back,
         Note: note,
     }
 

@@ -19,17 +19,8 @@ from rxworker.protocols.ag_ui.wire import (
     StepStarted,
     ours,
 )
-from rxworker.protocols.common.changes import (
-    Abort,
-    Begin,
-    Cut,
-    Finish,
-    Pause,
-    PendingCall,
-    StepClose,
-    StepOpen,
-)
 from rxworker.protocols.common.interrupts import interrupt_id
+from rxworker.views import Abort, Begin, Cut, Finish, Pause, StepClose, StepOpen, WaitingCall
 
 ANSWER_SCHEMA: JsonObject = {
     "type": "object",
@@ -60,7 +51,7 @@ class RunEvents:
     Attributes:
         snapshot: Whether to tell first what was said before.
 
-    >>> from rxworker.protocols.common.changes import Finish
+    >>> from rxworker.views import Finish
     >>> events = RunEvents("thread-1", "run-1", is_new=True, snapshot=False, parent_run_id=None, tally=Tally())
     >>> [event.outcome.type for event in events.finish(Finish())]
     ['success']
@@ -98,7 +89,7 @@ class RunEvents:
 
     def pause(self, change: Pause) -> Iterator[AgUiEvent]:
         """It waits, and asks."""
-        asked = [call for call in change.pending if call.asks]
+        asked = [call for call in change.pending if call.needs_decision]
         interrupts = tuple(_interrupt(change, call) for call in asked)
         if not interrupts:
             name = interrupt_id(change.run, "")
@@ -131,7 +122,7 @@ class RunEvents:
         return RunFinished(self._thread_id, self._run_id, outcome, self._tally.usage)
 
 
-def _interrupt(change: Pause, pending: PendingCall) -> Interrupt:
+def _interrupt(change: Pause, pending: WaitingCall) -> Interrupt:
     call = pending.call
     return Interrupt(
         interrupt_id(change.run, call.id),

@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rxworker.events import Record
-from rxworker.protocols.common.changes import (
+from rxworker.protocols.ui_messages.blocks import BlockParts
+from rxworker.protocols.ui_messages.calls import CallParts
+from rxworker.protocols.ui_messages.inside import Inside
+from rxworker.protocols.ui_messages.message import MessageParts
+from rxworker.protocols.ui_messages.notes import note
+from rxworker.protocols.ui_messages.wire import UiMessagePart
+from rxworker.state import RunState
+from rxworker.views import (
     Abort,
     Begin,
     BlockClose,
@@ -22,20 +29,13 @@ from rxworker.protocols.common.changes import (
     Finish,
     Note,
     Pause,
+    Retract,
     ScopeClose,
     ScopeOpen,
     StepClose,
     StepOpen,
-    TakeBack,
+    Tracker,
 )
-from rxworker.protocols.common.tracker import Tracker
-from rxworker.protocols.ui_messages.blocks import BlockParts
-from rxworker.protocols.ui_messages.calls import CallParts
-from rxworker.protocols.ui_messages.inside import Inside
-from rxworker.protocols.ui_messages.message import MessageParts
-from rxworker.protocols.ui_messages.notes import note
-from rxworker.protocols.ui_messages.wire import UiMessagePart
-from rxworker.state import RunState
 
 Encode = Callable[[Any], Iterator[UiMessagePart]]
 
@@ -121,7 +121,7 @@ def _table(
         Cut: message.cut,
         StepOpen: message.open_step,
         StepClose: message.close_step,
-        TakeBack: message.take_back,
+        Retract: message.take_back,
         BlockOpen: blocks.open,
         BlockGrow: blocks.grow,
         BlockExtra: blocks.extra,

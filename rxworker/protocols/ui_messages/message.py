@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rxworker.messages import StopKind, StopReason
-from rxworker.protocols.common.changes import (
-    Abort,
-    Begin,
-    Cut,
-    Finish,
-    Pause,
-    StepClose,
-    StepOpen,
-    TakeBack,
-)
 from rxworker.protocols.common.interrupts import interrupt_id
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.calls import CallParts
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
+from rxworker.views import Abort, Begin, Cut, Finish, Pause, Retract, StepClose, StepOpen
 
 _FINISH = {
     StopKind.END_TURN: "stop",
@@ -76,7 +67,7 @@ class MessageParts:
         asked = False
         for pending in change.pending:
             name = interrupt_id(change.run, pending.call.id)
-            if pending.asks:
+            if pending.needs_decision:
                 asked = True
                 yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)
             else:
@@ -100,7 +91,7 @@ class MessageParts:
         yield wire.Abort(change.reason)
         yield wire.ErrorPart(change.reason)
 
-    def take_back(self, change: TakeBack) -> Iterator[UiMessagePart]:
+    def take_back(self, change: Retract) -> Iterator[UiMessagePart]:
         """What a response has said is void."""
         if self._can_reset and self._in_step and not change.scope.id:
             yield wire.ResetStep()

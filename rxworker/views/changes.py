@@ -33,7 +33,7 @@ class Scope(Struct, frozen=True):
     parent: str = ""
 
 
-class Shown(Struct, frozen=True):
+class ShownBlock(Struct, frozen=True):
     """A block as it is shown.
 
     Attributes:
@@ -58,18 +58,18 @@ class Shown(Struct, frozen=True):
         return self.block_type in (BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE)
 
 
-class PendingCall(Struct, frozen=True):
+class WaitingCall(Struct, frozen=True):
     """A call that waits.
 
     Attributes:
         id: The call's id, as it is shown.
         call: The call.
-        asks: Whether somebody is asked about it.
+        needs_decision: Whether somebody is call_ids about it.
     """
 
     id: str
     call: ToolCall
-    asks: bool = False
+    needs_decision: bool = False
 
 
 class Begin(Struct, frozen=True):
@@ -77,13 +77,13 @@ class Begin(Struct, frozen=True):
 
     Attributes:
         run: The run's id.
-        conversation: What was said before; ``None`` for a watcher that comes in the middle.
+        conversation: What was text_ids before; ``None`` for a watcher that comes in the middle.
         pending: The calls that a resumed run goes on with.
     """
 
     run: str
     conversation: Conversation | None = None
-    pending: tuple[PendingCall, ...] = ()
+    pending: tuple[WaitingCall, ...] = ()
 
 
 class ScopeOpen(Struct, frozen=True):
@@ -117,27 +117,27 @@ class StepClose(Struct, frozen=True):
 class BlockOpen(Struct, frozen=True):
     """A block begins."""
 
-    block: Shown
+    block: ShownBlock
 
 
 class BlockGrow(Struct, frozen=True):
     """An open block has more text; never an empty one."""
 
-    block: Shown
+    block: ShownBlock
     text: str
 
 
 class BlockExtra(Struct, frozen=True):
     """An open block has a signature or a citation."""
 
-    block: Shown
+    block: ShownBlock
     event: SignatureDelta | CitationDelta
 
 
 class BlockClose(Struct, frozen=True):
     """An open block ends. ``aborted`` says why it is not whole."""
 
-    block: Shown
+    block: ShownBlock
     aborted: str | None = None
 
 
@@ -150,7 +150,7 @@ class BlockWhole(Struct, frozen=True):
         echo: What the provider sent.
     """
 
-    block: Shown
+    block: ShownBlock
     kind: str = ""
     echo: JsonObject | None = None
 
@@ -180,7 +180,7 @@ class CallResult(Struct, frozen=True):
         result: What the model reads.
         seconds: How long it ran.
         is_denied: Whether somebody has refused it.
-        is_made_up: Whether there was no result, and this one only says so.
+        is_placeholder: Whether there was no result, and this one only says so.
         call: The call, where it was shown elsewhere.
         is_provided: Whether the provider ran the tool.
     """
@@ -190,13 +190,13 @@ class CallResult(Struct, frozen=True):
     result: ToolResult
     seconds: float = 0.0
     is_denied: bool = False
-    is_made_up: bool = False
+    is_placeholder: bool = False
     call: ToolCall | None = None
     is_provided: bool = False
 
 
-class TakeBack(Struct, frozen=True):
-    """What the response has said is void; all of it is closed.
+class Retract(Struct, frozen=True):
+    """What the response has text_ids is void; all of it is closed.
 
     Attributes:
         scope: Whose response.
@@ -223,7 +223,7 @@ class Pause(Struct, frozen=True):
 
     Attributes:
         run: The run's id.
-        hook: Who asked for it.
+        hook: Who call_ids for it.
         reason: For people.
         pending: The calls that wait.
     """
@@ -231,7 +231,7 @@ class Pause(Struct, frozen=True):
     run: str
     hook: str
     reason: str
-    pending: tuple[PendingCall, ...] = ()
+    pending: tuple[WaitingCall, ...] = ()
 
 
 class Finish(Struct, frozen=True):
@@ -267,36 +267,10 @@ Change: TypeAlias = (
     | CallStart
     | CallProgress
     | CallResult
-    | TakeBack
+    | Retract
     | Note
     | Pause
     | Finish
     | Abort
     | Cut
 )
-
-__all__ = [
-    "Abort",
-    "Begin",
-    "BlockClose",
-    "BlockExtra",
-    "BlockGrow",
-    "BlockOpen",
-    "BlockWhole",
-    "CallProgress",
-    "CallResult",
-    "CallStart",
-    "Change",
-    "Cut",
-    "Finish",
-    "Note",
-    "Pause",
-    "PendingCall",
-    "Scope",
-    "ScopeClose",
-    "ScopeOpen",
-    "Shown",
-    "StepClose",
-    "StepOpen",
-    "TakeBack",
-]

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rxworker.messages import StopReason
-from rxworker.protocols.common.block_book import BlockBook
-from rxworker.protocols.common.call_book import CallBook
-from rxworker.protocols.common.changes import (
+from rxworker.views.block_tracker import BlockTracker
+from rxworker.views.call_tracker import CallTracker
+from rxworker.views.changes import (
     Change,
     Scope,
     ScopeClose,
@@ -22,7 +22,7 @@ Path = tuple[str, ...]
 NOT_RUN = "This call was not run."
 
 
-class Room:
+class ScopeTracker:
     """What is open in one scope.
 
     Args:
@@ -39,10 +39,10 @@ class Room:
         stop_reason: Why its last response ended.
     """
 
-    def __init__(self, scope: Scope, run: str, calls: CallBook) -> None:
+    def __init__(self, scope: Scope, run: str, calls: CallTracker) -> None:
         self.scope = scope
         self.calls = calls
-        self.blocks = BlockBook(scope, f"{run}.{scope.id}" if scope.id else run, calls)
+        self.blocks = BlockTracker(scope, f"{run}.{scope.id}" if scope.id else run, calls)
         self.turn: int | None = None
         self.has_begun = False
         self.stop_reason: StopReason | None = None
@@ -66,32 +66,32 @@ class Room:
         yield from self.close_step()
 
 
-class Rooms:
+class Scopes:
     """The scopes that are open, by their path."""
 
     def __init__(self) -> None:
         self._run = ""
-        self._rooms: dict[Path, Room] = {}
+        self._trackers: dict[Path, ScopeTracker] = {}
         self._times: Counter[Path] = Counter()
 
-    def begin(self, run: str, calls: CallBook) -> Room:
+    def begin(self, run: str, calls: CallTracker) -> ScopeTracker:
         """The run's own."""
         self._run = run
-        room = self._rooms[()] = Room(Scope(), run, calls)
-        return room
+        tracker = self._trackers[()] = ScopeTracker(Scope(), run, calls)
+        return tracker
 
-    def __iter__(self) -> Iterator[Room]:
-        return iter(self._rooms.values())
+    def __iter__(self) -> Iterator[ScopeTracker]:
+        return iter(self._trackers.values())
 
-    def find(self, path: Path) -> Room | None:
+    def find(self, path: Path) -> ScopeTracker | None:
         """The one of this path, if it is open."""
-        return self._rooms.get(path)
+        return self._trackers.get(path)
 
-    def enter(self, path: Path, changes: list[Change]) -> Room:
+    def enter(self, path: Path, changes: list[Change]) -> ScopeTracker:
         """The one of this path; it and those around it open if they are not."""
-        room = self._rooms.get(path)
-        if room is not None:
-            return room
+        tracker = self._trackers.get(path)
+        if tracker is not None:
+            return tracker
         around = self.enter(path[:-1], changes)
         self._times[path] += 1
         again = self._times[path]
@@ -103,29 +103,49 @@ class Rooms:
             call_id=call.shown if call else "",
             parent=around.scope.id,
         )
-        room = self._rooms[path] = Room(scope, self._run, CallBook(scope, Counter()))
+        tracker = self._trackers[path] = ScopeTracker(
+            scope, self._run, CallTracker(scope, Counter())
+        )
         changes.append(ScopeOpen(scope))
-        return room
+        return tracker
 
     def leave(
         self, path: Path, error: str | None, cause: str = "", answer: str | None = NOT_RUN
     ) -> Iterator[Change]:
         """A run inside has ended, and those inside it."""
-        below = [other for other in self._rooms if other[: len(path)] == path and other != path]
+        below = [other for other in self._trackers if other[: len(path)] == path and other != path]
         for other in (*sorted(below, key=len, reverse=True), path):
-            room = self._rooms.pop(other, None)
-            if room is not None:
+            tracker = self._trackers.pop(other, None)
+            if tracker is not None:
                 why, what = (error, cause) if other == path else ("the run around it ended", "")
-                yield from room.end(why or "", answer)
-                yield ScopeClose(room.scope, why, what)
+                yield from tracker.end(why or "", answer)
+                yield ScopeClose(tracker.scope, why, what)
 
     def end(self, reason: str, answer: str | None) -> Iterator[Change]:
         """All of them end."""
-        for path in [path for path in self._rooms if len(path) == 1]:
+        for path in [path for path in self._trackers if len(path) == 1]:
             yield from self.leave(path, reason or "the run around it ended", answer=answer)
-        top = self._rooms.get(())
+        top = self._trackers.get(())
         if top is not None:
             yield from top.end(reason, answer)
 
 
-__all__ = ["NOT_RUN", "Path", "Room", "Rooms"]
+class TrackerState:
+    """Where the telling of one run stands.
+
+    Attributes:
+        run: The run's id.
+        seq: The number of the last record.
+        has_begun: Whether the first change has been made.
+        is_over: Whether the last one has.
+        scopes: The scopes that are open.
+        refused: The calls that somebody has refused, and whose results are still to come.
+    """
+
+    def __init__(self) -> None:
+        self.run = ""
+        self.seq = 0
+        self.has_begun = False
+        self.is_over = False
+        self.scopes = Scopes()
+        self.refused: set[str] = set()

@@ -13,16 +13,16 @@ from msgspec import Struct
 
 from rxworker.events import BlockType
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.protocols.common.changes import (
+from rxworker.messages.lenient_json import encode_lenient
+from rxworker.views.changes import (
     BlockClose,
     BlockGrow,
     BlockOpen,
     CallResult,
     Change,
     Scope,
-    Shown,
+    ShownBlock,
 )
-from rxworker.protocols.common.lines import to_json
 
 
 class OpenCall(Struct, frozen=True):
@@ -41,7 +41,7 @@ class OpenCall(Struct, frozen=True):
     is_provided: bool = False
 
 
-class CallBook:
+class CallTracker:
     """The calls of one scope.
 
     A provider may use an id twice, and a run inside the run has ids of its own. Clients need ids that differ, so the second
@@ -86,17 +86,17 @@ class CallBook:
         *,
         is_provided: bool = False,
         is_free_text: bool = False,
-    ) -> Shown:
+    ) -> ShownBlock:
         """A new call, as it is to be shown; from now on it waits for its result."""
         self._used[native] += 1
         shown = self.shown_id(native)
         self._wait(OpenCall(native, shown, name, is_provided))
         kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
-        return Shown(self._scope, shown, response, kind, name, is_free_text)
+        return ShownBlock(self._scope, shown, response, kind, name, is_free_text)
 
     def announce(self, call: ToolCall, response: str) -> Iterator[Change]:
         """Show a call whose block was not seen, in one go."""
-        text = call.input if isinstance(call.input, str) else to_json(call.input).decode()
+        text = call.input if isinstance(call.input, str) else encode_lenient(call.input).decode()
         is_free_text = isinstance(call.input, str)
         shown = self.show(call.id, call.name, response, is_free_text=is_free_text)
         yield BlockOpen(shown)
@@ -157,7 +157,7 @@ class CallBook:
         for native, waiting in list(self._waiting.items()):
             for call in [one for one in waiting if one.shown == shown]:
                 waiting.remove(call)
-                yield self._made_up(call, text)
+                yield self._placeholder(call, text)
             if not waiting:
                 del self._waiting[native]
 
@@ -165,18 +165,15 @@ class CallBook:
         """None of the calls will have a result."""
         for native in list(self._waiting):
             while (call := self.take(native)) is not None:
-                yield self._made_up(call, text)
+                yield self._placeholder(call, text)
         self._answered.clear()
 
     def _wait(self, call: OpenCall) -> None:
         self._waiting.setdefault(call.native, deque()).append(call)
         self._answered.discard(call.native)
 
-    def _made_up(self, call: OpenCall, text: str) -> CallResult:
+    def _placeholder(self, call: OpenCall, text: str) -> CallResult:
         result = ToolResult(call.native, text, is_error=True, name=call.name)
         return CallResult(
-            self._scope, call.shown, result, is_made_up=True, is_provided=call.is_provided
+            self._scope, call.shown, result, is_placeholder=True, is_provided=call.is_provided
         )
-
-
-__all__ = ["CallBook", "OpenCall"]

@@ -1,0 +1,57 @@
+"""What a person is shown of a run: the changes that its records make, for protocols and for programs that draw."""
+
+from rxworker.views.changes import (
+    Abort,
+    Begin,
+    BlockClose,
+    BlockExtra,
+    BlockGrow,
+    BlockOpen,
+    BlockWhole,
+    CallProgress,
+    CallResult,
+    CallStart,
+    Change,
+    Cut,
+    Finish,
+    Note,
+    Pause,
+    Retract,
+    Scope,
+    ScopeClose,
+    ScopeOpen,
+    ShownBlock,
+    StepClose,
+    StepOpen,
+    WaitingCall,
+)
+from rxworker.views.tracker import Tracker
+
+__all__ = [
+    # from records to changes
+    "Tracker",
+    # the changes, and what they are about
+    "Abort",
+    "Begin",
+    "BlockClose",
+    "BlockExtra",
+    "BlockGrow",
+    "BlockOpen",
+    "BlockWhole",
+    "CallProgress",
+    "CallResult",
+    "CallStart",
+    "Change",
+    "Cut",
+    "Finish",
+    "Note",
+    "Pause",
+    "Retract",
+    "Scope",
+    "ScopeClose",
+    "ScopeOpen",
+    "ShownBlock",
+    "StepClose",
+    "StepOpen",
+    "WaitingCall",
+]
