@@ -1,8 +1,7 @@
 """What a person is shown of a run: the changes that its records make, for protocols and for programs that draw."""
 
 from rxworker.views.changes import (
-    Abort,
-    Begin,
+    ArgumentValue,
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -12,10 +11,7 @@ from rxworker.views.changes import (
     CallResult,
     CallStart,
     Change,
-    Cut,
-    Finish,
     Note,
-    Pause,
     Retract,
     Scope,
     ScopeClose,
@@ -23,16 +19,41 @@ from rxworker.views.changes import (
     ShownBlock,
     StepClose,
     StepOpen,
+    ViewAbort,
+    ViewBegin,
+    ViewCut,
+    ViewFinish,
+    ViewPause,
     WaitingCall,
+)
+from rxworker.views.run_view import (
+    AttemptView,
+    BlockView,
+    CallView,
+    ItemStage,
+    NoteView,
+    RunView,
+    ViewItem,
+    ViewStep,
 )
 from rxworker.views.tracker import Tracker
 
 __all__ = [
+    # a run as it is shown
+    "RunView",
+    "ViewStep",
+    "ViewItem",
+    "BlockView",
+    "CallView",
+    "NoteView",
+    "AttemptView",
+    "ItemStage",
     # from records to changes
     "Tracker",
     # the changes, and what they are about
-    "Abort",
-    "Begin",
+    "ViewAbort",
+    "ArgumentValue",
+    "ViewBegin",
     "BlockClose",
     "BlockExtra",
     "BlockGrow",
@@ -42,10 +63,10 @@ __all__ = [
     "CallResult",
     "CallStart",
     "Change",
-    "Cut",
-    "Finish",
+    "ViewCut",
+    "ViewFinish",
     "Note",
-    "Pause",
+    "ViewPause",
     "Retract",
     "Scope",
     "ScopeClose",

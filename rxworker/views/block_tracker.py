@@ -36,6 +36,7 @@ from rxworker.messages import JsonObject, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.views.call_tracker import CallTracker
 from rxworker.views.changes import (
+    ArgumentValue,
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -120,8 +121,10 @@ class OpenBlock:
 
     __slots__ = (
         "_calls",
+        "_choice",
         "_echo",
         "_index",
+        "_is_detailed",
         "_is_hidden",
         "_metadata",
         "_response",
@@ -131,13 +134,22 @@ class OpenBlock:
         "shown",
     )
 
-    def __init__(self, start: BlockStart, response: ShownResponse, calls: CallTracker) -> None:
+    def __init__(
+        self,
+        start: BlockStart,
+        response: ShownResponse,
+        calls: CallTracker,
+        *,
+        is_detailed: bool = False,
+    ) -> None:
         self.kind = start.block_type
         self.shown: ShownBlock | None = None
         self._index = start.index
         self._response = response
         self._calls = calls
-        self._is_hidden = start.choice != 0  # another choice is no part of the conversation
+        self._choice = start.choice  # only the first choice is part of the conversation
+        self._is_hidden = start.choice != 0 and not is_detailed
+        self._is_detailed = is_detailed
         self._metadata: BlockMetadata | None = None
         self._echo: JsonObject | None = None
         self._waiting: list[str] = []
@@ -146,11 +158,12 @@ class OpenBlock:
     def is_shown_call(self, native: str) -> bool:
         """Whether it is the call of this id, and is shown."""
         which = self._metadata
-        return self.shown is not None and isinstance(which, ToolUseMetadata) and which.id == native
+        is_call = isinstance(which, ToolUseMetadata) and which.id == native
+        return is_call and self.shown is not None and not self._choice
 
     def answers(self, event: BlockEvent) -> str | None:
         """The id of the call that this event brings the result of."""
-        if self._is_hidden or not isinstance(event, BlockStop):
+        if self._choice or not isinstance(event, BlockStop):
             return None
         which = event.metadata or self._metadata
         return which.tool_use_id if isinstance(which, ToolResultMetadata) else None
@@ -176,6 +189,20 @@ class OpenBlock:
                 self._response.name_text(self._index),
                 self._response.name,
                 self.kind,
+                choice=self._choice,
+            )
+        elif self.kind in CALLS and self._choice and isinstance(self._metadata, ToolUseMetadata):
+            # A call of another choice never runs, so it waits for no result.
+            which = self._metadata
+            self.shown = ShownBlock(
+                self._response.scope,
+                self._response.name_text(self._index),
+                self._response.name,
+                self.kind,
+                which.name,
+                which.is_free_text,
+                self._choice,
+                which.id,
             )
         elif self.kind in CALLS and isinstance(self._metadata, ToolUseMetadata):
             self.shown = self._calls.show(
@@ -213,9 +240,11 @@ class OpenBlock:
             self._waiting.append(event.text)
 
     def _valued(self, event: InputValueDelta) -> Iterator[Change]:
-        if self.kind in CALLS:
-            self._values.append(event)
-        yield from ()
+        if self.kind not in CALLS:
+            return
+        self._values.append(event)
+        if self._is_detailed and self.shown is not None:
+            yield ArgumentValue(self.shown, event)
 
     def _extra(self, event: SignatureDelta | CitationDelta) -> Iterator[Change]:
         if self.shown is not None and self.kind in TEXTS:
@@ -246,6 +275,8 @@ class OpenBlock:
         """A block that is told in one piece: a result, a picture, or what we do not know."""
         metadata = self._metadata
         if isinstance(metadata, ToolResultMetadata):
+            if self._choice:
+                return
             echo = "" if self._echo is None else encode_lenient(self._echo).decode()
             content = "".join(self._waiting) or echo
             result = ToolResult(metadata.tool_use_id, content, name=metadata.name)
@@ -292,8 +323,11 @@ class BlockTracker:
         calls: Where tool calls are kept.
     """
 
-    def __init__(self, scope: Scope, prefix: str, calls: CallTracker) -> None:
+    def __init__(
+        self, scope: Scope, prefix: str, calls: CallTracker, *, is_detailed: bool = False
+    ) -> None:
         self._scope = scope
+        self._is_detailed = is_detailed
         self._prefix = prefix
         self._calls = calls
         self._adopts = False
@@ -343,7 +377,9 @@ class BlockTracker:
             yield from self._abort(index, "another block began in its place")
             block = None
         if block is None:
-            block = self._open[index] = OpenBlock(start_of(event), self._response, self._calls)
+            block = self._open[index] = OpenBlock(
+                start_of(event), self._response, self._calls, is_detailed=self._is_detailed
+            )
             if not isinstance(event, BlockStart | BlockStop | BlockAbort):
                 yield from block.show()
         answered = block.answers(event)

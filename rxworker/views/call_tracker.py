@@ -92,7 +92,7 @@ class CallTracker:
         shown = self.shown_id(native)
         self._wait(OpenCall(native, shown, name, is_provided))
         kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
-        return ShownBlock(self._scope, shown, response, kind, name, is_free_text)
+        return ShownBlock(self._scope, shown, response, kind, name, is_free_text, call_id=native)
 
     def announce(self, call: ToolCall, response: str) -> Iterator[Change]:
         """Show a call whose block was not seen, in one go."""

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from rxworker.events import BlockType, CitationDelta, Record, SignatureDelta
+from rxworker.events import BlockType, CitationDelta, InputValueDelta, Record, SignatureDelta
 from rxworker.messages import Conversation, Json, JsonObject, StopReason, ToolCall, ToolResult
 
 
@@ -43,6 +43,8 @@ class ShownBlock(Struct, frozen=True):
         block_type: What it holds.
         tool: The tool's name, for a call.
         is_free_text: Whether the call's arguments are a text as it is.
+        choice: Which choice of the response it belongs to. The conversation keeps the first, 0.
+        call_id: The id of the call as the model gave it, which two calls may share.
     """
 
     scope: Scope
@@ -51,6 +53,8 @@ class ShownBlock(Struct, frozen=True):
     block_type: BlockType
     tool: str = ""
     is_free_text: bool = False
+    choice: int = 0
+    call_id: str = ""
 
     @property
     def is_call(self) -> bool:
@@ -72,7 +76,7 @@ class WaitingCall(Struct, frozen=True):
     needs_decision: bool = False
 
 
-class Begin(Struct, frozen=True):
+class ViewBegin(Struct, frozen=True):
     """The first change.
 
     Attributes:
@@ -132,6 +136,16 @@ class BlockExtra(Struct, frozen=True):
 
     block: ShownBlock
     event: SignatureDelta | CitationDelta
+
+
+class ArgumentValue(Struct, frozen=True):
+    """An open call has a value of its arguments, by its path; only from a detailed `Tracker`.
+
+    All of the arguments follow as one `BlockGrow` when the call closes.
+    """
+
+    block: ShownBlock
+    event: InputValueDelta
 
 
 class BlockClose(Struct, frozen=True):
@@ -218,7 +232,7 @@ class Note(Struct, frozen=True):
     record: Record
 
 
-class Pause(Struct, frozen=True):
+class ViewPause(Struct, frozen=True):
     """The run waits; the last change.
 
     Attributes:
@@ -234,27 +248,27 @@ class Pause(Struct, frozen=True):
     pending: tuple[WaitingCall, ...] = ()
 
 
-class Finish(Struct, frozen=True):
+class ViewFinish(Struct, frozen=True):
     """The run has finished; the last change."""
 
     stop_reason: StopReason | None = None
 
 
-class Abort(Struct, frozen=True):
+class ViewAbort(Struct, frozen=True):
     """The run ended without a result; the last change."""
 
     cause: Literal["cancel", "error", "abort", "limit"]
     reason: str
 
 
-class Cut(Struct, frozen=True):
+class ViewCut(Struct, frozen=True):
     """The records stop here, and the run may go on; the last change."""
 
     reason: str
 
 
 Change: TypeAlias = (
-    Begin
+    ViewBegin
     | ScopeOpen
     | ScopeClose
     | StepOpen
@@ -262,6 +276,7 @@ Change: TypeAlias = (
     | BlockOpen
     | BlockGrow
     | BlockExtra
+    | ArgumentValue
     | BlockClose
     | BlockWhole
     | CallStart
@@ -269,8 +284,8 @@ Change: TypeAlias = (
     | CallResult
     | Retract
     | Note
-    | Pause
-    | Finish
-    | Abort
-    | Cut
+    | ViewPause
+    | ViewFinish
+    | ViewAbort
+    | ViewCut
 )

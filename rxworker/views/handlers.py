@@ -28,13 +28,13 @@ from rxworker.events import (
 from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.views.changes import (
-    Abort,
     CallProgress,
     CallStart,
     Change,
-    Finish,
     Note,
-    Pause,
+    ViewAbort,
+    ViewFinish,
+    ViewPause,
     WaitingCall,
 )
 from rxworker.views.scopes import NOT_RUN, ScopeTracker, TrackerState
@@ -179,7 +179,7 @@ def run_stop(
         return
     state.is_over = True
     yield from state.scopes.end("", NOT_RUN)
-    yield Finish(tracker.stop_reason)
+    yield ViewFinish(tracker.stop_reason)
 
 
 def run_abort(
@@ -191,7 +191,7 @@ def run_abort(
         return
     state.is_over = True
     yield from state.scopes.end(event.reason, f"{NOT_RUN} The run ended: {event.reason}")
-    yield Abort(event.cause, event.reason)
+    yield ViewAbort(event.cause, event.reason)
 
 
 def run_pause(
@@ -215,7 +215,7 @@ def run_pause(
         pending.append(WaitingCall(waiting.shown if waiting else call.id, call, needs_decision))
     state.is_over = True
     yield from state.scopes.end("", NOT_RUN)
-    yield Pause(state.run, event.hook, event.reason, tuple(pending))
+    yield ViewPause(state.run, event.hook, event.reason, tuple(pending))
 
 
 HANDLERS: dict[

@@ -39,10 +39,13 @@ class ScopeTracker:
         stop_reason: Why its last response ended.
     """
 
-    def __init__(self, scope: Scope, run: str, calls: CallTracker) -> None:
+    def __init__(
+        self, scope: Scope, run: str, calls: CallTracker, *, is_detailed: bool = False
+    ) -> None:
         self.scope = scope
         self.calls = calls
-        self.blocks = BlockTracker(scope, f"{run}.{scope.id}" if scope.id else run, calls)
+        prefix = f"{run}.{scope.id}" if scope.id else run
+        self.blocks = BlockTracker(scope, prefix, calls, is_detailed=is_detailed)
         self.turn: int | None = None
         self.has_begun = False
         self.stop_reason: StopReason | None = None
@@ -69,15 +72,18 @@ class ScopeTracker:
 class Scopes:
     """The scopes that are open, by their path."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_detailed: bool = False) -> None:
         self._run = ""
+        self._is_detailed = is_detailed
         self._trackers: dict[Path, ScopeTracker] = {}
         self._times: Counter[Path] = Counter()
 
     def begin(self, run: str, calls: CallTracker) -> ScopeTracker:
         """The run's own."""
         self._run = run
-        tracker = self._trackers[()] = ScopeTracker(Scope(), run, calls)
+        tracker = self._trackers[()] = ScopeTracker(
+            Scope(), run, calls, is_detailed=self._is_detailed
+        )
         return tracker
 
     def __iter__(self) -> Iterator[ScopeTracker]:
@@ -142,10 +148,10 @@ class TrackerState:
         refused: The calls that somebody has refused, and whose results are still to come.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_detailed: bool = False) -> None:
         self.run = ""
         self.seq = 0
         self.has_begun = False
         self.is_over = False
-        self.scopes = Scopes()
+        self.scopes = Scopes(is_detailed=is_detailed)
         self.refused: set[str] = set()

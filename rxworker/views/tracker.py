@@ -27,7 +27,7 @@ from rxworker.messages import Conversation, ToolCall
 from rxworker.state import BlockState, ResponseState, RunState
 from rxworker.state.pieces import joined
 from rxworker.views.call_tracker import CallTracker
-from rxworker.views.changes import Begin, Change, Cut, Note, Scope, WaitingCall
+from rxworker.views.changes import Change, Note, Scope, ViewBegin, ViewCut, WaitingCall
 from rxworker.views.handlers import HANDLERS
 from rxworker.views.scopes import TrackerState
 
@@ -35,22 +35,26 @@ from rxworker.views.scopes import TrackerState
 class Tracker:
     """Takes the records of one run as a watcher receives them, and returns changes.
 
-    The records may begin in the middle, be merged, have gaps, and stop anywhere. The changes begin with `Begin` and end with
-    one of `Pause`, `Finish`, `Abort` and `Cut`. Every block is opened before it grows and is closed at the end, and every call that was
+    The records may begin in the middle, be merged, have gaps, and stop anywhere. The changes begin with `ViewBegin` and end with
+    one of `ViewPause`, `ViewFinish`, `ViewAbort` and `ViewCut`. Every block is opened before it grows and is closed at the end, and every call that was
     shown gets exactly one result.
+
+    Args:
+        is_detailed: Whether to return also what the protocols have no place for: the blocks of further choices, and arguments that come
+            by their paths while the call is open (`ArgumentValue`).
 
     Example:
         >>> from rxworker.events import TextDelta
         >>> tracker = Tracker()
         >>> record = Record(seq=7, run="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
         >>> [type(change).__name__ for change in tracker.feed(record)]
-        ['Begin', 'StepOpen', 'BlockOpen', 'BlockGrow']
+        ['ViewBegin', 'StepOpen', 'BlockOpen', 'BlockGrow']
         >>> [type(change).__name__ for change in tracker.close("disconnected")]
-        ['BlockClose', 'StepClose', 'Cut']
+        ['BlockClose', 'StepClose', 'ViewCut']
     """
 
-    def __init__(self) -> None:
-        self._state = TrackerState()
+    def __init__(self, *, is_detailed: bool = False) -> None:
+        self._state = TrackerState(is_detailed=is_detailed)
 
     @property
     def seq(self) -> int:
@@ -84,7 +88,7 @@ class Tracker:
         return changes
 
     def catch_up(self, state: RunState, run: str) -> list[Change]:
-        """Return the changes that bring a late watcher to this state: `Begin` with the conversation, and the blocks of the current response.
+        """Return the changes that bring a late watcher to this state: `ViewBegin` with the conversation, and the blocks of the current response.
 
         Args:
             state: The state before the first record that the watcher receives.
@@ -117,10 +121,10 @@ class Tracker:
         state = self._state
         if state.is_over:
             return []
-        changes: list[Change] = [] if state.has_begun else [Begin("")]
+        changes: list[Change] = [] if state.has_begun else [ViewBegin("")]
         state.has_begun = state.is_over = True
         changes.extend(state.scopes.end(reason, None))
-        changes.append(Cut(reason))
+        changes.append(ViewCut(reason))
         return changes
 
     def _begin(self, record: Record) -> Iterator[Change]:
@@ -138,7 +142,7 @@ class Tracker:
                 state.refused.add(result.tool_use_id)
                 calls.note_answered(result.tool_use_id)
             pending = tuple(WaitingCall(calls.expect(call).shown, call) for call in event.pending)
-        yield Begin(record.run, before, pending)
+        yield ViewBegin(record.run, before, pending)
 
     def _note(self, record: Record) -> Iterator[Change]:
         """A note opens nothing, not even a scope."""

@@ -15,8 +15,6 @@ from rxworker.protocols.ag_ui.tally import Tally
 from rxworker.protocols.ag_ui.wire import AgUiEvent
 from rxworker.state import RunState
 from rxworker.views import (
-    Abort,
-    Begin,
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -26,16 +24,18 @@ from rxworker.views import (
     CallResult,
     CallStart,
     Change,
-    Cut,
-    Finish,
     Note,
-    Pause,
     Retract,
     ScopeClose,
     ScopeOpen,
     StepClose,
     StepOpen,
     Tracker,
+    ViewAbort,
+    ViewBegin,
+    ViewCut,
+    ViewFinish,
+    ViewPause,
 )
 
 Encode = Callable[[Any], Iterator[AgUiEvent]]
@@ -117,11 +117,11 @@ class AgUiEncoder:
 def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[object], Encode]:
     """From changes to what encodes them."""
     return {
-        Begin: runs.begin,
-        Finish: runs.finish,
-        Pause: runs.pause,
-        Abort: runs.abort,
-        Cut: runs.cut,
+        ViewBegin: runs.begin,
+        ViewFinish: runs.finish,
+        ViewPause: runs.pause,
+        ViewAbort: runs.abort,
+        ViewCut: runs.cut,
         StepOpen: runs.open_step,
         StepClose: runs.close_step,
         ScopeOpen: blocks.open_scope,

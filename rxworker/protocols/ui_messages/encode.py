@@ -14,8 +14,6 @@ from rxworker.protocols.ui_messages.notes import note
 from rxworker.protocols.ui_messages.wire import UiMessagePart
 from rxworker.state import RunState
 from rxworker.views import (
-    Abort,
-    Begin,
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -25,16 +23,18 @@ from rxworker.views import (
     CallResult,
     CallStart,
     Change,
-    Cut,
-    Finish,
     Note,
-    Pause,
     Retract,
     ScopeClose,
     ScopeOpen,
     StepClose,
     StepOpen,
     Tracker,
+    ViewAbort,
+    ViewBegin,
+    ViewCut,
+    ViewFinish,
+    ViewPause,
 )
 
 Encode = Callable[[Any], Iterator[UiMessagePart]]
@@ -114,11 +114,11 @@ def _table(
 ) -> dict[type[object], Encode]:
     """From changes to what encodes them."""
     return {
-        Begin: message.begin,
-        Finish: message.finish,
-        Pause: message.pause,
-        Abort: message.abort,
-        Cut: message.cut,
+        ViewBegin: message.begin,
+        ViewFinish: message.finish,
+        ViewPause: message.pause,
+        ViewAbort: message.abort,
+        ViewCut: message.cut,
         StepOpen: message.open_step,
         StepClose: message.close_step,
         Retract: message.take_back,

@@ -9,7 +9,16 @@ from rxworker.protocols.common.interrupts import interrupt_id
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.calls import CallParts
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
-from rxworker.views import Abort, Begin, Cut, Finish, Pause, Retract, StepClose, StepOpen
+from rxworker.views import (
+    Retract,
+    StepClose,
+    StepOpen,
+    ViewAbort,
+    ViewBegin,
+    ViewCut,
+    ViewFinish,
+    ViewPause,
+)
 
 _FINISH = {
     StopKind.END_TURN: "stop",
@@ -29,7 +38,7 @@ class MessageParts:
         can_reset: Whether the client knows ``reset-step``.
         calls: Where calls are kept.
 
-    >>> [part.message_id for part in MessageParts("message-1", CallParts(), can_reset=True).begin(Begin("run-1"))]
+    >>> [part.message_id for part in MessageParts("message-1", CallParts(), can_reset=True).begin(ViewBegin("run-1"))]
     ['message-1']
     """
 
@@ -39,7 +48,7 @@ class MessageParts:
         self._can_reset = can_reset
         self._in_step = False
 
-    def begin(self, change: Begin) -> Iterator[UiMessagePart]:
+    def begin(self, change: ViewBegin) -> Iterator[UiMessagePart]:
         """It begins, or goes on with calls that waited."""
         yield wire.Start(self._message_id)
         for pending in change.pending:
@@ -58,11 +67,11 @@ class MessageParts:
             self._in_step = False
             yield wire.FinishStep()
 
-    def finish(self, change: Finish) -> Iterator[UiMessagePart]:
+    def finish(self, change: ViewFinish) -> Iterator[UiMessagePart]:
         """The run has finished."""
         yield wire.Finish(_finish_reason(change.stop_reason))
 
-    def pause(self, change: Pause) -> Iterator[UiMessagePart]:
+    def pause(self, change: ViewPause) -> Iterator[UiMessagePart]:
         """The run waits, and asks."""
         asked = False
         for pending in change.pending:
@@ -78,7 +87,7 @@ class MessageParts:
         yield Data("data-pause", data, "pause")
         yield wire.Finish("tool-calls" if asked else "stop")
 
-    def abort(self, change: Abort) -> Iterator[UiMessagePart]:
+    def abort(self, change: ViewAbort) -> Iterator[UiMessagePart]:
         """The run ended without a result."""
         if change.cause == "cancel":
             yield wire.Abort(change.reason)
@@ -86,7 +95,7 @@ class MessageParts:
         yield wire.ErrorPart(change.reason or change.cause)
         yield wire.Finish("error")
 
-    def cut(self, change: Cut) -> Iterator[UiMessagePart]:
+    def cut(self, change: ViewCut) -> Iterator[UiMessagePart]:
         """The watcher hears no more of the run."""
         yield wire.Abort(change.reason)
         yield wire.ErrorPart(change.reason)
