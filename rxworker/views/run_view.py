@@ -230,6 +230,11 @@ class RunView:
         self._turns: dict[str, int] = {}
         self._changed: dict[ViewItem, None] = {}
 
+    @property
+    def seconds(self) -> float:
+        """The seconds from the first record to the last."""
+        return 0.0 if self.began is None else self.now - self.began
+
     def step(self, record: Record) -> ViewStep:
         """Take the next record. One that was seen already changes nothing."""
         if record.seq > self._tracker.seq:
@@ -395,7 +400,7 @@ class RunView:
 
     def _void(self, item: ViewItem) -> None:
         item.stage = "retracted"
-        item.ended = self.now
+        item.ended = self.now if item.ended is None else item.ended
         self._changed[item] = None
 
     def _note(self, change: Note) -> None:

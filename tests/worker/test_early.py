@@ -10,7 +10,6 @@ from reactivex import operators as ops
 from reactivex.testing import TestScheduler
 
 from rxworker import Limits, Paused, Run, Worker, after_tool_call, before_tool_call, tool
-from rxworker.cli.lanes import Lanes
 from rxworker.errors import LimitExceededError, ProviderError, RunCancelledError
 from rxworker.events import (
     AttemptRetract,
@@ -33,7 +32,7 @@ from rxworker.tools import ToolContext
 from rxworker.transport import Retry, fallback
 from rxworker.ui.terminal.lane import Lane as TerminalLane
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
-from rxworker.views import Retract, Tracker
+from rxworker.views import Retract, RunView
 
 TICK = 10.0
 
@@ -218,12 +217,9 @@ async def test_watchers_see_that_an_early_call_was_taken_back(has_ended: bool) -
     for lane in terminal.feed(records):
         shown[id(lane)] = lane
     assert [lane.stage for lane in shown.values() if lane.kind == "call"] == ["retracted"] * 2
-    plain = Lanes()
-    for record in records:
-        plain.feed(record)
-    assert [lane.outcome for lane in plain.lanes][:2] == ["retracted", "retracted"]
-    tracker = Tracker()
-    changes = [change for record in records for change in tracker.feed(record)]
+    view = RunView()
+    changes = [change for record in records for change in view.step(record).changes]
+    assert [item.stage for item in view.calls()] == ["retracted", "retracted"]
     taken = [change for change in changes if isinstance(change, Retract)]
     assert [change.calls for change in taken] == [("call_1_1", "call_1_2")]
     assert [r.event for r in records if isinstance(r.event, ToolStop | ToolOutput)][1:] == []
