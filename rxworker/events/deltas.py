@@ -1,15 +1,15 @@
-"""Deltas that have come together, as one thing: most of what a network read brings. Pure.
+"""Adjacent deltas that add to the same text, as one value: what a network read brings, and what a history keeps. Pure.
 
-Who is given several events at once (see `rxworker.operators.stage`) would have to look at each of them to know what to do. So
-they are looked at once, where they come in; a decoder knows many rows without that. What is a `Deltas` says by its class alone that
-nothing begins or ends in it, and that all in it are of one type, one block and one choice. A `Batch` is all that one read has brought:
-such rows, and the events between them. Of a provider that tells the usage with every delta, a row is a `Counted`.
+A read often brings many deltas of one block. Taken one by one, each would pass every operator and be numbered, folded and kept alone. A
+`Deltas` is a sequence of such events: consumers that need only the text join it; consumers that need events iterate over it, and the
+events are made then.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, repeat
+from itertools import accumulate, repeat
 from typing import Any, TypeAlias, TypeVar, final, overload
 
 from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
@@ -18,238 +18,173 @@ from rxworker.events.kinds import MERGEABLE
 E = TypeVar("E")
 
 FEW = 4
-"""As many neighbours as it takes until going together is cheaper than going one by one."""
+"""The number of neighbours from which one `Deltas` costs less than single events."""
 
-Growing: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
+TextDeltas: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta | InputJsonDelta
+"""The deltas that only add text: the `MERGEABLE` rows of the table of event kinds."""
 
 
 @final
 class Deltas(Sequence[E]):
-    """Deltas that add to the same text, one behind the other: of one type, one block and one choice.
-
-    Most who take them need only their texts. The events are made when somebody looks at them.
+    """Adjacent deltas of one type, one block and one choice.
 
     Args:
-        like: A delta of the sort, with any text.
-        texts: What each one adds.
+        like: A delta of that type, block and choice, with any text.
+        texts: The text of each.
+        times: When each arrived, in seconds since the epoch; ``None`` where they arrived together.
 
     >>> deltas = Deltas(TextDelta(0, ""), ["hel", "lo"])
-    >>> len(deltas), deltas[1]
-    (2, TextDelta(index=0, text='lo', choice=0))
+    >>> len(deltas), deltas[1], deltas.text()
+    (2, TextDelta(index=0, text='lo', choice=0), 'hello')
     """
 
-    __slots__ = ("_made", "like", "texts")
+    __slots__ = ("_ends", "_joined", "_texts", "like", "times")
 
-    def __init__(self, like: E, texts: list[str]) -> None:
+    def __init__(self, like: E, texts: list[str], times: array[float] | None = None) -> None:
         self.like = like
-        self.texts = texts
-        self._made: list[E] | None = None
+        self.times = times
+        self._texts: list[str] | None = texts
+        self._joined = ""
+        self._ends = _NO_ENDS
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each."""
+        texts = self._texts  # read once: another thread may pack
+        return self.cut(0, len(self)) if texts is None else texts
+
+    def text(self, start: int = 0) -> str:
+        """The text of all from ``start`` on."""
+        texts = self._texts
+        if texts is not None:
+            return "".join(texts[start:] if start else texts)
+        return self._joined[self._ends[start - 1] :] if start else self._joined
+
+    def cut(self, start: int, stop: int) -> list[str]:
+        """The texts from ``start`` up to ``stop``."""
+        texts = self._texts
+        if texts is not None:
+            return texts[start:stop]
+        joined, ends = self._joined, self._ends[start:stop]
+        begin = self._ends[start - 1] if start else 0
+        return [joined[place:end] for place, end in zip([begin, *ends], ends, strict=False)]
+
+    def pack(self) -> None:
+        """Keep one joined text and the end of each in it: 4 bytes for a delta beside its text, and 8 for its time."""
+        texts = self._texts
+        if texts is not None:
+            self._ends = array("I", accumulate(map(len, texts)))
+            self._joined = "".join(texts)
+            self._texts = None
+
+    def with_text(self, text: str) -> E:
+        """One delta of the same type, block and choice, with this text."""
+        return self._made([text])[0]
 
     def __len__(self) -> int:
-        return len(self.texts)
+        texts = self._texts
+        return len(self._ends if texts is None else texts)
 
     def __iter__(self) -> Iterator[E]:
-        return iter(self._events())
+        return iter(self._made(self.texts))
 
     @overload
     def __getitem__(self, place: int, /) -> E: ...
     @overload
     def __getitem__(self, place: slice, /) -> list[E]: ...
     def __getitem__(self, place: int | slice, /) -> E | list[E]:
-        return self._events()[place]
+        if isinstance(place, slice):
+            start, stop, step = place.indices(len(self))
+            return self._made(self.cut(start, stop)[::step] if step > 0 else self.texts[place])
+        return self.with_text(self.texts[place])
 
     def __repr__(self) -> str:
         return f"Deltas({self.like!r}, {self.texts!r})"
 
-    @property
-    def first(self) -> E:
-        """The first of them."""
+    def _made(self, texts: list[str]) -> list[E]:
         like: Any = self.like
         kind: Callable[..., E] = like.__class__
-        if like.__class__ is InputJsonDelta:
-            return kind(like.index, self.texts[0])
-        return kind(like.index, self.texts[0], like.choice)
-
-    def _events(self) -> list[E]:
-        if self._made is None:
-            self._made = self.made()
-        return self._made
-
-    def made(self) -> list[E]:
-        """The events, made anew."""
-        like: Any = self.like
-        kind: Callable[..., E] = like.__class__
-        if like.__class__ is InputJsonDelta:  # its block says whose it is
-            return list(map(kind, repeat(like.index), self.texts))
-        return list(map(kind, repeat(like.index), self.texts, repeat(like.choice)))
+        if like.__class__ is InputJsonDelta:  # its block has the choice
+            return list(map(kind, repeat(like.index), texts))
+        return list(map(kind, repeat(like.index), texts, repeat(like.choice)))
 
 
-@final
-class Counted(Sequence[E]):
-    """A row of deltas with an event behind each: the usage so far, where a provider tells it with every piece of a text.
+_NO_ENDS = array("I")
 
-    It travels by itself, and never in a `Batch`: who does not know of it takes it for what it is, the events one behind the other.
 
-    Args:
-        deltas: The deltas.
-        usages: What stands behind each of them; may be made when somebody looks.
+def gather(events: Iterable[E]) -> list[E | Deltas[E]]:
+    """The events, with `FEW` and more neighbours that add to the same text as one `Deltas`.
 
-    >>> from rxworker.messages import Usage
-    >>> row = Counted(Deltas(TextDelta(0, ""), ["hel", "lo"]), [Usage(9, 1), Usage(9, 2)])
-    >>> len(row), row[1], row[2].text
-    (4, Usage(input_tokens=9, output_tokens=1), 'lo')
+    >>> [deltas] = gather([TextDelta(0, letter) for letter in "rain"])
+    >>> deltas
+    Deltas(TextDelta(index=0, text='r', choice=0), ['r', 'a', 'i', 'n'])
     """
-
-    __slots__ = ("deltas", "usages")
-
-    def __init__(self, deltas: Deltas[E], usages: Sequence[E]) -> None:
-        self.deltas = deltas
-        self.usages = usages
-
-    def __len__(self) -> int:
-        return 2 * len(self.deltas.texts)
-
-    def __iter__(self) -> Iterator[E]:
-        # Made anew each time: what keeps the row keeps no events.
-        return chain.from_iterable(zip(self.deltas.made(), self.usages, strict=True))
-
-    @overload
-    def __getitem__(self, place: int, /) -> E: ...
-    @overload
-    def __getitem__(self, place: slice, /) -> list[E]: ...
-    def __getitem__(self, place: int | slice, /) -> E | list[E]:
-        places = range(len(self))[place]
-        if isinstance(places, int):
-            row = self.usages if places % 2 else self.deltas
-            return row[places // 2]
-        if places.step != 1:
-            return list(self)[place]
-        pair, within = divmod(places.start, 2)
-        pairs = slice(pair, (places.stop + 1) // 2)
-        part = Counted(Deltas(self.deltas.like, self.deltas.texts[pairs]), self.usages[pairs])
-        return list(part)[within : within + len(places)]
-
-    def __repr__(self) -> str:
-        return f"Counted({self.deltas!r}, {self.usages!r})"
-
-
-@final
-class Batch(Sequence[E]):
-    """Events that have come together, with the rows of deltas among them.
-
-    Who knows of rows takes them with `rows_of`; for everybody else it is the events, one behind the other.
-
-    Args:
-        rows: The events, and the rows. A history keeps them as they are: nobody changes them any more.
-        count: How many events that is, for those who know.
-
-    >>> batch = Batch([TextDelta(1, "so"), Deltas(TextDelta(0, ""), ["hel", "lo"])])
-    >>> len(batch), [event.text for event in batch]
-    (3, ['so', 'hel', 'lo'])
-    """
-
-    __slots__ = ("_count", "rows")
-
-    def __init__(self, rows: Sequence[E | Deltas[E]], count: int | None = None) -> None:
-        self.rows = rows
-        self._count = count
-
-    def __len__(self) -> int:
-        if self._count is None:
-            self._count = sum([len(row.texts) if type(row) is Deltas else 1 for row in self.rows])
-        return self._count
-
-    def __iter__(self) -> Iterator[E]:
-        for row in self.rows:
-            if type(row) is Deltas:
-                yield from row
-            else:
-                yield row
-
-    @overload
-    def __getitem__(self, place: int, /) -> E: ...
-    @overload
-    def __getitem__(self, place: slice, /) -> list[E]: ...
-    def __getitem__(self, place: int | slice, /) -> E | list[E]:
-        return list(self)[place]
-
-    def __repr__(self) -> str:
-        return f"Batch({self.rows!r})"
-
-
-Told: TypeAlias = E | Deltas[E] | Counted[E]
-"""What a read may bring, each thing of it."""
-
-
-def rows_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
-    """Events that have come together, as the single ones and the rows of deltas that they are known to be.
-
-    >>> deltas = Deltas(TextDelta(0, ""), ["hel", "lo"])
-    >>> rows_of(deltas) == (deltas,), rows_of(Batch([deltas])) == [deltas]
-    (True, True)
-    """
-    told: Any = events  # every read comes by here; isinstance would ask the abstract Sequence first
-    kind: type[object] = told.__class__
-    if kind is Batch:
-        return told.rows
-    return (told,) if kind is Deltas else events
-
-
-def block_rows_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
-    """The same for those who want nothing but what blocks say: of a `Counted` it is the deltas alone."""
-    told: Any = events
-    return rows_of(told.deltas if told.__class__ is Counted else events)
-
-
-def rows(events: Iterable[E]) -> list[E | Deltas[E]]:
-    """The events one by one, but neighbours that add to the same text together.
-
-    >>> events = [TextDelta(0, letter) for letter in "rain"]
-    >>> [row] = rows([*events, *events])
-    >>> row.__class__ is Deltas, len(row)
-    (True, 8)
-    """
-    told: list[Any] = []
-    place = 0  # in them, where the row begins that goes on
-    like: Any = None
+    gathered: list[Any] = []
+    start = 0  # of the neighbours at the end
+    like: Any = None  # the first of them
     for event in events:
         kind = event.__class__
         if kind not in MERGEABLE:
             if like is not None:
-                _gather(told, place)
+                if len(gathered) - start >= FEW:
+                    _merge_from(start, gathered)
                 like = None
-        elif like is None or kind is not like.__class__ or not _adds_to_same(event, like):
+        elif like is None or kind is not like.__class__ or not adds_to_same(event, like):
             if like is not None:
-                _gather(told, place)
-            place, like = len(told), event
-        told.append(event)
+                _merge_from(start, gathered)
+            start, like = len(gathered), event
+        gathered.append(event)
     if like is not None:
-        _gather(told, place)
-    return told
+        _merge_from(start, gathered)
+    return gathered
 
 
-def _gather(told: list[Any], place: int) -> None:
-    """Make one thing of what stands from there on, if it is worth it."""
-    if len(told) - place >= FEW:
-        told[place:] = [Deltas(told[place], [delta.text for delta in told[place:]])]
+def add_deltas(like: TextDeltas, texts: list[str], events: list[Any]) -> None:
+    """Append deltas with these texts to a list of events: as one `Deltas` if there are `FEW` or more.
+
+    >>> events: list[object] = []
+    >>> add_deltas(TextDelta(0, ""), ["a", "b"], events)
+    >>> events
+    [TextDelta(index=0, text='a', choice=0), TextDelta(index=0, text='b', choice=0)]
+    """
+    deltas: Deltas[TextDeltas] = Deltas(like, texts)
+    if len(texts) < FEW:
+        events += deltas
+    else:
+        events.append(deltas)
 
 
-def _adds_to_same(delta: Any, other: Any) -> bool:
-    """Whether two of a type are of one block and one choice."""
-    # Arguments have no choice of their own: their block says whose they are.
+def parts_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
+    """Several events as a stage is given them: a `Deltas` as one part, any other sequence as its events.
+
+    >>> deltas = Deltas(TextDelta(0, ""), ["hel", "lo"])
+    >>> parts_of(deltas) == (deltas,), parts_of([1, 2])
+    (True, [1, 2])
+    """
+    parts: Any = events
+    return (parts,) if parts.__class__ is Deltas else parts
+
+
+def adds_to_same(delta: Any, other: Any) -> bool:
+    """Whether two mergeable deltas of one type are of one block and one choice."""
+    # Arguments have no choice: their block has it.
     return delta.index == other.index and (
         delta.__class__ is InputJsonDelta or delta.choice == other.choice
     )
 
 
+def _merge_from(start: int, gathered: list[Any]) -> None:
+    if len(gathered) - start >= FEW:
+        texts = [delta.text for delta in gathered[start:]]
+        gathered[start:] = [Deltas(gathered[start], texts)]
+
+
 __all__ = [
     "FEW",
-    "Growing",
-    "Batch",
-    "Counted",
     "Deltas",
-    "Told",
-    "block_rows_of",
-    "rows",
-    "rows_of",
+    "TextDeltas",
+    "add_deltas",
+    "adds_to_same",
+    "gather",
+    "parts_of",
 ]

@@ -99,6 +99,10 @@ class SseDecoder:
         """The same; frames that came together may be made when somebody looks at one."""
         if not data:
             return []
+        if CR in data and not self._after_cr:
+            lines = data.replace(b"\r\n", b"\n")
+            if CR not in lines:
+                data = lines  # the usual line end of some servers: from here on, LF is the only one
         if self._begun:
             self._begun_size += len(data)
             is_large = self._begun_size > self._most

@@ -20,7 +20,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.kinds import PASSING
-from rxworker.hub.history import History
+from rxworker.hub.history import History, deltas_of, expand
 
 BATCH = 256
 """The most single records that are made at once for a reader that is far behind."""
@@ -131,6 +131,7 @@ def expect_place(after: object) -> None:
 def take(history: History, delivery: Delivery, after: int) -> list[Record]:
     """What a watcher that has seen everything up to ``after`` is given next; empty when there is nothing new.
 
+    >>> from rxworker.events import TextDelta
     >>> history = History()
     >>> for n, text in enumerate("abcd", start=1):
     ...     history.append(Record(n, "r", 1, 1, 0.0, TextDelta(0, text)))
@@ -153,6 +154,7 @@ def take(history: History, delivery: Delivery, after: int) -> list[Record]:
 def count(records: list[Record], delivery: Delivery) -> tuple[int, int, int]:
     """How many of the numbers that these stand for were delivered, merged into others, and dropped. A gap is no record.
 
+    >>> from rxworker.events import TextDelta
     >>> gap = Record(3, "r", 1, 1, 0.0, Gap(1, 3), covers=3)
     >>> count([gap, Record(4, "r", 1, 1, 0.0, TextDelta(0, "hi"))], DropOldest())
     (1, 0, 3)
@@ -176,9 +178,7 @@ def _latest(history: History, after: int) -> list[Record]:
         newest.clear()
 
     for entry in history.entries(after):
-        record = (
-            entry if isinstance(entry, Record) else next(entry.records(entry.seq - 1, entry.seq))
-        )
+        record = next(expand(entry, entry.seq - 1)) if deltas_of(entry) else entry
         kind = record.event.__class__
         if kind in PASSING or kind is Usage:
             newest[kind, record.path] = record
@@ -201,9 +201,9 @@ def _newest(history: History, after: int, limit: int) -> list[Record]:
     for entry in history.entries(after):
         if entry.first > begin:
             break
-        if not isinstance(entry, Record):
+        if deltas_of(entry):
             last = min(entry.seq, begin)
-            _leave_out(given, next(entry.records(last - 1, last)), max(entry.first, after + 1))
+            _leave_out(given, next(expand(entry, last - 1)), max(entry.first, after + 1))
         elif entry.event.__class__ in PASSING:
             _leave_out(given, entry, entry.first)
         else:

@@ -1,34 +1,27 @@
-"""All records of a run, kept in the memory of its text. Pure.
+"""All records of a run, kept in the memory of their text. Pure.
 
-Theory of operation. What was pushed last stands in the tail as it came: a record, a row of deltas that came together, or all that a
-read has brought. That is all that a push does. Whoever wants records is given the latter taken apart. When the tail is long it is
-packed: rows of deltas become spans, from which each record can be made again; a row with a usage behind each delta stays what it is,
-since it holds no records either. So the memory of a run is bounded by its text and its other events, a late reader costs no more than
-that either, and still every reader may begin behind any number, also in the middle of a span.
+Theory of operation. An entry is a `Record`. Where deltas came together, the entry's event is a `Deltas`, and the record covers as many numbers;
+`expand` makes the single records from it when a watcher wants them. New entries stand in the tail as they came. When the tail is long, and when
+the run ends, it is packed: neighbouring deltas become one `Deltas`, which keeps their joined text, the end of each in it, and the time of each.
+So the memory of a run is bounded by its text and its other events, and a reader may begin behind any number.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, cast
 
 from msgspec.structs import replace
 
-from rxworker.events import Record
+from rxworker.events import Event, Record
+from rxworker.events.deltas import Deltas, adds_to_same
 from rxworker.events.kinds import MERGEABLE
-from rxworker.events.row import BatchRow, CountedRow, Entry, Row
-from rxworker.hub.span import (
-    Kept,
-    Mergeable,
-    apart,
-    continues,
-    packed,
-    place_after,
-    text_of,
-    with_text,
-)
 
 TAIL = 512
-"""How many entries stand unpacked, or how many records more than entries, before they are packed."""
+"""The most entries that stand unpacked, and the most records beyond the number of entries."""
 
 
 class History:
@@ -48,28 +41,27 @@ class History:
 
     def __init__(self) -> None:
         self.last_seq = 0
-        self.tail: list[Entry] = []
-        self._packed: list[Kept] = []
+        self._packed: list[Record] = []
         self._packed_to = 0
-        self._may_pack_at = TAIL  # no earlier, since an entry stands for a record at least
+        self.tail: list[Record] = []
+        self._may_pack_at = TAIL  # no earlier, since each record adds at most one to either count
 
-    def append(self, entry: Entry) -> None:
-        """Keep the next record, or what the next ones have come in."""
-        self.last_seq = seq = entry.seq
+    def append(self, entry: Record) -> None:
+        """Keep the next entry."""
         self.tail.append(entry)
-        if seq >= self._may_pack_at:
+        self.last_seq = entry.seq
+        if self.last_seq >= self._may_pack_at:
             self._pack_if_long()
 
-    def extend(self, entries: Sequence[Entry]) -> None:
-        """Keep the next ones, at least one."""
-        self.last_seq = seq = entries[-1].seq
+    def extend(self, entries: Sequence[Record]) -> None:
+        """Keep the next entries, of which there is at least one."""
         self.tail += entries
-        if seq >= self._may_pack_at:
+        self.last_seq = entries[-1].seq
+        if self.last_seq >= self._may_pack_at:
             self._pack_if_long()
 
     def _pack_if_long(self) -> None:
-        batches = [e for e in self.tail if isinstance(e, BatchRow)]
-        count = len(self.tail) + sum([len(batch.event.rows) - 1 for batch in batches])
+        count = len(self.tail)
         left = TAIL - max(count, self.last_seq - self._packed_to - count)
         if left > 0:
             self._may_pack_at = self.last_seq + left  # each record adds one to one of the two
@@ -77,117 +69,201 @@ class History:
             self.pack()
 
     def pack(self) -> None:
-        """Pack what stands in the tail."""
+        """Pack the tail."""
         self._packed.extend(packed(self.tail))
         self._packed_to = self.last_seq
         self._may_pack_at = self.last_seq + TAIL
         self.tail = []
 
-    def entries(self, after: int) -> Iterator[Mergeable]:
-        """What holds the records behind this number; of the first entry, some may stand before it."""
-        return mergeable(self._kept(after), after)
-
-    def _kept(self, after: int) -> Iterator[Kept | BatchRow]:
+    def entries(self, after: int) -> Iterator[Record]:
+        """The entries with the records behind this number. The first one may hold some before it."""
         if after < self._packed_to:
-            return self._entries_from(place_after(self._packed, after))
-        return iter(self.tail[place_after(self.tail, after) :])
+            place = _place_after(self._packed, after)
+            # By index: a watcher that is shown these may push, and the tail is packed then.
+            while place < len(self._packed):
+                yield self._packed[place]
+                place += 1
+            yield from self.tail
+        else:
+            yield from self.tail[_place_after(self.tail, after) :]
 
-    def _entries_from(self, place: int) -> Iterator[Kept | BatchRow]:
-        # By index: whoever is shown these may push, and what stands in the tail is packed then.
-        while place < len(self._packed):
-            yield self._packed[place]
-            place += 1
-        yield from self.tail
+    def unseen(self, after: int) -> Iterator[Record]:
+        """The same, but of the first entry only what stands behind this number."""
+        for entry in self.entries(after):
+            yield entry if entry.first > after else _rest(entry, after)
 
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
         """Every record behind ``after``, as it was pushed, up to and with ``until``."""
         until = self.last_seq if until is None else until
-        for entry in apart(self._kept(after), after):
-            if not isinstance(entry, Record):
-                yield from entry.records(after, until)
+        for entry in self.entries(after):
+            if deltas_of(entry):
+                yield from expand(entry, after, until)
             elif entry.seq <= until:
                 yield entry
             if entry.seq >= until:
                 return
 
     def newest(self, after: int) -> Record | None:
-        """The only record behind this number, if there is one and it stands in the tail alone."""
+        """The only record behind this number, if there is exactly one, and it came alone."""
         if after == self.last_seq - 1 and self.tail:
             entry = self.tail[-1]
-            return entry if isinstance(entry, Record) else None
+            return None if deltas_of(entry) else entry
         return None
 
-    def standing(self, after: int) -> Sequence[Entry]:
-        """The same story as it stands, with what is packed as one record a span: what costs least to take in."""
-        if after < self._packed_to:
-            return [one for kept in self._kept(after) for one in _standing(kept, after)]
-        tail = self.tail
-        behind = tail[place_after(tail, after) :]
-        if behind and not isinstance(behind[0], Record) and behind[0].first <= after:
-            behind[:1] = _standing(behind[0], after)
-        return behind
-
     def merged(self, after: int) -> list[Record]:
-        """The same story in as few records as there can be."""
+        """The records behind this number, with neighbouring deltas merged."""
         only = self.newest(after)
-        return [only] if only is not None else merge_entries(self.entries(after), after)
+        return [only] if only is not None else merge(self.entries(after), after)
 
 
-def mergeable(kept: Iterable[Kept | BatchRow], after: int) -> Iterator[Mergeable]:
-    """The same with records in the place of rows that cannot be told as one."""
-    for entry in apart(kept, after):
-        if isinstance(entry, CountedRow):
-            yield from entry.records(after, entry.seq)
-        else:
+def deltas_of(entry: Record) -> Deltas[Event] | None:
+    """The deltas of an entry that covers several records; ``None`` for a record."""
+    event: Any = entry.event
+    return event if event.__class__ is Deltas else None
+
+
+def expand(entry: Record, after: int = 0, until: int | None = None) -> Iterator[Record]:
+    """The records that an entry holds, behind ``after`` and up to ``until``, equal to those that were pushed."""
+    deltas = deltas_of(entry)
+    first = entry.first
+    start = max(after + 1 - first, 0)
+    stop = entry.covers if until is None else min(until + 1 - first, entry.covers)
+    if deltas is None:
+        if stop > start:
             yield entry
+        return
+    times = deltas.times
+    for place, event in enumerate(deltas[start:stop], start):
+        time = entry.time if times is None else times[place]
+        yield Record(first + place, entry.run, entry.turn, entry.attempt, time, event, entry.path)
 
 
-def _standing(kept: Kept | BatchRow, after: int) -> Sequence[Entry]:
-    if isinstance(kept, Record):
-        return (kept,)
-    if isinstance(kept, BatchRow):
-        return [one for part in apart((kept,), after) for one in _standing(part, after)]
-    if isinstance(kept, Row | CountedRow) and kept.first > after:
-        return (kept,)
-    if isinstance(kept, CountedRow):
-        return [*kept.records(after, kept.seq)]
-    return (kept.merged(after),)
+def _rest(entry: Record, after: int) -> Record:
+    """An entry with those of its records that stand behind this number, of which there is at least one."""
+    deltas = deltas_of(entry)
+    if deltas is None:
+        return entry
+    start = after + 1 - entry.first
+    times = None if deltas.times is None else deltas.times[start:]
+    rest: Deltas[Event] = Deltas(deltas.like, deltas.cut(start, entry.covers), times)
+    return replace(entry, event=cast("Event", rest), covers=entry.covers - start)
 
 
-def merge_entries(entries: Iterable[Mergeable], after: int) -> list[Record]:
-    """The records behind a number, with each row of neighbours as one."""
-    merged: list[Record] = []
-    row: list[Mergeable] = []
-    head: Record | None = None
-    for entry in entries:
-        first = entry if isinstance(entry, Record) else entry.head
-        is_mergeable = first.event.__class__ in MERGEABLE
-        if is_mergeable and head is not None and continues(first, head):
-            row.append(entry)
+def merged(entry: Record, after: int) -> Record:
+    """One record for those of an entry behind this number, of which there is at least one."""
+    deltas = deltas_of(entry)
+    if deltas is None:
+        return entry
+    start = max(after + 1 - entry.first, 0)
+    event = deltas.with_text(deltas.text(start))
+    return replace(entry, event=event, covers=entry.covers - start)
+
+
+def merge(entries: Iterable[Record], after: int) -> list[Record]:
+    """The records behind a number, with neighbouring deltas merged."""
+    records: list[Record] = []
+    for row in _rows(entries):
+        if len(row) == 1:
+            records.append(merged(row[0], after))
             continue
-        if head is not None:
-            merged.append(_one(head, row, after))
-            head = None
-        if is_mergeable:
-            head, row = first, [entry]
+        text = "".join([_text_of(entry, after) for entry in row])
+        first = max(after + 1, row[0].first)
+        head, last = row[0], row[-1]
+        event = replace(_like_of(head), text=text)
+        records.append(
+            replace(head, seq=last.seq, time=last.time, event=event, covers=last.seq - first + 1)
+        )
+    return records
+
+
+def packed(entries: Iterable[Record]) -> list[Record]:
+    """The entries, with neighbouring deltas as one packed `Deltas`.
+
+    >>> from rxworker.events import TextDelta
+    >>> records = [Record(n, "r", 1, 1, 0.0, TextDelta(0, "hi")) for n in (1, 2, 3)]
+    >>> [entry] = packed(records)
+    >>> list(expand(entry)) == records
+    True
+    """
+    return [entry for row in _rows(entries) for entry in _packed_row(row)]
+
+
+def _packed_row(row: list[Record]) -> Sequence[Record]:
+    head, last = row[0], row[-1]
+    if len(row) == 1:
+        deltas = deltas_of(head)
+        if deltas:
+            deltas.pack()
+        return row
+    if any(entry.covers > 1 and deltas_of(entry) is None for entry in row):
+        return row  # merged records cannot be made again from one text
+    times = array("d")
+    texts: list[str] = []
+    for entry in row:
+        one: Any = entry.event
+        if one.__class__ is Deltas:
+            texts += one.texts
+            times.extend(one.times or [entry.time] * entry.covers)
         else:
-            merged.append(first)
-    if head is not None:
-        merged.append(_one(head, row, after))
-    return merged
+            texts.append(one.text)
+            times.append(entry.time)
+    packed_deltas: Deltas[Any] = Deltas(_like_of(head), texts, times)
+    packed_deltas.pack()
+    event = cast("Event", packed_deltas)
+    return (replace(head, seq=last.seq, time=last.time, event=event, covers=len(texts)),)
 
 
-def _one(head: Record, row: list[Mergeable], after: int) -> Record:
-    """One record for a row of neighbours."""
-    last = row[-1]
-    if last is head:
-        return head
-    if len(row) == 1 and not isinstance(last, Record):
-        return last.merged(after)
-    first = max(after + 1, row[0].first)
-    text = "".join([text_of(entry, after) for entry in row])
-    event = with_text(head.event, text)
-    return replace(head, seq=last.seq, time=last.time, event=event, covers=last.seq - first + 1)
+def _rows(entries: Iterable[Record]) -> Iterator[list[Record]]:
+    """The entries in rows of those that add to the same text."""
+    row: list[Record] = []
+    like: Any = None  # a delta of the row, if it is one of deltas
+    for entry in entries:
+        event: Any = entry.event
+        delta: Any = event.like if event.__class__ is Deltas else event
+        kind = delta.__class__
+        if kind in MERGEABLE:
+            if like is not None and _continues(entry, delta, row[0], like):
+                row.append(entry)
+                continue
+        else:
+            delta = None
+        if row:
+            yield row
+        row, like = [entry], delta
+    if row:
+        yield row
 
 
-__all__ = ["TAIL", "History", "merge_entries", "mergeable"]
+def _continues(entry: Record, delta: Any, head: Record, like: Any) -> bool:
+    return (
+        delta.__class__ is like.__class__
+        and adds_to_same(delta, like)
+        and entry.path == head.path
+        # What is made again from a row has these from its first entry.
+        and entry.attempt == head.attempt
+        and entry.turn == head.turn
+        and entry.run == head.run
+    )
+
+
+def _like_of(entry: Record) -> Any:
+    event: Any = entry.event
+    return event.like if event.__class__ is Deltas else event
+
+
+def _text_of(entry: Record, after: int) -> str:
+    event: Any = entry.event
+    if event.__class__ is Deltas:
+        return event.text(max(after + 1 - entry.first, 0))
+    return event.text
+
+
+_seq = attrgetter("seq")
+
+
+def _place_after(entries: Sequence[Record], after: int) -> int:
+    """The place of the first entry with a record behind this number."""
+    return bisect_right(entries, after, key=_seq)
+
+
+__all__ = ["TAIL", "History", "deltas_of", "expand", "merge", "merged", "packed"]

@@ -26,7 +26,6 @@ from itertools import count
 from reactivex import abc
 
 from rxworker.events import Event, Record
-from rxworker.events.row import Entry
 from rxworker.hub.deferred import Bell, Defer, Deferred
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_place
 from rxworker.hub.history import History
@@ -113,52 +112,30 @@ class Hub(Stage[Record]):
         """Whether anybody has watched it at any time."""
         return self._was_watched
 
-    def push(self, record: Record) -> None:
-        """Show the record to every watcher. Its number is the one behind ``last_seq``. After the end it does nothing."""
+    def push(self, entry: Record) -> None:
+        """Show a record to every watcher. Its first number is the one behind ``last_seq``. After the end it does nothing.
+
+        Args:
+            entry: A record, or one whose event is a `Deltas`: watchers that want records are given one for each delta.
+        """
         if self._ended:
             return
-        self.history.append(record)
+        self.history.append(entry)
+        self._show((entry,))
+
+    def push_many(self, entries: Sequence[Record]) -> None:
+        """Show several, in order. All of them are in the history before the first is shown."""
+        if self._ended or not entries:
+            return
+        self.history.extend(entries)
+        self._show(entries)
+
+    def _show(self, entries: Sequence[Record]) -> None:
         observers = self._observers
         if observers.is_telling:
             return
         if observers.row:
-            observers.tell(record)
-        if self._ended or self.deferred.is_needed:
-            self._pushed()
-
-    def push_many(self, records: Sequence[Record]) -> None:
-        """Show records that have come together, in order."""
-        if self._ended or not records:
-            return
-        observers = self._observers
-        before = self.history.last_seq
-        self.history.extend(records)
-        if observers.is_telling:
-            return
-        observers.tell_behind(before)
-        if self._ended or self.deferred.is_needed:
-            self._pushed()
-
-    def push_entries(self, entries: Sequence[Entry], events: Sequence[Event]) -> None:
-        """Show what has come together.
-
-        Records are made of it only if somebody wants records right now; else those who come for them later have them made.
-
-        Args:
-            entries: All of it.
-            events: What is in them.
-        """
-        if self._ended or not entries:
-            return
-        observers = self._observers
-        before = self.history.last_seq
-        self.history.extend(entries)
-        if observers.is_telling:
-            return
-        if observers.take_records:
-            observers.tell_behind(before)
-        elif observers.row:
-            observers.tell_together(events)
+            observers.tell(entries)
         if self._ended or self.deferred.is_needed:
             self._pushed()
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from reactivex import abc
 
 from rxworker.errors import RxWorkerError, as_exception, describe
-from rxworker.events import Event, Record
-from rxworker.hub.history import History
+from rxworker.events import Record
+from rxworker.hub.history import History, deltas_of, expand
 from rxworker.hub.loss import OnRaise
 from rxworker.operators.stage import Many, many
 
@@ -57,19 +57,18 @@ class Observer(abc.DisposableBase):
         """Show it nothing more."""
         self._leave(self)
 
-    def show(self, record: Record) -> None:
-        """Push a record to it, or what is in it."""
-        if not self.wants_events:
-            self.push(record)
-        elif not record.path:
-            self.push(record.event)
-
-    def show_many(self, records: Sequence[Record]) -> None:
-        """The same for several."""
-        if self.wants_events:
-            self.push_many([record.event for record in records if not record.path])
-        else:
-            self.push_many(records)
+    def show(self, entry: Record) -> None:
+        """Push a record to it, or the event of a record of the run itself. An entry of several is pushed as so many."""
+        deltas = deltas_of(entry)
+        if deltas:
+            if not self.wants_events:
+                self.push_many(list(expand(entry)))
+            elif not entry.path:
+                self.push_many(deltas)
+        elif not self.wants_events:
+            self.push(entry)
+        elif not entry.path:
+            self.push(entry.event)
 
 
 class Observers:
@@ -82,83 +81,70 @@ class Observers:
     Attributes:
         row: Who they are, in the order of their coming.
         is_telling: Whether a round is under way.
-        take_records: Whether one of them wants records of deltas, too.
     """
 
     def __init__(self, history: History, on_raise: OnRaise) -> None:
         self.row: tuple[Observer, ...] = ()
         self.is_telling = False
-        self.take_records = False
         self._history = history
         self._on_raise = on_raise
         self._shown = 0
 
-    def tell(self, record: Record) -> None:
-        """Show the newest record, and whatever is pushed meanwhile."""
+    def tell(self, entries: Sequence[Record]) -> None:
+        """Show the newest entries, and whatever is pushed meanwhile."""
         self.is_telling = True
-        self._shown = record.seq
+        history = self._history
         try:
-            for observer in self.row:
-                try:
-                    # `show`, written out: everything comes by here.
-                    if not observer.wants_events:
-                        observer.push(record)
-                    elif not record.path:
-                        observer.push(record.event)
-                except BaseException as error:
-                    self._lose(observer, error)
-            if self._shown < self._history.last_seq:
-                self._tell_rest()
+            while True:
+                self._shown = entries[-1].seq
+                if len(entries) == 1:
+                    self._show(entries[0])
+                else:
+                    self._show_many(entries)
+                if self._shown >= history.last_seq:
+                    return
+                entries = list(history.unseen(self._shown))
         finally:
             self.is_telling = False
 
-    def tell_together(self, events: Sequence[Event]) -> None:
-        """Show what has come together, and whatever is pushed meanwhile. It stands in the history, and nobody takes records."""
-        self.is_telling = True
-        self._shown = self._history.last_seq
-        try:
-            for observer in self.row:
-                try:
-                    observer.push_many(events)
-                except BaseException as error:
-                    self._lose(observer, error)
-            if self._shown < self._history.last_seq:
-                self._tell_rest()
-        finally:
-            self.is_telling = False
+    def _show_many(self, entries: Sequence[Record]) -> None:
+        records: list[Record] = []
+        for entry in entries:
+            if deltas_of(entry) is None:
+                records.append(entry)
+            else:
+                records.extend(expand(entry))
+        events = [record.event for record in records if not record.path]
+        for observer in self.row:
+            try:
+                observer.push_many(events if observer.wants_events else records)
+            except BaseException as error:
+                self._lose(observer, error)
 
-    def tell_behind(self, seq: int) -> None:
-        """Show all records behind this number, together, and whatever is pushed meanwhile."""
-        self.is_telling = True
-        self._shown = seq
-        try:
-            self._tell_rest()
-        finally:
-            self.is_telling = False
-
-    def _tell_rest(self) -> None:
-        while self._shown < self._history.last_seq:
-            records = list(self._history.records(self._shown))
-            self._shown = records[-1].seq
-            for observer in self.row:
-                try:
-                    observer.show_many(records)
-                except BaseException as error:
-                    self._lose(observer, error)
+    def _show(self, entry: Record) -> None:
+        records: list[Record] | None = None  # those of a burst, made for the first who wants them
+        for observer in self.row:
+            try:
+                if observer.wants_events or deltas_of(entry) is None:
+                    observer.show(entry)
+                else:
+                    records = records or list(expand(entry))
+                    observer.push_many(records)
+            except BaseException as error:
+                self._lose(observer, error)
 
     def catch_up(self, observer: Observer) -> bool:
         """Show it everything that the others have been shown, and let it join them. Whether it did, and has not raised."""
-        seen = 0
+        seen, history = 0, self._history
         try:
-            while seen < (until := self._shown if self.is_telling else self._history.last_seq):
-                for record in self._history.records(seen, until):
+            while seen < (until := self._shown if self.is_telling else history.last_seq):
+                for record in history.records(seen, until):
                     observer.show(record)
                 seen = until
         except BaseException as error:
             lose(observer.observer, observer.name, error, self._on_raise)
             return False
         self.row = (*self.row, observer)
-        self.take_records = self.take_records or not observer.wants_events
         return True
 
     def remove(self, observer: Observer) -> None:
@@ -166,7 +152,6 @@ class Observers:
         observer.push = observer.push_many = ignore
         if observer in self.row:
             self.row = tuple([o for o in self.row if o is not observer])
-            self.take_records = False in [o.wants_events for o in self.row]
 
     def _lose(self, observer: Observer, error: BaseException) -> None:
         self.remove(observer)

@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from rxworker.events import Record
+from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import DEFERRABLE
 from rxworker.hub.delivery import Coalesce, Delivery
 from rxworker.hub.history import History
 
 Later: TypeAlias = Callable[[float, Callable[[], None]], Callable[[], object]]
 """Calls a function after so many seconds; what it returns takes that back."""
+
+
+_DEFERRABLE = DEFERRABLE | {Deltas}
 
 
 def every_of(delivery: Delivery) -> float | None:
@@ -75,7 +78,7 @@ class Pace:
         """Whether something among the records that were not looked at yet may not wait."""
         seen, self._seen = self._seen, last
         entries = self._history.entries(seen)
-        return any(isinstance(e, Record) and e.event.__class__ not in DEFERRABLE for e in entries)
+        return any(entry.event.__class__ not in _DEFERRABLE for entry in entries)
 
     def _open(self) -> None:
         self._is_open = True

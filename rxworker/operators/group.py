@@ -147,6 +147,7 @@ def group_blocks(
         replay: Whether a block keeps its events for later subscribers, for as long as the block itself is kept.
 
     >>> from reactivex import of, operators as ops
+    >>> from rxworker.events import TextDelta
     >>> events = of(TextDelta(0, "a"), TextDelta(1, "b"), TextDelta(0, "c"))
     >>> counts = group_blocks(lambda block: block.pipe(ops.count(), ops.map(lambda n: (block.index, n))))
     >>> events.pipe(counts).subscribe(print) and None

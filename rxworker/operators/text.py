@@ -8,7 +8,7 @@ from typing import Any
 from reactivex import Observable, abc
 
 from rxworker.events import Event, Record, TextDelta, ThinkingDelta
-from rxworker.events.deltas import Deltas, block_rows_of
+from rxworker.events.deltas import Deltas, parts_of
 from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Sink, many, stage
 from rxworker.operators.types import Operator
@@ -61,7 +61,7 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> O
                     raise records_given(verb)
 
             def on_many(events: Sequence[Event]) -> None:
-                for told in block_rows_of(events):
+                for told in parts_of(events):
                     row: Any = told
                     kind = row.__class__
                     if kind is wanted or kind is Record:

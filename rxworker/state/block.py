@@ -23,7 +23,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.events.deltas import Growing
+from rxworker.events.deltas import TextDeltas
 from rxworker.events.kinds import start_of
 from rxworker.messages import JsonObject, StopReason
 from rxworker.state.pieces import NO_TEXT, Pieces, packed
@@ -115,7 +115,7 @@ def step_texts(
 
 
 def _whole(
-    start: BlockStart, like: Growing | None, texts: list[str], stop: BlockStop
+    start: BlockStart, like: TextDeltas | None, texts: list[str], stop: BlockStop
 ) -> BlockState:
     """A block that came whole, as most do: one state instead of three."""
     holds = like is not None and start.block_type in _HOLDS[like.__class__]
@@ -142,7 +142,7 @@ def _start(state: BlockState, event: BlockStart) -> BlockState:
     )
 
 
-def _text(state: BlockState, event: Growing) -> BlockState:
+def _text(state: BlockState, event: TextDeltas) -> BlockState:
     return step_texts(state, None, event, [event.text])
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from rxworker.events import (
     AttemptStart,
+    Record,
     ResponseStatus,
     RunAbort,
     RunStart,
@@ -19,7 +20,6 @@ from rxworker.events import (
     ToolStart,
     Usage,
 )
-from rxworker.events.row import Entry
 
 Path = tuple[str, ...]
 
@@ -53,7 +53,7 @@ NOTHING_INSIDE = InnerUsage()
 """What most runs have inside them."""
 
 
-def step_inner(state: InnerUsage, record: Entry) -> InnerUsage:
+def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
     """The tokens after a record of a run inside.
 
     >>> from rxworker.events import Record

@@ -18,7 +18,7 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import Counted, Deltas
+from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS, MERGEABLE
 from rxworker.messages import (
     Content,
@@ -124,10 +124,6 @@ def step_events(
         elif kind is Usage:
             usage = event
             continue
-        elif kind is Counted:
-            # What stands between the deltas touches nothing but the usage, of which the last one holds.
-            event, usage = event.deltas, event.usages[-1]
-            one = event.like
         elif kind is Status and event.status is STARTED and state.status is None:
             # It keeps what came before it, such as the usage.
             state = _started(state, event)

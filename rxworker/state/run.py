@@ -18,9 +18,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from rxworker.events import Error, Record, Status, Usage
-from rxworker.events.deltas import Batch, Counted, Deltas
+from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS
-from rxworker.events.row import Entry
 from rxworker.state.inner import step_inner
 from rxworker.state.response import STARTED, ResponseState, step_events
 from rxworker.state.run_state import RunState, RunStatus, received
@@ -42,7 +41,7 @@ def step_run(state: RunState, record: Record) -> RunState:
     return fold_run((record,), state)
 
 
-def fold_run(records: Iterable[Entry], state: RunState | None = None) -> RunState:
+def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunState:
     """The run after all these records: what a snapshot, a resumed run and a test begin with."""
     state = state or RunState()
     seq, path = state.seq, state.path
@@ -67,8 +66,6 @@ def fold_run(records: Iterable[Entry], state: RunState | None = None) -> RunStat
             step_row = found
         if found is None:
             state = TURN_STEPS[kind](state, event)
-        elif kind is Batch:
-            row += event.rows
         else:
             row.append(event)
     if step_row is not None:
@@ -103,16 +100,16 @@ def _step_first(state: RunState, before: ResponseState, event: Any) -> RunState:
     return received(state, response)
 
 
-def _step_inner(state: RunState, record: Entry) -> RunState:
+def _step_inner(state: RunState, record: Record) -> RunState:
     inner = step_inner(state.inner, record)
     return state if inner is state.inner else replace(state, inner=inner)
 
 
-_PARTS: frozenset[type[object]] = BLOCK_EVENTS | {Usage, Deltas, Counted}
+_PARTS: frozenset[type[object]] = BLOCK_EVENTS | {Usage, Deltas}
 _RESPONSES = _PARTS | {Status, Error}
 # The most frequent events, and those that stand next to them, of which a row takes one step.
 _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
-    **dict.fromkeys((*_RESPONSES, Batch), _step_response),
+    **dict.fromkeys(_RESPONSES, _step_response),
     **TOOL_STEPS,
 }
 

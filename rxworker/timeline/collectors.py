@@ -8,13 +8,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Generic, TypeVar
 
 from rxworker.events import InputJsonDelta, InputValueDelta, TextDelta
 from rxworker.events.arguments import assemble_arguments, parse_arguments
 from rxworker.events.deltas import Deltas
 from rxworker.messages import JsonObject, ToolCall
-from rxworker.timeline.backlog import Backlog
 from rxworker.timeline.kind import (
     TextBlockEvent,
     TextBlockStart,
@@ -34,31 +33,21 @@ class _Collector(Generic[C]):
     def __init__(self) -> None:
         self._collected: list[C] = []
         self._lock = threading.Lock()
-        self._backlog: Backlog | None = None
         self._before = 0  # how many of them are from responses before this one
 
     def collected(self) -> list[C]:
         """What was collected so far; it stays."""
-        self._catch_up()
         with self._lock:
             return list(self._collected)
 
     def take_collected(self) -> list[C]:
         """What was collected so far; it is the caller's now, and the collector begins anew."""
-        self._catch_up()
         with self._lock:
             taken, self._collected, self._before = self._collected, [], 0
         return taken
 
     def clear(self) -> None:
         """Forget what was collected."""
-        if self._backlog is not None:
-            self._backlog.forget(self)
-        if self._collected:
-            self.drop()
-
-    def drop(self) -> None:
-        """Forget what has been added."""
         with self._lock:
             self._collected, self._before = [], 0
 
@@ -72,19 +61,7 @@ class _Collector(Generic[C]):
         with self._lock:
             del self._collected[self._before :]
 
-    def waits_for(self, backlog: Backlog) -> bool:
-        """Whether it may be given what comes late: whoever looks will ask for that first. It can wait for one timeline."""
-        with self._lock:
-            if self._backlog is None:
-                self._backlog = backlog
-            return self._backlog is backlog
-
-    def _catch_up(self) -> None:
-        if self._backlog is not None:
-            self._backlog.catch_up()
-
     def _add(self, item: C) -> None:
-        self._catch_up()  # what comes by hand, or from another timeline, comes behind it
         with self._lock:
             self._collected.append(item)
 
@@ -171,13 +148,6 @@ class ToolCallCollector(_Collector[ToolCall]):
         scope.append(InputJsonDelta(deltas.like.index, "".join(deltas.texts)))
 
 
-def may_wait(
-    handler: object,
-) -> TypeGuard[TextBlockCollector | ToolCallCollector]:
-    """Whether nobody can tell when it is given what it collects. One that is derived from a collector may do more."""
-    return type(handler) is TextBlockCollector or type(handler) is ToolCallCollector
-
-
 def _arguments(
     deltas: Sequence[InputJsonDelta | InputValueDelta], is_free_text: bool
 ) -> JsonObject | str:
@@ -188,4 +158,4 @@ def _arguments(
     return text if is_free_text else parse_arguments(text)
 
 
-__all__ = ["TextBlockCollector", "ToolCallCollector", "may_wait"]
+__all__ = ["TextBlockCollector", "ToolCallCollector"]

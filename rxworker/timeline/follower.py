@@ -9,7 +9,7 @@ from reactivex import abc
 
 from rxworker.errors import as_exception, reason_of
 from rxworker.events import Event
-from rxworker.events.deltas import Deltas, rows_of
+from rxworker.events.deltas import Deltas
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import many
 
@@ -19,16 +19,17 @@ E = TypeVar("E", bound=Event)
 class Followed(Protocol):
     """What a follower needs of its timeline."""
 
+    @property
+    def only_gathers(self) -> bool:
+        """Whether all handlers only gather."""
+        ...
+
     def dispatch(self, event: Event) -> None:
         """Show an event to the handlers."""
         ...
 
-    def dispatch_many(self, deltas: Deltas[E]) -> None:
-        """Show them several deltas."""
-        ...
-
-    def _keep(self, events: Sequence[E]) -> bool:
-        """Keep what has come together until somebody looks, if only collectors are there. Whether that was possible."""
+    def dispatch_many(self, events: Sequence[E]) -> None:
+        """Show them several events."""
         ...
 
     def abort_current_block(self, reason: str = "") -> None:
@@ -82,24 +83,17 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         """The same for several that have come together."""
         if self._is_over:
             return
+        if not (self._timeline.only_gathers or events.__class__ is Deltas):
+            for event in events:
+                self.on_next(event)
+            return
+        # What handlers do that only gather shows nowhere else, so downstream may have the events together.
         try:
-            is_kept = self._timeline._keep(events)
+            self._timeline.dispatch_many(events)
         except BaseException as error:
             self.on_error(as_exception(error))
             return
-        if is_kept:
-            self._push_many(events)
-            return
-        for row in rows_of(events):
-            if type(row) is not Deltas:
-                self.on_next(row)
-            elif not self._is_over:
-                try:
-                    self._timeline.dispatch_many(row)
-                except BaseException as error:
-                    self.on_error(as_exception(error))
-                    return
-                self._push_many(row)
+        self._push_many(events)
 
     def on_error(self, error: Exception) -> None:
         """Abort what is open, and pass the error on."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
+from weakref import WeakMethod
 
 from reactivex import abc
 
 from rxworker.errors import ConfigurationError
 from rxworker.events.deltas import Deltas
-from rxworker.timeline.backlog import Collecting
 from rxworker.timeline.kind import Kind
 
 E = TypeVar("E")
@@ -59,7 +59,6 @@ class Registration(abc.DisposableBase):
     """A handler where it is registered. Types are known again at both ends. Disposing it calls what it was given for that.
 
     Attributes:
-        collector: The handler, where it is one that may be given events late.
         kind: Which events the handler is for.
         scope: Makes a scope.
         on_event: Takes an event, with its scope.
@@ -71,7 +70,6 @@ class Registration(abc.DisposableBase):
     __slots__ = (
         "_remove",
         "begin",
-        "collector",
         "gather",
         "kind",
         "on_event",
@@ -83,10 +81,9 @@ class Registration(abc.DisposableBase):
         self,
         kind: Kind[object],
         handler: HandlerLike[Any, Any],
-        remove: Callable[[Registration], None],
+        remove: WeakMethod[Callable[[Registration], None]],
     ) -> None:
         self.kind = kind
-        self.collector: Collecting | None = None
         known: Any = handler
         if isinstance(handler, type) and hasattr(known, "on_event"):
             name = handler.__name__
@@ -101,11 +98,13 @@ class Registration(abc.DisposableBase):
         self.gather: Callable[[Any, Sequence[Any]], None] | None = getattr(known, "gather", None)
         self.on_retract: Callable[[str], None] | None = getattr(known, "on_retract", None)
         self.begin: Callable[[], None] | None = getattr(known, "begin_response", None)
-        self._remove = remove
+        self._remove = remove  # weak: the timeline holds this
 
     def dispose(self) -> None:
         """Remove the handler and its scopes."""
-        self._remove(self)
+        remove = self._remove()
+        if remove is not None:
+            remove(self)
 
 
 class _Plain:

@@ -15,13 +15,10 @@ What is guaranteed:
 * Any thread may dispatch. Events are handled one at a time and completely, in the order in which the calls of
   ``dispatch`` got their turn; when the call returns, all handlers have had the event. Nothing is lost, and the events of
   one thread keep their order. A handler must not wait for another thread that dispatches.
-* Where all handlers are collectors, these are given what came when somebody looks at one of them (see `Backlog`), who then sees
-  what they would have if they had been given it at once.
 * When a response begins anew, or is asked for again, handlers with a method ``on_retract`` are called: what they made of its blocks does
   not count any more.
 * What a handler dispatches itself comes after the event that is being handled, for all handlers.
-* A handler that is registered or removed while an event is handled counts from the next event on; downstream of a pipeline
-  whose handlers are all collectors, from behind what has come together with that event.
+* A handler that is registered or removed while an event is handled counts from the next event on.
 """
 
 from __future__ import annotations
@@ -31,6 +28,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, get_args
+from weakref import WeakMethod
 
 from reactivex import Observable, abc
 
@@ -47,12 +45,10 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Deltas, parts_of
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
 from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Stage, connect
-from rxworker.timeline.backlog import NONE, OVER, Backlog, Collecting, Over
-from rxworker.timeline.collectors import may_wait
 from rxworker.timeline.follower import Follower
 from rxworker.timeline.handler import HandlerLike, Registration, raise_all
 from rxworker.timeline.kind import (
@@ -93,7 +89,11 @@ class _Retract:
         self.reason = reason
 
 
-_Queued: TypeAlias = Event | Deltas[Any] | Over | _Retract
+class _Over:
+    """Stands among the events where a response is over."""
+
+
+_Queued: TypeAlias = Event | Deltas[Any] | _Over | _Retract
 
 
 class _OpenBlock:
@@ -110,6 +110,10 @@ class _OpenBlock:
 class Timeline:
     """Calls handlers with the events of a stream, by hand (`dispatch`) or as an operator (``events.pipe(timeline)``).
 
+    Args:
+        ends_with_stream: Whether a response is over only when its stream ends. By default it is over when it has completed, and what
+            comes after that is another response.
+
     >>> from rxworker.events import TextDelta
     >>> timeline = Timeline()
     >>> def write(event: TextBlockEvent) -> None:
@@ -120,18 +124,16 @@ class Timeline:
     hello
     """
 
-    _is_between_completed = True
-    """Whether a response that has completed is over: what comes behind it is another one. Else it is when the stream has ended."""
-
-    def __init__(self) -> None:
+    def __init__(self, *, ends_with_stream: bool = False) -> None:
+        self._ends_with_stream = ends_with_stream
         self._registrations: dict[Kind[object] | None, tuple[Registration, ...]] = {}
         self._open: dict[int, _OpenBlock] = {}
         self._meta_scopes: _Scopes = {}
         self._lock = threading.RLock()
         self._queue: deque[_Queued] = deque()
+        self._only_gathers = True
         self._busy = self._is_receiving = self._has_started = False
         self._is_between = True  # before a response, or between two
-        self._backlog = Backlog(self._lock)
 
     def on_usage(self, handler: HandlerLike[Usage, S]) -> abc.DisposableBase:
         """Call the handler with every snapshot of the usage. Disposing the result removes it again."""
@@ -188,10 +190,12 @@ class Timeline:
         return self._add(kind, handler)
 
     def _add(self, kind: Kind[K], handler: HandlerLike[K, S]) -> abc.DisposableBase:
-        registration = self._registration(kind, handler)
+        registration = Registration(kind, handler, WeakMethod(self._remove))
+        if not kind.deltas:  # a meta kind: its one scope lives from now on
+            self._meta_scopes[registration] = registration.scope()
         with self._lock:
-            self._backlog.catch_up()
-            self._register(registration)
+            self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
+            self._only_gathers = self._only_gathers and registration.gather is not None
         return registration
 
     def dispatch(self, event: Event) -> None:
@@ -209,42 +213,29 @@ class Timeline:
             if not self._busy:
                 return  # no handler is there for it, and none can come before its turn
         with self._lock:
-            if not self._keep((event,)):
-                self._queue.append(event)
-                self._drain()
+            self._queue.append(event)
+            self._drain()
 
-    def dispatch_many(self, deltas: Deltas[E]) -> None:
-        """The same as `dispatch` for each of these.
+    def dispatch_many(self, events: Sequence[E]) -> None:
+        """The same as `dispatch` for each of these, of which none is a record.
 
         Raises:
             Exception: What a handler raised, after all handlers were called with all of them.
         """
         with self._lock:
-            if not self._keep(deltas):
-                self._queue.append(deltas)
-                self._drain()
+            self._queue.extend(parts_of(events))
+            self._drain()
 
-    def _keep(self, events: Sequence[Event]) -> bool:
-        """Keep what came until somebody looks, if only collectors are there. Whether that was possible."""
-        if not self._backlog.collectors:
-            return False
-        with self._lock:
-            if self._busy or not self._backlog.collectors:
-                return False
-            self._backlog.keep(events)
-        return True
+    @property
+    def only_gathers(self) -> bool:
+        """Whether all handlers only gather, so that nothing shows when each of them is called."""
+        return self._only_gathers
 
     def abort_current_block(self, reason: str = "") -> None:
         """Send a `BlockAbort` to the handlers of every open block, in the order in which they opened, and close it."""
         with self._lock:
-            if self._backlog.collectors and not self._busy:
-                self._backlog.end()
-                if self._open:
-                    # Their pieces were given, and should not lie there until somebody looks.
-                    self._backlog.catch_up()
-                return
             self._queue_aborts(reason)
-            self._queue.append(OVER)
+            self._queue.append(_Over())
             self._drain()
 
     def retract(self, reason: str = "") -> None:
@@ -260,7 +251,6 @@ class Timeline:
             Exception: What a handler raised, after all handlers were called.
         """
         with self._lock:
-            self._backlog.catch_up()
             self._queue.append(_Retract(reason))
             self._drain()
 
@@ -306,47 +296,13 @@ class Timeline:
 
     def _remove(self, registration: Registration) -> None:
         with self._lock:
-            self._backlog.catch_up()
             kind = registration.kind
             others = tuple(r for r in self._registrations[kind] if r is not registration)
             self._registrations[kind] = others
-            self._know_collectors()
+            self._only_gathers = all(r.gather is not None for r in self._all())
             # The scopes of blocks go with their blocks. A copy: an event that is being handled is still for this handler.
             scopes = self._meta_scopes
             self._meta_scopes = {r: scopes[r] for r in scopes if r is not registration}
-
-    def _registration(self, kind: Kind[K], handler: HandlerLike[K, S]) -> Registration:
-        registration = Registration(kind, handler, self._remove)
-        if not kind.deltas:  # a meta kind: its one scope lives from now on
-            self._meta_scopes[registration] = registration.scope()
-        elif may_wait(handler) and handler.waits_for(self._backlog):
-            registration.collector = handler
-            self._backlog.give = self._give
-        return registration
-
-    def _register(self, registration: Registration) -> None:
-        kind = registration.kind
-        self._registrations[kind] = (*self._registrations.get(kind, ()), registration)
-        self._know_collectors()
-
-    def _know_collectors(self) -> None:
-        collectors: set[Collecting] = set()
-        for row in self._registrations.values():
-            for registration in row:
-                if registration.collector is None:
-                    self._backlog.collectors = NONE
-                    return
-                collectors.add(registration.collector)
-        self._backlog.collectors = collectors
-
-    def _give(self, rows: Sequence[_Queued]) -> None:
-        """Give what was kept to the collectors."""
-        failures: list[BaseException] = []
-        for row in rows:
-            if isinstance(row, Over):
-                self._open.clear()  # to a collector the abort of a block says nothing
-            self._handle(row, failures)
-        raise_all(failures)
 
     def _gather(self, deltas: Deltas[Any], failures: list[BaseException]) -> bool:
         """Give them to the handlers together, if all of these only gather. Whether that was possible."""
@@ -389,7 +345,7 @@ class Timeline:
 
     def _handle(self, event: _Queued, failures: list[BaseException]) -> None:
         kind: type[object] = event.__class__
-        if self._is_between and kind is not Over and kind is not _Retract:
+        if self._is_between and kind is not _Over and kind is not _Retract:
             self._begin(failures)
         if type(event) is Deltas:
             if not self._gather(event, failures):
@@ -402,7 +358,7 @@ class Timeline:
             self._follow(event, failures)
         elif type(event) is _Retract:
             self._take_back(event.reason, failures)
-        elif kind is Over:
+        elif kind is _Over:
             self._is_between, self._is_receiving = True, False
         if registrations := self._registrations.get(KIND_OF_META.get(kind)):
             _deliver(registrations, self._meta_scopes, event, failures)
@@ -421,7 +377,7 @@ class Timeline:
             self._take_back("the response has begun anew", failures)
         self._is_receiving = is_start
         self._has_started = self._has_started or is_start
-        if event.status is ResponseStatus.COMPLETED and self._is_between_completed:
+        if event.status is ResponseStatus.COMPLETED and not self._ends_with_stream:
             self._is_between = True
 
     def _take_back(self, reason: str, failures: list[BaseException]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -15,11 +14,12 @@ from rxworker.errors import (
     TransportTimeoutError,
 )
 from rxworker.events import TRUNCATED, Error, Ping, ResponseEvent, ResponseStatus, Status, Usage
-from rxworker.events.deltas import Batch, Counted, Deltas, Told, rows
+from rxworker.events.deltas import Deltas, gather
 from rxworker.operators import Operator
 from rxworker.operators.fail import error_to_exception
 from rxworker.operators.stage import many, stage
 from rxworker.providers.base import ResponseDecoder
+from rxworker.providers.batch_decoder import Part
 
 
 def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEvent]:
@@ -65,8 +65,8 @@ class Receiver(abc.ObserverBase[bytes]):
     def _begin(self) -> None:
         self._decoder = decoder = self._make()
         # Not by their types, of which most processes need one.
-        self._feed: Callable[[bytes], Sequence[Told[ResponseEvent]]] = getattr(
-            decoder, "feed_rows", self._feed_one_by_one
+        self._feed: Callable[[bytes], Sequence[Part]] = getattr(
+            decoder, "feed_parts", self._feed_one_by_one
         )
         self._reads = 0
         self._progress = 0  # reads that brought an event, other than pings
@@ -87,8 +87,7 @@ class Receiver(abc.ObserverBase[bytes]):
             return
         if events and (type(events[0]) is not Ping or not all(type(e) is Ping for e in events)):
             self._progress += 1
-        if len(events) < 2 or not self._tell_together(events):
-            self._tell(events)
+        self._tell(events)
 
     def on_completed(self) -> None:
         """Take the end of the connection."""
@@ -138,46 +137,41 @@ class Receiver(abc.ObserverBase[bytes]):
         self._stop()
         self._observer.on_completed()
 
-    def _feed_one_by_one(self, data: bytes) -> Sequence[Told[ResponseEvent]]:
-        return rows(self._decoder.feed(data))
+    def _feed_one_by_one(self, data: bytes) -> Sequence[Part]:
+        return gather(self._decoder.feed(data))
 
     def _tell(
         self,
-        events: Sequence[Told[ResponseEvent]],
+        parts: Sequence[Part],
         broken: Exception | None = None,
     ) -> None:
-        for row in events:
-            if self._over:
-                return
-            if type(row) is Deltas:
-                self._told = True
-                self._push_many(row)
-            elif type(row) is Counted:
-                self._told = True
-                self._push_many(row)
-                last = row.usages[-1]
-                self._usage = last if isinstance(last, Usage) else None
+        """Push what a read brought: each `Deltas` by itself, and the events between two of them together."""
+        if self._failure is not None or Error in map(type, parts):
+            for part in parts:
+                for event in part if isinstance(part, Deltas) else (part,):
+                    if not self._over:
+                        self._tell_one(event, broken)
+            return
+        between: list[ResponseEvent] = []
+        for part in parts:
+            if isinstance(part, Deltas):
+                self._push(between)
+                between = []
+                self._push(part)
             else:
-                self._tell_one(row, broken)
+                if isinstance(part, Usage):
+                    self._usage = part
+                between.append(part)
+        self._push(between)
 
-    def _tell_together(self, events: Sequence[Told[ResponseEvent]]) -> bool:
-        """Tell several in one go, if none of them is about a failure or a `Counted`. Keeps the usage that is among them."""
-        if self._failure is not None:
-            return False
-        usage, count = self._usage, len(events)
-        event: Any
-        for event in events:
-            kind: type[object] = event.__class__
-            if kind is Deltas:
-                count += len(event.texts) - 1
-            elif kind in _RARE:  # isinstance takes four times as long to say no
-                if kind is not Usage:
-                    return False
-                usage = event
-        self._usage, self._told = usage, True
-        told: Any = events
-        self._push_many(Batch(told, count))
-        return True
+    def _push(self, events: Sequence[ResponseEvent]) -> None:
+        if not events or self._over:
+            return
+        self._told = True
+        if len(events) == 1:
+            self._observer.on_next(events[0])
+        else:
+            self._push_many(events)
 
     def _tell_one(self, event: ResponseEvent, broken: Exception | None) -> None:
         if type(event) in _RARE:
@@ -220,7 +214,7 @@ CAUSES: tuple[tuple[type[Exception], str], ...] = (
     (TransportError, "connection"),
     (RemoteProtocolError, "protocol"),
 )
-_RARE: frozenset[type[object]] = frozenset({Error, Usage, Counted})
+_RARE: frozenset[type[object]] = frozenset({Error, Usage})
 
 
 def _is_failed(event: ResponseEvent) -> bool:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.events import BlockStop, BlockType, Event, ResponseStatus, Status, ToolStop
-from rxworker.events.deltas import Counted, Deltas, rows_of
+from rxworker.events.deltas import Deltas
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import HookPoint
 from rxworker.messages import ToolCall, ToolResult
@@ -70,14 +70,11 @@ def start_early(
                 throw_away(context, scope)
 
         def on_many(events: Sequence[Event]) -> None:
-            if events.__class__ is Counted:
+            if events.__class__ is Deltas:
                 push_many(events)
                 return
-            for row in rows_of(events):
-                if type(row) is Deltas:
-                    push_many(row)
-                else:
-                    on_next(row)
+            for event in events:
+                on_next(event)
 
         push_many = many(observer)
         sink = Sink(on_next, on_error, on_completed, on_many)

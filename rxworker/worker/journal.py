@@ -6,16 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import cast
 from weakref import ref
 
 from msgspec.structs import replace
 
 from rxworker.errors import describe
 from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
-from rxworker.events.deltas import Batch, Counted, Deltas, rows_of
-from rxworker.events.kinds import TURN_EVENTS
-from rxworker.events.row import BatchRow, CountedRow, Entry, Row
+from rxworker.events.deltas import Deltas
 from rxworker.hub import Hub
 from rxworker.state import RunState, fold_run
 
@@ -53,31 +51,20 @@ class Journal:
         self.hub.push(Record(seq, self.run, self.turn, self._attempt, self._clock(), event))
 
     def emit_many(self, events: Sequence[Event]) -> None:
-        """Number events that have come together, and show them."""
-        told: Any = events
-        make = _ROWS.get(told.__class__)
-        if make is None or (make is BatchRow and not TURN_EVENTS.isdisjoint(map(type, told.rows))):
-            self.hub.push_entries(self._numbered(events), events)
-        elif count := len(told):
-            seq, now = self._history.last_seq + count, self._clock()
-            entry = make(seq, self.run, self.turn, self._attempt, now, told)
-            self.hub.push_entries((entry,), events)
-
-    def _numbered(self, events: Sequence[Event]) -> list[Entry]:
-        """An entry for each of the events, which are not all of one response."""
+        """Number events that came together, and show them. A `Deltas` is one entry."""
         seq, now, run = self._history.last_seq, self._clock(), self.run
-        entries: list[Entry] = []
-        for row in rows_of(events):
-            if type(row) is Deltas:
-                seq += len(row.texts)
-                entries.append(Row(seq, run, self.turn, self._attempt, now, row))
-                continue
-            kind = row.__class__
-            if kind in _COUNTED:
-                self._count(kind)
-            seq += 1
-            entries.append(Record(seq, run, self.turn, self._attempt, now, row))
-        return entries
+        if events.__class__ is Deltas:
+            covers = len(events)
+            event = cast("Event", events)
+            entry = Record(seq + covers, run, self.turn, self._attempt, now, event, covers=covers)
+            self.hub.push(entry)
+            return
+        records: list[Record] = []
+        for seq, event in enumerate(events, seq + 1):  # noqa: B020 - it goes on counting
+            if event.__class__ in _COUNTED:
+                self._count(event.__class__)
+            records.append(Record(seq, run, self.turn, self._attempt, now, event))
+        self.hub.push_many(records)
 
     def _count(self, kind: type[object]) -> None:
         """Another turn begins, or another attempt."""
@@ -102,7 +89,7 @@ class Journal:
         """What the records so far come to. Folded when asked for, and deltas that have come together as one."""
         history, state = self._history, self._state
         if state.seq < history.last_seq:
-            self._state = state = fold_run(history.standing(state.seq), state)
+            self._state = state = fold_run(history.unseen(state.seq), state)
         return state
 
 
@@ -113,10 +100,4 @@ def _detached(kept: ref[Journal], watcher: str, error: BaseException) -> None:
 
 
 _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})
-_ROWS: dict[type[object], Callable[[int, str, int, int, float, Any], Entry]] = {
-    Deltas: Row,
-    Counted: CountedRow,
-    Batch: BatchRow,
-}
-
 __all__ = ["Journal"]

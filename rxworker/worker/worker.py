@@ -17,8 +17,7 @@ from rxworker.hooks import HookLike, Hooks
 from rxworker.messages import Conversation, Message, repair
 from rxworker.providers import Options, Provider
 from rxworker.state import RunState, step_run
-from rxworker.timeline import TextBlockCollector, ToolCallCollector
-from rxworker.timeline.gathering import Gathering
+from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
 from rxworker.transport import Model, Retry
 from rxworker.transport.clock import loop_clock
@@ -133,7 +132,10 @@ class Worker:
         if system is not None:
             said = Conversation(said.messages, expect("system", system, str, "system='Be brief.'"))
         self.conversation = said
-        self.timeline = Gathering()
+        self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
+        self._texts, self._tool_calls = TextBlockCollector(), ToolCallCollector()
+        self.timeline.on_text_block(self._texts)
+        self.timeline.on_tool_use_block(self._tool_calls)
         self._current: Run[Any] | None = None
         self._paused: Paused[Any] | None = None
         self._output: Output[Any] | None = None
@@ -145,12 +147,12 @@ class Worker:
     @property
     def texts(self) -> TextBlockCollector:
         """Gathers the text blocks of the responses."""
-        return self.timeline.texts
+        return self._texts
 
     @property
     def tool_calls(self) -> ToolCallCollector:
         """Gathers their tool calls."""
-        return self.timeline.tool_calls
+        return self._tool_calls
 
     @overload
     def run(self, input: Input) -> Run[None]: ...
@@ -357,7 +359,8 @@ class Worker:
             journal=Journal(f"run-{os.urandom(6).hex()}", loop=loop),
         )
         self._paused = None
-        self.timeline.clear()
+        self._texts.clear()
+        self._tool_calls.clear()
         run = self._current = Run(context, first, scope, self._ended, loop)
         run.worker = self
         return run

@@ -1,4 +1,4 @@
-"""`rows`: neighbours that add to the same text go together, and nothing else changes."""
+"""`gather`: neighbours that add to the same text go together, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from rxworker.events import (
     SignatureDelta,
     TextDelta,
     ThinkingDelta,
-    Usage,
 )
-from rxworker.events.deltas import FEW, Batch, Counted, Deltas, block_rows_of, rows, rows_of
+from rxworker.events.deltas import FEW, Deltas, add_deltas, gather, parts_of
 
 EVENTS: list[Event] = [
     TextDelta(0, "a"),
@@ -39,7 +38,7 @@ EVENTS: list[Event] = [
 def test_the_story_is_the_same_and_a_row_is_of_one_text(parts: list[tuple[Event, int]]) -> None:
     events = [event for event, times in parts for _ in range(times)]
     told: list[Event] = []
-    for row in rows(events):
+    for row in gather(events):
         if isinstance(row, Deltas):
             assert len(row) >= FEW
             assert (
@@ -55,17 +54,17 @@ def test_a_long_row_is_one_thing_wherever_it_stands() -> None:
     for before in ([], [Ping()]):
         for behind in ([], [Ping()]):
             events: list[Event] = [*before, *[TextDelta(0, "a")] * 10, *behind]
-            kinds = [type(row) for row in rows(events)]
+            kinds = [type(row) for row in gather(events)]
             assert kinds == [Ping] * len(before) + [Deltas] + [Ping] * len(behind)
 
 
 def test_few_go_one_by_one() -> None:
-    assert [type(row) for row in rows([TextDelta(0, "a")] * (FEW - 1))] == [TextDelta] * (FEW - 1)
+    assert [type(row) for row in gather([TextDelta(0, "a")] * (FEW - 1))] == [TextDelta] * (FEW - 1)
 
 
 def test_rows_of_several_blocks_are_not_mixed() -> None:
     events = [TextDelta(n % 2, "a") for n in range(10)]
-    assert [type(row) for row in rows(events)] == [TextDelta] * 10
+    assert [type(row) for row in gather(events)] == [TextDelta] * 10
 
 
 def test_a_row_is_the_events_that_it_stands_for() -> None:
@@ -79,34 +78,32 @@ def test_a_row_is_the_events_that_it_stands_for() -> None:
         events = [replace(like, text="a"), replace(like, text="b")]
         assert list(row) == events
         assert (row[0], row[-1], row[1:], len(row)) == (events[0], events[1], events[1:], 2)
-        assert row.first == events[0]
-        assert row[0] is row[0], "what was made is kept"
 
 
-def test_a_batch_is_the_events_and_the_rows_that_it_stands_for() -> None:
-    row: Deltas[Event] = Deltas(TextDelta(0, ""), ["a", "b"])
-    first, last = TextDelta(1, "first"), TextDelta(1, "last")
-    batch = Batch[Event]([first, row, last])
-    assert list(batch) == [first, *row, last]
-    assert (len(batch), batch[0], batch[-1], batch[1:3]) == (4, first, last, list(row))
-    assert rows_of(batch) == [first, row, last]
-    assert rows_of(row) == (row,)
-    assert rows_of([first, last]) == [first, last]
+@given(st.lists(st.text(alphabet="ab ü\ud800", max_size=3)), st.data())
+def test_packing_changes_nothing(texts: list[str], data: st.DataObject) -> None:
+    plain, packed = (Deltas[Event](TextDelta(2, "", 1), list(texts)) for _ in range(2))
+    packed.pack()
+    start = data.draw(st.integers(0, len(texts)))
+    stop = data.draw(st.integers(start, len(texts)))
+    for deltas in (plain, packed):
+        assert deltas.texts == texts
+        assert deltas.cut(start, stop) == texts[start:stop]
+        assert deltas.text(start) == "".join(texts[start:])
+        assert list(deltas) == [TextDelta(2, text, 1) for text in texts]
+        assert deltas[start:stop] == [TextDelta(2, text, 1) for text in texts[start:stop]]
+        assert deltas[::-1] == [TextDelta(2, text, 1) for text in reversed(texts)]
+        assert len(deltas) == len(texts)
 
 
-def test_a_counted_row_is_the_deltas_and_the_usages_that_it_stands_for() -> None:
-    usages: list[Event] = [Usage(9, n) for n in range(3)]
-    row = Counted[Event](Deltas(TextDelta(0, ""), ["a", "b", "c"]), usages)
-    events = [
-        event for pair in zip(map(TextDelta, [0] * 3, "abc"), usages, strict=True) for event in pair
-    ]
-    assert (list(row), len(row)) == (events, 6)
-    assert rows_of(row) is row
-    assert block_rows_of(row) == (row.deltas,)
-    for begin in range(-7, 8):
-        for stop in range(-7, 8):
-            assert row[begin:stop] == events[begin:stop]
-            assert row[begin:stop:2] == events[begin:stop:2]
-    assert [row[place] for place in range(-6, 6)] == [*events, *events]
-    with pytest.raises(IndexError):
-        row[6]
+def test_parts_are_the_deltas_whole_or_the_events_one_by_one() -> None:
+    deltas: Deltas[Event] = Deltas(TextDelta(0, ""), ["a", "b"])
+    assert parts_of(deltas) == (deltas,)
+    assert parts_of([Ping(), Ping()]) == [Ping(), Ping()]
+
+
+@pytest.mark.parametrize("count", [1, FEW - 1, FEW])
+def test_few_texts_are_added_as_events(count: int) -> None:
+    events: list[object] = [Ping()]
+    add_deltas(TextDelta(0, ""), ["a"] * count, events)
+    assert len(events) == (2 if count == FEW else count + 1)

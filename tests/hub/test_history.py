@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
+from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rxworker.events import (
     BlockStart,
@@ -22,12 +24,9 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
     ToolProgress,
-    Usage,
 )
-from rxworker.events.deltas import Counted, Deltas
-from rxworker.events.row import CountedRow, Row
-from rxworker.hub.history import TAIL, History, merge_entries, mergeable
-from rxworker.hub.span import text_of
+from rxworker.events.deltas import Deltas
+from rxworker.hub.history import TAIL, History, deltas_of, expand, merge, packed
 from rxworker.operators import merge_deltas
 
 TEXTS = st.lists(st.text(alphabet="ab ü\ud800", max_size=3), min_size=1, max_size=6)
@@ -53,8 +52,6 @@ def rows(draw: st.DrawFn) -> list[tuple[Event, tuple[str, ...]]]:
         return [(InputJsonDelta(index, text), path) for text in texts]
     kind = draw(st.sampled_from([TextDelta, ThinkingDelta, RefusalDelta]))
     deltas: list[Event] = [kind(index, text, choice) for text in texts]
-    if draw(st.integers(0, 3)) == 0:
-        return [(event, path) for n, one in enumerate(deltas, 1) for event in (one, Usage(8, n))]
     return [(delta, path) for delta in deltas]
 
 
@@ -70,15 +67,11 @@ def stories(draw: st.DrawFn) -> list[Record]:
     return told
 
 
-def together_of(records: Sequence[Record]) -> Row | CountedRow:
-    """Deltas that add to one text, as they would have come together; with the usage behind each, where that is told."""
-    last = records[-1]
-    if isinstance(last.event, Usage):
-        texts = [text_of(record, 0) for record in records[::2]]
-        row = Counted(Deltas(records[0].event, texts), [record.event for record in records[1::2]])
-        return CountedRow(last.seq, last.run, last.turn, last.attempt, last.time, row, last.path)
-    deltas = Deltas(last.event, [text_of(record, 0) for record in records])
-    return Row(last.seq, last.run, last.turn, last.attempt, last.time, deltas, last.path)
+def burst_of(records: Sequence[Record]) -> Record:
+    """The entry of deltas that came together."""
+    texts = [getattr(record.event, "text") for record in records]  # noqa: B009 - any delta has one
+    event = cast("Event", Deltas(records[0].event, texts))
+    return replace(records[-1], event=event, covers=len(records))
 
 
 def kept(records: Sequence[Record], packs: frozenset[int]) -> History:
@@ -86,7 +79,7 @@ def kept(records: Sequence[Record], packs: frozenset[int]) -> History:
     history = History()
     for _, together in groupby(records, lambda record: record.time):
         row = list(together)
-        history.append(row[0] if len(row) == 1 else together_of(row))
+        history.append(row[0] if len(row) == 1 else burst_of(row))
         if history.last_seq in packs:
             history.pack()
     return history
@@ -151,12 +144,33 @@ def test_merged_records_tile_the_numbers_and_bear_the_time_of_their_last(
 
 
 @given(stories(), PACKS)
-def test_what_stands_there_is_the_same_story(records: list[Record], packs: frozenset[int]) -> None:
+def test_what_is_unseen_begins_behind_the_number_and_is_the_same_story(
+    records: list[Record], packs: frozenset[int]
+) -> None:
     history = kept(records, packs)
     for after in range(len(records) + 1):
-        standing = history.standing(after)
-        assert merge_entries(mergeable(standing, after), after) == history.merged(after)
-        assert standing[0].first == after + 1 if standing else after == len(records)
+        unseen = list(history.unseen(after))
+        assert merge(unseen, after) == history.merged(after)
+        assert unseen[0].first == after + 1 if unseen else after == len(records)
+
+
+@given(stories())
+def test_packed_entries_hold_equal_records(records: list[Record]) -> None:
+    entries = packed(records)
+    assert [record for entry in entries for record in expand(entry)] == records
+    for entry, following in pairwise(entries):
+        assert merge([entry, following], 0) == [*merge([entry], 0), *merge([following], 0)]
+
+
+def test_deltas_of_other_attempts_turns_and_runs_are_kept_apart() -> None:
+    for other in ({"attempt": 2}, {"turn": 2}, {"run": "s"}, {"path": ("call_1",)}):
+        records = [delta(1), replace(delta(2), **other)]
+        assert packed(records) == records
+
+
+def test_a_merged_record_is_not_packed() -> None:
+    records = [delta(1), replace(delta(4), covers=3)]
+    assert packed(records) == records
 
 
 def delta(n: int, text: str = "word") -> Record:
@@ -165,18 +179,22 @@ def delta(n: int, text: str = "word") -> Record:
 
 def test_a_long_tail_packs_itself() -> None:
     history = kept([delta(n) for n in range(1, TAIL)], frozenset())
-    assert len(history.tail) == TAIL - 1
+    assert len(list(history.entries(0))) == TAIL - 1
     history.append(delta(TAIL))
-    assert (history.last_seq, history.tail) == (TAIL, [])
+    [entry] = history.entries(0)
+    assert len(deltas_of(entry) or ()) == TAIL
     assert [record.covers for record in history.merged(0)] == [TAIL]
 
 
-def test_a_tail_is_short_whatever_stands_in_it() -> None:
-    """Each reader who comes copies what of it is new to them."""
-    others = [Record(n, "r", 1, 1, float(n), Ping()) for n in range(1, 3 * TAIL)]
-    history = kept(others, frozenset())
-    assert len(history.tail) == TAIL - 1
-    assert list(history.records(0)) == others
+def test_a_burst_packs_the_tail_as_so_many_records_do() -> None:
+    history = History()
+    history.append(burst_of([delta(n) for n in range(1, TAIL + 2)]))
+    [entry] = history.entries(0)
+    before = deltas_of(entry)
+    history.append(Record(TAIL + 2, "r", 1, 1, 0.0, Ping()))
+    assert next(history.entries(0)) is entry
+    assert before is not None
+    assert list(history.records(0))[:-1] == list(expand(entry))
 
 
 def test_what_is_packed_while_it_is_read_is_read_once() -> None:

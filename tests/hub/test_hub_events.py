@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,7 @@ from hypothesis import strategies as st
 from reactivex import operators as ops
 
 from rxworker.events import Event, Ping, Record, TextDelta
-from rxworker.events.deltas import Batch, Deltas
-from rxworker.events.row import BatchRow, Row
+from rxworker.events.deltas import Deltas
 from rxworker.hub import Hub
 from rxworker.operators import events, text_deltas
 
@@ -20,8 +20,10 @@ def record(seq: int, event: Event, *path: str) -> Record:
     return Record(seq, "r", 1, 1, float(seq), event, path)
 
 
-def together(first: int, deltas: Deltas[Event]) -> Row:
-    return Row(first + len(deltas) - 1, "r", 1, 1, float(first), deltas)
+def burst(first: int, deltas: Deltas[Event]) -> Record:
+    count = len(deltas)
+    event = cast("Event", deltas)
+    return Record(first + count - 1, "r", 1, 1, float(first), event, covers=count)
 
 
 def push(hub: Hub, move: str) -> None:
@@ -36,20 +38,14 @@ def push(hub: Hub, move: str) -> None:
         hub.push_many([record(seq, Ping()), record(seq + 1, TextDelta(0, "x"))])
     elif move == "together":
         row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
-        hub.push_entries([together(seq, row)], row)
+        hub.push(burst(seq, row))
     elif move == "read":
         row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
         first, last = record(seq, Ping()), record(seq + 6, TextDelta(1, "end"))
-        entries = [first, together(seq + 1, row), last]
-        hub.push_entries(entries, Batch([first.event, row, last.event]))
-    elif move == "batch":
-        row = Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)])
-        batch = Batch[Event]([Ping(), row, TextDelta(1, "end")])
-        entry = BatchRow(seq + len(batch) - 1, "r", 1, 1, float(seq), batch)
-        hub.push_entries([entry], batch)
+        hub.push_many([first, burst(seq + 1, row), last])
 
 
-MOVES = ["one", "ping", "inner", "several", "together", "read", "batch", "bare", "records", "leave"]
+MOVES = ["one", "ping", "inner", "several", "together", "read", "bare", "records", "leave"]
 
 
 @given(st.lists(st.sampled_from(MOVES), max_size=25))
@@ -90,8 +86,9 @@ def test_no_record_is_made_for_those_who_want_none(monkeypatch: pytest.MonkeyPat
     hub = Hub()
     texts: list[str] = []
     hub.events.pipe(text_deltas()).subscribe(texts.append)
-    monkeypatch.setattr("rxworker.events.row.Record", refuse)
-    push(hub, "together")
+    entry = burst(1, Deltas[Event](TextDelta(0, ""), [f"{n} " for n in range(5)]))
+    monkeypatch.setattr("rxworker.hub.history.Record", refuse)
+    hub.push(entry)
     assert texts == ["0 ", "1 ", "2 ", "3 ", "4 "]
 
 

@@ -487,10 +487,10 @@ def test_anthropic_is_sent_no_half_of_an_answer_that_the_user_talked_past() -> N
     said = (Message.user("a"), answer, Message.user("b"), thought, Message.user("c"))
     encoder = MessagesEncoder()
     encoder.feed_new(said[:2])
-    last: Any = msgspec.json.decode(encoder.messages())
+    last: Any = msgspec.json.decode(msgspec.json.encode(encoder.messages()))
     assert [b["type"] for b in last[1]["content"]][-2:] == ["server_tool_use", "thinking"]
     encoder.feed_new(said)
-    left: Any = msgspec.json.decode(encoder.messages())
+    left: Any = msgspec.json.decode(msgspec.json.encode(encoder.messages()))
     assert [m["role"] for m in left] == ["user", "assistant", "user"]
     assert [b["type"] for b in left[1]["content"]] == [
         "text",

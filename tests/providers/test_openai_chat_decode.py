@@ -27,10 +27,11 @@ from rxworker.events import (
     ToolUseMetadata,
     Usage,
 )
-from rxworker.framing import SseFrame
+from rxworker.framing import SseDecoder, SseFrame
 from rxworker.messages import Conversation, JsonObject, Message, StopKind, StopReason
 from rxworker.providers import OpenAIChat, summarise
 from rxworker.providers.base import Options
+from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.openai_chat import OpenAIChatDecoder
 from rxworker.state import ResponseState, step_response
 from rxworker.state import message_of as message_of_state
@@ -746,7 +747,7 @@ def test_a_name_that_is_no_text_costs_no_content(written: bytes, name: str | Non
     data = b'{"id": %b, "choices": [{"delta": {"content": "Hi"}}]}' % written
     for events in (
         OpenAIChatDecoder().feed(SseFrame(data)),
-        OpenAIChatDecoder().feed_many([SseFrame(data)]),
+        BatchDecoder(SseDecoder(), OpenAIChatDecoder()).feed(b"data: %b\n\n" % data),
     ):
         assert events[0] == Status(ResponseStatus.STARTED, name)
         assert events[-1] == TextDelta(0, "Hi")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +40,6 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.deltas import Deltas
-from rxworker.events.row import Row
 from rxworker.messages import (
     Conversation,
     JsonObject,
@@ -343,12 +343,14 @@ def test_deltas_that_come_together_give_the_same_run(
     events: list[tuple[Event, list[str]]],
 ) -> None:
     single: list[Event] = [RunStart(HELLO)]
-    told: list[Record | Row] = [*records(single)]
+    told: list[Record] = [*records(single)]
     for event, texts in events:
         if isinstance(event, TextDelta | ThinkingDelta | InputJsonDelta) and texts:
             deltas = Deltas(event, texts)
             single += deltas
-            told.append(Row(len(single), "r", 1, 1, 0.0, deltas))
+            told.append(
+                Record(len(single), "r", 1, 1, 0.0, cast("Event", deltas), covers=len(texts))
+            )
         else:
             single.append(event)
             told.append(Record(len(single), "r", 1, 1, 0.0, event))

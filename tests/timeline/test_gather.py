@@ -9,7 +9,7 @@ import pytest
 from reactivex import abc
 
 from rxworker.events import BlockStart, BlockStop, BlockType, Event, Ping, TextDelta
-from rxworker.events.deltas import Batch, Deltas
+from rxworker.events.deltas import Deltas
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import Stage, many
 from rxworker.timeline import TextBlockCollector, Timeline
@@ -51,7 +51,8 @@ def test_one_that_raises_keeps_no_other_from_its_deltas(
 
 START, STOP = BlockStart(0, BlockType.TEXT), BlockStop(0, BlockType.TEXT)
 ROW: Deltas[Event] = Deltas(TextDelta(0, ""), ["a", "b", "c"])
-READ = Batch[Event]([Ping(), START, TextDelta(0, "o"), ROW, STOP, Ping()])
+READ: list[Event | Deltas[Event]] = [Ping(), START, TextDelta(0, "o"), ROW, STOP, Ping()]
+EVENTS = [Ping(), START, TextDelta(0, "o"), *ROW, STOP, Ping()]
 
 
 class Stopping(TextBlockCollector):
@@ -65,7 +66,8 @@ def together(rows: Sequence[Event | Deltas[Event]]) -> Stage[Event]:
     def subscribe(
         observer: abc.ObserverBase[Event], _: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        many(observer)(Batch(rows))
+        for row in rows:
+            many(observer)(row if isinstance(row, Deltas) else [row])
         observer.on_completed()
         return NOTHING
 
@@ -76,8 +78,8 @@ def test_what_comes_together_is_handled_and_passed_on_as_if_it_came_one_by_one()
     timeline, texts = Timeline(), TextBlockCollector()
     timeline.on_text_block(texts)
     seen: list[Event] = []
-    together(READ.rows).pipe(timeline).subscribe(seen.append)
-    assert seen == list(READ)
+    together(READ).pipe(timeline).subscribe(seen.append)
+    assert seen == EVENTS
     assert texts.collected() == ["oabc"]
 
 
@@ -89,7 +91,7 @@ def test_of_what_comes_together_all_before_a_handler_raises_is_passed_on() -> No
     def fail(error: Exception) -> None:
         seen.append(str(error))
 
-    together(READ.rows).pipe(timeline).subscribe(seen.append, fail)
+    together(READ).pipe(timeline).subscribe(seen.append, fail)
     assert seen == [Ping(), START, TextDelta(0, "o"), *ROW, "oabc"]
 
 
@@ -104,8 +106,8 @@ def test_a_handler_that_may_do_more_than_gather_has_each_event_before_the_next_i
         seen.append("handled")
 
     timeline.on_ping(handle)
-    together(READ.rows).pipe(timeline).subscribe(seen.append)
-    assert seen == ["handled", *list(READ)[:-1], "handled", Ping()]
+    together(READ).pipe(timeline).subscribe(seen.append)
+    assert seen == ["handled", *EVENTS[:-1], "handled", Ping()]
 
 
 def test_what_one_that_gathers_dispatches_comes_behind_the_event_that_is_handled() -> None:
@@ -120,5 +122,5 @@ def test_what_one_that_gathers_dispatches_comes_behind_the_event_that_is_handled
     timeline.on_text_block(Echoing())
     timeline.on_text_block(texts)
     later = [TextDelta(2, "later"), BlockStop(2, BlockType.TEXT)]
-    together([*READ.rows, *later]).pipe(timeline).subscribe()
+    together([*READ, *later]).pipe(timeline).subscribe()
     assert texts.collected() == ["oabc", "echo", "later"]

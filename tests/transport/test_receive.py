@@ -18,7 +18,6 @@ from rxworker.events import (
     TextDelta,
     Usage,
 )
-from rxworker.events.deltas import Counted
 from rxworker.operators.stage import Sink, connect
 from rxworker.providers import Anthropic, Gemini
 from rxworker.testing import anthropic_frames, lint, say
@@ -178,12 +177,12 @@ def test_usage_that_came_in_a_row_is_told_again_when_the_response_is_cut() -> No
     """As partial; by a row of Gemini's, which tells its totals with every piece of a text."""
     piece = b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":%d}}\n\n'
     whole = b"".join(piece % n for n in range(100, 200))
-    rows: list[object] = []
+    rows: list[Sequence[ResponseEvent]] = []
     events: list[ResponseEvent] = []
     ends: list[Exception] = []
     hearer = Sink[ResponseEvent](events.append, ends.append, lambda: None, rows.append)
     connect(then(BROKE, whole).pipe(receive(Gemini("m").decoder)), hearer)
-    assert any(type(row) is Counted for row in rows)
+    assert [len(row) for row in rows] == [202]
     assert [event for event in events if isinstance(event, Usage)][-1] == Usage(
         output_tokens=199, raw={"candidatesTokenCount": 199}, is_partial=True
     )

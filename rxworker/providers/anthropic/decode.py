@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from rxworker.events import (
     BlockType,
-    InputJsonDelta,
     Opaque,
     Ping,
     ResponseEvent,
@@ -24,13 +23,11 @@ from rxworker.events import (
     TextDelta,
     ToolUseMetadata,
 )
-from rxworker.events.deltas import FEW, Deltas
-from rxworker.events.deltas import rows as gathered
+from rxworker.events.deltas import FEW, Deltas, gather
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json
-from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.anthropic.block import NAMELESS, TOOL_USE, OpenBlock, read_block, text_of
 from rxworker.providers.anthropic.container import CONTAINER
 from rxworker.providers.anthropic.deltas import ADDERS, FIRST, IMPLICIT, PLAIN
@@ -51,12 +48,12 @@ from rxworker.providers.anthropic.wire import (
     convert_loosely,
     decode_event,
 )
+from rxworker.providers.batch_decoder import Part
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import NORMAL, known_kind
 from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
 from rxworker.providers.ids import made_id
-from rxworker.providers.rows import Row
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -111,7 +108,7 @@ class AnthropicDecoder:
             return self._take_delta(event)
         return self._take(event)
 
-    def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
+    def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, in rows; see `Repeats`."""
         is_plain = self._halves is None and not self._over
         try:
@@ -119,8 +116,8 @@ class AnthropicDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             events = None
         if events is None:
-            return gathered(event for frame in frames for event in self.feed(frame))
-        made: list[ResponseEvent | Row] = []
+            return gather(event for frame in frames for event in self.feed(frame))
+        made: list[Part] = []
         rest = iter(events)
         event = next(rest, None)
         while event is not None:
@@ -134,7 +131,7 @@ class AnthropicDecoder:
         return made
 
     def _take_row(
-        self, event: WireBlockDelta, rest: Iterator[WireEvent], made: list[ResponseEvent | Row]
+        self, event: WireBlockDelta, rest: Iterator[WireEvent], made: list[Part]
     ) -> WireEvent | None:
         """Take a delta together with those behind it that add to the same text; what comes behind them."""
         delta: Any = event.delta
@@ -156,23 +153,12 @@ class AnthropicDecoder:
             texts.append(more.text)
         else:
             behind = None
-        row: Row = Deltas(grow(block.index, delta.text), texts)
+        row: Deltas[ResponseEvent] = Deltas(grow(block.index, delta.text), texts)
         if len(texts) < FEW:
             made += row
         else:
             made.append(row)
         return behind
-
-    def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
-        """What frames would make that are like the one which has just made this delta; see `Repeats`."""
-        if self._over or self._halves is not None:
-            return None
-        if isinstance(delta, InputJsonDelta):
-            for block in self._open.values():
-                # A server tool's arguments are remembered for the echo.
-                if block.index == delta.index and block.block_type is not TOOL_USE:
-                    return None
-        return repeated(delta)
 
     def finish(self) -> Events:
         """The bytes ended. Before the end of the message, that is an error."""

@@ -16,7 +16,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.events.deltas import Growing
+from rxworker.events.deltas import TextDeltas
 from rxworker.messages import JsonObject
 from rxworker.providers.anthropic.block import OpenBlock, text_of
 from rxworker.providers.anthropic.wire import (
@@ -128,7 +128,7 @@ FIRST: dict[BlockType, Callable[[int, JsonObject], Events]] = {
 }
 
 # What a delta becomes that does nothing but add to the text of its block.
-PLAIN: dict[tuple[BlockType, type], Callable[[int, str], Growing]] = {
+PLAIN: dict[tuple[BlockType, type], Callable[[int, str], TextDeltas]] = {
     (BlockType.TEXT, WireTextDelta): TextDelta,
     (BlockType.THINKING, WireThinkingDelta): ThinkingDelta,
     (BlockType.TOOL_USE, WireInputDelta): InputJsonDelta,

@@ -11,12 +11,12 @@ from rxworker.errors import ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address, endpoint
-from rxworker.providers.alike import Alike
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.options import encode_tool
 from rxworker.providers.anthropic.usage import count
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
+from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.remember import Remembered
@@ -111,7 +111,7 @@ class Anthropic:
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
-        return Alike(SseDecoder(stray=True), AnthropicDecoder())
+        return BatchDecoder(SseDecoder(stray=True), AnthropicDecoder())
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer that is no stream says went wrong, and what to do."""

@@ -10,7 +10,7 @@ a candidate ended is not final before the bytes end, since some servers say ``ST
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 
 from rxworker.events import (
@@ -31,6 +31,8 @@ from rxworker.providers.gemini.seals import SIGNATURE, Seals
 from rxworker.providers.gemini.sources import Sources
 from rxworker.providers.gemini.stop import UNSPECIFIED, read_stop
 from rxworker.providers.gemini.wire import WireCandidate
+
+_TEXT_KEYS = frozenset({"text", "thought"})
 
 
 class Choice:
@@ -67,6 +69,22 @@ class Choice:
         return read_stop(
             self._raw, called=self._called, malformed=self._malformed, detail=self._detail
         )
+
+    def continue_text(self, wire: WireCandidate) -> TextDelta | ThinkingDelta | None:
+        """The delta of a piece that does nothing but add to the open text or thoughts, as most pieces do; ``None`` for any other."""
+        parts = None if wire.content is None else wire.content.parts
+        if self._prose is None or parts is None or len(parts) != 1 or not wire.is_plain:
+            return None
+        part = parts[0]
+        if not isinstance(part, dict) or not (len(part) == 1 or part.keys() <= _TEXT_KEYS):
+            return None
+        text, kind = part.get("text"), BlockType.THINKING if part.get("thought") else BlockType.TEXT
+        if kind is not self._kind or not isinstance(text, str) or not text:
+            return None
+        self._seals.add(text, None)
+        if kind is BlockType.TEXT:
+            return TextDelta(self._prose, text, self.index)
+        return ThinkingDelta(self._prose, text, self.index)
 
     def take(self, wire: WireCandidate) -> Iterator[ResponseEvent]:
         """A piece of the candidate."""
@@ -130,14 +148,6 @@ class Choice:
             yield TextDelta(self._prose, text, self.index)
         elif text:
             yield ThinkingDelta(self._prose, text, self.index)
-
-    def is_saying(self, index: int) -> bool:
-        """Whether this block of text or thoughts is open."""
-        return self._prose == index
-
-    def say_more(self, texts: Iterable[str]) -> None:
-        """Take note of more of it that was not sealed."""
-        self._seals.add("".join(texts), None)
 
     # calls
 

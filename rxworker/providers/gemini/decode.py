@@ -21,8 +21,6 @@ from rxworker.events import (
     ResponseEvent,
     ResponseStatus,
     Status,
-    TextDelta,
-    ThinkingDelta,
 )
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.limit import MAX_FRAME
@@ -39,7 +37,6 @@ from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
 
 Events: TypeAlias = Sequence[ResponseEvent]
-Growing: TypeAlias = TextDelta | ThinkingDelta
 
 DONE = b"[DONE]"
 TOO_LARGE = Failure(
@@ -97,33 +94,20 @@ class GeminiDecoder:
             return list(self._take_raw(frame.event, raw))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(frame)
-        return list(self._take(chunk, frame.data))
+        return self._continue(chunk) or list(self._take(chunk, frame.data))
 
-    @property
-    def usage(self) -> JsonObject:
-        """The totals so far."""
-        return self._usage
-
-    def goes_on(self, delta: Growing) -> bool:
-        """Whether frames like the one that has just made this delta would only add to its text, and tell other totals."""
-        choice = self._choices.get(delta.choice)
-        return (
-            choice is not None
-            and choice.is_saying(delta.index)
-            and not (self._over or self._careful)
-        )
-
-    def go_on(self, delta: Growing, texts: Sequence[str], totals: JsonObject) -> None:
-        """Take note of such frames.
-
-        Args:
-            delta: The one that was asked about.
-            texts: What they added.
-            totals: Those of the last one, as far as they were others.
-        """
-        self._choices[delta.choice].say_more(texts)
-        if totals:
-            self._usage = self._usage | totals
+    def _continue(self, chunk: WireChunk) -> Events:
+        """The events of a chunk that adds to the open text of one candidate, and may have new totals; none for any other chunk."""
+        candidates = chunk.candidates
+        if candidates is None or len(candidates) != 1 or chunk.error or chunk.prompt_feedback:
+            return ()
+        wire = candidates[0]
+        choice = self._choices.get(wire.index or 0)
+        delta = None if choice is None else choice.continue_text(wire)
+        if delta is None:
+            return ()
+        news = chunk.usage_metadata
+        return (delta, *self._take_usage(news)) if isinstance(news, dict) else (delta,)
 
     def finish(self) -> Events:
         """The bytes ended."""
@@ -164,11 +148,12 @@ class GeminiDecoder:
             choice = self._choices[index] = Choice(index, self._blocks, self._new_id)
         return choice
 
-    def _take_usage(self, news: JsonObject) -> Iterator[ResponseEvent]:
+    def _take_usage(self, news: JsonObject) -> Events:
         raw = merge_usage(self._usage, news)
-        if raw != self._usage:
-            self._usage = raw
-            yield read_usage(raw)
+        if raw == self._usage:
+            return ()
+        self._usage = raw
+        return (read_usage(raw),)
 
     # how it ends
 

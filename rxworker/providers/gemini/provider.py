@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from rxworker.errors import ConfigurationError, ProviderError
+from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
+from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.location import DEVELOPER, GLOBAL, developer_url, vertex_url
-from rxworker.providers.gemini.stream import GeminiStream
 from rxworker.providers.gemini.usage import count
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
@@ -110,7 +111,7 @@ class Gemini:
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
-        return GeminiStream(GeminiDecoder())
+        return BatchDecoder(SseDecoder(stray=True), GeminiDecoder())
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer that is no stream says went wrong, and what to do."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
-
 from rxworker.messages import Counts, Json, JsonObject, Usage
 
 PROMPT = "promptTokenCount"
@@ -16,6 +13,8 @@ CACHED = "cachedContentTokenCount"
 
 def merge_usage(raw: JsonObject, news: JsonObject) -> JsonObject:
     """The numbers so far with the news over them; what is absent or null in the news stays."""
+    if news.keys() >= raw.keys() and None not in news.values():
+        return news
     return raw | {key: value for key, value in news.items() if value is not None}
 
 
@@ -26,53 +25,18 @@ def read_usage(raw: JsonObject) -> Usage:
     10
     """
     get = raw.get
-    thoughts = _int(get(THOUGHTS))
+    prompt, candidates, thoughts = get(PROMPT), get(CANDIDATES), get(THOUGHTS)
+    if thoughts is None and type(prompt) is int and type(candidates) is int:  # as nearly always
+        beside, cached = _int(get(TOOL_PROMPT)), _int(get(CACHED))
+        return Usage(prompt + (beside or 0), candidates, cached, raw=raw)
+    reasoning = _int(thoughts)
     return Usage(
-        input_tokens=_sum(_int(get(PROMPT)), _int(get(TOOL_PROMPT))),
-        output_tokens=_sum(_int(get(CANDIDATES)), thoughts),
+        input_tokens=_sum(_int(prompt), _int(get(TOOL_PROMPT))),
+        output_tokens=_sum(_int(candidates), reasoning),
         cache_read_tokens=_int(get(CACHED)),
-        reasoning_tokens=thoughts,
+        reasoning_tokens=reasoning,
         raw=raw,
     )
-
-
-class Totals(Sequence[Usage]):
-    """Running totals that came together; a `Usage` is made of each when somebody looks.
-
-    Args:
-        raw: The provider's numbers.
-        names: Which of them change.
-        columns: What each of these came to, from first to last.
-
-    >>> totals = Totals({"promptTokenCount": 5}, ("candidatesTokenCount",), [[1, 2]])
-    >>> totals[-1]
-    Usage(input_tokens=5, output_tokens=2, raw={'promptTokenCount': 5, 'candidatesTokenCount': 2})
-    """
-
-    __slots__ = ("_columns", "_names", "_raw")
-
-    def __init__(self, raw: JsonObject, names: tuple[str, ...], columns: list[list[int]]) -> None:
-        self._raw = raw
-        self._names = names
-        self._columns = columns
-
-    def __len__(self) -> int:
-        return len(self._columns[0])
-
-    @overload
-    def __getitem__(self, place: int, /) -> Usage: ...
-    @overload
-    def __getitem__(self, place: slice, /) -> Totals: ...
-    def __getitem__(self, place: int | slice, /) -> Usage | Totals:
-        if isinstance(place, slice):
-            return Totals(self._raw, self._names, [column[place] for column in self._columns])
-        return self._usage([column[place] for column in self._columns])
-
-    def __iter__(self) -> Iterator[Usage]:
-        return map(self._usage, zip(*self._columns, strict=True))
-
-    def _usage(self, totals: Iterable[int]) -> Usage:
-        return read_usage(self._raw | dict(zip(self._names, totals, strict=True)))
 
 
 def count(usage: Usage) -> Counts:
@@ -89,4 +53,4 @@ def _int(value: Json) -> int | None:
     return value if type(value) is int else None
 
 
-__all__ = ["Totals", "count", "merge_usage", "read_usage"]
+__all__ = ["count", "merge_usage", "read_usage"]

@@ -43,6 +43,18 @@ class WireCandidate(Struct, frozen=True, gc=False, rename="camel"):
     grounding_metadata: Json = None
     url_context_metadata: Json = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has content and nothing else."""
+        return (
+            self.finish_reason is None
+            and self.finish_message is None
+            and self.safety_ratings is None
+            and self.citation_metadata is None
+            and self.grounding_metadata is None
+            and self.url_context_metadata is None
+        )
+
 
 class WireChunk(Struct, frozen=True, gc=False, rename="camel"):
     """One frame of the stream. No content is worth losing for a name that is no text, so few types are demanded.

@@ -25,10 +25,8 @@ from rxworker.events import (
     ThinkingDelta,
     ToolUseMetadata,
 )
-from rxworker.events.deltas import rows
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import Halves, read_json
-from rxworker.providers.alike import Repeat, repeated
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
 from rxworker.providers.garbage import unreadable
@@ -40,7 +38,6 @@ from rxworker.providers.ollama.lines import split_objects
 from rxworker.providers.ollama.stop import read_stop
 from rxworker.providers.ollama.usage import read_usage
 from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line
-from rxworker.providers.rows import Row
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -86,17 +83,6 @@ class OllamaDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return self._take_garbage(line)
         return self._take_quickly(wire) or list(self._take(wire, line))
-
-    def feed_many(self, lines: Sequence[bytes], /) -> list[ResponseEvent | Row]:
-        """Take several lines; return what happened, in rows; see `Repeats`."""
-        events: list[ResponseEvent] = []
-        for line in lines:
-            events += self.feed(line)
-        return rows(events)
-
-    def repeat(self, delta: ResponseEvent, /) -> Repeat | None:
-        """What lines would make that are like the one which has just made this delta; see `Repeats`."""
-        return None if self._over or self._careful else repeated(delta)
 
     def finish(self) -> Events:
         """The bytes ended. Before the line that is done, that is an error."""

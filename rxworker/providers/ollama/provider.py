@@ -11,8 +11,8 @@ from rxworker.errors import ProviderError
 from rxworker.framing import NdjsonDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address
-from rxworker.providers.alike import Alike
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
+from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.ollama.decode import OllamaDecoder
@@ -90,7 +90,7 @@ class Ollama:
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
-        return Alike(NdjsonDecoder(), OllamaDecoder(), end=b"\n", varying=("created_at",))
+        return BatchDecoder(NdjsonDecoder(), OllamaDecoder())
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer that is no stream says went wrong, and what to do."""

@@ -70,6 +70,14 @@ class Choice:
         self._details: list[JsonObject] = []
         self._owes_reasoning = False  # an empty one was received, and must be echoed with calls
 
+    def continue_text(self, wire: WireChoice) -> TextDelta | None:
+        """The delta of a piece that does nothing but add to the open text, as most pieces do; ``None`` for any other."""
+        delta = wire.delta
+        if delta is None or self.text is None or wire.finish_reason or not delta.has_content_alone:
+            return None
+        text = delta.content
+        return TextDelta(self.text, text, self.index) if type(text) is str and text else None
+
     def take(self, wire: WireChoice) -> None:
         """A piece of the choice."""
         if wire.delta is not None:

@@ -11,7 +11,7 @@ followed by the usage, which is waited for; any other ends the response at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -22,11 +22,8 @@ from rxworker.events import (
     ResponseStatus,
     Status,
     TextDelta,
-    ThinkingDelta,
 )
-from rxworker.events.deltas import rows as gathered
 from rxworker.framing import STRAY, SseFrame
-from rxworker.framing.sse_frame import datas_of, has_event
 from rxworker.messages import JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.blocks import CUT, OpenBlocks
@@ -34,22 +31,9 @@ from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
 from rxworker.providers.ids import made_id
 from rxworker.providers.loose import read_loosely
-from rxworker.providers.openai_chat.alone import (
-    UNREADABLE,
-    TextReader,
-    read_bare_call,
-    read_bare_content,
-    read_call,
-    read_content,
-    read_reasoning,
-    read_reasoning_content,
-    texts_alone,
-)
 from rxworker.providers.openai_chat.choice import Choice
-from rxworker.providers.openai_chat.tools import ToolCalls
 from rxworker.providers.openai_chat.usage import read_usage
 from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk, read_names
-from rxworker.providers.rows import Row, add_row
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -93,30 +77,12 @@ class OpenAIChatDecoder:
         self._failure: Failure | None = None  # waits for the usage
         self._halves: Halves | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
-        # What may go on in the next chunk: a text, by its last delta, or calls.
-        self._growing: TextDelta | ThinkingDelta | ToolCalls | None = None
-        self._is_bare = True  # as long as such chunks may have nothing else in them
-        self._is_named = False  # whether thinking comes as ``reasoning_content``
-        self._misses = 0  # how often no more text was found where it was looked for
         self._over = False
 
     def feed(self, frame: SseFrame, /) -> Events:
         """Take the next frame; return what happened."""
         if self._over:
             return ()
-        growing = self._growing
-        if growing is not None and frame.event != "error":
-            if type(growing) is TextDelta:  # as nearly always
-                read = read_bare_content if self._is_bare else read_content
-                try:
-                    text = read(frame.data).choices[0].delta.text
-                except UNREADABLE:
-                    pass
-                else:
-                    self._misses = 0
-                    return (TextDelta(growing.index, text),)
-            if self._go_on((frame.data,), 0):
-                return self._told()
         if self._halves is not None:
             frame = replace(frame, data=self._halves.joined(frame.data))
         if self._broken or frame.data == DONE or frame.event == "error":
@@ -129,96 +95,22 @@ class OpenAIChatDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._take_garbage(frame)
         else:
+            delta = self._continue(chunk)
+            if delta is not None:
+                return (delta,)
             self._take(chunk, frame.data)
-            self._look_for_more(chunk)
         return self._told()
 
-    def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
-        """Take several frames; return what happened, with deltas that add to the same text as one thing."""
-        taken = 0
-        if self._halves is None and not self._broken and not has_event(frames, "error"):
-            datas = datas_of(frames)
-            ends = datas[-1:] == [DONE]
-            taken = self._take_all(datas[:-1] if ends else datas)
-            if ends and taken == len(datas) - 1:
-                taken += 1
-                if not self._over:
-                    self._end()
-        told: list[ResponseEvent | Row] = [*self._events]
-        self._events.clear()
-        if taken < len(frames) and not self._over:
-            told += gathered(event for frame in frames[taken:] for event in self.feed(frame))
-        return told
-
-    def _take_all(self, datas: Sequence[bytes]) -> int:
-        """Take chunks, up to the first that cannot be read as it stands; how many they are."""
-        place = 0
-        while place < len(datas) and not self._over:
-            if self._growing is not None:
-                place += self._go_on(datas, place)
-                if place == len(datas):
-                    break
-            try:
-                chunk = decode_chunk(datas[place])
-            except UNREADABLE:
-                break
-            self._take(chunk, datas[place])
-            self._look_for_more(chunk)
-            place += 1
-        return place
-
-    def _go_on(self, datas: Sequence[bytes], place: int) -> int:
-        """Take the chunks from this place on that do nothing but go on with what grows; how many they are."""
-        count = self._take_alone(datas, place)
-        if not count and self._is_bare:
-            self._is_bare = False
-            count = self._take_alone(datas, place)
-        if count:
-            self._misses = 0
-        else:
-            self._misses += 1
-            self._growing = None
-        return count
-
-    def _take_alone(self, datas: Sequence[bytes], place: int) -> int:
-        growing = self._growing
-        made = cast("list[ResponseEvent | Row]", self._events)
-        if type(growing) is ToolCalls:
-            read = read_bare_call if self._is_bare else read_call
-            return growing.take_alone(read, datas, place, made)
-        like = cast("TextDelta | ThinkingDelta", growing)
-        texts = texts_alone(self._reader_of(like), datas, place)
-        count = len(texts)
-        if count:
-            if made and made[-1] is like:
-                made.pop()
-                texts.insert(0, like.text)
-            add_row(like, texts, made)
-        return count
-
-    def _reader_of(self, delta: TextDelta | ThinkingDelta) -> TextReader:
-        if type(delta) is ThinkingDelta:
-            return read_reasoning_content if self._is_named else read_reasoning
-        return read_bare_content if self._is_bare else read_content
-
-    def _look_for_more(self, chunk: WireChunk) -> None:
-        """Find out whether the next chunks may do nothing but go on with what this one has brought."""
-        self._growing = None
-        wire = chunk.choices[-1] if chunk.choices else None
-        if wire is None or wire.index or wire.delta is None or self._misses > MOST_MISSES:
-            return
-        if self._failure is not None or self._halves is not None:
-            return
-        last = self._events[-1] if self._events else None
-        kind = last.__class__
-        if wire.delta.tool_calls:
-            self._growing = self._choices[0].tools
-        elif kind is TextDelta or kind is ThinkingDelta:
-            delta = cast("TextDelta | ThinkingDelta", last)
-            if delta.choice == 0:
-                self._growing = delta
-                # An empty one may be about thinking that came under the other name.
-                self._is_named = bool(wire.delta.reasoning_content)
+    def _continue(self, chunk: WireChunk) -> TextDelta | None:
+        """The delta of a chunk that does nothing but add to the open text of one choice; ``None`` for any other."""
+        choices = chunk.choices
+        if choices is None or len(choices) != 1 or chunk.usage or chunk.error or chunk.x_groq:
+            return None
+        wire = choices[0]
+        choice = self._choices.get(wire.index)
+        if choice is None or wire.usage or self._failure is not None:
+            return None
+        return choice.continue_text(wire)
 
     def _told(self) -> Events:
         events = self._events.copy()

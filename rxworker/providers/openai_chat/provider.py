@@ -11,6 +11,7 @@ from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.address import base_address, endpoint, host_of
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url, is_secret
+from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
@@ -18,7 +19,6 @@ from rxworker.providers.openai_chat.dialects import dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
 from rxworker.providers.openai_chat.usage import count
 from rxworker.providers.remember import Remembered
-from rxworker.providers.together import Together
 
 BASE_URL = "https://api.openai.com/v1"
 KEY = "OPENAI_API_KEY"
@@ -106,7 +106,7 @@ class OpenAIChat:
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
-        return Together(SseDecoder(stray=True), OpenAIChatDecoder())
+        return BatchDecoder(SseDecoder(stray=True), OpenAIChatDecoder())
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """What an answer that is no stream says went wrong, and what to do."""

@@ -14,7 +14,7 @@ servers leave the index out, say 0 for every call, send ids again or empty, or s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -24,11 +24,9 @@ from rxworker.events import BlockType, InputJsonDelta, Opaque, ResponseEvent, To
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.blocks import OpenBlocks
-from rxworker.providers.openai_chat.alone import UNREADABLE, CallReader
 from rxworker.providers.openai_chat.outline import Outline
 from rxworker.providers.openai_chat.stop import Calls
 from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
-from rxworker.providers.rows import Row, add_row
 
 Tell: TypeAlias = Callable[[ResponseEvent], None]
 
@@ -57,13 +55,6 @@ class PendingCall(Struct, eq=False):
     echo: JsonObject | None = None
     started_echo: JsonObject | None = None
     outline: Outline | None = None
-
-    def add(self, texts: list[str], made: list[ResponseEvent | Row]) -> None:
-        """Take more pieces of the arguments, when the block has started, and tell of them."""
-        if "" in texts:
-            texts = [text for text in texts if text]
-        self.pieces += texts
-        add_row(InputJsonDelta(self.index or 0, ""), texts, made)
 
     def is_whole(self) -> bool:
         """Whether the arguments are, by their brackets."""
@@ -124,51 +115,6 @@ class ToolCalls:
                 self._start(call)
         elif text:
             self._tell(InputJsonDelta(call.index, text))
-
-    def take_alone(
-        self,
-        read: CallReader,
-        datas: Sequence[bytes],
-        place: int,
-        made: list[ResponseEvent | Row],
-    ) -> int:
-        """Take the chunks from this place on, as long as each is one piece of a call and nothing else; how many they are.
-
-        Args:
-            read: Reads such a chunk, and refuses any other.
-            datas: The chunks.
-            place: The first of them.
-            made: What is told; arguments go into it in rows.
-        """
-        call, texts = self._last, list[str]()
-        end = place
-        for end in range(place, len(datas)):
-            try:
-                piece = read(datas[end]).choices[0].delta.tool_calls[0]
-            except UNREADABLE:
-                break
-            function = piece.function
-            if (
-                call is not None
-                and call.index is not None
-                and function is not None
-                and type(function.arguments) is str
-                and not (function.name or piece.id)
-                and piece.extra_content is None
-                and self._by_index.get(piece.index) is call  # pyright: ignore[reportArgumentType]
-            ):
-                texts.append(function.arguments)
-                continue
-            if call is not None and texts:
-                call.add(texts, made)
-                texts = []
-            self.take(piece)
-            call = self._last
-        else:
-            end = len(datas)
-        if call is not None and texts:
-            call.add(texts, made)
-        return end - place
 
     def close(self, stop: StopReason | None, *, runs: bool, raw: str | None) -> None:
         """The choice ended: the calls stop if they are whole, else they are aborted. One that names no tool never was a block."""

@@ -34,7 +34,7 @@ def _numbers(raw: JsonObject) -> list[int | None]:
         details.get("cached_tokens"),
         details.get("cache_write_tokens"),
         _details(raw, "completion_tokens_details").get("reasoning_tokens"),
-        raw.get("cached_tokens"),  # Together, Moonshot
+        raw.get("cached_tokens"),  # BatchDecoder, Moonshot
         raw.get("prompt_cache_hit_tokens"),  # DeepSeek
     )
     # A bool is an int, too, but no number.

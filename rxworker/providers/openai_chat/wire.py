@@ -62,6 +62,22 @@ class WireDelta(Struct, frozen=True, gc=False):
     images: Any = None
     executed_tools: Any = None
 
+    @property
+    def has_content_alone(self) -> bool:
+        """Whether no field but ``content`` says anything."""
+        return not (
+            self.tool_calls
+            or self.reasoning_content is not None
+            or self.reasoning
+            or self.reasoning_details
+            or self.refusal
+            or self.function_call
+            or self.annotations
+            or self.audio
+            or self.images
+            or self.executed_tools
+        )
+
 
 class WireChoice(Struct, frozen=True, gc=False):
     """One of the answers, piece by piece.

@@ -19,10 +19,9 @@ from rxworker.events import ResponseEvent
 from rxworker.framing import SseDecoder, SseFrame
 from rxworker.messages import Json
 from rxworker.providers.base import HttpRequest
+from rxworker.providers.batch_decoder import BatchDecoder, Part
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.wire import UNREADABLE
-from rxworker.providers.rows import Row
-from rxworker.providers.together import Together
 
 
 class _Numbered(Struct, gc=False):
@@ -37,7 +36,7 @@ _number = msgspec.json.Decoder(_Numbered).decode
 _sent = msgspec.json.Decoder(_Sent).decode
 
 
-class BackgroundDecoder(Together[SseFrame]):
+class BackgroundDecoder(BatchDecoder[SseFrame]):
     r"""Bytes to events, for one response that can be taken up again.
 
     >>> decoder = BackgroundDecoder()
@@ -55,10 +54,10 @@ class BackgroundDecoder(Together[SseFrame]):
         self._is_left = False  # its bytes have ended, and it goes on at the service
         self._is_cancelled = False
 
-    def feed_rows(self, data: bytes, /) -> Sequence[ResponseEvent | Row]:
-        """See `Together`."""
+    def feed_parts(self, data: bytes, /) -> Sequence[Part]:
+        """See `BatchDecoder`."""
         frames = [frame for frame in self._framing.feed_run(data) if self._is_new(frame)]
-        return self._decoder.feed_many(frames)
+        return self._feed_many(frames)
 
     def finish(self) -> Sequence[ResponseEvent]:
         """The bytes ended, and no more will come."""

@@ -23,12 +23,12 @@ from rxworker.events import (
     ResponseStatus,
     Status,
 )
-from rxworker.events.deltas import FEW, Deltas
-from rxworker.events.deltas import rows as gathered
+from rxworker.events.deltas import FEW, Deltas, gather
 from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
 from rxworker.messages import Json, StopReason
 from rxworker.messages.lenient_json import Halves, read_json
+from rxworker.providers.batch_decoder import Part
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
 from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
@@ -52,7 +52,6 @@ from rxworker.providers.openai_responses.wire import (
     decode_event,
     decode_usual,
 )
-from rxworker.providers.rows import Row
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -120,7 +119,7 @@ class OpenAIResponsesDecoder:
             self._take(event if event.type else _named(event, frame), frame.data, events)
         return events
 
-    def feed_many(self, frames: Sequence[SseFrame], /) -> list[ResponseEvent | Row]:
+    def feed_many(self, frames: Sequence[SseFrame], /) -> list[Part]:
         """Take several frames; return what happened, with deltas that add to the same text as one thing."""
         is_plain = self._halves is None and not self._over
         datas = datas_of(frames)
@@ -132,8 +131,8 @@ class OpenAIResponsesDecoder:
         except UNREADABLE:
             decoded = None
         if decoded is None:
-            return gathered(event for frame in frames for event in self.feed(frame))
-        made: list[ResponseEvent | Row] = []
+            return gather(event for frame in frames for event in self.feed(frame))
+        made: list[Part] = []
         events: list[Any] = made  # for those who put nothing but events into it
         place = 0
         read = iter(decoded)

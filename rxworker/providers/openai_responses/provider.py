@@ -18,6 +18,7 @@ from rxworker.providers.base import (
     hidden_url,
     is_secret,
 )
+from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.http_error import explain
 from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.openai_responses.background import BackgroundDecoder
@@ -26,7 +27,6 @@ from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encod
 from rxworker.providers.openai_responses.options import encode_tool
 from rxworker.providers.openai_responses.usage import count
 from rxworker.providers.remember import Remembered
-from rxworker.providers.together import Together
 
 BASE_URL = "https://api.openai.com/v1"
 KEY = "OPENAI_API_KEY"
@@ -117,7 +117,7 @@ class OpenAIResponses:
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
-        return Together(SseDecoder(stray=True), OpenAIResponsesDecoder())
+        return BatchDecoder(SseDecoder(stray=True), OpenAIResponsesDecoder())
 
     def background_decoder(self) -> ResumableDecoder:
         """The same, for a response that goes on without its connection (``extra={"background": True}``)."""

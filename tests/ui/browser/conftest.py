@@ -148,8 +148,10 @@ class Desk:
         runs = self.runs
 
         class Recorded(Worker):
-            def _begin(self, first: Sequence[Event], scope: TurnScope) -> Run[Any]:
-                run = super()._begin(first, scope)
+            def _begin(
+                self, first: Sequence[Event], scope: TurnScope, called: Sequence[str] = ()
+            ) -> Run[Any]:
+                run = super()._begin(first, scope, called)
                 runs.append(run)
                 return run
 

@@ -137,7 +137,7 @@ def test_pieces_of_a_text_come_as_one_row_with_or_without_names() -> None:
         machine = OpenAIResponses("m", api_key="k").decoder()
         fields = '"output_index":0,"content_index":0,"sequence_number":%d,"delta":"w%d "'
         row = [piece(TEXT, fields % (n, n), name=name) for n in range(100)]
-        rows = machine.feed_rows(b"".join([BEGIN[0], *row]))  # type: ignore[attr-defined] # pyright: ignore
+        rows = machine.feed_parts(b"".join([BEGIN[0], *row]))  # type: ignore[attr-defined] # pyright: ignore
         assert [one.__class__ for one in rows[-1:]] == [Deltas]  # pyright: ignore
         assert list(rows[-1]) == [TextDelta(0, f"w{n} ") for n in range(100)]  # pyright: ignore
 

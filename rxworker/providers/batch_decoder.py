@@ -1,22 +1,23 @@
-"""Frames that came together, taken together: what one read brings becomes events and rows of deltas in one go. Pure.
+"""Bytes to events in two machines, framing and decoder, with adjacent deltas of one read as one value. Pure.
 
-The plain definition is `rxworker.framing.Chain` of the same two machines; ``tests/providers/test_together.py`` holds them equal.
+The plain definition is `rxworker.framing.Chain` of the same two machines; ``tests/providers/test_batch_decoder.py`` holds them equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Generic, Protocol, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from rxworker.events import ResponseEvent
-from rxworker.events.deltas import Deltas
-from rxworker.providers.rows import Row
+from rxworker.events.deltas import Deltas, gather
 
 F = TypeVar("F")
 F_contra = TypeVar("F_contra", contravariant=True)
 F_co = TypeVar("F_co", covariant=True)
 
 Events: TypeAlias = Sequence[ResponseEvent]
+Part: TypeAlias = ResponseEvent | Deltas[ResponseEvent]
+"""An event, or adjacent deltas as one value."""
 
 
 class Framing(Protocol[F_co]):
@@ -48,15 +49,11 @@ class Framing(Protocol[F_co]):
         ...
 
 
-class Gathers(Protocol[F_contra]):
-    """A decoder that takes several frames in one go."""
+class FrameDecoder(Protocol[F_contra]):
+    """A decoder from frames to events. One with a method ``feed_many`` is given the frames of a read together."""
 
     def feed(self, frame: F_contra, /) -> Events:
         """Take the next frame."""
-        ...
-
-    def feed_many(self, frames: Sequence[F_contra], /) -> list[ResponseEvent | Row]:
-        """Take several frames; return what feeding them one by one would, with deltas that add to the same text as one thing."""
         ...
 
     def finish(self) -> Events:
@@ -64,8 +61,8 @@ class Gathers(Protocol[F_contra]):
         ...
 
 
-class Together(Generic[F]):
-    r"""A decoder from bytes to events that gives those of one read together.
+class BatchDecoder(Generic[F]):
+    r"""A decoder from bytes to events that returns adjacent deltas of one read as one `Deltas`.
 
     Args:
         framing: Bytes to frames.
@@ -73,15 +70,18 @@ class Together(Generic[F]):
 
     >>> from rxworker.framing import SseDecoder
     >>> from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
-    >>> machine = Together(SseDecoder(), OpenAIResponsesDecoder())
+    >>> machine = BatchDecoder(SseDecoder(), OpenAIResponsesDecoder())
     >>> frame = b'data: {"type":"response.output_text.delta","output_index":0,"delta":"%s"}\n\n'
-    >>> machine.feed_rows(b"".join(frame % word for word in (b"a", b"b", b"c", b"d")))[-1]
+    >>> machine.feed_parts(b"".join(frame % word for word in (b"a", b"b", b"c", b"d")))[-1]
     Deltas(TextDelta(index=0, text='a', choice=0), ['a', 'b', 'c', 'd'])
     """
 
-    def __init__(self, framing: Framing[F], decoder: Gathers[F]) -> None:
+    def __init__(self, framing: Framing[F], decoder: FrameDecoder[F]) -> None:
         self._framing = framing
         self._decoder = decoder
+        self._feed_many: Callable[[Sequence[F]], Sequence[Part]] = getattr(
+            decoder, "feed_many", self._feed_each
+        )
 
     @property
     def limit(self) -> int | None:
@@ -95,19 +95,25 @@ class Together(Generic[F]):
     def feed(self, data: bytes, /) -> Events:
         """Take the next bytes; return what they completed."""
         events: list[ResponseEvent] = []
-        for row in self.feed_rows(data):
-            if row.__class__ is Deltas:
-                events.extend(cast("Row", row))
+        for part in self.feed_parts(data):
+            if isinstance(part, Deltas):
+                events.extend(part)
             else:
-                events.append(cast("ResponseEvent", row))
+                events.append(part)
         return events
 
-    def feed_rows(self, data: bytes, /) -> Sequence[ResponseEvent | Row]:
-        """The same, with deltas that have been read together as one thing."""
+    def feed_parts(self, data: bytes, /) -> Sequence[Part]:
+        """The same, with adjacent deltas as one `Deltas`."""
         frames = self._framing.feed_run(data)
         if len(frames) == 1:  # a provider sends one event a chunk
             return self._decoder.feed(frames[0])
-        return self._decoder.feed_many(frames)
+        return self._feed_many(frames)
+
+    def _feed_each(self, frames: Sequence[F]) -> Sequence[Part]:
+        events: list[ResponseEvent] = []
+        for frame in frames:
+            events += self._decoder.feed(frame)
+        return gather(events)
 
     def finish(self) -> Events:
         """The bytes ended: first for the frames, then for the response."""
@@ -120,4 +126,4 @@ class Together(Generic[F]):
         return events
 
 
-__all__ = ["Framing", "Gathers", "Together"]
+__all__ = ["BatchDecoder", "FrameDecoder", "Framing", "Part"]
