@@ -50,23 +50,23 @@ from rxworker.views.changes import (
 
 
 class ShownResponse:
-    """One response of a scope.
+    """One response of a scope, and the ids of its blocks.
 
     Args:
-        scope: Whose it is.
-        prefix: What its name begins with.
-        turn: Its turn.
-        attempt: Its attempt.
-        again: Tells it from an earlier one of the same attempt.
+        scope: The scope of the response.
+        prefix: The beginning of its name.
+        turn: The turn's number.
+        attempt: The attempt's number.
+        again: Distinguishes it from an earlier response of the same attempt.
 
     Attributes:
-        scope: Whose it is.
-        turn: Its turn.
-        attempt: Its attempt.
-        again: Tells it from an earlier one of the same attempt.
-        is_all_seen: Whether nothing of it was missed.
-        text_ids: The blocks of text that were shown.
-        call_ids: The calls that were shown.
+        scope: The scope of the response.
+        turn: The turn's number.
+        attempt: The attempt's number.
+        again: Distinguishes it from an earlier response of the same attempt.
+        is_all_seen: Whether the watcher received all of its events.
+        text_ids: The ids of the text blocks that were shown.
+        call_ids: The ids of the calls that were shown.
 
     >>> response = ShownResponse(Scope(), "run-1", turn=2, attempt=1)
     >>> response.name, response.name_text(0), response.name_text(0)
@@ -93,7 +93,7 @@ class ShownResponse:
         return f"{name}.{self.again}" if self.again else name
 
     def name_text(self, index: int) -> str:
-        """The name of a new block of text at this place."""
+        """Return the id of a new text block at this index."""
         self._used[index] += 1
         again = self._used[index]
         name = f"{self.name}.{index}" + (f"~{again}" if again > 1 else "")
@@ -107,16 +107,17 @@ WHOLES = frozenset({BlockType.IMAGE, BlockType.OPAQUE})
 
 
 class OpenBlock:
-    """A block that is open.
+    """An open block.
 
     Args:
-        start: Its start.
-        response: What it is part of.
-        calls: Where tool calls are kept.
+        start: Its first event, as a start.
+        response: The response that it is part of.
+        calls: The calls of the scope.
+        is_detailed: Whether further choices and single values of arguments are shown.
 
     Attributes:
-        kind: What it holds.
-        shown: As it is shown; ``None`` while it cannot be.
+        kind: The type of the block.
+        shown: The block as it is shown; ``None`` before that.
     """
 
     __slots__ = (
@@ -156,31 +157,31 @@ class OpenBlock:
         self._values: list[InputValueDelta] = []
 
     def is_shown_call(self, native: str) -> bool:
-        """Whether it is the call of this id, and is shown."""
+        """Whether it is the call of this id, and was shown."""
         which = self._metadata
         is_call = isinstance(which, ToolUseMetadata) and which.id == native
         return is_call and self.shown is not None and not self._choice
 
     def answers(self, event: BlockEvent) -> str | None:
-        """The id of the call that this event brings the result of."""
+        """The id of the call whose result ends with this event, if it is one."""
         if self._choice or not isinstance(event, BlockStop):
             return None
         which = event.metadata or self._metadata
         return which.tool_use_id if isinstance(which, ToolResultMetadata) else None
 
     def feed(self, event: BlockEvent) -> Iterator[Change]:
-        """An event of the block."""
+        """Take an event of the block."""
         handler = _HANDLERS.get(type(event))
         if handler is not None and not self._is_hidden:
             yield from handler(self, event)
 
     def end(self, aborted: str | None) -> Iterator[Change]:
-        """It ends. ``aborted`` says why it is not whole."""
+        """End the block; ``aborted`` is the reason if it is not whole."""
         if not self._is_hidden:
             yield from self._ended(aborted)
 
     def show(self) -> Iterator[Change]:
-        """Show the block, if it can be, and what has waited for it."""
+        """Open the block for people, if it can be shown, with the text that arrived before."""
         if self.shown is not None or self._is_hidden:
             return
         if self.kind in TEXTS:
@@ -274,7 +275,7 @@ class OpenBlock:
             yield from self._calls.give_up(shown.id, aborted)
 
     def _whole(self) -> Iterator[Change]:
-        """A block that is told in one piece: a result, a picture, or what we do not know."""
+        """The change for a block that is shown in one piece: a result, a picture, or a block of an unknown type."""
         metadata = self._metadata
         if isinstance(metadata, ToolResultMetadata):
             if self._choice:
@@ -320,9 +321,10 @@ class BlockTracker:
     """The open blocks of one scope.
 
     Args:
-        scope: Whose blocks.
-        prefix: What their names begin with.
-        calls: Where tool calls are kept.
+        scope: The scope.
+        prefix: The beginning of the ids of its blocks.
+        calls: The calls of the scope.
+        is_detailed: Whether further choices and single values of arguments are shown.
     """
 
     def __init__(
@@ -342,10 +344,10 @@ class BlockTracker:
         return self._response.name
 
     def enter(self, turn: int, attempt: int, *, is_start: bool) -> Iterator[Change]:
-        """An event of this attempt comes; what another attempt has left open ends."""
+        """An event of this attempt follows: end the blocks that another attempt left open."""
         response = self._response
         if self._adopts and not is_start:
-            # What was caught up with is part of this attempt, whatever its number.
+            # The blocks of `catch_up` are part of this attempt, whatever its number.
             response.turn, response.attempt = turn, attempt
         self._adopts = False
         if (response.turn, response.attempt) != (turn, attempt):
@@ -353,12 +355,12 @@ class BlockTracker:
             self._begin(turn, attempt, is_all_seen=is_start)
 
     def catch_up(self, seq: int) -> None:
-        """A response is under way, and what it text_ids until this record is about to come."""
+        """Begin a response in its middle: the events up to this record follow as a replay."""
         self._begin(0, 0, seq, is_all_seen=True)
         self._adopts = True
 
     def retract(self, reason: str) -> Iterator[Change]:
-        """What the response has text_ids is void."""
+        """Retract all blocks of the response."""
         yield from self.end(reason)
         void = self._response
         if not void.text_ids and not void.call_ids:
@@ -368,11 +370,11 @@ class BlockTracker:
         self._begin(void.turn, void.attempt, void.again + 1, is_all_seen=void.is_all_seen)
 
     def note_gap(self) -> None:
-        """Deltas are missing."""
+        """Remember that deltas are missing."""
         self._response.is_all_seen = False
 
     def feed(self, event: BlockEvent) -> Iterator[Change]:
-        """An event of a block."""
+        """Take an event of a block."""
         index = event.index
         block = self._open.get(index)
         if block is not None and isinstance(event, BlockStart) and block.kind != event.block_type:
@@ -392,14 +394,14 @@ class BlockTracker:
             self._open.pop(index, None)
 
     def end_call(self, native: str) -> Iterator[Change]:
-        """A call runs, or has its result: its block is whole, whether that was text_ids or not."""
+        """Close the block of a call that runs or has its result, also where no stop was received."""
         for index, block in list(self._open.items()):
             if block.is_shown_call(native):
                 del self._open[index]
                 yield from block.end(None)
 
     def end(self, reason: str) -> Iterator[Change]:
-        """All open blocks end, unfinished."""
+        """Abort all open blocks."""
         for index in list(self._open):
             yield from self._abort(index, reason)
 

@@ -55,7 +55,7 @@ def block(
 def turn_start(
     _state: TrackerState, tracker: ScopeTracker, record: Record, _: TurnStart
 ) -> Iterator[Change]:
-    """A turn begins."""
+    """A turn starts: everything that the turn before left open ends."""
     yield from tracker.end(CUT)
     yield from tracker.open_step(record.turn)
 
@@ -63,14 +63,14 @@ def turn_start(
 def turn_stop(
     _state: TrackerState, tracker: ScopeTracker, _: Record, __: TurnStop
 ) -> Iterator[Change]:
-    """A turn is over."""
+    """A turn has ended."""
     yield from tracker.end(CUT)
 
 
 def attempt_start(
     _state: TrackerState, tracker: ScopeTracker, record: Record, _: AttemptStart
 ) -> Iterator[Change]:
-    """A request is made."""
+    """A request starts."""
     yield from tracker.blocks.enter(record.turn, record.attempt, is_start=True)
     yield Note(tracker.scope, record)
 
@@ -78,7 +78,7 @@ def attempt_start(
 def attempt_retract(
     _state: TrackerState, tracker: ScopeTracker, record: Record, event: AttemptRetract
 ) -> Iterator[Change]:
-    """What a response text_ids is void."""
+    """An attempt is retracted."""
     yield from tracker.blocks.retract(event.reason)
     yield Note(tracker.scope, record)
 
@@ -86,7 +86,7 @@ def attempt_retract(
 def status(
     _state: TrackerState, tracker: ScopeTracker, record: Record, event: Status
 ) -> Iterator[Change]:
-    """A response begins, or has ended."""
+    """A response starts or has ended; a second start retracts the first."""
     yield from tracker.blocks.enter(record.turn, record.attempt, is_start=False)
     if event.status is ResponseStatus.STARTED:
         yield from tracker.blocks.retract("the response began anew")
@@ -97,7 +97,7 @@ def status(
 def tool_start(
     _: TrackerState, tracker: ScopeTracker, __: Record, event: ToolStart
 ) -> Iterator[Change]:
-    """A tool begins."""
+    """A tool starts. A call that was not shown yet is shown with its arguments."""
     call = event.call
     yield from tracker.blocks.end_call(call.id)
     waiting = tracker.calls.find(call.id)
@@ -113,7 +113,7 @@ def tool_start(
 def tool_progress(
     _: TrackerState, tracker: ScopeTracker, __: Record, event: ToolProgress
 ) -> Iterator[Change]:
-    """A tool tells how far it is."""
+    """A tool reports progress."""
     waiting = tracker.calls.find(event.call_id)
     shown = waiting.shown if waiting else tracker.calls.shown_id(event.call_id)
     yield CallProgress(tracker.scope, shown, event.progress)
@@ -122,7 +122,7 @@ def tool_progress(
 def tool_stop(
     state: TrackerState, tracker: ScopeTracker, record: Record, event: ToolStop
 ) -> Iterator[Change]:
-    """A tool has ended. Its result comes later where hooks may change it."""
+    """A tool has ended. Its result follows later if hooks may change it."""
     result = event.result
     native = event.call_id
     yield from state.scopes.leave((*record.path, native), "its call has ended")
@@ -143,14 +143,14 @@ def tool_stop(
 def tool_output(
     _: TrackerState, tracker: ScopeTracker, __: Record, event: ToolOutput
 ) -> Iterator[Change]:
-    """A result comes as the hooks left it."""
+    """A result as the hooks left it."""
     yield from tracker.calls.answer(event.result)
 
 
 def message_add(
     _: TrackerState, tracker: ScopeTracker, record: Record, event: MessageAdd
 ) -> Iterator[Change]:
-    """Messages are added to the conversation, and may hold results."""
+    """Messages are added to the conversation, with the results that they hold."""
     for message in event.messages:
         for result in message.tool_results:
             yield from tracker.blocks.end_call(result.tool_use_id)
@@ -161,7 +161,7 @@ def message_add(
 def run_start(
     state: TrackerState, tracker: ScopeTracker, record: Record, _: RunStart | RunResume
 ) -> Iterator[Change]:
-    """A run begins, or goes on."""
+    """A run starts or resumes."""
     if record.path and tracker.has_begun:
         yield from state.scopes.leave(record.path, "it began anew")
         changes: list[Change] = []
@@ -197,7 +197,7 @@ def run_abort(
 def run_pause(
     state: TrackerState, tracker: ScopeTracker, record: Record, event: RunPause
 ) -> Iterator[Change]:
-    """A run waits."""
+    """A run pauses: its pending calls wait, and all other calls get a placeholder."""
     if record.path:
         why = f"it paused: {event.reason or event.hook}"
         yield from state.scopes.leave(record.path, why, "pause")

@@ -1,4 +1,4 @@
-"""The scopes of a run, the run's own and those of the runs inside it, and what is open in each."""
+"""What is open in each scope of a run: the run itself, and the runs inside it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ class ScopeTracker:
     """What is open in one scope.
 
     Args:
-        scope: Which.
+        scope: The scope.
         run: The run's id.
         calls: The scope's calls.
+        is_detailed: Whether further choices and single values of arguments are shown.
 
     Attributes:
-        scope: Which.
+        scope: The scope.
         calls: Its calls.
         blocks: Its blocks.
-        turn: The turn that is open.
-        has_begun: Whether its start was seen.
+        turn: The number of the open turn; ``None`` between turns.
+        has_begun: Whether its start was received.
         stop_reason: Why its last response ended.
     """
 
@@ -51,18 +52,18 @@ class ScopeTracker:
         self.stop_reason: StopReason | None = None
 
     def open_step(self, turn: int) -> Iterator[Change]:
-        """A turn begins; none is open."""
+        """Open a turn, when none is open."""
         self.turn = turn
         yield StepOpen(self.scope, turn)
 
     def close_step(self) -> Iterator[Change]:
-        """The turn that is open is over."""
+        """Close the open turn, if there is one."""
         if self.turn is not None:
             turn, self.turn = self.turn, None
             yield StepClose(self.scope, turn)
 
     def end(self, reason: str, answer: str | None = NOT_RUN) -> Iterator[Change]:
-        """Everything that is open ends; calls without a result get the answer, if there is one."""
+        """End everything that is open; calls without a result get this placeholder, unless it is ``None``."""
         yield from self.blocks.end(reason)
         if answer is not None:
             yield from self.calls.give_up_all(answer)
@@ -70,7 +71,7 @@ class ScopeTracker:
 
 
 class Scopes:
-    """The scopes that are open, by their path."""
+    """The open scopes by their path."""
 
     def __init__(self, *, is_detailed: bool = False) -> None:
         self._run = ""
@@ -79,7 +80,7 @@ class Scopes:
         self._times: Counter[Path] = Counter()
 
     def begin(self, run: str, calls: CallTracker) -> ScopeTracker:
-        """The run's own."""
+        """Open the scope of the run itself."""
         self._run = run
         tracker = self._trackers[()] = ScopeTracker(
             Scope(), run, calls, is_detailed=self._is_detailed
@@ -90,11 +91,11 @@ class Scopes:
         return iter(self._trackers.values())
 
     def find(self, path: Path) -> ScopeTracker | None:
-        """The one of this path, if it is open."""
+        """The scope of this path, if it is open."""
         return self._trackers.get(path)
 
     def enter(self, path: Path, changes: list[Change]) -> ScopeTracker:
-        """The one of this path; it and those around it open if they are not."""
+        """The scope of this path; it and its parents are opened if they are not open."""
         tracker = self._trackers.get(path)
         if tracker is not None:
             return tracker
@@ -118,7 +119,7 @@ class Scopes:
     def leave(
         self, path: Path, error: str | None, cause: str = "", answer: str | None = NOT_RUN
     ) -> Iterator[Change]:
-        """A run inside has ended, and those inside it."""
+        """Close the scope of a run inside, and those inside it."""
         below = [other for other in self._trackers if other[: len(path)] == path and other != path]
         for other in (*sorted(below, key=len, reverse=True), path):
             tracker = self._trackers.pop(other, None)
@@ -128,7 +129,7 @@ class Scopes:
                 yield ScopeClose(tracker.scope, why, what)
 
     def end(self, reason: str, answer: str | None) -> Iterator[Change]:
-        """All of them end."""
+        """Close all scopes inside, and end what is open in the run itself."""
         for path in [path for path in self._trackers if len(path) == 1]:
             yield from self.leave(path, reason or "the run around it ended", answer=answer)
         top = self._trackers.get(())
@@ -137,15 +138,15 @@ class Scopes:
 
 
 class TrackerState:
-    """Where the telling of one run stands.
+    """What a `Tracker` knows of its run.
 
     Attributes:
         run: The run's id.
         seq: The number of the last record.
-        has_begun: Whether the first change has been made.
-        is_over: Whether the last one has.
+        has_begun: Whether the first change was returned.
+        is_over: Whether the last change was returned.
         scopes: The scopes that are open.
-        refused: The calls that somebody has refused, and whose results are still to come.
+        refused: The ids of calls that a person refused, and whose results follow.
     """
 
     def __init__(self, *, is_detailed: bool = False) -> None:
