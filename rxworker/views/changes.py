@@ -237,7 +237,7 @@ class ViewPause(Struct, frozen=True):
 
     Attributes:
         run: The run's id.
-        hook: Who call_ids for it.
+        hook: The name of the hook that paused it.
         reason: For people.
         pending: The calls that wait.
     """
