@@ -36,6 +36,7 @@ from rxworker.views.run_view import (
     ViewItem,
     ViewStep,
 )
+from rxworker.views.summary import CalledTool, Summary, summarise
 from rxworker.views.tracker import Tracker
 
 __all__ = [
@@ -48,6 +49,10 @@ __all__ = [
     "NoteView",
     "AttemptView",
     "ItemStage",
+    # a response in one value
+    "Summary",
+    "CalledTool",
+    "summarise",
     # from records to changes
     "Tracker",
     # the changes, and what they are about
