@@ -5,7 +5,14 @@ from __future__ import annotations
 import difflib
 
 from rxworker.cli.failure import MISUSED, CommandError
-from rxworker.providers import PROVIDERS, Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses
+from rxworker.providers import (
+    PROVIDERS,
+    Anthropic,
+    Gemini,
+    Ollama,
+    OpenAIChat,
+    OpenAIResponses,
+)
 from rxworker.ui.clean import one_line
 
 

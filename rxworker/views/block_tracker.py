@@ -65,6 +65,7 @@ class ShownResponse:
         attempt: The attempt's number.
         again: Distinguishes it from an earlier response of the same attempt.
         is_all_seen: Whether the watcher received all of its events.
+        has_started: Whether its start was received.
         text_ids: The ids of the text blocks that were shown.
         call_ids: The ids of the calls that were shown.
 
@@ -82,6 +83,7 @@ class ShownResponse:
         self.attempt = attempt
         self.again = again
         self.is_all_seen = False
+        self.has_started = False
         self.text_ids: list[str] = []
         self.call_ids: list[str] = []
         self._used: Counter[int] = Counter()
@@ -354,10 +356,18 @@ class BlockTracker:
             yield from self.end("the response ended before it was whole")
             self._begin(turn, attempt, is_all_seen=is_start)
 
-    def catch_up(self, seq: int) -> None:
+    def catch_up(self, seq: int, *, has_started: bool) -> None:
         """Begin a response in its middle: the events up to this record follow as a replay."""
         self._begin(0, 0, seq, is_all_seen=True)
+        self._response.has_started = has_started
         self._adopts = True
+
+    def start(self) -> Iterator[Change]:
+        """The response starts: a second start retracts the first, while blocks before the first start are kept, as in `ResponseState`."""
+        response = self._response
+        if response.has_started or not response.is_all_seen:
+            yield from self.retract("the response began anew")
+        self._response.has_started = True
 
     def retract(self, reason: str) -> Iterator[Change]:
         """Retract all blocks of the response."""

@@ -89,7 +89,7 @@ def status(
     """A response starts or has ended; a second start retracts the first."""
     yield from tracker.blocks.enter(record.turn, record.attempt, is_start=False)
     if event.status is ResponseStatus.STARTED:
-        yield from tracker.blocks.retract("the response began anew")
+        yield from tracker.blocks.start()
     tracker.stop_reason = event.stop_reason or tracker.stop_reason
     yield Note(tracker.scope, record)
 

@@ -104,7 +104,7 @@ class Tracker:
         tracker = tracked.scopes.enter((), changes)
         response = None if state.is_closed else state.response
         if response is not None:
-            tracker.blocks.catch_up(state.seq)
+            tracker.blocks.catch_up(state.seq, has_started=response.status is not None)
             for event in replay_events(response):
                 changes.extend(tracker.blocks.feed(event))
         for result in state.results:

@@ -16,7 +16,14 @@ from typing import Any
 
 import pytest
 
-from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses, Provider
+from rxworker.providers import (
+    Anthropic,
+    Gemini,
+    Ollama,
+    OpenAIChat,
+    OpenAIResponses,
+    Provider,
+)
 
 VARIABLES = (
     "ANTHROPIC_API_KEY",

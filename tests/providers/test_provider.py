@@ -10,7 +10,14 @@ import pytest
 from rxworker.errors import ConfigurationError
 from rxworker.events import Error, Status
 from rxworker.messages import Conversation, Message
-from rxworker.providers import PROVIDERS, Anthropic, HttpRequest, OpenAIChat, Options, Provider
+from rxworker.providers import (
+    PROVIDERS,
+    Anthropic,
+    HttpRequest,
+    OpenAIChat,
+    Options,
+    Provider,
+)
 
 ASK = Conversation((Message.user("hello"),))
 KEY = "sk-secret-0123456789"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from rxworker import Worker, tool, worker_tool
 from rxworker.errors import RxWorkerError
 from rxworker.events import (
+    EVENT_KINDS,
     AttemptRetract,
     AttemptStart,
     BlockAbort,
@@ -21,12 +23,15 @@ from rxworker.events import (
     BlockStop,
     BlockType,
     CitationDelta,
+    ConversationReplace,
     Event,
+    EventKind,
     InputValueDelta,
     Opaque,
     Record,
     ResponseStatus,
     RunPause,
+    RunResume,
     RunStart,
     RunStop,
     SignatureDelta,
@@ -57,7 +62,17 @@ from rxworker.state import RunState, fold_run
 from rxworker.testing import Reply, ScriptedModel, call, cut, fail, say, think
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry
-from rxworker.views import BlockView, CallView, NoteView, RunView, ViewItem
+from rxworker.views import (
+    BlockView,
+    CallView,
+    Change,
+    NoteView,
+    RunView,
+    ScopeClose,
+    ScopeOpen,
+    ViewItem,
+    run_view,
+)
 from rxworker.worker import Approve, Deny, Paused, Run
 
 TEXTS = (BlockType.TEXT, BlockType.REFUSAL)
@@ -247,6 +262,55 @@ def test_a_view_agrees_with_the_state_of_a_recorded_response(recording: Path) ->
         late = RunView()
         late.catch_up(fold_run(records[:middle]), "run-1")
         check(view_of(records[middle:], late), state)
+
+
+def test_every_change_is_applied_to_the_view_or_changes_no_item() -> None:
+    changes = set(get_args(Change))
+    assert set(run_view._APPLIERS) <= changes
+    assert changes - set(run_view._APPLIERS) == {ScopeOpen, ScopeClose}
+
+
+def example(kind: type[Any]) -> Any:
+    """An event of this type, with values for its required fields."""
+    values: dict[str, Any] = {
+        "call": CALL,
+        "result": ToolResult("c1", "nothing"),
+        "conversation": Conversation((Message.user("hi"),)),
+        "messages": (Message.user("go on"),),
+        "citation": {"url": "https://a.b"},
+        "block_type": BlockType.TEXT,
+        "status": ResponseStatus.STARTED,
+        "cause": "error",
+    }
+    fields = [field for field in msgspec.structs.fields(kind) if field.required]
+    return kind(
+        **{f.name: values.get(f.name, 1 if f.type in (int, float) else "x") for f in fields}
+    )
+
+
+@pytest.mark.parametrize("kind", EVENT_KINDS, ids=lambda kind: kind.type.__name__)
+def test_every_kind_of_event_leaves_view_and_state_in_agreement(kind: EventKind) -> None:
+    """An event that stands by itself becomes an item, unless it belongs to an attempt; one that is hidden changes nothing."""
+    fold = Fold()
+    fold.feed(RunStart(Conversation((Message.user("hi"),))), AttemptStart(), TextDelta(0, "a"))
+    changed = fold.feed(example(kind.type))
+    assert fold.view.state.seq == 4
+    if kind.display == "hidden":
+        assert changed == []
+    elif kind.display == "note" and kind.type is not Usage:
+        assert [type(item) for item in changed] == [NoteView]
+    if kind.type not in (RunStart, RunResume, ConversationReplace):  # they replace the conversation
+        check(fold.view, fold.view.state)
+
+
+def test_blocks_before_the_first_start_of_a_response_are_kept() -> None:
+    fold = Fold()
+    fold.feed(AttemptStart(), TextDelta(0, "a"), STARTED, TextDelta(0, "b"))
+    assert fold.texts() == [("open", "ab")]
+    check(fold.view, fold.view.state)
+    fold.feed(STARTED)
+    assert fold.texts() == [("retracted", "ab")]
+    check(fold.view, fold.view.state)
 
 
 class Fold:
