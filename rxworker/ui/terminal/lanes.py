@@ -26,8 +26,7 @@ from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_arguments, describe_json
 from rxworker.ui.terminal.lane import CallLane, Lane, LaneKind
 from rxworker.ui.terminal.notes import note_of, note_opaque, user_lanes
-from rxworker.ui.terminal.parts import describe_parts
-from rxworker.ui.terminal.sources import describe_sources
+from rxworker.ui.terminal.parts import describe_parts, describe_sources
 from rxworker.views import BlockView, CallView, NoteView, RunView, StepClose, ViewItem
 
 KINDS: dict[BlockType, LaneKind] = {
