@@ -1,13 +1,16 @@
-"""The readable account of a response."""
+"""The account of a response, for people and as JSON."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
 
-from rxworker.messages import Usage
-from rxworker.providers import CalledTool, Provider, Summary
+import msgspec
+
+from rxworker.messages import JsonObject, Usage
+from rxworker.providers import Provider
 from rxworker.ui.clean import clean, one_line
+from rxworker.views import CalledTool, Summary
 
 COLUMN = 11
 
@@ -78,4 +81,22 @@ def _usage(usage: Usage, provider: Provider) -> str:
     return ", ".join(shown) or "not told"
 
 
-__all__ = ["account"]
+def account_json(summary: Summary, provider: Provider) -> JsonObject:
+    """The summary as JSON, with tokens as the provider counts them."""
+    stop, error = summary.stop_reason, summary.error
+    counts = provider.counts(summary.usage or Usage())
+    calls = summary.tool_calls
+    return {
+        "text": summary.text,
+        "thinking": summary.thinking,
+        "tool_calls": [{"id": c.id, "name": c.name, "input": c.input} for c in calls],
+        "stop_reason": {"kind": stop.kind.value, "raw": stop.raw} if stop else None,
+        "usage": msgspec.to_builtins(counts),
+        "error": {"code": _code(error.code), "message": error.message} if error else None,
+        "truncated": summary.truncated,
+    }
+
+
+def _code(code: str | None) -> str | int | None:
+    """The code as the provider sent it: one of digits alone was a number."""
+    return int(code) if code is not None and code.isdecimal() else code

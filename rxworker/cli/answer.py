@@ -14,14 +14,41 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from rxworker.cli.background import Background
-from rxworker.cli.chat_show import RecordPrinter
 from rxworker.cli.failure import explain
 from rxworker.cli.interrupt import on_interrupt
-from rxworker.cli.page import Page
+from rxworker.cli.page import Page, Voice
 from rxworker.errors import RunCancelledError
-from rxworker.events import Record
-from rxworker.ui.describe import describe_usage
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    BlockType,
+    HookMessage,
+    HookVerdict,
+    Record,
+    ResponseStatus,
+    Status,
+)
+from rxworker.ui.clean import one_line
+from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
+from rxworker.views import (
+    BlockClose,
+    BlockGrow,
+    CallProgress,
+    CallResult,
+    CallStart,
+    Change,
+    Note,
+    Retract,
+    Tracker,
+    ViewPause,
+)
 from rxworker.worker import Run, Worker
+
+VOICES: dict[BlockType, Voice] = {
+    BlockType.TEXT: "text",
+    BlockType.REFUSAL: "text",
+    BlockType.THINKING: "thinking",
+}
 
 
 class Outcome(Enum):
@@ -87,7 +114,7 @@ def _begin(worker: Worker, line: str, news: SimpleQueue[News]) -> Run:
 
 
 def _follow(run: Run, background: Background, news: SimpleQueue[News], page: Page) -> Outcome:
-    is_cancelling, printer = False, RecordPrinter(page)
+    is_cancelling, printer = False, RunPrinter(page)
     while True:
         match news.get():
             case Interrupt():
@@ -116,4 +143,74 @@ def _outcome(error: Exception | None, page: Page) -> Outcome:
             return Outcome.FAILED
 
 
-__all__ = ["Outcome", "answer"]
+class RunPrinter:
+    """Prints one run on a page. What is printed stays: a mark separates retracted text from the text that replaces it.
+
+    Args:
+        page: Where it prints.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._tracker = Tracker()
+        self._printed: set[str] = set()
+        # By scope, since the attempts of runs inside the run are retracted apart from its own: whether text was printed.
+        self._retracted: dict[str, bool] = {}
+
+    def print(self, record: Record) -> None:
+        """Print what a person wants to read of a record, which of many records is nothing."""
+        for change in self._tracker.feed(record):
+            self._show(change)
+
+    def _show(self, change: Change) -> None:
+        page = self._page
+        match change:
+            case BlockGrow(block=block, text=text) if block.block_type in VOICES:
+                voice = VOICES[block.block_type]
+                if voice == "text":
+                    self._printed.add(block.id)
+                page.say(voice, text)
+            case BlockClose():
+                page.end_line()
+            case Retract(scope=scope, blocks=blocks):
+                self._retracted[scope.id] = not self._printed.isdisjoint(blocks)
+                self._printed.difference_update(blocks)
+            case CallStart(call=call):
+                page.note(f"-> {describe_call(call)}")
+            case CallProgress(progress=progress):
+                page.note(f".. {describe_json(progress)}")
+            case CallResult(
+                result=result, seconds=seconds, is_placeholder=False, is_provided=False
+            ):
+                page.note(f"<- {describe_result(result)} ({seconds:.1f} s)")
+            case ViewPause(hook=hook, reason=reason, pending=pending):
+                for waiting in pending:
+                    page.note(f"-- {describe_call(waiting.call)} waits")
+                page.note(f"{one_line(hook)}: {one_line(reason)} (without --plain you can decide)")
+            case Note():
+                self._note(change)
+            case _:
+                pass
+
+    def _note(self, note: Note) -> None:
+        page, scope = self._page, note.scope.id
+        match note.record.event:
+            case AttemptStart():
+                self._retracted.pop(scope, None)
+            case Status(status=ResponseStatus.STARTED) if scope in self._retracted:
+                self._mark(scope, "taken back: the response starts again")
+            case AttemptRetract(reason=reason):
+                self._mark(scope, f"taken back, asking again: {one_line(reason)}")
+            case HookMessage(hook=hook, content=content):
+                page.note(f"{one_line(hook)}: {one_line(content)}")
+            case HookVerdict(hook=hook, verdict=verdict, reason=reason):
+                page.note(f"{one_line(hook)}: {verdict} {one_line(reason)}")
+            case _:
+                pass
+
+    def _mark(self, scope: str, line: str) -> None:
+        """Print a line about a retraction: between the texts if text was printed, as a note otherwise."""
+        if self._retracted.pop(scope, False):
+            self._page.mark(line)
+        else:
+            self._page.note(line)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rxworker.cli.account import account
+from rxworker.cli.account import account, account_json
 from rxworker.cli.failure import MISUSED, CommandError
 from rxworker.cli.output import read_input, write_json, write_line
 from rxworker.cli.provider import find_provider
 from rxworker.errors import RxWorkerError
 from rxworker.events import Error, ResponseEvent
-from rxworker.providers import Provider, summarise, to_json
+from rxworker.providers import Provider
+from rxworker.views import summarise
 
 PIECE = 64 * 1024
 
@@ -31,7 +32,7 @@ def decode(provider: str, file: str, *, as_json: bool = False) -> int:
     decoding: Provider = find_provider(provider)("unknown")
     summary = summarise(read_events(decoding, _read(file)))
     if as_json:
-        write_json(to_json(summary, decoding))
+        write_json(account_json(summary, decoding))
     else:
         write_line(account(summary, decoding))
     return 0

@@ -7,14 +7,20 @@ import sys
 
 from rich.console import Console
 
-from rxworker.cli.demo_plain import PlainAccount
 from rxworker.cli.demo_screen import fits, show
 from rxworker.cli.demo_script import MODEL, QUESTION, SYSTEM, answers, make_forecast
+from rxworker.cli.demo_watch import (
+    WATCHERS,
+    PlainAccount,
+    Views,
+    summary_line,
+    watch_text,
+    watch_timeline,
+    watch_usage,
+)
 from rxworker.cli.event_loop import run
 from rxworker.cli.interrupt import on_interrupt
 from rxworker.cli.output import is_terminal, write_line
-from rxworker.cli.tally import summary_line
-from rxworker.cli.watch import WATCHERS, Views, watch_text, watch_timeline, watch_usage
 from rxworker.providers import Anthropic
 from rxworker.testing import ReplayServer
 from rxworker.worker import Run, Worker
@@ -63,7 +69,7 @@ async def _demo(fast: bool) -> int:
             provider = Anthropic(MODEL, api_key="none", base_url=server.base_url)
             worker = Worker(provider, tools=[make_forecast(fast=fast)], system=SYSTEM)
             views = await _watch(worker.run(QUESTION), fast)
-    write_line(summary_line(views.tally, WATCHERS))
+    write_line(summary_line(views.usage, WATCHERS))
     write_line(NEXT.rstrip())
     return 0
 
@@ -94,6 +100,3 @@ async def _tell(run: Run) -> None:
     async for record in run:
         for line in account.feed(record):
             write_line(line)
-
-
-__all__ = ["demo"]

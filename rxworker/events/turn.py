@@ -12,6 +12,9 @@ from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message
 from rxworker.messages.usage import Usage
 
+DISCARDED_EARLY = "This call was started early, and its result was thrown away."
+"""The result of a call that was started before its response was complete, and that the response then did not keep."""
+
 
 class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
     """A run begins.

@@ -266,6 +266,31 @@ Content: TypeAlias = (
     | CachePoint
 )
 
+
+MADE = "rxw_"
+"""The beginning of an id that rxworker gave to a call to which the provider gave none."""
+AGAIN = "-rxw-"
+"""Stands before the number in the id of a call that came under the id of an earlier call of the same response."""
+
+
+def is_made(tool_id: str) -> bool:
+    """Whether rxworker made an id.
+
+    >>> is_made("rxw_1"), is_made("call_1")
+    (True, False)
+    """
+    return tool_id.startswith(MADE)
+
+
+def wire_id(tool_id: str) -> str | None:
+    """The id that the provider sent; ``None`` if it sent none.
+
+    >>> wire_id("call_1-rxw-2"), wire_id("rxw_1")
+    ('call_1', None)
+    """
+    return None if is_made(tool_id) else tool_id.partition(AGAIN)[0]
+
+
 __all__ = [
     "Audio",
     "CachePoint",

@@ -18,11 +18,14 @@ import re
 from typing import TypeAlias, cast
 
 import msgspec
+from msgspec import Struct
 
 from rxworker.messages.json import Json
 
 # What tells one text from another beside the names of the fields that lead to it.
 IDENTITY = ("index", "output_index", "content_index", "summary_index", "thought")
+
+LARGEST_INT = 2**63 - 1
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -134,4 +137,28 @@ def read_mended(data: bytes) -> Json:
     return value
 
 
-__all__ = ["Halves", "read_json", "read_mended", "whole"]
+def encode_lenient(value: Struct | Json) -> bytes:
+    r"""Encode a value as JSON. Half characters and integers beyond 64 bits are replaced by what JSON and UTF-8 can hold, so that it never raises.
+
+    >>> encode_lenient({"half": "\ud83d"}).decode()
+    '{"half":"\ufffd"}'
+    """
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, OverflowError):
+        return msgspec.json.encode(_encodable(cast("Json", msgspec.to_builtins(value))))
+
+
+def _encodable(value: Json) -> Json:
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, dict):
+        return {whole(name): _encodable(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(member) for member in value]
+    if isinstance(value, int) and abs(value) > LARGEST_INT:
+        return str(value)
+    return value
+
+
+__all__ = ["Halves", "encode_lenient", "read_json", "read_mended", "whole"]

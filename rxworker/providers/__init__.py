@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rxworker.providers.ollama import Ollama
     from rxworker.providers.openai_chat import OpenAIChat
     from rxworker.providers.openai_responses import OpenAIResponses
-    from rxworker.providers.summary import CalledTool, Summary, summarise, to_json
     from rxworker.providers.table import PROVIDERS
 
 _LATER = {
@@ -34,10 +33,6 @@ _LATER = {
     "OpenAIChat": "openai_chat",
     "OpenAIResponses": "openai_responses",
     "PROVIDERS": "table",
-    "CalledTool": "summary",
-    "Summary": "summary",
-    "summarise": "summary",
-    "to_json": "summary",
 }
 """Where a name comes from that is imported when it is asked for."""
 
@@ -68,9 +63,4 @@ __all__ = [
     "ResponseDecoder",
     "BackgroundProvider",
     "ResumableDecoder",
-    # a response in one value
-    "Summary",
-    "CalledTool",
-    "summarise",
-    "to_json",
 ]

@@ -6,8 +6,7 @@ import re
 from hashlib import sha256
 from uuid import uuid4
 
-MADE = "rxw_"
-AGAIN = "-rxw-"
+from rxworker.messages.content import AGAIN, MADE, is_made, wire_id
 
 
 def made_id() -> str:
@@ -19,11 +18,6 @@ def made_id() -> str:
     return MADE + uuid4().hex[:20]
 
 
-def is_made(tool_id: str) -> bool:
-    """Whether an id is one of ours."""
-    return tool_id.startswith(MADE)
-
-
 def repeated_id(tool_id: str, number: int) -> str:
     """The id of a call that came under the id of an earlier call of the same response.
 
@@ -31,15 +25,6 @@ def repeated_id(tool_id: str, number: int) -> str:
     'call_1-rxw-2'
     """
     return f"{tool_id}{AGAIN}{number}"
-
-
-def wire_id(tool_id: str) -> str | None:
-    """The id that the provider sent; ``None`` where it sent none.
-
-    >>> wire_id("call_1-rxw-2"), wire_id(made_id())
-    ('call_1', None)
-    """
-    return None if is_made(tool_id) else tool_id.partition(AGAIN)[0]
 
 
 def in_letters(tool_id: str, others: re.Pattern[str]) -> str:

@@ -44,7 +44,7 @@ class ResponseState(Struct, frozen=True):
         status: Where it stands; ``None`` before it said.
         usage: The last snapshot of what it took.
         stop_reason: Why it ended.
-        response_id: The provider's name for it.
+        response_id: The provider's name for it; the last one, where it changes.
         model: The model that answers.
         provider: Who answers, where several were asked.
         error: What went wrong.
@@ -165,7 +165,13 @@ def step_events(
         if last.status is STARTED:
             return _started(ResponseState(model=state.model), last), last
         echo = last.echo or state.echo
-        state = replace(state, status=last.status, stop_reason=last.stop_reason, echo=echo)
+        state = replace(
+            state,
+            status=last.status,
+            stop_reason=last.stop_reason,
+            response_id=last.response_id or state.response_id,
+            echo=echo,
+        )
     elif last is not None:
         state = replace(state, error=last)
     return replace(state, open=blocks, closed=closed, usage=usage), last

@@ -17,6 +17,7 @@ from reactivex import Observable, abc
 
 from rxworker.events import BlockStop, BlockType, Event, ResponseStatus, Status, ToolStop
 from rxworker.events.deltas import Deltas
+from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import HookPoint
 from rxworker.messages import ToolCall, ToolResult
 from rxworker.operators.disposables import Both, Call
@@ -24,8 +25,6 @@ from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.state import content_of, step_block
 from rxworker.tools import EarlyCalls, Surroundings
 from rxworker.worker.context import CALLING, RunContext, TurnScope
-
-THROWN_AWAY = "This call was started early, and its result was thrown away."
 
 
 def start_early(
@@ -98,7 +97,7 @@ def throw_away(
     if early is None:
         return
     for call, place in early.cancel(keep):
-        result = ToolResult(call.id, THROWN_AWAY, is_error=True, name=call.name)
+        result = ToolResult(call.id, DISCARDED_EARLY, is_error=True, name=call.name)
         context.journal.emit(ToolStop(result, place=place))
     if not early.is_leaving:
         return
@@ -156,4 +155,4 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
     return scope.early
 
 
-__all__ = ["THROWN_AWAY", "hold_back", "start_early", "throw_away"]
+__all__ = ["hold_back", "start_early", "throw_away"]

@@ -38,15 +38,7 @@ from rxworker.operators import (
     thinking_deltas,
     tool_inputs,
 )
-from rxworker.providers import (
-    Anthropic,
-    Gemini,
-    Ollama,
-    OpenAIChat,
-    OpenAIResponses,
-    Options,
-    summarise,
-)
+from rxworker.providers import Anthropic, Gemini, Ollama, OpenAIChat, OpenAIResponses, Options
 from rxworker.state import ResponseState, fold_run, message_of, step_response
 from rxworker.testing import (
     Reply,
@@ -59,6 +51,7 @@ from rxworker.testing import (
 )
 from rxworker.testing.reply_events import reply_events
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
+from rxworker.views import summarise
 
 Task = Callable[[], object]
 Prepare = Callable[[int], Task]

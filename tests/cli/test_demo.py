@@ -3,8 +3,13 @@ import re
 import pytest
 
 from rxworker.cli import main
-from rxworker.cli.demo_plain import PlainAccount
-from rxworker.cli.watch import Views, watch_text, watch_timeline, watch_usage
+from rxworker.cli.demo_watch import (
+    PlainAccount,
+    Views,
+    watch_text,
+    watch_timeline,
+    watch_usage,
+)
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.worker import Worker
 
@@ -53,9 +58,9 @@ async def test_three_watchers_see_one_run() -> None:
     watch_usage(run, views)
     await watch_timeline(run, views)
     result = await run
-    assert [span.text for span in views.transcript.spans] == ["Hm", "Hello"]
-    assert [lane.name for lane in views.lanes.lanes] == ["thinking", "text"]
-    assert views.tally.total.total_tokens == result.usage.total_tokens
+    assert [block.text for block in views.text.blocks()] == ["Hm", "Hello"]
+    assert [block.stage for block in views.timeline.blocks()] == ["done", "done"]
+    assert views.usage.state.usage == result.usage
     assert set(views.seen.values()) == {run.state.seq}
 
 

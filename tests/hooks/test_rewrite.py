@@ -23,7 +23,6 @@ from rxworker.hooks import (
     before_tool_call,
 )
 from rxworker.messages import Content, OpaqueBlock, Text, Thinking, ToolCall, ToolResult, validate
-from rxworker.protocols.common.tracker import Tracker
 from rxworker.state import fold_run
 from rxworker.testing import (
     ScriptedModel,
@@ -34,6 +33,7 @@ from rxworker.testing import (
     result_context,
     send_context,
 )
+from rxworker.views import Tracker
 
 
 @tool
@@ -323,4 +323,4 @@ async def test_clients_of_the_ui_protocols_keep_what_they_have_shown() -> None:
     assert any(isinstance(record.event, ConversationReplace) for record in records)
     tracker = Tracker()
     kinds = [type(change).__name__ for record in records for change in tracker.feed(record)]
-    assert (kinds[0], kinds[-1], tracker.is_over) == ("Begin", "Finish", True)
+    assert (kinds[0], kinds[-1], tracker.is_over) == ("ViewBegin", "ViewFinish", True)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rxworker.events import ResponseEvent, ResponseStatus, Status
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages.lenient_json import Halves, read_json, read_mended, whole
-from rxworker.providers import PROVIDERS, summarise
+from rxworker.providers import PROVIDERS
+from rxworker.views import summarise
 
 HIGH, LOW = "\ud83d", "\ude00"  # of the face
 FACE = "\U0001f600"

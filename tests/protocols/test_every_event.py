@@ -32,12 +32,12 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.protocols import decode_record, encode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ag_ui import sse_bytes as ag_ui_bytes
-from rxworker.protocols.common.changes import Note, Scope
-from rxworker.protocols.common.tracker import HANDLERS, Tracker
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.protocols.ui_messages import sse_bytes as part_bytes
 from rxworker.state import fold_run
 from rxworker.state.run_steps import TOOL_STEPS, TURN_STEPS
+from rxworker.views import Note, Scope, Tracker
+from rxworker.views.handlers import HANDLERS
 
 
 class Owl(Struct, frozen=True, tag="owl"):

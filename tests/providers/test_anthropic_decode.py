@@ -27,9 +27,9 @@ from rxworker.events import (
 )
 from rxworker.framing import SseFrame
 from rxworker.messages import JsonObject, StopKind, StopReason
-from rxworker.providers import summarise
 from rxworker.providers.anthropic import Anthropic, AnthropicDecoder
 from rxworker.testing import check_balanced
+from rxworker.views import summarise
 
 HEAD = {
     "type": "message_start",

@@ -32,9 +32,10 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.messages import Message, StopKind, StopReason, Text, Thinking
-from rxworker.providers import CalledTool, Gemini, Summary, summarise
+from rxworker.providers import Gemini
 from rxworker.state import ResponseState, message_of, step_response
 from rxworker.testing import lint
+from rxworker.views import CalledTool, Summary, summarise
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "gemini"
 STREAMS = sorted(RECORDINGS.glob("*.sse"))

@@ -13,8 +13,9 @@ from rxworker.errors import RemoteProtocolError
 from rxworker.events import ResponseEvent
 from rxworker.framing import Limited
 from rxworker.messages import Json, StopKind
-from rxworker.providers import PROVIDERS, Summary, summarise
+from rxworker.providers import PROVIDERS
 from rxworker.testing import check_balanced
+from rxworker.views import Summary, summarise
 
 Change = Callable[[random.Random, Any], Any]
 NEW: list[Json] = [None, 1, "x", {"a": 1}, ["x"]]

@@ -27,8 +27,9 @@ from rxworker.events import (
 )
 from rxworker.framing import Chain, NdjsonDecoder
 from rxworker.messages import JsonObject, StopKind, StopReason
-from rxworker.providers import Ollama, summarise
+from rxworker.providers import Ollama
 from rxworker.providers.ollama import OllamaDecoder
+from rxworker.views import summarise
 
 STARTED = Status(ResponseStatus.STARTED, None, "m")
 END: dict[str, Any] = {"done": True, "done_reason": "stop"}

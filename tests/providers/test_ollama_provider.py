@@ -10,9 +10,10 @@ from reactivex import operators as ops
 from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.events import ResponseEvent
 from rxworker.messages import Conversation, Message
-from rxworker.providers import HttpRequest, Ollama, Options, summarise
+from rxworker.providers import HttpRequest, Ollama, Options
 from rxworker.testing import Answer, ReplayServer
 from rxworker.transport import Client, HttpTransport, Retry
+from rxworker.views import summarise
 
 ASK = Conversation((Message.user("hello"),))
 LINES = [

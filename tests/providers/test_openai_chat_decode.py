@@ -29,13 +29,14 @@ from rxworker.events import (
 )
 from rxworker.framing import SseDecoder, SseFrame
 from rxworker.messages import Conversation, JsonObject, Message, StopKind, StopReason
-from rxworker.providers import OpenAIChat, summarise
+from rxworker.providers import OpenAIChat
 from rxworker.providers.base import Options
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.openai_chat import OpenAIChatDecoder
 from rxworker.state import ResponseState, step_response
 from rxworker.state import message_of as message_of_state
 from rxworker.testing import check_balanced
+from rxworker.views import summarise
 
 DONE = "[DONE]"
 

@@ -34,13 +34,14 @@ from rxworker.events import (
 )
 from rxworker.framing import SseFrame
 from rxworker.messages import StopKind, StopReason
-from rxworker.providers import OpenAIResponses, summarise
+from rxworker.providers import OpenAIResponses
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_responses import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.item import Item
 from rxworker.providers.openai_responses.items import HANDLERS, Items
 from rxworker.providers.openai_responses.wire import USUAL, WireEvent, decode_event
 from rxworker.testing.lint_response import ResponseLinter
+from rxworker.views import summarise
 
 Wire = dict[str, Any]
 

@@ -14,6 +14,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rxworker.cli.account import account_json
 from rxworker.events import (
     BlockAbort,
     BlockDelta,
@@ -24,7 +25,8 @@ from rxworker.events import (
     ResponseStatus,
     Status,
 )
-from rxworker.providers import PROVIDERS, summarise, to_json
+from rxworker.providers import PROVIDERS
+from rxworker.views import summarise
 
 WITHOUT_NUMBERS = ("ollama",)  # whose own numbers the recordings do not tell apart
 
@@ -59,7 +61,7 @@ def test_a_recording_says_what_is_expected(recording: Path) -> None:
     expected = expected_of(recording)
     provider = PROVIDERS[recording.parent.name]("a-model")
     summary = summarise(decode(recording, [recording.read_bytes()]))
-    said = to_json(summary, provider)
+    said = account_json(summary, provider)
     for key in ("text", "thinking", "tool_calls", "usage"):
         assert said[key] == expected[key], key
     stop = summary.stop_reason
@@ -72,7 +74,7 @@ def test_a_recording_says_what_is_expected(recording: Path) -> None:
 def test_a_recording_fails_as_expected(recording: Path) -> None:
     expected = expected_of(recording)["error"]
     summary = summarise(decode(recording, [recording.read_bytes()]))
-    error = to_json(summary, PROVIDERS[recording.parent.name]("a-model"))["error"]
+    error = account_json(summary, PROVIDERS[recording.parent.name]("a-model"))["error"]
     if expected is None:
         assert error is None
         return

@@ -20,9 +20,10 @@ from rxworker.cli import main
 from rxworker.errors import ConfigurationError, ProviderError, TruncatedError
 from rxworker.events import Error, Opaque, ResponseEvent, ResponseStatus, Status
 from rxworker.messages import Conversation, Message, StopKind, Thinking, ToolMeta
-from rxworker.providers import PROVIDERS, Options, Provider, summarise
+from rxworker.providers import PROVIDERS, Options, Provider
 from rxworker.testing import Answer, ReplayServer, check_balanced
 from rxworker.transport import Client, Retry
+from rxworker.views import summarise
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "add-a-provider.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rxworker.cli.account import account_json
 from rxworker.events import (
     TRUNCATED,
     BlockAbort,
@@ -17,12 +18,13 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.messages import StopKind, StopReason
-from rxworker.providers import OpenAIChat, summarise, to_json
+from rxworker.providers import OpenAIChat
 from rxworker.providers.ids import made_id
+from rxworker.views import summarise
 
 
 def test_nothing_is_an_empty_summary() -> None:
-    assert to_json(summarise([]), OpenAIChat("m")) == {
+    assert account_json(summarise([]), OpenAIChat("m")) == {
         "text": "",
         "thinking": "",
         "tool_calls": [],
@@ -47,7 +49,7 @@ def test_calls_have_their_arguments_or_what_came_of_them() -> None:
     events.append(BlockAbort(2, BlockType.TOOL_USE))
     summary = summarise(events)
     assert [call.aborted for call in summary.tool_calls] == [False, False, True]
-    assert to_json(summary, OpenAIChat("m"))["tool_calls"] == [
+    assert account_json(summary, OpenAIChat("m"))["tool_calls"] == [
         {"id": None, "name": "f", "input": {}},
         {"id": "c1", "name": "f", "input": {"a": 1}},
         {"id": "c2", "name": "f", "input": {"__invalid_json__": '{"a'}},
@@ -79,11 +81,11 @@ def test_a_truncated_stream_is_no_error_of_the_providers() -> None:
     cut = summarise([Error(TRUNCATED, "cut"), Status(ResponseStatus.FAILED)])
     assert (cut.truncated, cut.error) == (True, None)
     failed = summarise([Error("x", "m"), Status(ResponseStatus.FAILED)])
-    assert to_json(failed, OpenAIChat("m"))["error"] == {"code": "x", "message": "m"}
+    assert account_json(failed, OpenAIChat("m"))["error"] == {"code": "x", "message": "m"}
 
 
 def test_the_stop_reason_is_shown_with_its_kind() -> None:
     reason = StopReason(StopKind.MAX_TOKENS, "length")
     summary = summarise([Status(ResponseStatus.COMPLETED, stop_reason=reason)])
-    shown = to_json(summary, OpenAIChat("m"))["stop_reason"]
+    shown = account_json(summary, OpenAIChat("m"))["stop_reason"]
     assert shown == {"kind": "MaxTokens", "raw": "length"}

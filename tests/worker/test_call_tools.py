@@ -19,18 +19,16 @@ from rxworker import (
     before_tool_call,
     tool,
 )
-from rxworker.cli.lanes import Lanes
 from rxworker.errors import HookError, LocalProtocolError, RunAbortedError, RunCancelledError
 from rxworker.events import Event, MessageAdd, Record, ToolOutput, ToolProgress, ToolStart, ToolStop
 from rxworker.hooks import Abort, HookLike, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.messages import validate
-from rxworker.protocols.common.changes import CallResult
-from rxworker.protocols.common.tracker import Tracker
 from rxworker.state import fold_run
 from rxworker.state.run_steps import HELD_BACK
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint
 from rxworker.tools import ToolContext
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
+from rxworker.views import CallResult, RunView
 from rxworker.worker import Answer, load_paused, save_paused
 
 PAID: list[tuple[int, str]] = []
@@ -175,18 +173,18 @@ async def test_lanes_end_with_the_call_and_get_the_result_later() -> None:
     worker = Worker(ScriptedModel([result, "Done."]), tools=[Desk().quick], hooks=[mask])
     run = worker.run("go")
     await run
-    plain, terminal = Lanes(), TerminalLanes()
-    tracker, shown = Tracker(), list[CallResult]()
+    view, terminal = RunView(), TerminalLanes()
+    shown = list[CallResult]()
     for record in records_of(run):
-        plain.feed(record)
+        step = view.step(record)
         lanes = terminal.feed([record])
         if isinstance(record.event, ToolStop):
-            assert (plain.lanes[0].outcome, plain.lanes[0].stretches[-1].end) == ("done", plain.now)
+            assert [(item.stage, item.ended) for item in step.items] == [("done", record.time)]
             assert [(lane.stage, lane.ended) for lane in lanes] == [("done", record.time)]
         if isinstance(record.event, ToolOutput):
-            assert plain.lanes[0].detail == "*** one"
+            assert [call.result for call in view.calls()] == [record.event.result]
             assert [lane.kind for lane in lanes] == ["call"]
-        shown += [each for each in tracker.feed(record) if isinstance(each, CallResult)]
+        shown += [each for each in step.changes if isinstance(each, CallResult)]
     assert [each.result.text for each in shown] == ["*** one"]
     stop = next(r.event for r in records_of(run) if isinstance(r.event, ToolStop))
     assert shown[0].seconds == stop.seconds

@@ -10,7 +10,6 @@ from reactivex import operators as ops
 from reactivex.testing import TestScheduler
 
 from rxworker import Limits, Paused, Run, Worker, after_tool_call, before_tool_call, tool
-from rxworker.cli.lanes import Lanes
 from rxworker.errors import LimitExceededError, ProviderError, RunCancelledError
 from rxworker.events import (
     AttemptRetract,
@@ -23,18 +22,17 @@ from rxworker.events import (
     ToolStart,
     ToolStop,
 )
+from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.messages import StopKind, repair
 from rxworker.operators import Stage, committed
-from rxworker.protocols.common.changes import TakeBack
-from rxworker.protocols.common.tracker import Tracker
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, stall
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry, fallback
 from rxworker.ui.terminal.lane import Lane as TerminalLane
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
-from rxworker.worker.early import THROWN_AWAY
+from rxworker.views import Retract, RunView
 
 TICK = 10.0
 
@@ -168,7 +166,7 @@ async def test_a_cancelled_run_throws_it_away_and_its_conversation_is_whole() ->
     assert (desk.used, desk.cancelled) == (["a"], ["a"])
     assert lint(records_of(run)) == []
     results = [r for m in worker.conversation.messages for r in m.tool_results]
-    assert [(r.tool_use_id, r.text) for r in results] == [("call_1_1", THROWN_AWAY)]
+    assert [(r.tool_use_id, r.text) for r in results] == [("call_1_1", DISCARDED_EARLY)]
     assert repair(worker.conversation) == worker.conversation
     assert (await worker.run("and now?")).text == "again"
 
@@ -219,13 +217,10 @@ async def test_watchers_see_that_an_early_call_was_taken_back(has_ended: bool) -
     for lane in terminal.feed(records):
         shown[id(lane)] = lane
     assert [lane.stage for lane in shown.values() if lane.kind == "call"] == ["retracted"] * 2
-    plain = Lanes()
-    for record in records:
-        plain.feed(record)
-    assert [lane.outcome for lane in plain.lanes][:2] == ["retracted", "retracted"]
-    tracker = Tracker()
-    changes = [change for record in records for change in tracker.feed(record)]
-    taken = [change for change in changes if isinstance(change, TakeBack)]
+    view = RunView()
+    changes = [change for record in records for change in view.step(record).changes]
+    assert [item.stage for item in view.calls()] == ["retracted", "retracted"]
+    taken = [change for change in changes if isinstance(change, Retract)]
     assert [change.calls for change in taken] == [("call_1_1", "call_1_2")]
     assert [r.event for r in records if isinstance(r.event, ToolStop | ToolOutput)][1:] == []
     kept: list[Record] = from_iterable(records).pipe(committed(), ops.to_list()).run()

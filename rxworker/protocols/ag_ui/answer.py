@@ -6,8 +6,8 @@ import msgspec
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import JsonObject, Message
+from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.common.interrupts import Reply, split_interrupt
-from rxworker.protocols.common.lines import to_json
 from rxworker.worker import Answer, Approve, Decision, Deny
 
 HOW = 'send {"approved": true}, with "editedArgs" for other arguments, or {"approved": false, "reason": "why"}'
@@ -64,7 +64,7 @@ def _decision(payload: object) -> Decision:
 def _message(payload: object) -> Message | None:
     if payload is None or payload == "":
         return None
-    return Message.user(payload if isinstance(payload, str) else to_json(payload).decode())  # pyright: ignore[reportArgumentType] - it came as JSON
+    return Message.user(payload if isinstance(payload, str) else encode_lenient(payload).decode())  # pyright: ignore[reportArgumentType] - it came as JSON
 
 
 __all__ = ["reply_of"]

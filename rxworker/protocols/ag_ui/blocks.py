@@ -25,7 +25,7 @@ from rxworker.protocols.ag_ui.wire import (
     ToolCallStart,
     ours,
 )
-from rxworker.protocols.common.changes import (
+from rxworker.views import (
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -33,15 +33,15 @@ from rxworker.protocols.common.changes import (
     BlockWhole,
     ScopeClose,
     ScopeOpen,
-    Shown,
+    ShownBlock,
 )
 
 
 class BlockEvents:
     """The events of blocks, in the run itself and in the runs inside it.
 
-    >>> from rxworker.protocols.common.changes import Scope
-    >>> block = Shown(Scope(), "text-1", "response-1", BlockType.TEXT)
+    >>> from rxworker.views import Scope
+    >>> block = ShownBlock(Scope(), "text-1", "response-1", BlockType.TEXT)
     >>> [type(event).__name__ for event in BlockEvents().open(BlockOpen(block))]
     ['TextMessageStart']
     """
@@ -81,7 +81,7 @@ class BlockEvents:
             metadata = ours({"refusal": True}) if is_refusal else None
             yield TextMessageStart(block.id, "assistant", inside, metadata)
 
-    def _parent_of(self, block: Shown, first: str) -> str:
+    def _parent_of(self, block: ShownBlock, first: str) -> str:
         """The message that the calls of the block's response are part of: the first one, if there is none yet."""
         response, parent = self._parents.get(block.scope.id, ("", ""))
         if response != block.response:
@@ -130,7 +130,7 @@ class BlockEvents:
         yield Custom("rxworker.block", value, block.scope.id or None)
 
 
-def _span(block: Shown) -> str:
+def _span(block: ShownBlock) -> str:
     return f"{block.id}.span"
 
 

@@ -13,7 +13,7 @@ from rxworker.protocols.ag_ui.wire import (
     ToolCallResult,
     ours,
 )
-from rxworker.protocols.common.changes import CallProgress, CallResult, CallStart
+from rxworker.views import CallProgress, CallResult, CallStart
 
 
 def call_start(change: CallStart) -> Iterator[AgUiEvent]:

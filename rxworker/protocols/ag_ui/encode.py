@@ -13,9 +13,8 @@ from rxworker.protocols.ag_ui.notes import note, take_back
 from rxworker.protocols.ag_ui.runs import RunEvents
 from rxworker.protocols.ag_ui.tally import Tally
 from rxworker.protocols.ag_ui.wire import AgUiEvent
-from rxworker.protocols.common.changes import (
-    Abort,
-    Begin,
+from rxworker.state import RunState
+from rxworker.views import (
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -25,18 +24,19 @@ from rxworker.protocols.common.changes import (
     CallResult,
     CallStart,
     Change,
-    Cut,
-    Finish,
     Note,
-    Pause,
+    Retract,
     ScopeClose,
     ScopeOpen,
     StepClose,
     StepOpen,
-    TakeBack,
+    Tracker,
+    ViewAbort,
+    ViewBegin,
+    ViewCut,
+    ViewFinish,
+    ViewPause,
 )
-from rxworker.protocols.common.tracker import Tracker
-from rxworker.state import RunState
 
 Encode = Callable[[Any], Iterator[AgUiEvent]]
 
@@ -117,11 +117,11 @@ class AgUiEncoder:
 def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[object], Encode]:
     """From changes to what encodes them."""
     return {
-        Begin: runs.begin,
-        Finish: runs.finish,
-        Pause: runs.pause,
-        Abort: runs.abort,
-        Cut: runs.cut,
+        ViewBegin: runs.begin,
+        ViewFinish: runs.finish,
+        ViewPause: runs.pause,
+        ViewAbort: runs.abort,
+        ViewCut: runs.cut,
         StepOpen: runs.open_step,
         StepClose: runs.close_step,
         ScopeOpen: blocks.open_scope,
@@ -134,7 +134,7 @@ def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[o
         CallStart: call_start,
         CallProgress: call_progress,
         CallResult: partial(call_result, is_new=is_new),
-        TakeBack: take_back,
+        Retract: take_back,
         Note: note,
     }
 

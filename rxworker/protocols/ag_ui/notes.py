@@ -13,11 +13,11 @@ from rxworker.protocols.ag_ui.wire import (
     TextMessageStart,
     ours,
 )
-from rxworker.protocols.common.changes import Note, TakeBack
 from rxworker.protocols.common.lines import type_name
+from rxworker.views import Note, Retract
 
 
-def take_back(change: TakeBack) -> Iterator[AgUiEvent]:
+def take_back(change: Retract) -> Iterator[AgUiEvent]:
     """What a response has said is void."""
     value = {
         "reason": change.reason,

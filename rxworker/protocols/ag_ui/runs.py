@@ -19,17 +19,17 @@ from rxworker.protocols.ag_ui.wire import (
     StepStarted,
     ours,
 )
-from rxworker.protocols.common.changes import (
-    Abort,
-    Begin,
-    Cut,
-    Finish,
-    Pause,
-    PendingCall,
+from rxworker.protocols.common.interrupts import interrupt_id
+from rxworker.views import (
     StepClose,
     StepOpen,
+    ViewAbort,
+    ViewBegin,
+    ViewCut,
+    ViewFinish,
+    ViewPause,
+    WaitingCall,
 )
-from rxworker.protocols.common.interrupts import interrupt_id
 
 ANSWER_SCHEMA: JsonObject = {
     "type": "object",
@@ -60,9 +60,9 @@ class RunEvents:
     Attributes:
         snapshot: Whether to tell first what was said before.
 
-    >>> from rxworker.protocols.common.changes import Finish
+    >>> from rxworker.views import ViewFinish
     >>> events = RunEvents("thread-1", "run-1", is_new=True, snapshot=False, parent_run_id=None, tally=Tally())
-    >>> [event.outcome.type for event in events.finish(Finish())]
+    >>> [event.outcome.type for event in events.finish(ViewFinish())]
     ['success']
     """
 
@@ -83,7 +83,7 @@ class RunEvents:
         self._tally = tally
         self.snapshot = snapshot
 
-    def begin(self, change: Begin) -> Iterator[AgUiEvent]:
+    def begin(self, change: ViewBegin) -> Iterator[AgUiEvent]:
         """It begins."""
         # A client that did not declare a version may not know the field.
         protocol = "1.0" if self._is_new else None
@@ -92,13 +92,13 @@ class RunEvents:
             said = change.conversation or Conversation()
             yield MessagesSnapshot(messages_of(said, change.run))
 
-    def finish(self, _: Finish) -> Iterator[AgUiEvent]:
+    def finish(self, _: ViewFinish) -> Iterator[AgUiEvent]:
         """It has finished."""
         yield self._finished(Outcome("success"))
 
-    def pause(self, change: Pause) -> Iterator[AgUiEvent]:
+    def pause(self, change: ViewPause) -> Iterator[AgUiEvent]:
         """It waits, and asks."""
-        asked = [call for call in change.pending if call.asks]
+        asked = [call for call in change.pending if call.needs_decision]
         interrupts = tuple(_interrupt(change, call) for call in asked)
         if not interrupts:
             name = interrupt_id(change.run, "")
@@ -108,14 +108,14 @@ class RunEvents:
             interrupts = (at_end,)
         yield self._finished(Outcome("interrupt", interrupts))
 
-    def abort(self, change: Abort) -> Iterator[AgUiEvent]:
+    def abort(self, change: ViewAbort) -> Iterator[AgUiEvent]:
         """It ended without a result."""
         if change.cause == "cancel" and self._is_new:
             yield self._finished(Outcome("cancelled"))
         else:
             yield RunError(change.reason or change.cause, change.cause, self._tally.usage)
 
-    def cut(self, change: Cut) -> Iterator[AgUiEvent]:
+    def cut(self, change: ViewCut) -> Iterator[AgUiEvent]:
         """The watcher hears no more of it."""
         yield RunError(change.reason, "detached", self._tally.usage)
 
@@ -131,7 +131,7 @@ class RunEvents:
         return RunFinished(self._thread_id, self._run_id, outcome, self._tally.usage)
 
 
-def _interrupt(change: Pause, pending: PendingCall) -> Interrupt:
+def _interrupt(change: ViewPause, pending: WaitingCall) -> Interrupt:
     call = pending.call
     return Interrupt(
         interrupt_id(change.run, call.id),

@@ -16,9 +16,9 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
+from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.ag_ui.wire import WireMessage, call_object
 from rxworker.protocols.common.history import CallIds
-from rxworker.protocols.common.lines import to_json
 
 
 def messages_of(conversation: Conversation, prefix: str) -> tuple[WireMessage, ...]:
@@ -71,7 +71,7 @@ def _assistant(message: Message, name: str, ids: CallIds) -> Iterator[WireMessag
 
 
 def _call(call: ToolCall, ids: CallIds) -> JsonObject:
-    arguments = call.input if isinstance(call.input, str) else to_json(call.input).decode()
+    arguments = call.input if isinstance(call.input, str) else encode_lenient(call.input).decode()
     return call_object(ids.of_call(call.id), call.name, arguments)
 
 

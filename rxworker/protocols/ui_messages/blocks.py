@@ -6,16 +6,10 @@ from collections.abc import Iterator
 
 from rxworker.events import BlockType, SignatureDelta
 from rxworker.messages import JsonObject
-from rxworker.protocols.common.changes import (
-    BlockClose,
-    BlockExtra,
-    BlockGrow,
-    BlockOpen,
-    BlockWhole,
-)
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.calls import CallParts
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
+from rxworker.views import BlockClose, BlockExtra, BlockGrow, BlockOpen, BlockWhole
 
 
 class BlockParts:
@@ -24,8 +18,8 @@ class BlockParts:
     Args:
         calls: Takes the blocks that are calls.
 
-    >>> from rxworker.protocols.common.changes import Scope, Shown
-    >>> text = Shown(Scope(), "text-1", "response-1", BlockType.TEXT)
+    >>> from rxworker.views import Scope, ShownBlock
+    >>> text = ShownBlock(Scope(), "text-1", "response-1", BlockType.TEXT)
     >>> [part.delta for part in BlockParts(CallParts()).grow(BlockGrow(text, "hi"))]
     ['hi']
     """

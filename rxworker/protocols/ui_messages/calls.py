@@ -7,17 +7,10 @@ from collections.abc import Iterator
 from rxworker.events import BlockType
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json
-from rxworker.protocols.common.changes import (
-    BlockClose,
-    BlockGrow,
-    BlockOpen,
-    CallProgress,
-    CallResult,
-    CallStart,
-)
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.result import output_of
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
+from rxworker.views import BlockClose, BlockGrow, BlockOpen, CallProgress, CallResult, CallStart
 
 
 class _Call:
@@ -97,7 +90,7 @@ class CallParts:
         """A call has its result."""
         result = change.result
         if change.id not in self._calls:
-            if change.is_made_up:
+            if change.is_placeholder:
                 return  # its arguments were never whole, and it was said so
             known = change.call
             value = {} if known is None else known.input

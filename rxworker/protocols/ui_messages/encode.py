@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rxworker.events import Record
-from rxworker.protocols.common.changes import (
-    Abort,
-    Begin,
+from rxworker.protocols.ui_messages.blocks import BlockParts
+from rxworker.protocols.ui_messages.calls import CallParts
+from rxworker.protocols.ui_messages.inside import Inside
+from rxworker.protocols.ui_messages.message import MessageParts
+from rxworker.protocols.ui_messages.notes import note
+from rxworker.protocols.ui_messages.wire import UiMessagePart
+from rxworker.state import RunState
+from rxworker.views import (
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -18,24 +23,19 @@ from rxworker.protocols.common.changes import (
     CallResult,
     CallStart,
     Change,
-    Cut,
-    Finish,
     Note,
-    Pause,
+    Retract,
     ScopeClose,
     ScopeOpen,
     StepClose,
     StepOpen,
-    TakeBack,
+    Tracker,
+    ViewAbort,
+    ViewBegin,
+    ViewCut,
+    ViewFinish,
+    ViewPause,
 )
-from rxworker.protocols.common.tracker import Tracker
-from rxworker.protocols.ui_messages.blocks import BlockParts
-from rxworker.protocols.ui_messages.calls import CallParts
-from rxworker.protocols.ui_messages.inside import Inside
-from rxworker.protocols.ui_messages.message import MessageParts
-from rxworker.protocols.ui_messages.notes import note
-from rxworker.protocols.ui_messages.wire import UiMessagePart
-from rxworker.state import RunState
 
 Encode = Callable[[Any], Iterator[UiMessagePart]]
 
@@ -114,14 +114,14 @@ def _table(
 ) -> dict[type[object], Encode]:
     """From changes to what encodes them."""
     return {
-        Begin: message.begin,
-        Finish: message.finish,
-        Pause: message.pause,
-        Abort: message.abort,
-        Cut: message.cut,
+        ViewBegin: message.begin,
+        ViewFinish: message.finish,
+        ViewPause: message.pause,
+        ViewAbort: message.abort,
+        ViewCut: message.cut,
         StepOpen: message.open_step,
         StepClose: message.close_step,
-        TakeBack: message.take_back,
+        Retract: message.take_back,
         BlockOpen: blocks.open,
         BlockGrow: blocks.grow,
         BlockExtra: blocks.extra,

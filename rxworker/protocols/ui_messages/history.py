@@ -22,11 +22,11 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
+from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.common.history import CallIds
 from rxworker.protocols.common.interrupts import interrupt_id
-from rxworker.protocols.common.lines import to_json
-from rxworker.protocols.common.rooms import NOT_RUN
 from rxworker.protocols.ui_messages.result import output_of
+from rxworker.views.scopes import NOT_RUN
 
 
 class UiMessage(Struct, frozen=True):
@@ -157,7 +157,7 @@ class _History:
             case ToolCall() | ServerToolCall():
                 yield self._call(block)
             case ServerToolResult(tool_use_id=native, echo=echo):
-                text = "" if echo is None else to_json(echo).decode()
+                text = "" if echo is None else encode_lenient(echo).decode()
                 self._answer(ToolResult(native, text))
             case OpaqueBlock(kind=kind, echo=echo):
                 yield {"type": "data-block", "data": {"kind": kind, "echo": echo}}

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rxworker.messages import JsonObject
-from rxworker.protocols.common.changes import (
+from rxworker.protocols.ui_messages.wire import Data
+from rxworker.views import (
     BlockClose,
     BlockExtra,
     BlockGrow,
@@ -22,9 +23,8 @@ from rxworker.protocols.common.changes import (
     Scope,
     ScopeClose,
     ScopeOpen,
-    Shown,
+    ShownBlock,
 )
-from rxworker.protocols.ui_messages.wire import Data
 
 
 class Inside:
@@ -85,7 +85,7 @@ def _status(scope: Scope, status: str, error: str | None = None) -> Data:
     return Data("data-run", data, scope.id)
 
 
-def _about(block: Shown) -> JsonObject:
+def _about(block: ShownBlock) -> JsonObject:
     about: JsonObject = {"scope": block.scope.id, "id": block.id, "kind": block.block_type.value}
     if block.tool:
         about["tool"] = block.tool

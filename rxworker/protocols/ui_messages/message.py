@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rxworker.messages import StopKind, StopReason
-from rxworker.protocols.common.changes import (
-    Abort,
-    Begin,
-    Cut,
-    Finish,
-    Pause,
-    StepClose,
-    StepOpen,
-    TakeBack,
-)
 from rxworker.protocols.common.interrupts import interrupt_id
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.calls import CallParts
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
+from rxworker.views import (
+    Retract,
+    StepClose,
+    StepOpen,
+    ViewAbort,
+    ViewBegin,
+    ViewCut,
+    ViewFinish,
+    ViewPause,
+)
 
 _FINISH = {
     StopKind.END_TURN: "stop",
@@ -38,7 +38,7 @@ class MessageParts:
         can_reset: Whether the client knows ``reset-step``.
         calls: Where calls are kept.
 
-    >>> [part.message_id for part in MessageParts("message-1", CallParts(), can_reset=True).begin(Begin("run-1"))]
+    >>> [part.message_id for part in MessageParts("message-1", CallParts(), can_reset=True).begin(ViewBegin("run-1"))]
     ['message-1']
     """
 
@@ -48,7 +48,7 @@ class MessageParts:
         self._can_reset = can_reset
         self._in_step = False
 
-    def begin(self, change: Begin) -> Iterator[UiMessagePart]:
+    def begin(self, change: ViewBegin) -> Iterator[UiMessagePart]:
         """It begins, or goes on with calls that waited."""
         yield wire.Start(self._message_id)
         for pending in change.pending:
@@ -67,16 +67,16 @@ class MessageParts:
             self._in_step = False
             yield wire.FinishStep()
 
-    def finish(self, change: Finish) -> Iterator[UiMessagePart]:
+    def finish(self, change: ViewFinish) -> Iterator[UiMessagePart]:
         """The run has finished."""
         yield wire.Finish(_finish_reason(change.stop_reason))
 
-    def pause(self, change: Pause) -> Iterator[UiMessagePart]:
+    def pause(self, change: ViewPause) -> Iterator[UiMessagePart]:
         """The run waits, and asks."""
         asked = False
         for pending in change.pending:
             name = interrupt_id(change.run, pending.call.id)
-            if pending.asks:
+            if pending.needs_decision:
                 asked = True
                 yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)
             else:
@@ -87,7 +87,7 @@ class MessageParts:
         yield Data("data-pause", data, "pause")
         yield wire.Finish("tool-calls" if asked else "stop")
 
-    def abort(self, change: Abort) -> Iterator[UiMessagePart]:
+    def abort(self, change: ViewAbort) -> Iterator[UiMessagePart]:
         """The run ended without a result."""
         if change.cause == "cancel":
             yield wire.Abort(change.reason)
@@ -95,12 +95,12 @@ class MessageParts:
         yield wire.ErrorPart(change.reason or change.cause)
         yield wire.Finish("error")
 
-    def cut(self, change: Cut) -> Iterator[UiMessagePart]:
+    def cut(self, change: ViewCut) -> Iterator[UiMessagePart]:
         """The watcher hears no more of the run."""
         yield wire.Abort(change.reason)
         yield wire.ErrorPart(change.reason)
 
-    def take_back(self, change: TakeBack) -> Iterator[UiMessagePart]:
+    def take_back(self, change: Retract) -> Iterator[UiMessagePart]:
         """What a response has said is void."""
         if self._can_reset and self._in_step and not change.scope.id:
             yield wire.ResetStep()

@@ -13,9 +13,9 @@ from rxworker.events import (
     MessageAdd,
     Usage,
 )
-from rxworker.protocols.common.changes import Note
 from rxworker.protocols.common.lines import type_name
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
+from rxworker.views import Note
 
 
 def note(change: Note) -> Iterator[UiMessagePart]:

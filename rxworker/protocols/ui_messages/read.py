@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Content, Conversation, JsonObject, Message, Text, ToolCall, ToolResult
+from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.common.history import Gathering
 from rxworker.protocols.common.interrupts import Reply, split_interrupt
-from rxworker.protocols.common.lines import to_json
 from rxworker.protocols.common.media import media
 from rxworker.worker import Answer, Approve, Deny
 
@@ -209,7 +209,7 @@ def _replies(parts: tuple[_Part, ...]) -> Iterator[Reply]:
 def _text(output: object) -> str:
     if isinstance(output, str):
         return output
-    return to_json(output).decode()  # pyright: ignore[reportArgumentType] - it came as JSON
+    return encode_lenient(output).decode()  # pyright: ignore[reportArgumentType] - it came as JSON
 
 
 __all__ = ["ChatRequest", "read_chat_request"]

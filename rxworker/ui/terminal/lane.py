@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-LaneKind: TypeAlias = Literal["user", "thinking", "text", "call", "note", "pause", "error"]
-Stage: TypeAlias = Literal[
-    "open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted"
-]
+from rxworker.views import ItemStage
+from rxworker.views.run_view import OVER
 
-OVER: frozenset[Stage] = frozenset(("done", "failed", "refused", "stopped", "retracted"))
+LaneKind: TypeAlias = Literal["user", "thinking", "text", "call", "note", "pause", "error"]
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +31,7 @@ class Lane:
     kind: LaneKind
     title: str = ""
     depth: int = 0
-    stage: Stage = "open"
+    stage: ItemStage = "open"
     began: float = 0.0
     ended: float | None = None
     pieces: list[str] = field(default_factory=list[str])
@@ -60,7 +58,7 @@ class Lane:
         """Whether nothing more happens in it."""
         return self.stage in OVER
 
-    def end(self, now: float, stage: Stage = "done") -> None:
+    def end(self, now: float, stage: ItemStage = "done") -> None:
         """It ends, unless it has."""
         if not self.is_over:
             self.stage, self.ended = stage, now
@@ -89,6 +87,3 @@ class CallLane(Lane):
     told: int = 0
     result: str | None = None
     took: float = 0.0
-
-
-__all__ = ["CallLane", "Lane", "LaneKind", "Stage"]

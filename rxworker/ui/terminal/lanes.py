@@ -1,53 +1,53 @@
-"""From the records of a conversation to its lanes. A machine: feed it records, take what changed.
+"""From the records of a conversation to its lanes: the items of a `RunView`, as clean text.
 
-Theory of operation. It remembers only what may still change: the open blocks, the lanes of the attempt that may be taken
-back, and the calls without a result. What is over it forgets; whoever shows the lanes keeps as many as it likes. The calls
-of a paused run are remembered, since the run that resumes it goes on with them. Runs inside the run are told apart by
-their paths.
+Each run of the conversation has a view of its own; the run that resumes a paused one continues the items of its calls. A lane is forgotten when
+its item cannot change any more: the widgets keep as many as they like.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from rxworker.events import (
-    AttemptRetract,
     AttemptStart,
-    BlockAbort,
-    BlockStart,
-    BlockStop,
-    CitationDelta,
-    InputJsonDelta,
+    BlockType,
     InputValueDelta,
     Opaque,
     Record,
-    RefusalDelta,
-    ResponseStatus,
     RunAbort,
     RunPause,
     RunResume,
     RunStart,
-    RunStop,
-    Status,
-    TextDelta,
-    ThinkingDelta,
-    ToolOutput,
-    ToolProgress,
-    ToolStart,
-    ToolStop,
 )
+from rxworker.messages import JsonObject, ToolResult
 from rxworker.ui.clean import clean, one_line
-from rxworker.ui.describe import describe_json
-from rxworker.ui.terminal.attempts import Attempts, Path
-from rxworker.ui.terminal.blocks import Blocks
-from rxworker.ui.terminal.calls import Calls
-from rxworker.ui.terminal.lane import Lane, Stage
+from rxworker.ui.describe import describe_arguments, describe_json
+from rxworker.ui.terminal.lane import CallLane, Lane, LaneKind
 from rxworker.ui.terminal.notes import note_of, note_opaque, user_lanes
+from rxworker.ui.terminal.parts import describe_parts, describe_sources
+from rxworker.views import BlockView, CallView, NoteView, RunView, StepClose, ViewItem
+
+KINDS: dict[BlockType, LaneKind] = {
+    BlockType.THINKING: "thinking",
+    BlockType.TEXT: "text",
+    BlockType.REFUSAL: "text",
+}
+TITLES = {
+    BlockType.IMAGE: "a picture",
+    BlockType.OPAQUE: "something that is not known here",
+}
+"""The titles of blocks that a terminal cannot show."""
+MOST_SOURCES = 50
+ARGUMENTS = 400
+"""Characters of the line that shows a call's arguments, and of its progress."""
 
 
 class Lanes:
-    """Folds records to lanes.
+    """Makes lanes of records.
 
+    >>> from rxworker.events import TextDelta
     >>> lanes = Lanes()
     >>> record = Record(seq=1, run="r", turn=1, attempt=1, time=0.0, event=TextDelta(0, "Hello"))
     >>> [(lane.kind, lane.text) for lane in lanes.feed([record])]
@@ -55,97 +55,158 @@ class Lanes:
     """
 
     def __init__(self) -> None:
-        self._attempts = Attempts()
-        self._calls = Calls(self._attempts)
-        self._blocks = Blocks(self._attempts, self._calls)
-        self._unknown: dict[tuple[Path, str], Lane] = {}
+        self._view = RunView(keep=0)
+        self._shown: dict[ViewItem, _Shown] = {}
         self._panels: list[Lane] = []
 
     def feed(self, records: Iterable[Record]) -> list[Lane]:
         """Take records; return the lanes that are new or have changed, the new ones in order."""
         changed: dict[Lane, None] = {}
         for record in records:
-            for lane in self._take(record):
-                changed[lane] = None
+            changed.update(dict.fromkeys(self._take(record)))
         return list(changed)
 
-    def _take(self, record: Record) -> Iterable[Lane]:
-        event, path = record.event, record.path
-        match event:
-            case TextDelta() | ThinkingDelta() | RefusalDelta() | InputJsonDelta():
-                return [self._blocks.write(record, event, clean(event.text))]
-            case InputValueDelta(path=where, value=value, append=append):
-                told = clean(value) if append and isinstance(value, str) else describe_json(value)
-                told = told if append else f"\n{one_line(where)} {told}"
-                return [self._blocks.write(record, event, told)]
-            case CitationDelta():
-                return [self._blocks.cite(record, event)]
-            case BlockStart():
-                return [self._blocks.start(record, event)]
-            case BlockStop() | BlockAbort():
-                return self._blocks.stop(record, event)
-            case ToolStart() | ToolProgress() | ToolStop() | ToolOutput():
-                return [self._calls.step(record, event)]
-            case Opaque():
-                return [self._count(record, event)]
-            case AttemptStart():
-                self._forget(path)
-                return ()
-            case Status(status=ResponseStatus.STARTED):
-                # A response that starts for a second time takes back what it said.
-                is_again = self._attempts.answer(path)
-                return self._end(record, "retracted") if is_again else ()
-            case AttemptRetract():
-                return [*self._end(record, "retracted"), *note_of(record)]
-            case RunStart() if not path:
-                waited = self._calls.refuse_all(record.time)
-                return [*self._go_on(record), *waited, *user_lanes(record)]
-            case RunPause() if not path:
-                return self._pause(note_of(record))
-            case RunResume() if not path:
-                return self._go_on(record)
-            case RunStop() | RunAbort():
-                stage: Stage = "done" if isinstance(event, RunStop) else "stopped"
-                return [*self._end(record, stage), *note_of(record)]
-            case _:
-                return note_of(record)
+    def _take(self, record: Record) -> list[Lane]:
+        event = record.event
+        lanes: list[Lane] = []
+        if isinstance(event, RunStart | RunResume) and not record.path:
+            lanes += self._begin(record)
+        step = self._view.step(record)
+        for item in step.items:
+            lanes += self._show(item)
+        if isinstance(event, RunPause | RunAbort):
+            told = list(note_of(record))
+            self._panels += [lane for lane in told if lane.kind == "pause"]
+            lanes += told
+        is_new_attempt = isinstance(event, AttemptStart) and not record.path
+        if is_new_attempt or any(
+            isinstance(change, StepClose) and not change.scope.path for change in step.changes
+        ):
+            self._shown = {i: shown for i, shown in self._shown.items() if not i.is_over}
+        return lanes
 
-    def _end(self, record: Record, stage: Stage) -> list[Lane]:
-        """Nothing of the attempt, nor of what runs inside it, goes on."""
-        changed = self._attempts.end(record.path, record.time, stage)
-        for inner in self._attempts.inside(record.path):
-            self._forget(inner)
-        if isinstance(record.event, Status):
-            self._attempts.answer(record.path)
-        return changed
-
-    def _forget(self, path: Path) -> None:
-        self._calls.forget(path, self._attempts.forget(path))
-        self._blocks.forget(path)
-        self._unknown = {key: lane for key, lane in self._unknown.items() if key[0] != path}
-
-    def _pause(self, panels: Iterable[Lane]) -> list[Lane]:
-        """The calls that have not run wait; the run that goes on will find them."""
-        self._attempts.keep_all()
-        self._panels = list(panels)
-        return [*self._calls.waiting, *self._panels]
-
-    def _go_on(self, record: Record) -> list[Lane]:
-        """Nobody is waited for any more."""
-        panels, self._panels = self._panels, []
-        for panel in panels:
+    def _begin(self, record: Record) -> list[Lane]:
+        """A run begins: the pause before it is over, and what waited does so no longer unless this run resumes it."""
+        lanes, self._panels = self._panels, []
+        for panel in lanes:
             panel.end(record.time)
-        return panels
+        if self._view.began is None:
+            return [*lanes, *user_lanes(record)]
+        if isinstance(record.event, RunResume):
+            self._view = RunView(keep=0, resumes=self._view)
+            return lanes
+        for item in self._shown:
+            if not item.is_over:
+                item.end(record.time, "refused")
+                lanes += self._show(item)
+        self._shown = {}
+        self._view = RunView(keep=0)
+        return [*lanes, *user_lanes(record)]
 
-    def _count(self, record: Record, event: Opaque) -> Lane:
-        """Of what is not known here, the first of its kind is shown, and how many there are."""
-        lane = self._unknown.get((record.path, event.kind))
-        if lane is None:
-            lane = self._unknown[record.path, event.kind] = note_opaque(record, event)
-            self._attempts.add(record.path, lane)
+    def _show(self, item: ViewItem) -> list[Lane]:
+        shown = self._shown.get(item)
+        if shown is None:
+            shown = self._shown[item] = _Shown(item)
+        shown.update(item)
+        return shown.lanes
+
+
+class _Shown:
+    """The lanes of an item, and how much of it they show.
+
+    Args:
+        item: What is shown.
+    """
+
+    __slots__ = ("_cited", "_taken", "lanes")
+
+    def __init__(self, item: ViewItem) -> None:
+        self._taken = self._cited = 0
+        self.lanes = _lanes_of(item)
+
+    def update(self, item: ViewItem) -> None:
+        """Show what is new in the item."""
+        for lane in self.lanes:
+            if isinstance(item, NoteView):
+                lane.times = item.times
+                if item.stage == "retracted":
+                    lane.stage = item.stage
+                continue
+            lane.stage, lane.ended = item.stage, item.ended
+            if isinstance(item, CallView) and isinstance(lane, CallLane):
+                self._update_call(item, lane)
+            elif isinstance(item, BlockView):
+                self._update_text(item, lane)
+
+    def _update_text(self, item: BlockView, lane: Lane) -> None:
+        self._add([clean(piece) for piece in item.pieces[self._taken :]], lane)
+        for citation in item.citations[self._cited :]:
+            for source in describe_sources(citation):
+                if source not in lane.sources and len(lane.sources) < MOST_SOURCES:
+                    lane.sources.append(source)
+        self._cited = len(item.citations)
+
+    def _update_call(self, item: CallView, lane: CallLane) -> None:
+        if item.values:
+            self._add([_value(each) for each in item.values[self._taken :]], lane)
         else:
-            lane.times += 1
-        return lane
+            self._add([clean(piece) for piece in item.pieces[self._taken :]], lane)
+        lane.title = one_line(item.block.tool) or item.block.block_type.value
+        lane.began = item.began if item.started is None else item.started
+        if item.call is not None:
+            # After the hooks, or the person who was asked.
+            lane.arguments = describe_arguments(item.call.input, ARGUMENTS)
+        elif item.written is not None and not lane.arguments:
+            lane.arguments = describe_arguments(_read(item.text), ARGUMENTS)
+        if item.reports != lane.told:
+            lane.progress, lane.told = describe_json(item.progress, ARGUMENTS), item.reports
+        if item.result is not None:
+            lane.result = _text_of(item.result)
+        lane.took = item.seconds
+
+    def _add(self, pieces: list[str], lane: Lane) -> None:
+        self._taken += len(pieces)
+        for piece in pieces:
+            lane.pieces.append(piece if lane.pieces else piece.lstrip("\n"))
 
 
-__all__ = ["Lanes"]
+def _lanes_of(item: ViewItem) -> list[Lane]:
+    depth, began = len(item.scope.path), item.began
+    if isinstance(item, NoteView):
+        record = item.record
+        if isinstance(record.event, Opaque):
+            return [note_opaque(record, record.event)]
+        return list(note_of(record))
+    assert isinstance(item, BlockView)
+    block, lane = item.block, Lane("note", depth=depth, began=began)
+    if isinstance(item, CallView):
+        lane = CallLane("call", depth=depth, began=began, call_id=block.call_id)
+    elif block.block_type in KINDS:
+        lane.kind = KINDS[block.block_type]
+    else:
+        lane.title = TITLES.get(block.block_type, "")
+        lane.pieces += [one_line(item.kind)] if item.kind else []
+    lane.choice = block.choice
+    return [lane]
+
+
+def _value(event: InputValueDelta) -> str:
+    """One value of the arguments, as it comes."""
+    value = event.value
+    if event.append:
+        return clean(value) if isinstance(value, str) else describe_json(value)
+    return f"\n{one_line(event.path)} {describe_json(value)}"
+
+
+def _read(text: str) -> JsonObject | str:
+    """The arguments of a call, from their JSON text; the text itself where it is no JSON object."""
+    try:
+        return msgspec.json.decode(text.encode("utf-8", "replace"), type=JsonObject)
+    except msgspec.DecodeError:
+        return text
+
+
+def _text_of(result: ToolResult) -> str:
+    content = result.content
+    text = content if isinstance(content, str) else describe_parts(content)
+    return clean(text) or "(no text)"

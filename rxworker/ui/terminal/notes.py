@@ -20,8 +20,9 @@ from rxworker.events import (
 from rxworker.messages import Message
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_json
-from rxworker.ui.terminal.lane import Lane, LaneKind, Stage
+from rxworker.ui.terminal.lane import Lane, LaneKind
 from rxworker.ui.terminal.parts import describe_parts
+from rxworker.views import ItemStage
 
 PEOPLE = ("send", "resume")
 """The sources of messages that a person has added."""
@@ -98,7 +99,7 @@ def _note(record: Record, title: str, text: str) -> Lane:
     return _lane(record, "note", one_line(title), clean(text))
 
 
-def _lane(record: Record, kind: LaneKind, title: str, text: str, stage: Stage = "done") -> Lane:
+def _lane(record: Record, kind: LaneKind, title: str, text: str, stage: ItemStage = "done") -> Lane:
     at = record.time
     return Lane(kind, title, len(record.path), stage, at, at, [text] if text else [])
 

@@ -9,19 +9,45 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Literal, TypeAlias
 
+from msgspec import Struct
+
 from rxworker.errors import RunCancelledError, RxWorkerError
 from rxworker.hub import Coalesce
-from rxworker.messages import Message, ToolCall
+from rxworker.messages import Message, ToolCall, Usage
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.advice import advise
 from rxworker.ui.terminal.lane import Lane
 from rxworker.ui.terminal.lanes import Lanes
 from rxworker.ui.terminal.sent import Sent
-from rxworker.ui.terminal.totals import Totals, totals_of
 from rxworker.worker import Decision, Paused, Run, Worker
 
 Standing: TypeAlias = Literal["ready", "answering", "pausing", "cancelling", "paused"]
 Wording: TypeAlias = Callable[[BaseException], str]
+
+
+class Totals(Struct, frozen=True):
+    """What runs have taken.
+
+    Attributes:
+        usage: Tokens.
+        turns: Turns.
+        calls: Tool calls.
+    """
+
+    usage: Usage = Usage()
+    turns: int = 0
+    calls: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        """Both together."""
+        usage, turns = self.usage + other.usage, self.turns + other.turns
+        return Totals(usage, turns, self.calls + other.calls)
+
+
+def totals_of(run: Run[Any]) -> Totals:
+    """What a run has taken so far."""
+    state = run.state
+    return Totals(state.usage, state.turns, state.all_tool_calls)
 
 
 class Session:
@@ -183,6 +209,3 @@ def _plain(error: BaseException) -> str:
     if isinstance(error, RxWorkerError):
         return str(error)
     return f"{type(error).__qualname__}: {error}" if str(error) else type(error).__qualname__
-
-
-__all__ = ["Session", "Standing", "Wording"]

@@ -8,11 +8,16 @@ from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from rxworker.ui.describe import plural
-from rxworker.ui.terminal.answer_views import TextView, ThinkingView
-from rxworker.ui.terminal.call_view import CallView
 from rxworker.ui.terminal.lane import CallLane, Lane
+from rxworker.ui.terminal.lane_views import (
+    CallView,
+    NoteView,
+    PanelView,
+    SaidView,
+    TextView,
+    ThinkingView,
+)
 from rxworker.ui.terminal.view import LaneView
-from rxworker.ui.terminal.views import NoteView, PanelView, SaidView
 
 MOST_LANES = 400
 VIEWS: dict[str, type[LaneView]] = {

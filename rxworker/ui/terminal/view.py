@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
@@ -15,11 +16,11 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from rxworker.ui.terminal.lane import Lane, Stage
-from rxworker.ui.terminal.rows import head_row, mark
-from rxworker.ui.terminal.section import Section, TextSection, total_height
+from rxworker.ui.terminal.lane import Lane
+from rxworker.ui.terminal.section import Paint, Section, TextSection, total_height
+from rxworker.views import ItemStage
 
-STAGES: tuple[Stage, ...] = (
+STAGES: tuple[ItemStage, ...] = (
     "open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted",
 )  # fmt: skip
 DEEPEST = 4
@@ -49,7 +50,7 @@ class LaneView(Widget):
         self._rows = 0
         self._taken = 0
         self._width = 0
-        self._stage: Stage | None = None
+        self._stage: ItemStage | None = None
 
     # What the kinds of lanes differ in.
 
@@ -173,4 +174,45 @@ class LaneView(Widget):
         return time.time()
 
 
-__all__ = ["LaneView"]
+Part = tuple[str, str]
+"""A text, and the name of its style."""
+
+
+def head_row(
+    left: Iterable[Part], right: Iterable[Part], width: int, paint: Paint
+) -> list[Segment]:
+    """A row with something at its left and something at its right; the left is cut where there is no room.
+
+    Args:
+        left: What stands at the left.
+        right: What stands at the right.
+        width: Columns.
+        paint: From the name of a style to the style.
+
+    >>> row = head_row([("a long title", "title")], [("done", "good")], 12, lambda _: Style())
+    >>> "".join(segment.text for segment in row)
+    'a long… done'
+    """
+    ends = [Segment(text, paint(style)) for text, style in right]
+    room = width - sum(cell_len(end.text) for end in ends) - 1
+    segments: list[Segment] = []
+    for text, style in left:
+        cut = text if cell_len(text) <= room else set_cell_size(text, max(0, room - 1)) + "…"
+        segments.append(Segment(cut if room > 0 else "", paint(style)))
+        room -= cell_len(segments[-1].text)
+    return [*segments, Segment(" " * (max(0, room) + 1), paint("body")), *ends]
+
+
+def mark(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
+    """A row of which a part is marked.
+
+    Args:
+        strip: The row.
+        span: From where to where; -1: to the end.
+        style: Its background is that of the marked part.
+    """
+    start, end = span
+    width = strip.cell_length
+    end = width if end == -1 else end
+    marked = strip.crop(start, end).apply_style(Style(bgcolor=style.bgcolor))
+    return Strip.join([strip.crop(0, start), marked, strip.crop(end, width)])

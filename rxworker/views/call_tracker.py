@@ -1,7 +1,7 @@
-"""The calls of one scope that were shown and have no result yet. Every method returns the changes that follow.
+"""The calls of one scope that were shown and have no result yet. Methods that return an iterator yield the changes that follow.
 
 A conversation with a call that has no result is refused by every provider, and a user interface shows such a call as one
-that is still running. So each call that was shown is answered, at the latest when its turn is over.
+that is still running. So each call that was shown gets a result, at the latest at the end of its turn.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from msgspec import Struct
 
 from rxworker.events import BlockType
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.protocols.common.changes import (
+from rxworker.messages.lenient_json import encode_lenient
+from rxworker.views.changes import (
     BlockClose,
     BlockGrow,
     BlockOpen,
     CallResult,
     Change,
     Scope,
-    Shown,
+    ShownBlock,
 )
-from rxworker.protocols.common.lines import to_json
 
 
 class OpenCall(Struct, frozen=True):
     """A call that has no result.
 
     Attributes:
-        native: Its id.
+        native: Its id as the model gave it.
         shown: Its id as it is shown.
         name: The tool's name.
         is_provided: Whether the provider runs the tool.
@@ -41,14 +41,14 @@ class OpenCall(Struct, frozen=True):
     is_provided: bool = False
 
 
-class CallBook:
+class CallTracker:
     """The calls of one scope.
 
     A provider may use an id twice, and a run inside the run has ids of its own. Clients need ids that differ, so the second
     call of an id is shown with ``~2`` behind it, and one of a run inside with its scope before it.
 
     Args:
-        scope: Whose calls.
+        scope: The scope.
         used: How often each id was used before.
         elsewhere: Calls that were shown by an earlier run.
     """
@@ -64,7 +64,7 @@ class CallBook:
         self._seconds: dict[str, float] = {}
 
     def shown_id(self, native: str) -> str:
-        """How the latest call of this id is shown."""
+        """The id under which the latest call of this id is shown."""
         name = f"{self._scope.id}/{native}" if self._scope.id else native
         number = self._used[native]
         return name if number <= 1 else f"{name}~{number}"
@@ -86,17 +86,17 @@ class CallBook:
         *,
         is_provided: bool = False,
         is_free_text: bool = False,
-    ) -> Shown:
-        """A new call, as it is to be shown; from now on it waits for its result."""
+    ) -> ShownBlock:
+        """Return a new call as it is shown. It waits for its result from now on."""
         self._used[native] += 1
         shown = self.shown_id(native)
         self._wait(OpenCall(native, shown, name, is_provided))
         kind = BlockType.SERVER_TOOL_USE if is_provided else BlockType.TOOL_USE
-        return Shown(self._scope, shown, response, kind, name, is_free_text)
+        return ShownBlock(self._scope, shown, response, kind, name, is_free_text, call_id=native)
 
     def announce(self, call: ToolCall, response: str) -> Iterator[Change]:
         """Show a call whose block was not seen, in one go."""
-        text = call.input if isinstance(call.input, str) else to_json(call.input).decode()
+        text = call.input if isinstance(call.input, str) else encode_lenient(call.input).decode()
         is_free_text = isinstance(call.input, str)
         shown = self.show(call.id, call.name, response, is_free_text=is_free_text)
         yield BlockOpen(shown)
@@ -105,13 +105,13 @@ class CallBook:
         yield BlockClose(shown)
 
     def expect(self, call: ToolCall) -> OpenCall:
-        """A call that was shown before waits for its result."""
+        """Wait for the result of a call that was shown before."""
         waiting = OpenCall(call.id, self.shown_id(call.id), call.name)
         self._wait(waiting)
         return waiting
 
     def take(self, native: str) -> OpenCall | None:
-        """The call no longer waits for its result."""
+        """Remove the first waiting call of this id, and return it."""
         waiting = self._waiting.get(native)
         if not waiting:
             return None
@@ -121,11 +121,11 @@ class CallBook:
         return call
 
     def note_answered(self, native: str) -> None:
-        """A call that was shown by an earlier run has its result."""
+        """Remember that a call that an earlier run showed has its result."""
         self._answered.add(native)
 
     def note_seconds(self, native: str, seconds: float) -> None:
-        """A call took this long; its result is still to come."""
+        """Remember how long a call ran; its result follows."""
         self._seconds[native] = seconds
 
     def answer(
@@ -136,7 +136,7 @@ class CallBook:
         is_denied: bool = False,
         again: bool = False,
     ) -> Iterator[Change]:
-        """A call has its result. A second one of the same call is no news, unless ``again`` says so."""
+        """Report the result of a call. A second result of the same call is dropped, unless ``again`` is set."""
         native = result.tool_use_id
         call = self.take(native)
         if call is None and native in self._answered and not again:
@@ -153,30 +153,27 @@ class CallBook:
         )
 
     def give_up(self, shown: str, text: str) -> Iterator[Change]:
-        """One call will have no result."""
+        """Report a placeholder as the result of one call."""
         for native, waiting in list(self._waiting.items()):
             for call in [one for one in waiting if one.shown == shown]:
                 waiting.remove(call)
-                yield self._made_up(call, text)
+                yield self._placeholder(call, text)
             if not waiting:
                 del self._waiting[native]
 
     def give_up_all(self, text: str) -> Iterator[Change]:
-        """None of the calls will have a result."""
+        """Report a placeholder as the result of each waiting call."""
         for native in list(self._waiting):
             while (call := self.take(native)) is not None:
-                yield self._made_up(call, text)
+                yield self._placeholder(call, text)
         self._answered.clear()
 
     def _wait(self, call: OpenCall) -> None:
         self._waiting.setdefault(call.native, deque()).append(call)
         self._answered.discard(call.native)
 
-    def _made_up(self, call: OpenCall, text: str) -> CallResult:
+    def _placeholder(self, call: OpenCall, text: str) -> CallResult:
         result = ToolResult(call.native, text, is_error=True, name=call.name)
         return CallResult(
-            self._scope, call.shown, result, is_made_up=True, is_provided=call.is_provided
+            self._scope, call.shown, result, is_placeholder=True, is_provided=call.is_provided
         )
-
-
-__all__ = ["CallBook", "OpenCall"]

@@ -1,8 +1,8 @@
-"""What a user interface is told of a run, in the order in which it can be told.
+"""The changes that the records of a run make in what a person is shown.
 
-A protocol for user interfaces is strict: what grows must have been opened, what was opened is closed, a result belongs to a
-call that was shown. Records are not: a watcher may come in the middle, miss deltas, or leave early. A `Tracker` makes changes
-of records, and its changes always keep these rules; an encoder then is a table from changes to events of its protocol.
+A protocol for user interfaces is strict: a block must be opened before it grows and must be closed, and a result belongs to a call that was
+shown. Records are not: a watcher may join in the middle, miss deltas, or leave early. The changes of a `Tracker` always keep these rules, so that an encoder
+is a table from changes to the events of its protocol.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from rxworker.events import BlockType, CitationDelta, Record, SignatureDelta
+from rxworker.events import BlockType, CitationDelta, InputValueDelta, Record, SignatureDelta
 from rxworker.messages import Conversation, Json, JsonObject, StopReason, ToolCall, ToolResult
 
 
 class Scope(Struct, frozen=True):
-    """Whose changes they are: those of the run itself, or of a run inside it.
+    """The run itself, or a run inside it.
 
     Attributes:
         id: Empty for the run itself.
         path: The tool calls that lead to it.
-        name: The tool that began it.
-        call_id: The call that began it, as it is shown.
+        name: The tool that started it.
+        call_id: The id of the call that started it, as it is shown.
         parent: The id of the scope around it.
     """
 
@@ -33,16 +33,18 @@ class Scope(Struct, frozen=True):
     parent: str = ""
 
 
-class Shown(Struct, frozen=True):
+class ShownBlock(Struct, frozen=True):
     """A block as it is shown.
 
     Attributes:
-        scope: Whose it is.
-        id: Its name, the same for every watcher. A tool call's is the id of the call.
+        scope: Its scope.
+        id: Its id, the same for every watcher. That of a tool call is the id of the call.
         response: The name of the response that it is part of.
-        block_type: What it holds.
+        block_type: Its type.
         tool: The tool's name, for a call.
-        is_free_text: Whether the call's arguments are a text as it is.
+        is_free_text: Whether the call's arguments are plain text, not JSON.
+        choice: Which choice of the response it belongs to. The conversation keeps the first, 0.
+        call_id: The id of the call as the model gave it, which two calls may share.
     """
 
     scope: Scope
@@ -51,39 +53,41 @@ class Shown(Struct, frozen=True):
     block_type: BlockType
     tool: str = ""
     is_free_text: bool = False
+    choice: int = 0
+    call_id: str = ""
 
     @property
     def is_call(self) -> bool:
-        """Whether it is a tool call, of ours or of the provider's."""
+        """Whether it is a tool call, also one that the provider runs."""
         return self.block_type in (BlockType.TOOL_USE, BlockType.SERVER_TOOL_USE)
 
 
-class PendingCall(Struct, frozen=True):
-    """A call that waits.
+class WaitingCall(Struct, frozen=True):
+    """A call that waits to run.
 
     Attributes:
         id: The call's id, as it is shown.
         call: The call.
-        asks: Whether somebody is asked about it.
+        needs_decision: Whether a person has to decide about it.
     """
 
     id: str
     call: ToolCall
-    asks: bool = False
+    needs_decision: bool = False
 
 
-class Begin(Struct, frozen=True):
+class ViewBegin(Struct, frozen=True):
     """The first change.
 
     Attributes:
         run: The run's id.
-        conversation: What was said before; ``None`` for a watcher that comes in the middle.
-        pending: The calls that a resumed run goes on with.
+        conversation: The conversation before the run; ``None`` for a watcher that joins in the middle.
+        pending: The calls that a resumed run continues with.
     """
 
     run: str
     conversation: Conversation | None = None
-    pending: tuple[PendingCall, ...] = ()
+    pending: tuple[WaitingCall, ...] = ()
 
 
 class ScopeOpen(Struct, frozen=True):
@@ -93,7 +97,7 @@ class ScopeOpen(Struct, frozen=True):
 
 
 class ScopeClose(Struct, frozen=True):
-    """A run inside the run has ended; ``error`` says why, where it did not finish."""
+    """A run inside the run has ended; ``error`` is the reason if it did not finish."""
 
     scope: Scope
     error: str | None = None
@@ -108,7 +112,7 @@ class StepOpen(Struct, frozen=True):
 
 
 class StepClose(Struct, frozen=True):
-    """The turn that was open is over."""
+    """A turn has ended."""
 
     scope: Scope
     turn: int
@@ -117,46 +121,56 @@ class StepClose(Struct, frozen=True):
 class BlockOpen(Struct, frozen=True):
     """A block begins."""
 
-    block: Shown
+    block: ShownBlock
 
 
 class BlockGrow(Struct, frozen=True):
     """An open block has more text; never an empty one."""
 
-    block: Shown
+    block: ShownBlock
     text: str
 
 
 class BlockExtra(Struct, frozen=True):
     """An open block has a signature or a citation."""
 
-    block: Shown
+    block: ShownBlock
     event: SignatureDelta | CitationDelta
 
 
-class BlockClose(Struct, frozen=True):
-    """An open block ends. ``aborted`` says why it is not whole."""
+class ArgumentValue(Struct, frozen=True):
+    """An open call has a value of its arguments, by its path; only from a detailed `Tracker`.
 
-    block: Shown
+    All of the arguments follow as one `BlockGrow` when the call closes.
+    """
+
+    block: ShownBlock
+    event: InputValueDelta
+
+
+class BlockClose(Struct, frozen=True):
+    """An open block ends; ``aborted`` is the reason if it is not whole."""
+
+    block: ShownBlock
     aborted: str | None = None
 
 
 class BlockWhole(Struct, frozen=True):
-    """A block that comes in one piece, such as a picture.
+    """A block that arrives in one piece, such as a picture.
 
     Attributes:
-        block: Which.
-        kind: What the provider calls it.
-        echo: What the provider sent.
+        block: The block.
+        kind: The provider's name for it.
+        echo: The JSON that the provider sent.
     """
 
-    block: Shown
+    block: ShownBlock
     kind: str = ""
     echo: JsonObject | None = None
 
 
 class CallStart(Struct, frozen=True):
-    """A call that was shown is run, with these arguments."""
+    """A call that was shown starts to run, with these arguments."""
 
     scope: Scope
     id: str
@@ -164,7 +178,7 @@ class CallStart(Struct, frozen=True):
 
 
 class CallProgress(Struct, frozen=True):
-    """A tool tells how far it is."""
+    """A tool reports progress."""
 
     scope: Scope
     id: str
@@ -172,16 +186,16 @@ class CallProgress(Struct, frozen=True):
 
 
 class CallResult(Struct, frozen=True):
-    """What a call came to; once for each call.
+    """The result of a call, one for each call.
 
     Attributes:
-        scope: Whose call it is.
+        scope: The scope of the call.
         id: The call's id, as it is shown.
         result: What the model reads.
         seconds: How long it ran.
-        is_denied: Whether somebody has refused it.
-        is_made_up: Whether there was no result, and this one only says so.
-        call: The call, where it was shown elsewhere.
+        is_denied: Whether a person refused the call.
+        is_placeholder: Whether it stands for a result that never arrives.
+        call: The call, if an earlier run showed it.
         is_provided: Whether the provider ran the tool.
     """
 
@@ -190,17 +204,17 @@ class CallResult(Struct, frozen=True):
     result: ToolResult
     seconds: float = 0.0
     is_denied: bool = False
-    is_made_up: bool = False
+    is_placeholder: bool = False
     call: ToolCall | None = None
     is_provided: bool = False
 
 
-class TakeBack(Struct, frozen=True):
-    """What the response has said is void; all of it is closed.
+class Retract(Struct, frozen=True):
+    """The blocks and calls of a response are void. They were closed before.
 
     Attributes:
-        scope: Whose response.
-        reason: For people.
+        scope: The scope of the response.
+        reason: The reason, for people.
         blocks: The ids of its blocks.
         calls: The ids of its calls.
     """
@@ -212,18 +226,18 @@ class TakeBack(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """Something to know, outside of any block."""
+    """An event that stands outside of any block, such as a message of a hook."""
 
     scope: Scope
     record: Record
 
 
-class Pause(Struct, frozen=True):
-    """The run waits; the last change.
+class ViewPause(Struct, frozen=True):
+    """The run pauses; the last change.
 
     Attributes:
         run: The run's id.
-        hook: Who asked for it.
+        hook: The name of the hook that paused it.
         reason: For people.
         pending: The calls that wait.
     """
@@ -231,30 +245,30 @@ class Pause(Struct, frozen=True):
     run: str
     hook: str
     reason: str
-    pending: tuple[PendingCall, ...] = ()
+    pending: tuple[WaitingCall, ...] = ()
 
 
-class Finish(Struct, frozen=True):
+class ViewFinish(Struct, frozen=True):
     """The run has finished; the last change."""
 
     stop_reason: StopReason | None = None
 
 
-class Abort(Struct, frozen=True):
+class ViewAbort(Struct, frozen=True):
     """The run ended without a result; the last change."""
 
     cause: Literal["cancel", "error", "abort", "limit"]
     reason: str
 
 
-class Cut(Struct, frozen=True):
-    """The records stop here, and the run may go on; the last change."""
+class ViewCut(Struct, frozen=True):
+    """The watcher receives no more records, although the run may continue; the last change."""
 
     reason: str
 
 
 Change: TypeAlias = (
-    Begin
+    ViewBegin
     | ScopeOpen
     | ScopeClose
     | StepOpen
@@ -262,41 +276,16 @@ Change: TypeAlias = (
     | BlockOpen
     | BlockGrow
     | BlockExtra
+    | ArgumentValue
     | BlockClose
     | BlockWhole
     | CallStart
     | CallProgress
     | CallResult
-    | TakeBack
+    | Retract
     | Note
-    | Pause
-    | Finish
-    | Abort
-    | Cut
+    | ViewPause
+    | ViewFinish
+    | ViewAbort
+    | ViewCut
 )
-
-__all__ = [
-    "Abort",
-    "Begin",
-    "BlockClose",
-    "BlockExtra",
-    "BlockGrow",
-    "BlockOpen",
-    "BlockWhole",
-    "CallProgress",
-    "CallResult",
-    "CallStart",
-    "Change",
-    "Cut",
-    "Finish",
-    "Note",
-    "Pause",
-    "PendingCall",
-    "Scope",
-    "ScopeClose",
-    "ScopeOpen",
-    "Shown",
-    "StepClose",
-    "StepOpen",
-    "TakeBack",
-]

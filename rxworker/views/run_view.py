@@ -1,0 +1,523 @@
+"""A run as people see it: its blocks, calls, notes and attempts, in the order in which they appeared.
+
+Theory of operation. A `RunView` owns a `Tracker` and applies each change that this returns to its items, so that the changes and the items
+come from one step and cannot differ. Numbers (status, usage, turns) are not folded a second time: they are those of a `RunState`, which the view also
+steps. Items are appended and never removed, unless ``keep`` limits how many are kept; what may still change is found by its id. Whatever has
+ended before the present turn or attempt of the run itself cannot change any more, and the view forgets its id.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from rxworker.events import (
+    AttemptStart,
+    BlockType,
+    InputValueDelta,
+    Opaque,
+    Record,
+    SignatureDelta,
+    Status,
+    ToolStop,
+    Usage,
+)
+from rxworker.events.turn import DISCARDED_EARLY
+from rxworker.messages import Conversation, Json, JsonObject, ToolCall, ToolResult
+from rxworker.state import RunState, step_run
+from rxworker.views.changes import (
+    ArgumentValue,
+    BlockClose,
+    BlockExtra,
+    BlockGrow,
+    BlockOpen,
+    BlockWhole,
+    CallProgress,
+    CallResult,
+    CallStart,
+    Change,
+    Note,
+    Retract,
+    Scope,
+    ShownBlock,
+    StepClose,
+    StepOpen,
+    ViewAbort,
+    ViewBegin,
+    ViewCut,
+    ViewFinish,
+    ViewPause,
+)
+from rxworker.views.tracker import Tracker
+
+ItemStage: TypeAlias = Literal[
+    "open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted"
+]
+"""Where an item stands. A call is ``waiting`` when its arguments are complete, ``refused`` when it did not run, ``stopped`` when it was cut off."""
+
+OVER: frozenset[ItemStage] = frozenset(("done", "failed", "refused", "stopped", "retracted"))
+
+
+@dataclass(slots=True, eq=False)
+class ViewItem:
+    """Something that a person is shown. Compared by identity.
+
+    Attributes:
+        scope: The run that it belongs to: the run itself, or a run inside it.
+        turn: The turn's number in that scope; 0 where it is not known.
+        began: When it began, in seconds since the epoch.
+        ended: When it ended; ``None`` while it goes on.
+        stage: Where it stands.
+    """
+
+    scope: Scope
+    turn: int
+    began: float
+    ended: float | None = None
+    stage: ItemStage = "open"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.stage in OVER
+
+    def end(self, now: float, stage: ItemStage = "done") -> None:
+        """Set how and when it ended, unless it has."""
+        if not self.is_over:
+            self.stage, self.ended = stage, now
+
+
+@dataclass(slots=True, eq=False)
+class BlockView(ViewItem):
+    """A block of a response.
+
+    Attributes:
+        block: Which.
+        pieces: Its text, or the JSON text of a call's arguments, in pieces as they came.
+        citations: The sources that the provider gave for the text.
+        signature: The provider's signature of the thoughts.
+        reason: Why it is not whole, where it was aborted.
+        kind: The provider's name for a block that comes in one piece.
+        echo: What the provider sent with such a block.
+    """
+
+    block: ShownBlock = field(kw_only=True)
+    pieces: list[str] = field(default_factory=list[str])
+    citations: list[JsonObject] = field(default_factory=list[JsonObject])
+    signature: str | None = None
+    reason: str = ""
+    kind: str = ""
+    echo: JsonObject | None = None
+
+    @property
+    def text(self) -> str:
+        """All of its text."""
+        return "".join(self.pieces)
+
+
+@dataclass(slots=True, eq=False)
+class CallView(BlockView):
+    """A tool call, from its arguments to its result.
+
+    Attributes:
+        call: The call as it runs, once it has started or waits; hooks may have changed its arguments.
+        values: Arguments that came by their paths.
+        written: When its arguments were complete.
+        started: When its tool started.
+        progress: What the tool reported last.
+        reports: How often it has reported progress.
+        result: What the model reads; ``None`` before it, and where the call never gets one.
+        seconds: How long the tool ran.
+        is_denied: Whether the person who was asked refused it.
+    """
+
+    call: ToolCall | None = None
+    values: list[InputValueDelta] = field(default_factory=list[InputValueDelta])
+    written: float | None = None
+    started: float | None = None
+    progress: Json = None
+    reports: int = 0
+    result: ToolResult | None = None
+    seconds: float = 0.0
+    is_denied: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class NoteView(ViewItem):
+    """Something to know that stands by itself, such as a message of a hook or an error.
+
+    Attributes:
+        record: What happened.
+        times: How often it happened in this attempt: only for events of an unknown type, of which there may be one in each frame.
+    """
+
+    record: Record = field(kw_only=True)
+    times: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class AttemptView(ViewItem):
+    """A request to a provider. It is no item of the conversation; see `RunView.attempts`.
+
+    Attributes:
+        number: Its number in the turn, from 1.
+        provider: Who is asked.
+        model: For which model.
+        usage: The last count of its tokens.
+    """
+
+    number: int = 0
+    provider: str = ""
+    model: str = ""
+    usage: Usage | None = None
+
+
+class ViewStep(Struct, frozen=True):
+    """What one record made of a view.
+
+    Attributes:
+        changes: The changes, in order.
+        items: The items that are new or have changed, the new ones in order.
+    """
+
+    changes: list[Change]
+    items: list[ViewItem]
+
+
+class RunView:
+    """What a person is shown of a run: a fold of its records.
+
+    Args:
+        keep: How many items and attempts are kept, the last ones; ``None`` for all of them.
+        resumes: The view of the paused run that this one goes on with: the calls that wait go on in its items.
+
+    Attributes:
+        items: The blocks, calls and notes, in the order in which they appeared.
+        attempts: The requests, in order.
+        conversation: The conversation before the run, where it is known.
+        state: The status, the usage and the numbers of the run.
+        end: The last change, once the run has ended or was paused.
+        began: The time of the first record; ``None`` before it.
+        now: The time of the last record. It does not go back where the clock does.
+
+    Example:
+        >>> from rxworker.events import TextDelta
+        >>> view = RunView()
+        >>> step = view.step(Record(seq=1, run="r", turn=1, attempt=1, time=5.0, event=TextDelta(0, "hi")))
+        >>> [item.text for item in view.blocks()], len(step.changes)
+        (['hi'], 4)
+    """
+
+    def __init__(self, *, keep: int | None = None, resumes: RunView | None = None) -> None:
+        self.items: deque[ViewItem] = deque(maxlen=keep)
+        self.attempts: deque[AttemptView] = deque(maxlen=keep)
+        self.conversation: Conversation | None = None
+        self.state = RunState()
+        self.end: ViewPause | ViewFinish | ViewAbort | ViewCut | None = None
+        self.began: float | None = None
+        self.now = 0.0
+        self._tracker = Tracker(is_detailed=True)
+        self._resumes = resumes
+        # Items that may still change or be retracted, by the id of their scope and their own.
+        self._live: dict[tuple[str, str], BlockView] = {}
+        # The latest call of each id that the model gave, by the id of its scope.
+        self._calls: dict[tuple[str, str], CallView] = {}
+        self._unknown: dict[tuple[str, str], NoteView] = {}
+        self._turns: dict[str, int] = {}
+        self._changed: dict[ViewItem, None] = {}
+
+    @property
+    def seconds(self) -> float:
+        """The seconds from the first record to the last."""
+        return 0.0 if self.began is None else self.now - self.began
+
+    def step(self, record: Record) -> ViewStep:
+        """Take the next record. One that was seen already changes nothing."""
+        if record.seq > self._tracker.seq:
+            self.began = record.time if self.began is None else self.began
+            self.now = max(self.now, record.time)
+            self.state = step_run(self.state, record)
+        return self._apply(self._tracker.feed(record))
+
+    def catch_up(self, state: RunState, run: str, now: float = 0.0) -> ViewStep:
+        """Begin in the middle of a run; only before the first record.
+
+        Args:
+            state: The state before the first record that will come.
+            run: The run's id.
+            now: The present time, in seconds since the epoch.
+        """
+        self.state, self.now = state, now
+        return self._apply(self._tracker.catch_up(state, run))
+
+    def close(self, reason: str) -> ViewStep:
+        """There are no more records; whatever is open ends.
+
+        Args:
+            reason: For people.
+        """
+        return self._apply(self._tracker.close(reason))
+
+    def blocks(self, path: tuple[str, ...] = ()) -> list[BlockView]:
+        """The blocks and calls of the run itself, or of a run inside it.
+
+        Args:
+            path: The tool calls that lead to the run inside.
+        """
+        return [
+            item for item in self.items if isinstance(item, BlockView) and item.scope.path == path
+        ]
+
+    def calls(self, path: tuple[str, ...] = ()) -> list[CallView]:
+        """The calls of the run itself, or of a run inside it."""
+        return [item for item in self.blocks(path) if isinstance(item, CallView)]
+
+    def _apply(self, changes: list[Change]) -> ViewStep:
+        for change in changes:
+            applier = _APPLIERS.get(type(change))
+            if applier is not None:
+                applier(self, change)
+        items, self._changed = list(self._changed), {}
+        return ViewStep(changes, items)
+
+    def _add(self, item: ViewItem) -> None:
+        self.items.append(item)
+        self._changed[item] = None
+        if isinstance(item, BlockView):
+            self._live[item.scope.id, item.block.id] = item
+        if isinstance(item, CallView):
+            self._calls[item.scope.id, item.block.call_id] = item
+
+    def _begin(self, change: ViewBegin) -> None:
+        self.conversation = change.conversation
+        for waiting in change.pending:
+            item = self._call(Scope(), waiting.id, waiting.call.id, waiting.call.name)
+            item.call, item.stage, item.ended = waiting.call, "waiting", None
+
+    def _open_step(self, change: StepOpen) -> None:
+        self._turns[change.scope.id] = change.turn
+
+    def _close_step(self, change: StepClose) -> None:
+        if not change.scope.path:
+            self._forget()
+
+    def _open_block(self, change: BlockOpen) -> None:
+        block = change.block
+        kind = CallView if block.is_call else BlockView
+        self._add(kind(block.scope, self._turn(block.scope), self.now, block=block))
+
+    def _grow(self, change: BlockGrow) -> None:
+        item = self._find(change.block.scope, change.block.id)
+        if item is not None:
+            item.pieces.append(change.text)
+
+    def _extend(self, change: BlockExtra) -> None:
+        item = self._find(change.block.scope, change.block.id)
+        if item is None:
+            return
+        if isinstance(change.event, SignatureDelta):
+            item.signature = change.event.signature
+        else:
+            item.citations.append(change.event.citation)
+
+    def _take_value(self, change: ArgumentValue) -> None:
+        item = self._find(change.block.scope, change.block.id)
+        if isinstance(item, CallView):
+            item.values.append(change.event)
+
+    def _close_block(self, change: BlockClose) -> None:
+        block = change.block
+        item = self._find(block.scope, block.id)
+        if item is None:
+            return
+        if isinstance(item, CallView):
+            item.written = self.now
+        if change.aborted is not None:
+            item.reason = change.aborted
+            item.end(self.now, "stopped")
+        elif block.block_type is not BlockType.TOOL_USE:
+            item.end(self.now)
+        elif block.choice:
+            item.end(self.now, "refused")  # only calls of the first choice run
+        elif item.stage == "open":
+            item.stage = "waiting"
+
+    def _whole(self, change: BlockWhole) -> None:
+        block, now = change.block, self.now
+        turn = self._turn(block.scope)
+        self._add(
+            BlockView(
+                block.scope, turn, now, now, "done",
+                block=block, kind=change.kind, echo=change.echo,
+            )
+        )  # fmt: skip
+
+    def _start_call(self, change: CallStart) -> None:
+        item = self._call(change.scope, change.id, change.call.id, change.call.name)
+        item.call, item.stage, item.started, item.ended = change.call, "running", self.now, None
+
+    def _report(self, change: CallProgress) -> None:
+        shown_id = change.id
+        call_id = shown_id.rpartition("/")[2].partition("~")[0]
+        item = self._call(change.scope, shown_id, call_id, "")
+        item.progress, item.reports = change.progress, item.reports + 1
+
+    def _take_result(self, change: CallResult) -> None:
+        result = change.result
+        item = self._call(change.scope, change.id, result.tool_use_id, result.name)
+        if change.is_placeholder:
+            # It stands for a result that never comes.
+            item.end(self.now, "refused" if item.started is None else "stopped")
+            return
+        item.result, item.is_denied = change.result, change.is_denied
+        item.seconds = change.seconds or item.seconds
+        failed: ItemStage = (
+            "refused" if item.started is None and not change.is_provided else "failed"
+        )
+        if item.stage != "retracted":
+            item.stage = failed if change.result.is_error else "done"
+        item.ended = self.now if item.ended is None else item.ended
+
+    def _retract(self, change: Retract) -> None:
+        for name in (*change.blocks, *change.calls):
+            item = self._live.get((change.scope.id, name))
+            if item is None:
+                continue
+            self._void(item)
+            if isinstance(item, CallView):
+                inside = (*item.scope.path, item.block.call_id)
+                for other in self._live.values():
+                    if other.scope.path[: len(inside)] == inside:
+                        self._void(other)
+        for key, note in list(self._unknown.items()):
+            if key[0] == change.scope.id:
+                self._void(note)
+                del self._unknown[key]
+
+    def _void(self, item: ViewItem) -> None:
+        item.stage = "retracted"
+        item.ended = self.now if item.ended is None else item.ended
+        self._changed[item] = None
+
+    def _note(self, change: Note) -> None:
+        record, scope = change.record, change.scope
+        event = record.event
+        match event:
+            case AttemptStart():
+                if not record.path:
+                    self._forget()
+                self._begin_attempt(scope, record, event.provider, event.model)
+            case Usage():
+                self._attempt(scope, record).usage = event
+            case Status():
+                self._attempt(scope, record)
+            case ToolStop():
+                self._stop_call(scope, event)
+            case Opaque():
+                self._count(scope, record, event.kind)
+            case _:
+                self._add_note(scope, record)
+
+    def _begin_attempt(
+        self, scope: Scope, record: Record, provider: str = "", model: str = ""
+    ) -> AttemptView:
+        attempt = AttemptView(
+            scope, record.turn, self.now, None, "open", record.attempt, provider, model
+        )
+        self.attempts.append(attempt)
+        return attempt
+
+    def _attempt(self, scope: Scope, record: Record) -> AttemptView:
+        """The last attempt of a scope; a new one where its start was missed."""
+        last = next((each for each in reversed(self.attempts) if each.scope == scope), None)
+        if last is None or (last.turn, last.number) != (record.turn, record.attempt):
+            return self._begin_attempt(scope, record)
+        return last
+
+    def _stop_call(self, scope: Scope, event: ToolStop) -> None:
+        """A tool has returned; its result comes later, when hooks have seen it, or the call may run again."""
+        item = self._calls.get((scope.id, event.call_id))
+        if item is None:
+            return
+        self._changed[item] = None
+        if event.result is not None and event.result.content == DISCARDED_EARLY:
+            item.stage, item.started, item.ended = "waiting", None, None
+            return
+        item.stage = "failed" if event.is_error else "done"
+        item.ended, item.seconds = self.now, event.seconds
+
+    def _count(self, scope: Scope, record: Record, kind: str) -> None:
+        note = self._unknown.get((scope.id, kind))
+        if note is None:
+            self._unknown[scope.id, kind] = self._add_note(scope, record)
+        else:
+            note.times += 1
+            self._changed[note] = None
+
+    def _add_note(self, scope: Scope, record: Record) -> NoteView:
+        note = NoteView(scope, record.turn, self.now, self.now, "done", record=record)
+        self._add(note)
+        return note
+
+    def _finish(self, change: ViewPause | ViewFinish | ViewAbort | ViewCut) -> None:
+        self.end = change
+        if isinstance(change, ViewPause):
+            for waiting in change.pending:
+                item = self._call(Scope(), waiting.id, waiting.call.id, waiting.call.name)
+                item.call, item.stage, item.ended = waiting.call, "waiting", None
+
+    def _turn(self, scope: Scope) -> int:
+        return self._turns.get(scope.id, 0)
+
+    def _find(self, scope: Scope, name: str) -> BlockView | None:
+        item = self._live.get((scope.id, name))
+        if item is not None:
+            self._changed[item] = None
+        return item
+
+    def _call(self, scope: Scope, shown_id: str, call_id: str, tool: str) -> CallView:
+        """Return the call of this id: where it was not shown in this run, the item of the paused run, or else a new one."""
+        item = self._find(scope, shown_id)
+        if isinstance(item, CallView):
+            return item
+        block = ShownBlock(scope, shown_id, "", BlockType.TOOL_USE, tool, call_id=call_id)
+        before = self._resumes
+        earlier = None if before is None else before._calls.pop((scope.id, call_id), None)
+        if earlier is None:
+            item = CallView(scope, self._turn(scope), self.now, block=block)
+        else:
+            item, item.block = earlier, block
+        self._add(item)
+        return item
+
+    def _forget(self) -> None:
+        """Nothing that has ended can change any more: the present attempt of the run itself is over."""
+        self._live = {key: item for key, item in self._live.items() if not item.is_over}
+        self._calls = {key: item for key, item in self._calls.items() if not item.is_over}
+        self._unknown.clear()
+
+
+_APPLIERS: dict[type[object], Callable[[RunView, Any], None]] = {
+    ViewBegin: RunView._begin,
+    StepOpen: RunView._open_step,
+    StepClose: RunView._close_step,
+    BlockOpen: RunView._open_block,
+    BlockGrow: RunView._grow,
+    BlockExtra: RunView._extend,
+    ArgumentValue: RunView._take_value,
+    BlockClose: RunView._close_block,
+    BlockWhole: RunView._whole,
+    CallStart: RunView._start_call,
+    CallProgress: RunView._report,
+    CallResult: RunView._take_result,
+    Retract: RunView._retract,
+    Note: RunView._note,
+    ViewPause: RunView._finish,
+    ViewFinish: RunView._finish,
+    ViewAbort: RunView._finish,
+    ViewCut: RunView._finish,
+}
