@@ -292,7 +292,7 @@ async def test_nothing_begins_in_a_run_that_has_ended_without_its_hook(
         ScriptedModel([call("write", path="a"), "Done."]), tools=[write], hooks=[stubborn]
     )
     run = worker.run("Write a.")
-    driver = run._driver
+    driver = run._driver.task
     await asked.wait()
     await run.cancel()
     last = run.last_seq

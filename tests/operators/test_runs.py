@@ -189,7 +189,7 @@ async def test_a_watcher_that_raises_is_detached_from_all_and_hurts_none() -> No
 async def test_leaving_ends_no_run() -> None:
     run = Worker(ScriptedModel([stall()])).run("?")
     merge_runs([run]).subscribe().dispose()
-    assert not run.done
+    assert not run.done()
     await run.cancel()
     with pytest.raises(RunCancelledError):
         await run

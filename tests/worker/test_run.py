@@ -151,7 +151,7 @@ def test_a_worker_whose_loop_closed_in_the_middle_of_a_run_can_run_again() -> No
         return worker.run("first")
 
     run = loop.run_until_complete(begin())
-    task = run._driver
+    task = run._driver.task
     task.cancel()  # its loop will never hear of it
     loop.close()
     with pytest.raises(LocalProtocolError, match="event loop has closed"):
@@ -306,7 +306,7 @@ async def test_a_run_that_nobody_watches_and_that_fails_is_logged(
 ) -> None:
     worker = Worker(ScriptedModel([fail("too much \ud83d", "invalid_request")]))
     run = worker.run("hi")
-    await asyncio.wait([run._driver])
+    await asyncio.wait([run._driver.task])
     assert "nobody watched it: too much \ufffd" in caplog.text
 
 
@@ -346,7 +346,7 @@ async def test_awaiting_from_a_task_that_is_cancelled_leaves_the_run_alone() -> 
 async def test_a_run_whose_driver_is_cancelled_from_outside_ends_as_cancelled() -> None:
     run = Worker(ScriptedModel(["Hello."], delay=60)).run("hi")
     await asyncio.sleep(0)
-    run._driver.cancel()
+    run._driver.task.cancel()
     with pytest.raises(RunCancelledError):
         await run
 
