@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Protocol, TypeAlias
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SingleAssignmentDisposable
@@ -12,10 +12,24 @@ from rxworker.events import Record
 from rxworker.operators.stage import Sink, Stage, connect
 
 Failed = Callable[[Exception], None]
+_NO_RUN = "merge_runs takes several runs, not {!r}: for one run write merge_runs([run])"
+
+
+class HasRecords(Protocol):
+    """A source of records that is no observable itself, such as a `Run`."""
+
+    @property
+    def records(self) -> Observable[Record]:
+        """The observable of the records."""
+        ...
+
+
+Records: TypeAlias = Observable[Record] | HasRecords
+"""A run, or an observable of the records of a run."""
 
 
 def merge_runs(
-    runs: Iterable[Observable[Record]] | Observable[Observable[Record]],
+    runs: Iterable[Records] | Observable[Records],
     failed: Failed | None = None,
 ) -> Observable[Record]:
     """The records of several runs as one stream; ``record.run`` tells them apart.
@@ -30,12 +44,12 @@ def merge_runs(
     detaches from all of them, and ends none; so does an observer that raises.
 
     Args:
-        runs: The runs: several, or an observable of them for those that are yet to come. Anything that emits records will do, such
-            as ``run.watch(...)``.
+        runs: The runs: several, or an observable of runs, for runs that begin later. An observable of records may stand for a run, for
+            example ``run.watch(...)``.
         failed: Is told what ended a run that failed. What it raises ends the stream.
 
     Raises:
-        TypeError: As ``on_error``: something among the runs is no observable.
+        TypeError: The argument is a single run. As ``on_error``: an item is neither a run nor an observable.
 
     >>> from rxworker import Worker
     >>> from rxworker.testing import ScriptedModel
@@ -50,6 +64,8 @@ def merge_runs(
     >>> asyncio.run(main())
     2
     """
+    if not isinstance(runs, Observable) and not hasattr(runs, "__iter__"):
+        raise TypeError(_NO_RUN.format(runs))
     given = runs if isinstance(runs, Observable) else tuple(runs)
 
     def subscribe(
@@ -79,7 +95,7 @@ class _Merge:
         self._all_known = False
         self._over = False
 
-    def follow(self, runs: Observable[Observable[Record]] | tuple[Observable[Record], ...]) -> None:
+    def follow(self, runs: Observable[Records] | tuple[Records, ...]) -> None:
         if isinstance(runs, tuple):
             for run in runs:
                 if self._over:
@@ -97,11 +113,14 @@ class _Merge:
         for subscription in on:
             subscription.dispose()
 
-    def _join(self, run: object) -> None:
+    def _join(self, run: Records) -> None:
         if self._over:
             return
-        if not isinstance(run, Observable):
-            self._fail(TypeError(f"{run!r} is no run: for one run write merge_runs([run])"))
+        records: Observable[Record] | None = (
+            run if isinstance(run, Observable) else getattr(run, "records", None)
+        )
+        if records is None:
+            self._fail(TypeError(_NO_RUN.format(run)))
             return
         subscription = SingleAssignmentDisposable()
         self._on.add(subscription)
@@ -118,7 +137,6 @@ class _Merge:
             self._on.discard(subscription)
             self._complete_if_done()
 
-        records = cast("Observable[Record]", run)
         sink = Sink(self._show, on_error, on_completed)
         subscription.disposable = connect(records, sink, self._scheduler)
 

@@ -134,7 +134,7 @@ async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> st
     try:
         result: RunResult[Any] = await run
     except asyncio.CancelledError:
-        if not run.done:
+        if not run.done():
             await run.cancel(reason="the run around it was cancelled")
         raise
     finally:

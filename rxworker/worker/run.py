@@ -1,68 +1,61 @@
-"""A run under way: awaitable, observable, and iterable."""
+"""A run: awaitable, iterable, and a source of records and events."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, Literal
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 
-from rxworker.errors import (
-    ConfigurationError,
-    LimitExceededError,
-    LocalProtocolError,
-    RunCancelledError,
-    as_exception,
-    describe,
-    reason_of,
-)
-from rxworker.events import Event, LimitReached, Record, RunAbort
-from rxworker.hub import Audience, Delivery, Watch
-from rxworker.hub.loss import leave
+from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.events import Event, Record
+from rxworker.hub import Audience, Delivery, Hub, Watch
 from rxworker.messages import Json
-from rxworker.messages.lenient_json import whole
 from rxworker.operators import partial_values
 from rxworker.operators.stage import Stage, connect
 from rxworker.state import RunState
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import RunContext, TurnScope
-from rxworker.worker.guard import report
+from rxworker.worker.driver import RunDriver
 from rxworker.worker.input import Input, to_messages
-from rxworker.worker.loop import repeat_turns
-from rxworker.worker.outcome import result_of
 from rxworker.worker.result import RunResult, T_co
-from rxworker.worker.stage import Voice, cut_off, is_closed
-from rxworker.worker.turn import turn
-from rxworker.worker.unobserved import when_unobserved
-from rxworker.worker.wind_up import GRACE, cause_of, wind_up
 
 if TYPE_CHECKING:
     from rxworker.worker.worker import Worker
 
-CLOSING = RunCancelledError("its event loop is closing")
-logger = logging.getLogger("rxworker.worker")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
+G = TypeVar("G")
 
 
-class Run(Stage[Record], Generic[T_co]):
-    """One run of a worker. It begins by itself and goes on whether anybody watches or not.
+class Run(Generic[T_co]):
+    """One run of a worker. It starts by itself, and continues whether it is watched or not.
 
-    - ``await run`` gives the `RunResult`, or raises what ended the run.
-    - ``run.subscribe(...)`` and ``run.pipe(...)``: it is the observable of its records. ``run.events`` is that of the bare events.
+    - ``await run`` returns the `RunResult`, or raises the error that ended the run. ``run.done()``, ``run.result()`` and ``run.exception()``
+      are those of an asyncio future.
+    - ``run.records`` is the observable of its records, ``run.events`` that of the bare events. ``run.subscribe(...)`` and ``run.pipe(...)``
+      are those of ``run.records``.
     - ``async for record in run`` reads the records at the reader's own pace.
-    - ``run.watch(...)`` does either with a delivery of one's choice, from any place in the run, and from any thread.
+    - ``run.watch(...)`` does either with a chosen delivery, from any record on, and from any thread.
 
-    Whoever comes late sees everything from the start. Leaving detaches; only ``cancel`` ends the run. Made by ``Worker.run``.
+    A late subscriber receives all records from the first. Disposing a subscription does not end the run; only ``cancel`` does. Made by
+    ``Worker.run``.
+
+    A run is no observable: operators that take several observables take ``run.records``, for example ``rx.merge(a.records, b.records)``.
 
     Attributes:
-        id: Its name in the records.
-        worker: The worker that began it.
+        id: The id of the run in the records.
+        worker: The worker that started it.
     """
 
-    is_direct = True
-    emits_records = True
+    id: str
     worker: Worker
 
     def __init__(
@@ -73,36 +66,105 @@ class Run(Stage[Record], Generic[T_co]):
         ended: Callable[[RunState, RunResult[T_co] | None], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        # Nothing of the base's, which would take a function to subscribe with.
         self._context = context
         self._journal = context.journal
-        self._scope = scope
-        self._ended = ended
         self._loop = loop
-        self._reason: str | None = None
-        self._after_turn = False
-        self._limit: LimitExceededError | None = None
-        self._begun = False
-        self._winding = False
-        self._awaited = False
-        self._result: asyncio.Future[RunResult[T_co]] = self._loop.create_future()
-        self._waiting: list[asyncio.Future[RunResult[T_co]]] = []
         self.id = self._journal.run
         for event in first:
             self._journal.emit(event)
-        self._patience: asyncio.TimerHandle | None = None
-        self._interrupt: KeyboardInterrupt | None = None
-        self._leaving: asyncio.TimerHandle | None = None
-        self._journal.hub.losses.on_interrupt = self._interrupted
-        self._driver = self._driven_by(self._drive())
+        self._driver = RunDriver(context, scope, ended, loop)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.state.status})"
 
     @property
+    def records(self) -> Observable[Record]:
+        """The observable of the records: to each subscriber all of them, from the first. It fails with the error that ended the run."""
+        records: Stage[Record] = Stage(partial(connect, self._journal.hub))
+        records.is_direct = records.emits_records = True
+        return records
+
+    @property
     def events(self) -> Observable[Event]:
-        """The observable of the bare events: what ``run.pipe(events())`` is, and cheaper."""
+        """The observable of the bare events: the same as ``run.pipe(events())``, and cheaper."""
         return self._journal.hub.events
+
+    def subscribe(
+        self,
+        on_next: abc.ObserverBase[Record] | abc.OnNext[Record] | None = None,
+        on_error: abc.OnError | None = None,
+        on_completed: abc.OnCompleted | None = None,
+        *,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        """Subscribe an observer, or functions, to the records: ``run.records.subscribe(...)``."""
+        hub = self._journal.hub
+        return hub.subscribe(on_next, on_error, on_completed, scheduler=scheduler)
+
+    @overload
+    def pipe(self, op1: Callable[[Observable[Record]], A], /) -> A: ...
+    @overload
+    def pipe(
+        self,
+        op1: Callable[[Observable[Record]], A],
+        op2: Callable[[A], B],
+        /,
+    ) -> B: ...
+    @overload
+    def pipe(
+        self,
+        op1: Callable[[Observable[Record]], A],
+        op2: Callable[[A], B],
+        op3: Callable[[B], C],
+        /,
+    ) -> C: ...
+    @overload
+    def pipe(
+        self,
+        op1: Callable[[Observable[Record]], A],
+        op2: Callable[[A], B],
+        op3: Callable[[B], C],
+        op4: Callable[[C], D],
+        /,
+    ) -> D: ...
+    @overload
+    def pipe(
+        self,
+        op1: Callable[[Observable[Record]], A],
+        op2: Callable[[A], B],
+        op3: Callable[[B], C],
+        op4: Callable[[C], D],
+        op5: Callable[[D], E],
+        /,
+    ) -> E: ...
+    @overload
+    def pipe(
+        self,
+        op1: Callable[[Observable[Record]], A],
+        op2: Callable[[A], B],
+        op3: Callable[[B], C],
+        op4: Callable[[C], D],
+        op5: Callable[[D], E],
+        op6: Callable[[E], F],
+        /,
+    ) -> F: ...
+    @overload
+    def pipe(
+        self,
+        op1: Callable[[Observable[Record]], A],
+        op2: Callable[[A], B],
+        op3: Callable[[B], C],
+        op4: Callable[[C], D],
+        op5: Callable[[D], E],
+        op6: Callable[[E], F],
+        op7: Callable[[F], G],
+        /,
+    ) -> G: ...
+    @overload
+    def pipe(self, *operators: Callable[[Any], Any]) -> Any: ...
+    def pipe(self, *operators: Callable[[Any], Any]) -> Any:
+        """Apply operators to the records, from left to right: ``run.records.pipe(...)``."""
+        return self.records.pipe(*operators)
 
     @property
     def partial_output(self) -> Observable[Json]:
@@ -180,14 +242,13 @@ class Run(Stage[Record], Generic[T_co]):
         """
         self._check_at_home("pause")
         expect("reason", reason, str, "run.pause(reason='lunch')")
-        if self.done or self._winding:
+        if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: there is nothing to pause")
         self._context.pausing.ask(reason)
 
-    @property
     def done(self) -> bool:
-        """Whether it has ended."""
-        return self._result.done()
+        """Whether the run has ended."""
+        return self._driver.outcome.done()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -212,7 +273,7 @@ class Run(Stage[Record], Generic[T_co]):
         messages = to_messages(message)
         if any(m.role == "assistant" or m.tool_calls or m.tool_results for m in messages):
             raise ConfigurationError("only words of the user or the system are sent into a run")
-        if self.done or self._winding:
+        if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: begin another with worker.run(...)")
         return self._context.inbox.put(messages)
 
@@ -239,14 +300,55 @@ class Run(Stage[Record], Generic[T_co]):
         if when not in ("now", "after_turn"):
             message = f"cancel({when!r}): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)"
             raise ConfigurationError(message)
-        if not self.done and not self._winding and self._reason is None:
-            self._reason = reason
-            self._after_turn = when == "after_turn"
-            self._stop_now(when)
-        elif self._after_turn and when == "now":
-            self._after_turn = False
-            self._stop_now(when)
+        self._driver.cancel(reason, after_turn=when == "after_turn")
         return asyncio.ensure_future(self._wait())
+
+    def result(self) -> RunResult[T_co]:
+        """The result of a run that has ended, as ``await run`` returns it.
+
+        Raises:
+            LocalProtocolError: The run has not ended.
+            RxWorkerError: The error that ended the run.
+        """
+        outcome = self._outcome()
+        try:
+            return outcome.result()
+        finally:
+            del self  # a traceback must not keep the run
+
+    def exception(self) -> BaseException | None:
+        """The error that ended the run; ``None`` if it has a result.
+
+        Raises:
+            LocalProtocolError: The run has not ended.
+        """
+        return self._outcome().exception()
+
+    def _outcome(self) -> asyncio.Future[RunResult[T_co]]:
+        if not self.done():
+            raise LocalProtocolError("this run has not ended: await it first")
+        return self._driver.outcome
+
+    async def _wait(self) -> None:
+        await asyncio.wait([self._driver.outcome])
+
+    def __await__(self) -> Generator[object, None, RunResult[T_co]]:
+        """The result.
+
+        Raises:
+            RunCancelledError: ``cancel`` was called.
+            RunAbortedError: A hook ended the run.
+            LimitExceededError: A limit was reached.
+            RxWorkerError: Any other error that ended the run.
+        """
+        if self._loop.is_closed() and not self.done():
+            message = "this run's event loop has closed before the run ended: start a new run"
+            raise LocalProtocolError(message)
+        return self._driver.wait().__await__()
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        """The records from the start, at the reader's own pace; raises the error that ended the run."""
+        return aiter(self._journal.hub)
 
     def _check_at_home(self, call: str) -> None:
         try:
@@ -257,218 +359,44 @@ class Run(Stage[Record], Generic[T_co]):
             message = f"{call}() belongs into the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.{call})"
             raise LocalProtocolError(message)
 
-    def _stop_now(self, when: Literal["now", "after_turn"]) -> None:
-        # A task that is cancelled before it began never runs at all; this one looks for a reason first.
-        if when == "now" and self._begun and not self._winding:
-            self._driver.cancel()
-            if self._patience is None:
-                self._patience = self._loop.call_later(GRACE, self._give_up)
 
-    def _give_up(self) -> None:
-        """A hook or a tool does not care that it was cancelled: end without it."""
-        if not (self._winding or self.done):
-            self._winding = True
-            self._driver = self._driven_by(self._fail(self._cut_off()))
+def when_unobserved(
+    hub: Hub, grace: float, scheduler: abc.SchedulerBase, act: Callable[[], None]
+) -> abc.DisposableBase:
+    """Call a function when nobody has watched for a while.
 
-    async def _wait(self) -> None:
-        await asyncio.wait([self._result])
+    Args:
+        hub: Whose watchers count.
+        grace: Seconds without any. They begin now, if there are none.
+        scheduler: Whose time it is.
+        act: What to call, once.
 
-    # An observable's own __await__ gives its last item. A run's last record says less than its result.
-    def __await__(self) -> Generator[object, None, RunResult[T_co]]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The result.
+    Returns:
+        Forgets about it.
 
-        Raises:
-            RunCancelledError: ``cancel`` was called.
-            RunAbortedError: A hook ended the run.
-            LimitExceededError: A limit was reached.
-            RxWorkerError: What else went wrong.
-        """
-        if self._loop.is_closed() and not self.done:
-            message = "this run's event loop has closed before the run ended: start a new run"
-            raise LocalProtocolError(message)
-        self._awaited = True
-        if self._result.done():
-            return self._result.__await__()
-        # A future for each who waits, since to be cancelled cancels what one waits for.
-        waiting: asyncio.Future[RunResult[T_co]] = self._loop.create_future()
-        if self._waiting:
-            self._waiting = [other for other in self._waiting if not other.done()]
-        self._waiting.append(waiting)
-        return waiting.__await__()
+    Raises:
+        ConfigurationError: The grace is no time.
+    """
+    given = cast("object", grace)
+    if not (isinstance(given, int | float) and given >= 0):  # nothing is above what is no number
+        raise ConfigurationError(f"grace={grace!r}: it is a number of seconds, 0 or more")
+    timer = SerialDisposable()
+    is_waiting = is_over = False
 
-    def __aiter__(self) -> AsyncIterator[Record]:
-        """The records from the start, at the reader's own pace; raises what ended the run."""
-        return aiter(self._journal.hub)
+    def over(_: abc.SchedulerBase, __: object = None) -> None:
+        nonlocal is_over
+        if is_waiting and not is_over and not hub.watching and not hub.ended:
+            is_over = True
+            take_away()
+            act()
 
-    def _subscribe_core(
-        self, observer: abc.ObserverBase[Record], scheduler: abc.SchedulerBase | None = None
-    ) -> abc.DisposableBase:
-        return connect(self._journal.hub, observer, scheduler)
+    def look() -> None:
+        nonlocal is_waiting
+        is_lonely = not hub.watching and not hub.ended and not is_over
+        if is_lonely != is_waiting:
+            is_waiting = is_lonely
+            timer.disposable = scheduler.schedule_relative(grace, over) if is_lonely else None
 
-    def _driven_by(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        driver = self._loop.create_task(work, name=f"rxworker run {self.id}")
-        driver.add_done_callback(self._driven)
-        return driver
-
-    async def _drive(self) -> None:
-        self._begun = True
-        journal, scheduler = self._journal, self._context.scheduler
-        task = asyncio.current_task(self._loop)
-        timer: asyncio.TimerHandle | None = None
-        error: Exception | None = None
-        try:
-            timer = self._start_timer()
-            if self._reason is not None and not self._after_turn:
-                raise RunCancelledError(self._reason)
-            turns = repeat_turns(self._turn, self._goes_on, scheduler)
-            await Voice(journal.emit, journal.emit_many, task).follow(turns, scheduler)
-            if self._after_turn and journal.state.status == "running":
-                raise RunCancelledError(self._reason or "")
-        except asyncio.CancelledError as cause:
-            # Otherwise the last record was out already.
-            if journal.state.status != "finished":
-                error = self._cut_off(cause)
-        except BaseException as cause:
-            if is_closed(cause, task):
-                raise
-            error = self._failure(cause)
-        finally:
-            for waiting in (timer, self._patience):
-                if waiting is not None:
-                    waiting.cancel()
-        if self._winding:
-            return  # it was given up, and has come to its end after all
-        if error is not None:
-            await self._fail(error)
-            return
-        self._finish()
-        if task is not None:
-            task.remove_done_callback(self._driven)  # it would find nothing to do
-
-    def _failure(self, cause: BaseException) -> Exception:
-        """What the run fails with. An interrupt leaves the event loop when everyone who waits has been woken."""
-        if not isinstance(cause, KeyboardInterrupt):
-            if not self._driver.cancelling():
-                return as_exception(cause)
-            # It was cancelled, and what had to let go has raised.
-            error = self._cut_off()
-            error.__cause__ = cause
-            return error
-        self._interrupted(cause)
-        error = RunCancelledError(describe(cause))
-        error.__cause__ = cause
-        return error
-
-    def _interrupted(self, interrupt: KeyboardInterrupt) -> None:
-        """A watcher, or something within the run, has raised an interrupt: end the run, and let it leave the event loop then."""
-        if self._interrupt is not None:
-            return
-        self._interrupt = interrupt
-        # A hook or a tool that does not stop must not hold it back.
-        self._leaving = self._loop.call_later(GRACE, leave, self._loop, interrupt)
-        if self._reason is None:
-            self._reason = describe(interrupt)
-            self._stop_now("now")
-
-    def _cut_off(self, cause: asyncio.CancelledError | None = None) -> Exception:
-        """What ended the run in the middle."""
-        if self._limit is not None:
-            return self._limit
-        if cause is not None and isinstance(cause.__cause__, KeyboardInterrupt):
-            interrupt = cause.__cause__  # of a tool; it has left the event loop
-            error = RunCancelledError(describe(interrupt))
-            error.__cause__ = interrupt
-            return error
-        if self._reason is None and cause is not None and not self._driver.cancelling():
-            return cut_off(cause)
-        error = RunCancelledError(self._reason or "its task was cancelled")
-        error.__cause__ = self._interrupt
-        return error
-
-    def _turn(self) -> Observable[Event]:
-        scope, self._scope = self._scope, TurnScope(variables=self._context.variables)
-        return turn(self._context, scope)
-
-    def _goes_on(self) -> bool:
-        return self._journal.state.status == "running" and not self._after_turn
-
-    def _start_timer(self) -> asyncio.TimerHandle | None:
-        most = self._context.limits.max_seconds
-        return None if most is None else self._loop.call_later(most, self._out_of_time, most)
-
-    def _out_of_time(self, most: float) -> None:
-        if not self.done and not self._winding and not self.state.is_over:
-            self._journal.emit(LimitReached("max_seconds", most))
-            self._limit = LimitExceededError("max_seconds", most)
-            self._stop_now("now")
-
-    async def _fail(self, error: Exception) -> None:
-        self._winding = True
-        try:
-            # A cancellation that was not raised yet is not to be raised within what follows.
-            with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)
-            await wind_up(self._context, error)
-        finally:
-            # Told to whoever waits; not awaiting a run is no mistake, so asyncio need not complain of it.
-            self._result.set_exception(error)
-            self._result.exception()
-            try:
-                self._let_go(self.state, None)
-            finally:
-                self._end(error)
-            if not (self._awaited or self._journal.hub.watched or self._reason):
-                # Where a log goes, half of a character could not be written.
-                text = whole(reason_of(error))
-                logger.warning("run %s ended and nobody watched it: %s", self.id, text)
-
-    def _driven(self, driver: asyncio.Task[None]) -> None:
-        """The last resort: whatever became of the driver, nobody waits for ever."""
-        if driver is self._driver and not self._result.done():
-            lost = None if driver.cancelled() else driver.exception()
-            error = CLOSING if lost is None else self._failure(lost)
-            self._result.set_exception(error)
-            self._result.exception()
-            self._journal.emit(RunAbort(cause_of(error), reason_of(error)))
-            self._end(error)
-            self._let_go(self.state, None)
-
-    def _finish(self) -> None:
-        state = self._journal.state
-        result: RunResult[T_co] = result_of(
-            state,
-            self.id,
-            self._context.output,
-            self._context.variables,
-            self._context.called,
-        )
-        self._let_go(state, result)
-        self._result.set_result(result)
-        self._end(None)
-
-    def _end(self, error: Exception | None) -> None:
-        """End the records, and then wake who waits: the followers are shown the last record before anybody goes on."""
-        self._journal.hub.end(error)
-        self._journal.hub.losses.on_interrupt = None  # what comes from here on need not wait
-        if self._interrupt is not None and self._leaving is not None:
-            self._leaving.cancel()
-            leave(self._loop, self._interrupt)
-        for waiting in self._waiting:
-            if waiting.done():
-                continue
-            if error is None:
-                waiting.set_result(self._result.result())
-            else:
-                waiting.set_exception(error)
-
-    def _let_go(self, state: RunState, result: RunResult[T_co] | None) -> None:
-        """Give everything back that belongs to others: the budget, whoever sent a message, the worker."""
-        context = self._context
-        if context.budgets:
-            report(context)
-        if context.inbox.waiting:
-            context.inbox.close()
-        self._ended(state, result)
-
-
-__all__ = ["Run"]
+    take_away = hub.add_bell(look)
+    look()
+    return CompositeDisposable(Disposable(take_away), timer)

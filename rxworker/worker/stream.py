@@ -77,13 +77,9 @@ class RunStream(Generic[T_co]):
             LocalProtocolError: The run has not ended.
             RxWorkerError: What ended the run, as ``await run`` raises it.
         """
-        if not self._run.done:
+        if not self._run.done():
             raise LocalProtocolError("the run has not ended: read the stream to its end first")
-        try:
-            next(iter(self._run.__await__()))  # it has ended, so that there is nothing to wait for
-        except StopIteration as ended:
-            return ended.value
-        raise AssertionError("a run that has ended was waited for")
+        return self._run.result()
 
     def close(self) -> None:
         """Cancel the run, unless it has ended, and wait for its end."""
@@ -166,7 +162,9 @@ class _RunThread(Generic[T_co]):
 
 
 def _cancel(run: Run[Any]) -> None:
-    if not run.done:  # else its loop is closing, and what ``cancel`` returns would be left pending
+    if (
+        not run.done()
+    ):  # else its loop is closing, and what ``cancel`` returns would be left pending
         run.cancel(reason="its stream was closed")
 
 

@@ -377,7 +377,7 @@ class Worker:
             message = f"worker.{call}() needs a running event loop; in a script use worker.{call}_sync(...)"
             raise LocalProtocolError(message) from None
         current = self._current
-        if current is None or current.done:
+        if current is None or current.done():
             return
         if current.loop.is_closed():
             # Its loop went away under it; what was said until then is kept.

@@ -280,7 +280,7 @@ def test_a_finished_run_holds_its_text_and_a_few_bytes_a_delta(sort: str) -> Non
         gc.collect()
         size, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert run.done
+        assert run.done()
         return size
 
     held(FEW)

@@ -254,7 +254,7 @@ async def test_a_hook_that_catches_its_cancellation_does_not_keep_the_run() -> N
 async def test_a_hook_that_does_not_end_when_cancelled_is_left_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rxworker.worker.run.GRACE", 0.01)
+    monkeypatch.setattr("rxworker.worker.driver.GRACE", 0.01)
     asked, may_end = asyncio.Event(), asyncio.Event()
 
     @before_tool_call
@@ -273,7 +273,7 @@ async def test_a_hook_that_does_not_end_when_cancelled_is_left_behind(
 async def test_nothing_begins_in_a_run_that_has_ended_without_its_hook(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("rxworker.worker.run.GRACE", 0.01)
+    monkeypatch.setattr("rxworker.worker.driver.GRACE", 0.01)
     asked, may_end, ran = asyncio.Event(), asyncio.Event(), list[str]()
 
     @tool
@@ -292,7 +292,7 @@ async def test_nothing_begins_in_a_run_that_has_ended_without_its_hook(
         ScriptedModel([call("write", path="a"), "Done."]), tools=[write], hooks=[stubborn]
     )
     run = worker.run("Write a.")
-    driver = run._driver
+    driver = run._driver.task
     await asked.wait()
     await run.cancel()
     last = run.last_seq

@@ -281,7 +281,7 @@ async def test_an_agent_that_leaves_does_not_end_its_run(clients: Clients, clien
         _, told = await asyncio.gather(while_it_waits(desk, one.leave), one.run(say="go"))
         assert said(told) == ["I wait. "]
         [entry] = desk.runs
-        assert not entry.run.done
+        assert not entry.run.done()
         desk.gate.set()
         assert (await entry.run).text == "Done."
 
@@ -427,7 +427,7 @@ async def test_a_chat_that_is_cut_comes_back_and_nothing_is_lost_or_doubled(
         assert told["status"] == "error"
         assert shown(told) == ["go", "hmI wait. "]
         [entry] = desk.runs
-        assert not entry.run.done
+        assert not entry.run.done()
 
         async def let_go() -> None:
             await until_watched(entry)

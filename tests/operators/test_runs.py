@@ -131,7 +131,14 @@ def test_two_subscriptions_tell_the_same_story() -> None:
     assert stories[0] == stories[1] == [RECORDS["a"], RECORDS["b"]]
 
 
-def test_a_single_run_is_refused_with_what_to_do() -> None:
+async def test_a_single_run_is_refused_at_once() -> None:
+    run = Worker(ScriptedModel(["Hello."])).run("hi")
+    with pytest.raises(TypeError, match=r"merge_runs\(\[run\]\)"):
+        merge_runs(run)  # pyright: ignore[reportArgumentType]
+    await run
+
+
+def test_a_single_observable_is_refused_with_the_correct_call() -> None:
     errors: list[Exception] = []
     single: Observable[Record] = of(RECORDS["a"])
     merge_runs(single).subscribe(on_error=errors.append)  # pyright: ignore[reportArgumentType]
@@ -189,7 +196,7 @@ async def test_a_watcher_that_raises_is_detached_from_all_and_hurts_none() -> No
 async def test_leaving_ends_no_run() -> None:
     run = Worker(ScriptedModel([stall()])).run("?")
     merge_runs([run]).subscribe().dispose()
-    assert not run.done
+    assert not run.done()
     await run.cancel()
     with pytest.raises(RunCancelledError):
         await run

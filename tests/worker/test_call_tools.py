@@ -102,7 +102,7 @@ async def test_a_call_is_reported_as_ended_while_others_still_run(order: str) ->
     worker = Worker(ScriptedModel([calls, "Done."]), tools=[desk.quick, desk.slow])
     run = worker.run("go")
     await until_quick_has_ended(run)
-    assert not run.done
+    assert not run.done()
     stop = next(r.event for r in records_of(run) if isinstance(r.event, ToolStop))
     assert stop.result is not None
     assert (stop.result.text, stop.place) == ("secret one", int(order == "slow first"))

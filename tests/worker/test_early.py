@@ -115,7 +115,7 @@ async def test_it_starts_before_the_response_ends() -> None:
         clock.advance_by(TICK)
         await settle()
     assert desk.used == ["a", "b"]
-    while not run.done:
+    while not run.done():
         clock.advance_by(TICK)
         await settle()
     result = await run

@@ -298,7 +298,7 @@ async def test_it_is_asked_for_on_the_event_loop_or_through_it() -> None:
         await asyncio.to_thread(run.pause)
     await asyncio.to_thread(run.loop.call_soon_threadsafe, run.pause)
     await run
-    assert run.done
+    assert run.done()
 
 
 async def test_a_reason_is_a_text() -> None:

@@ -114,7 +114,7 @@ async def test_a_watcher_that_stops_reading_makes_the_server_stop_and_then_go_on
     assert sent < MOST / 2
     seq = run.last_seq
     source.clock.advance_by(1000)  # far longer than the client would wait in silence
-    assert (run.last_seq, run.done) == (seq, False)
+    assert (run.last_seq, run.done()) == (seq, False)
     assert source.sent < sent + 1024 * 1024
     async for _ in batches:
         pass

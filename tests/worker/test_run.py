@@ -5,10 +5,11 @@ import gc
 import weakref
 
 import pytest
+import reactivex
 from reactivex import operators as ops
 
-from rxworker import Finished, Message, Run, ToolContext, Worker, on_message_send, tool
-from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerBusyError
+from rxworker import Finished, Message, Run, ToolContext, Worker, on_abort, on_message_send, tool
+from rxworker.errors import LocalProtocolError, RunCancelledError, RxWorkerError, WorkerBusyError
 from rxworker.events import (
     BlockStart,
     MessageAdd,
@@ -20,11 +21,12 @@ from rxworker.events import (
     ToolStop,
     WatcherDetach,
 )
-from rxworker.hooks import MessageSendContext
+from rxworker.hooks import AbortContext, MessageSendContext
 from rxworker.messages import Conversation, Usage
-from rxworker.operators import text_deltas
+from rxworker.operators import events, text_deltas
 from rxworker.testing import ScriptedModel, call, fail, lint, say, think
 from rxworker.timeline import TextBlockEvent
+from rxworker.worker.driver import Phase
 
 
 @tool
@@ -151,7 +153,7 @@ def test_a_worker_whose_loop_closed_in_the_middle_of_a_run_can_run_again() -> No
         return worker.run("first")
 
     run = loop.run_until_complete(begin())
-    task = run._driver
+    task = run._driver.task
     task.cancel()  # its loop will never hear of it
     loop.close()
     with pytest.raises(LocalProtocolError, match="event loop has closed"):
@@ -306,7 +308,7 @@ async def test_a_run_that_nobody_watches_and_that_fails_is_logged(
 ) -> None:
     worker = Worker(ScriptedModel([fail("too much \ud83d", "invalid_request")]))
     run = worker.run("hi")
-    await asyncio.wait([run._driver])
+    await asyncio.wait([run._driver.task])
     assert "nobody watched it: too much \ufffd" in caplog.text
 
 
@@ -346,7 +348,7 @@ async def test_awaiting_from_a_task_that_is_cancelled_leaves_the_run_alone() -> 
 async def test_a_run_whose_driver_is_cancelled_from_outside_ends_as_cancelled() -> None:
     run = Worker(ScriptedModel(["Hello."], delay=60)).run("hi")
     await asyncio.sleep(0)
-    run._driver.cancel()
+    run._driver.task.cancel()
     with pytest.raises(RunCancelledError):
         await run
 
@@ -395,3 +397,79 @@ async def test_a_worker_that_nobody_holds_after_its_run_needs_no_garbage_collect
         assert [part() for part in parts] == [None] * 5
     finally:
         gc.enable()
+
+
+def test_these_are_the_public_names_of_a_run() -> None:
+    names = {name for name in [*dir(Run), *Run.__annotations__] if not name.startswith("_")}
+    assert names == {
+        "cancel",
+        "cancel_when_unobserved",
+        "done",
+        "events",
+        "exception",
+        "id",
+        "last_seq",
+        "loop",
+        "partial_output",
+        "pause",
+        "pipe",
+        "records",
+        "result",
+        "send",
+        "snapshot",
+        "state",
+        "subscribe",
+        "watch",
+        "watchers",
+        "worker",
+    }
+
+
+async def test_a_run_has_the_outcome_of_a_future() -> None:
+    run = Worker(ScriptedModel(["Hello."])).run("hi")
+    assert not run.done()
+    for outcome in (run.result, run.exception):
+        with pytest.raises(LocalProtocolError, match="has not ended: await it"):
+            outcome()
+    result = await run
+    assert (run.done(), run.result(), run.exception()) == (True, result, None)
+    assert (await run) is result
+
+
+async def test_a_run_that_failed_raises_the_same_error_from_await_and_result() -> None:
+    run = Worker(ScriptedModel([fail("too much", "invalid_request")])).run("hi")
+    with pytest.raises(RxWorkerError) as awaited:
+        await run
+    with pytest.raises(RxWorkerError) as asked:
+        run.result()
+    assert run.exception() is awaited.value is asked.value
+
+
+async def test_the_records_of_a_run_are_an_observable_for_each_operator() -> None:
+    one, two = (Worker(ScriptedModel([word])).run("hi") for word in ("one", "two"))
+    count = await reactivex.merge(one.records, two.records).pipe(ops.count())
+    assert count == one.last_seq + two.last_seq
+    assert await one.records.pipe(events(), ops.count()) == await one.pipe(events(), ops.count())
+
+
+async def test_a_run_goes_through_its_phases_and_ends_before_its_watchers_complete() -> None:
+    phases: list[tuple[str, Phase]] = []
+    worker = Worker(ScriptedModel(["Hello."], delay=60))
+
+    @on_abort
+    def note(context: AbortContext) -> None:
+        phases.append((context.cause, run._driver.phase))
+
+    worker.hooks.add(note)
+    run = worker.run("hi")
+    run.subscribe(on_error=lambda error: phases.append(("error", run._driver.phase)))
+    phases.append(("begun", run._driver.phase))
+    await asyncio.sleep(0)
+    phases.append(("later", run._driver.phase))
+    await run.cancel()
+    assert phases == [
+        ("begun", Phase.STARTING),
+        ("later", Phase.RUNNING),
+        ("cancel", Phase.ENDING),
+        ("error", Phase.ENDED),
+    ]

@@ -27,13 +27,13 @@ async def test_a_run_is_one_task_and_so_is_each_call() -> None:
     finally:
         loop.set_task_factory(None)
     assert result.text == "done"
-    assert made == ["Run._drive", "run_at"]
+    assert made == ["RunDriver._drive", "run_at"]
 
 
 async def test_who_reads_the_response_may_pause_before_its_tools_run() -> None:
     run = Worker(ScriptedModel([call("look"), "done"]), tools=[look]).run("go")
     async for record in run:
-        if record.turn == 1 and not run.done:
+        if record.turn == 1 and not run.done():
             run.pause()
             break
     result = await run

@@ -17,7 +17,7 @@ from rxworker.hub import Coalesce, Delivery, Hub, Latest, Reliable, WatcherState
 from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call, say, stall, think
 from rxworker.tools import ToolContext
-from rxworker.worker.unobserved import when_unobserved
+from rxworker.worker.run import when_unobserved
 
 
 class Stand:
@@ -167,7 +167,7 @@ async def test_a_run_that_nobody_watches_any_more_is_cancelled() -> None:
     async for record in run.watch():
         if isinstance(record.event, TextDelta):
             break
-    assert not run.done
+    assert not run.done()
     subscription.dispose()
     with pytest.raises(RunCancelledError, match="nobody has watched it for 0 seconds"):
         await run

@@ -130,7 +130,7 @@ class Scene:
                 lambda: end.set_result(None),
             )
 
-        observe("observer", run)
+        observe("observer", run.records)
         observe("follower", run.watch())
         observe("events", run.events)
         far: list[int] = []

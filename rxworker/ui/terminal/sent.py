@@ -35,7 +35,7 @@ class Sent:
             future = run.send(text)
         except LocalProtocolError:
             # It has just ended, and its last records are on their way to the screen.
-            if not run.done and not is_ending:
+            if not run.done() and not is_ending:
                 raise
             self._returned.append(text)
             return

@@ -172,7 +172,7 @@ class Session:
                 yield self._lanes.feed(batch)
         except Exception:
             # Iterating raises what ended the run; that is asked for below.
-            if not followed.done:
+            if not followed.done():
                 raise
         lane = await self._end(followed)
         if lane is not None:

@@ -84,7 +84,7 @@ async def get_chat(request: web.Request) -> web.StreamResponse:
         runs.note_resuming(name)
     conversation = runs.conversation(name)
     entry = None if conversation is None else conversation.current
-    if entry is None or (entry.run.done and not _is_left_out(entry)):
+    if entry is None or (entry.run.done() and not _is_left_out(entry)):
         return web.Response(status=204)
     entry.left_out_at = None
     # The client replaces what it has of the message with what it is sent.
@@ -103,8 +103,8 @@ async def get_chat_messages(request: web.Request) -> web.Response:
         return json_answer([])
     state = entry.run.state
     said, pause = state.conversation, None if entry.dismissed is not None else state.pause
-    entry.left_out_at = None if entry.run.done else asyncio.get_running_loop().time()
-    if not entry.run.done:
+    entry.left_out_at = None if entry.run.done() else asyncio.get_running_loop().time()
+    if not entry.run.done():
         begun = [*_gone_on_with(runs, entry), entry][0]
         first = first_event(begun.run)
         said, pause = (
@@ -120,7 +120,7 @@ async def post_chat_stop(request: web.Request) -> web.Response:
         request.config_dict[STATE].runs_of(request).conversation(request.match_info["id"])
     )
     entry = None if conversation is None else conversation.current
-    if entry is not None and not entry.run.done:
+    if entry is not None and not entry.run.done():
         await asyncio.wait({entry.run.cancel(reason=STOPPED)}, timeout=STOP_SECONDS)
     return web.Response(status=204)
 

@@ -59,7 +59,7 @@ class Clients:
             del self._requests[id(request)]
             if not self._requests:
                 self._gone.set()
-                if self._grace is not None and not resumes and not self._run.done:
+                if self._grace is not None and not resumes and not self._run.done():
                     loop = asyncio.get_running_loop()
                     self._timer = loop.call_later(self._grace, self.stop)
 

@@ -200,7 +200,7 @@ class RunEntry:
         if self.dismissed is not None:
             return "aborted"
         status = self.run.state.status
-        return "running" if not self.run.done or status == "new" else status
+        return "running" if not self.run.done() or status == "new" else status
 
     @property
     def reason(self) -> str:

@@ -29,7 +29,7 @@ async def get_events(request: web.Request) -> web.StreamResponse:
     entry = state.runs_of(request).find(request.match_info["id"])
     asked = request.headers.get("Last-Event-ID") or request.query.get("after")
     after = read_last_event_id(asked)
-    if entry.run.done and after >= entry.run.last_seq:
+    if entry.run.done() and after >= entry.run.last_seq:
         return web.Response(status=204)
     with state.places.take(entry):
         watch = watch_run(entry, after, name=f"events {request.remote or ''}".strip())

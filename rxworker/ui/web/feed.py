@@ -124,7 +124,7 @@ class RunFeed:
 
 def _has_news(entry: RunEntry) -> bool:
     """Whether more is to be told of a run: it is on, or somebody still catches up with it."""
-    return not entry.run.done or any(watcher.lag for watcher in entry.run.watchers.now)
+    return not entry.run.done() or any(watcher.lag for watcher in entry.run.watchers.now)
 
 
 __all__ = ["PERIOD", "RunFeed"]

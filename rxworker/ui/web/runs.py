@@ -162,14 +162,14 @@ class Runs:
             ApiError: It has.
         """
         current = conversation.current
-        if current is not None and not current.run.done:
+        if current is not None and not current.run.done():
             message = f"{current.id} of this conversation is on: wait for its answer, cancel it, or send into it"
             raise ApiError(409, "busy", message)
 
     async def make_free(self, conversation: ConversationEntry) -> None:
         """Cancel the run that is on in a conversation if its client has left it, and wait until it has ended."""
         current = conversation.current
-        if current is None or current.run.done or current.clients is None:
+        if current is None or current.run.done() or current.clients is None:
             return
         if await current.clients.have_left():
             await asyncio.wait({current.clients.stop()}, timeout=STOP_SECONDS)

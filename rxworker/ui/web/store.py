@@ -110,7 +110,7 @@ class RunStore:
         if self._closing:
             raise ApiError(503, "closing", "the server is being stopped")
         entries = self._entries.values()
-        on = [e.conversation.owner for e in entries if not e.run.done and not e.is_added]
+        on = [e.conversation.owner for e in entries if not e.run.done() and not e.is_added]
         own = on.count(owner)
         if owner is not None and own >= self._settings.max_runs_per_user:
             message = (
@@ -143,7 +143,7 @@ class RunStore:
     async def close(self) -> None:
         """Cancel the runs of clients, wait until they have ended, and complete the observable. Runs that were added go on."""
         self._closing = True
-        on = [e.run for e in self._entries.values() if not e.run.done and not e.is_added]
+        on = [e.run for e in self._entries.values() if not e.run.done() and not e.is_added]
         ends = [run.cancel(reason="the server was stopped") for run in on]
         if ends:
             await asyncio.wait(ends, timeout=CLOSING_SECONDS)

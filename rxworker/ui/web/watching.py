@@ -88,7 +88,7 @@ async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Recor
                 yield batch
         except Exception:
             # What ended the run stands in its last record.
-            if not entry.run.done:
+            if not entry.run.done():
                 raise
 
 

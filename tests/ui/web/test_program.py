@@ -128,7 +128,7 @@ async def test_a_run_of_the_program_survives_the_server_and_counts_for_no_limit(
     desk.server.add(run)
     await desk.ended((await desk.begin())["id"])
     await desk.server.__aexit__(None, None, None)
-    assert not run.done
+    assert not run.done()
     gate.set()
     assert (await run).text == "Over."
 

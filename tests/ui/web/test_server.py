@@ -157,7 +157,7 @@ async def test_a_client_that_left_is_noticed_where_the_application_does_not_tell
             assert len(watchers.now) == 1
             events.close()
             await watchers.pipe(ops.filter(is_empty), ops.first())
-            assert not worker._current.done
+            assert not worker._current.done()
     finally:
         await runner.cleanup()
 

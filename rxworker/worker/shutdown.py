@@ -39,7 +39,7 @@ GRACE = 5.0
 """Seconds for hooks and tools to let go of what they hold when the run is cancelled."""
 
 
-async def wind_up(context: RunContext, error: Exception) -> None:
+async def shut_down(context: RunContext, error: Exception) -> None:
     """Close what is open, tell ``on_abort`` why, and end the records.
 
     Args:
@@ -149,6 +149,3 @@ async def _tell_hooks(
                 raise
             emit(HookVerdict(hook.name, hook.point.value, "Failed", describe(failure)))
     return raised
-
-
-__all__ = ["GRACE", "cause_of", "wind_up"]

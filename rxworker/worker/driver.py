@@ -1,0 +1,308 @@
+"""The task that performs the turns of a run, and the one way in which every run ends.
+
+Theory of operation. A run passes through four phases, in this order; it may skip phases, and never goes back::
+
+    STARTING ──▶ RUNNING ──▶ ENDING ──▶ ENDED
+
+A request to stop (`RunDriver.cancel`, ``max_seconds``, an interrupt) records the first reason and cancels the task. The task then leaves
+its turns, and shuts down: handlers, tools and ``on_abort`` hooks. If hooks or tools ignore the cancellation for `GRACE` seconds, a second task
+shuts down instead. `RunDriver._end` is the only function that sets the outcome. It does so before the records end, and wakes the
+waiting tasks after that, so that every watcher has received the last record before a task continues with the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from enum import Enum
+from typing import Generic
+
+from reactivex import Observable
+
+from rxworker.errors import (
+    LimitExceededError,
+    RunCancelledError,
+    as_exception,
+    describe,
+    reason_of,
+)
+from rxworker.events import Event, LimitReached, RunAbort
+from rxworker.hub.loss import leave
+from rxworker.messages.lenient_json import whole
+from rxworker.state import RunState
+from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.guard import report
+from rxworker.worker.loop import repeat_turns
+from rxworker.worker.outcome import result_of
+from rxworker.worker.result import RunResult, T_co
+from rxworker.worker.shutdown import GRACE, cause_of, shut_down
+from rxworker.worker.stage import Voice, cut_off, is_closed
+from rxworker.worker.turn import turn
+
+CLOSING = RunCancelledError("its event loop is closing")
+logger = logging.getLogger("rxworker.worker")
+
+
+class Phase(Enum):
+    """The phase of a run."""
+
+    STARTING = "starting"
+    """The task has not begun."""
+    RUNNING = "running"
+    """Turns are performed."""
+    ENDING = "ending"
+    """The run was cut short; handlers, tools and hooks are shut down."""
+    ENDED = "ended"
+    """The outcome is set."""
+
+
+class RunDriver(Generic[T_co]):
+    """Perform the turns of a run in a task, and end the run once.
+
+    Args:
+        context: The run.
+        scope: What the first turn begins with.
+        ended: Called with the last state, and with the result if there is one.
+        loop: The event loop of the run.
+
+    Attributes:
+        phase: The phase of the run.
+        outcome: The result, or the error that ended the run. Set when the phase becomes ``ENDED``; not to be cancelled.
+        is_awaited: Whether any task has awaited the run.
+        task: The task that performs the turns, or shuts down.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        scope: TurnScope,
+        ended: Callable[[RunState, RunResult[T_co] | None], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.phase = Phase.STARTING
+        self.outcome: asyncio.Future[RunResult[T_co]] = loop.create_future()
+        self.is_awaited = False
+        self._context = context
+        self._journal = context.journal
+        self._scope = scope
+        self._ended = ended
+        self._loop = loop
+        self._stop: Exception | None = None  # the reason of the request to stop
+        self._stops_after_turn = False
+        self._interrupt: KeyboardInterrupt | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._waiting: list[asyncio.Future[RunResult[T_co]]] = []
+        context.journal.hub.losses.on_interrupt = self._interrupted
+        self.task = self._start(self._drive())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the run still accepts messages, and requests to pause or stop."""
+        return self.phase is Phase.STARTING or self.phase is Phase.RUNNING
+
+    def cancel(self, reason: str, *, after_turn: bool) -> None:
+        """Request that the run stops. The first reason counts; a later request can only make it stop sooner."""
+        if not self.is_open:
+            return
+        if self._stop is None:
+            self._stop, self._stops_after_turn = RunCancelledError(reason), after_turn
+        elif after_turn or not self._stops_after_turn:
+            return
+        if not after_turn:
+            self._stop_now()
+
+    def wait(self) -> asyncio.Future[RunResult[T_co]]:
+        """A future of the outcome for one waiting task. Cancelling it cancels nothing else."""
+        self.is_awaited = True
+        if self.outcome.done():
+            return self.outcome
+        waiting: asyncio.Future[RunResult[T_co]] = self._loop.create_future()
+        if self._waiting:
+            self._waiting = [other for other in self._waiting if not other.done()]
+        self._waiting.append(waiting)
+        return waiting
+
+    def _start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work, name=f"rxworker run {self._journal.run}")
+        task.add_done_callback(self._task_ended)
+        return task
+
+    async def _drive(self) -> None:
+        error = await self._run_turns()
+        if self.phase is not Phase.RUNNING:
+            return  # the GRACE period was over before the task stopped: another task shuts down
+        if error is not None:
+            await self._shut_down(error)
+            return
+        self._end(self._result())
+        self.task.remove_done_callback(self._task_ended)  # it would have no effect
+
+    async def _run_turns(self) -> Exception | None:
+        """Perform the turns.
+
+        Returns:
+            The error that ended the run before its last record, if any.
+        """
+        self.phase = Phase.RUNNING
+        journal, scheduler = self._journal, self._context.scheduler
+        task = asyncio.current_task(self._loop)
+        try:
+            if self._stop is not None and not self._stops_after_turn:
+                return self._stop
+            self._start_timer()
+            turns = repeat_turns(self._turn, self._goes_on, scheduler)
+            await Voice(journal.emit, journal.emit_many, task).follow(turns, scheduler)
+        except asyncio.CancelledError as cause:
+            return None if journal.state.status == "finished" else self._cancellation(cause)
+        except BaseException as cause:
+            if is_closed(cause, task):
+                raise
+            return self._failure(cause)
+        return self._stop if journal.state.status == "running" else None
+
+    def _turn(self) -> Observable[Event]:
+        scope, self._scope = self._scope, TurnScope(variables=self._context.variables)
+        return turn(self._context, scope)
+
+    def _goes_on(self) -> bool:
+        return self._journal.state.status == "running" and not self._stops_after_turn
+
+    def _start_timer(self) -> None:
+        most = self._context.limits.max_seconds
+        if most is not None:
+            self._timers.append(self._loop.call_later(most, self._out_of_time, most))
+
+    def _out_of_time(self, most: float) -> None:
+        if self.phase is Phase.RUNNING and not self._journal.state.is_over:
+            self._journal.emit(LimitReached("max_seconds", most))
+            self._stop = LimitExceededError("max_seconds", most)
+            self._stop_now()
+
+    def _stop_now(self) -> None:
+        self._stops_after_turn = False
+        # A task that is cancelled before it began never runs at all; it checks for a request to stop when it begins.
+        if self.phase is Phase.RUNNING:
+            self.task.cancel()
+            self._timers.append(self._loop.call_later(GRACE, self._give_up))
+
+    def _give_up(self) -> None:
+        """Shut down in another task, since a hook or a tool ignores the cancellation."""
+        if self.phase is Phase.RUNNING:
+            self.phase = Phase.ENDING
+            self.task = self._start(self._shut_down(self._cancellation()))
+
+    def _interrupted(self, interrupt: KeyboardInterrupt) -> None:
+        """Stop because of an interrupt raised by a watcher or within the run. It leaves the event loop when the run has ended."""
+        if self._interrupt is not None:
+            return
+        self._interrupt = interrupt
+        # A hook or a tool that does not stop must not hold it back.
+        self._timers.append(self._loop.call_later(GRACE, leave, self._loop, interrupt))
+        if self._stop is None:
+            self._stop = RunCancelledError(describe(interrupt))
+            self._stop_now()
+
+    def _failure(self, cause: BaseException) -> Exception:
+        """The error that the run fails with, if something in it raised ``cause``."""
+        if isinstance(cause, KeyboardInterrupt):
+            self._interrupted(cause)
+            error: Exception = RunCancelledError(describe(cause))
+        elif self.task.cancelling():
+            error = self._cancellation()  # something raised while it was cancelled
+        else:
+            return as_exception(cause)
+        error.__cause__ = cause
+        return error
+
+    def _cancellation(self, cause: asyncio.CancelledError | None = None) -> Exception:
+        """The error that the run fails with, if its task was cancelled."""
+        if isinstance(self._stop, LimitExceededError):
+            return self._stop
+        if cause is not None and isinstance(cause.__cause__, KeyboardInterrupt):
+            interrupt = cause.__cause__  # raised by a tool; it has left the event loop
+            error = RunCancelledError(describe(interrupt))
+            error.__cause__ = interrupt
+            return error
+        if self._stop is None and cause is not None and not self.task.cancelling():
+            return cut_off(cause)
+        error = self._stop or RunCancelledError("its task was cancelled")
+        error.__cause__ = self._interrupt
+        return error
+
+    async def _shut_down(self, error: Exception) -> None:
+        self.phase = Phase.ENDING
+        try:
+            # A cancellation that was not raised yet must not be raised within the shutdown.
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            await shut_down(self._context, error)
+        finally:
+            self._end(error)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """End a run whose task ended without that, for example because the event loop is closing: no task waits for ever."""
+        if task is self.task and self.phase is not Phase.ENDED:
+            lost = None if task.cancelled() else task.exception()
+            error = CLOSING if lost is None else self._failure(lost)
+            self._journal.emit(RunAbort(cause_of(error), reason_of(error)))
+            self._end(error)
+
+    def _result(self) -> RunResult[T_co]:
+        context, journal = self._context, self._journal
+        return result_of(
+            journal.state, journal.run, context.output, context.variables, context.called
+        )
+
+    def _end(self, outcome: RunResult[T_co] | Exception) -> None:
+        """Set the outcome, release what the run holds, end the records, and then wake the waiting tasks."""
+        self.phase = Phase.ENDED
+        error = outcome if isinstance(outcome, Exception) else None
+        if isinstance(outcome, Exception):
+            self.outcome.set_exception(outcome)
+            self.outcome.exception()  # a run need not be awaited, so asyncio is not to complain
+        else:
+            self.outcome.set_result(outcome)
+        try:
+            self._release(None if isinstance(outcome, Exception) else outcome)
+        finally:
+            self._end_records(error)
+            self._wake(error)
+        if error is not None:
+            self._log(error)
+
+    def _release(self, result: RunResult[T_co] | None) -> None:
+        """Report to the budgets, refuse the messages that were not delivered, and free the worker."""
+        context = self._context
+        if context.budgets:
+            report(context)
+        if context.inbox.waiting:
+            context.inbox.close()
+        self._ended(self._journal.state, result)
+
+    def _end_records(self, error: Exception | None) -> None:
+        hub = self._journal.hub
+        hub.end(error)
+        hub.losses.on_interrupt = None  # from here on an interrupt need not wait
+        for timer in self._timers:
+            timer.cancel()
+        if self._interrupt is not None:
+            leave(self._loop, self._interrupt)
+
+    def _wake(self, error: Exception | None) -> None:
+        for waiting in self._waiting:
+            if waiting.done():
+                continue
+            if error is None:
+                waiting.set_result(self.outcome.result())
+            else:
+                waiting.set_exception(error)
+
+    def _log(self, error: Exception) -> None:
+        """Log an error that no task awaits and no watcher has received."""
+        is_cancelled = isinstance(self._stop, RunCancelledError)
+        if not (self.is_awaited or self._journal.hub.watched or is_cancelled):
+            # A log file cannot hold one half of a surrogate pair.
+            text = whole(reason_of(error))
+            logger.warning("run %s ended and nobody watched it: %s", self._journal.run, text)
