@@ -391,14 +391,16 @@ class BlockTracker:
             yield from self._abort(index, "another block began in its place")
             block = None
         if block is None:
-            block = self._open[index] = OpenBlock(
-                start_of(event), self._response, self._calls, is_detailed=self._is_detailed
-            )
+            block = self._open_block(event)
             if not isinstance(event, BlockStart | BlockStop | BlockAbort):
                 yield from block.show()
         answered = block.answers(event)
         if answered is not None:
             yield from self.end_call(answered)
+            if (
+                index not in self._open
+            ):  # the call whose result this is, still open at the same index
+                block = self._open_block(event)
         yield from block.feed(event)
         if isinstance(event, BlockStop | BlockAbort):
             self._open.pop(index, None)
@@ -420,6 +422,12 @@ class BlockTracker:
             self._scope, self._prefix, turn=turn, attempt=attempt, again=again
         )
         self._response.is_all_seen = is_all_seen
+
+    def _open_block(self, event: BlockEvent) -> OpenBlock:
+        block = self._open[event.index] = OpenBlock(
+            start_of(event), self._response, self._calls, is_detailed=self._is_detailed
+        )
+        return block
 
     def _abort(self, index: int, reason: str) -> Iterator[Change]:
         yield from self._open.pop(index).end(reason)

@@ -393,6 +393,16 @@ def test_a_late_watcher_learns_that_a_call_is_whole_before_it_learns_its_result(
     assert types.index("tool-input-available") < types.index("tool-output-available")
 
 
+def test_a_stop_that_answers_the_open_call_at_its_own_index_closes_it_once() -> None:
+    """No provider sends this, but a custom decoder may."""
+    call = ToolUseMetadata("c1", "look")
+    told = [
+        BlockStart(0, BlockType.TOOL_USE, call),
+        BlockStop(0, BlockType.TEXT, metadata=ToolResultMetadata("c1", "")),
+    ]
+    check([Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)])
+
+
 @given(soups())
 def test_the_same_records_twice_are_no_news(records: list[Record]) -> None:
     assert ag_ui([*records, *records]) == ag_ui(records)
