@@ -111,6 +111,9 @@ class Deltas(Sequence[E]):
 
 _NO_ENDS = array("I")
 
+Parts: TypeAlias = Sequence[E | Deltas[E]]
+"""What arrived together: single events, and adjacent deltas as one `Deltas` each."""
+
 
 def gather(events: Iterable[E]) -> list[E | Deltas[E]]:
     """The events, with `FEW` and more neighbours that add to the same text as one `Deltas`.
@@ -154,15 +157,18 @@ def add_deltas(like: TextDeltas, texts: list[str], events: list[Any]) -> None:
         events.append(deltas)
 
 
-def parts_of(events: Sequence[E]) -> Sequence[E | Deltas[E]]:
-    """Several events as a stage is given them: a `Deltas` as one part, any other sequence as its events.
+def flatten(parts: Iterable[E | Deltas[E]]) -> Iterator[E]:
+    """The single events of parts.
 
-    >>> deltas = Deltas(TextDelta(0, ""), ["hel", "lo"])
-    >>> parts_of(deltas) == (deltas,), parts_of([1, 2])
-    (True, [1, 2])
+    >>> list(flatten(["a", Deltas(TextDelta(0, ""), ["hel", "lo"])]))
+    ['a', TextDelta(index=0, text='hel', choice=0), TextDelta(index=0, text='lo', choice=0)]
     """
-    parts: Any = events
-    return (parts,) if parts.__class__ is Deltas else parts
+    for part in parts:
+        one: Any = part
+        if one.__class__ is Deltas:
+            yield from one
+        else:
+            yield one
 
 
 def adds_to_same(delta: Any, other: Any) -> bool:
@@ -182,9 +188,10 @@ def _merge_from(start: int, gathered: list[Any]) -> None:
 __all__ = [
     "FEW",
     "Deltas",
+    "Parts",
     "TextDeltas",
     "add_deltas",
     "adds_to_same",
     "gather",
-    "parts_of",
+    "flatten",
 ]

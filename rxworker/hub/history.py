@@ -89,8 +89,11 @@ class History:
 
     def unseen(self, after: int) -> Iterator[Record]:
         """The same, but of the first entry only what stands behind this number."""
-        for entry in self.entries(after):
+        entries = self.entries(after)
+        for entry in entries:
             yield entry if entry.first > after else _rest(entry, after)
+            break
+        yield from entries
 
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
         """Every record behind ``after``, as it was pushed, up to and with ``until``."""
@@ -185,16 +188,20 @@ def packed(entries: Iterable[Record]) -> list[Record]:
     >>> list(expand(entry)) == records
     True
     """
-    return [entry for row in _rows(entries) for entry in _packed_row(row)]
+    result: list[Record] = []
+    for row in _rows(entries):
+        if len(row) > 1:
+            result += _packed_row(row)
+            continue
+        deltas = deltas_of(row[0])
+        if deltas is not None:
+            deltas.pack()
+        result.append(row[0])
+    return result
 
 
 def _packed_row(row: list[Record]) -> Sequence[Record]:
     head, last = row[0], row[-1]
-    if len(row) == 1:
-        deltas = deltas_of(head)
-        if deltas:
-            deltas.pack()
-        return row
     if any(entry.covers > 1 and deltas_of(entry) is None for entry in row):
         return row  # merged records cannot be made again from one text
     times = array("d")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any, TypeVar
 
 from reactivex import abc
@@ -57,18 +58,12 @@ class Observer(abc.DisposableBase):
         """Show it nothing more."""
         self._leave(self)
 
-    def show(self, entry: Record) -> None:
-        """Push a record to it, or the event of a record of the run itself. An entry of several is pushed as so many."""
-        deltas = deltas_of(entry)
-        if deltas:
-            if not self.wants_events:
-                self.push_many(list(expand(entry)))
-            elif not entry.path:
-                self.push_many(deltas)
-        elif not self.wants_events:
-            self.push(entry)
-        elif not entry.path:
-            self.push(entry.event)
+    def show(self, record: Record) -> None:
+        """Push a record to it, or the event of a record of the run itself."""
+        if not self.wants_events:
+            self.push(record)
+        elif not record.path:
+            self.push(record.event)
 
 
 class Observers:
@@ -97,38 +92,24 @@ class Observers:
         try:
             while True:
                 self._shown = entries[-1].seq
-                if len(entries) == 1:
-                    self._show(entries[0])
-                else:
-                    self._show_many(entries)
+                self._show(entries)
                 if self._shown >= history.last_seq:
                     return
                 entries = list(history.unseen(self._shown))
         finally:
             self.is_telling = False
 
-    def _show_many(self, entries: Sequence[Record]) -> None:
-        records: list[Record] = []
-        for entry in entries:
-            if deltas_of(entry) is None:
-                records.append(entry)
-            else:
-                records.extend(expand(entry))
-        events = [record.event for record in records if not record.path]
+    def _show(self, entries: Sequence[Record]) -> None:
+        only = entries[0] if len(entries) == 1 and deltas_of(entries[0]) is None else None
+        records: list[Record] = []  # made for the first observer that takes records
         for observer in self.row:
             try:
-                observer.push_many(events if observer.wants_events else records)
-            except BaseException as error:
-                self._lose(observer, error)
-
-    def _show(self, entry: Record) -> None:
-        records: list[Record] | None = None  # those of a burst, made for the first who wants them
-        for observer in self.row:
-            try:
-                if observer.wants_events or deltas_of(entry) is None:
-                    observer.show(entry)
+                if only is not None:
+                    observer.show(only)
+                elif observer.wants_events:
+                    observer.push_many([entry.event for entry in entries if not entry.path])
                 else:
-                    records = records or list(expand(entry))
+                    records = records or list(chain.from_iterable(map(expand, entries)))
                     observer.push_many(records)
             except BaseException as error:
                 self._lose(observer, error)

@@ -15,12 +15,14 @@ one of the two lets go of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from reactivex import abc
 from reactivex.disposable import Disposable
 from reactivex.internal import default_error, noop
+
+from rxworker.events.deltas import Parts, flatten
 
 A = TypeVar("A")
 
@@ -74,10 +76,10 @@ class Guard(abc.ObserverBase[A]):
         if not self._is_stopped:
             self._on_next(value)
 
-    def on_many(self, values: Sequence[A]) -> None:
-        """Pass on several that have come together, one by one."""
+    def on_many(self, parts: Parts[A]) -> None:
+        """Pass on several that arrived together, one by one."""
         push = self._on_next
-        for value in values:
+        for value in flatten(parts):
             if self._is_stopped:
                 return
             push(value)

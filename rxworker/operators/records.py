@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from reactivex import Observable, abc
 
 from rxworker.errors import ConfigurationError
 from rxworker.events import Event, Record
+from rxworker.events.deltas import Parts, flatten
 from rxworker.operators.stage import Sink, Stage, many, stage
 from rxworker.operators.types import Operator
 
@@ -37,8 +37,8 @@ def events() -> Operator[Record, Event]:
                 if not record.path:
                     push(record.event)
 
-            def on_many(records: Sequence[Record]) -> None:
-                push_many([record.event for record in records if not record.path])
+            def on_many(records: Parts[Record]) -> None:
+                push_many([record.event for record in flatten(records) if not record.path])
 
             return Sink(on_next, observer.on_error, observer.on_completed, on_many)
 

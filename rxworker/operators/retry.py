@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from reactivex import Observable, abc
 
+from rxworker.events.deltas import Parts
 from rxworker.operators.disposables import Slot
 from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.operators.types import Operator
@@ -54,10 +55,10 @@ def retry_before_first(
                 started = True
                 push(item)
 
-            def on_many(items: Sequence[A]) -> None:
+            def on_many(parts: Parts[A]) -> None:
                 nonlocal started
                 started = True
-                push_many(items)
+                push_many(parts)
 
             def on_error(error: Exception) -> None:
                 nonlocal failures

@@ -13,9 +13,9 @@ The guard is needed once, at the end of a pipeline. There ``subscribe`` is what 
 observer of our own make (see `Guard`). The trampoline lets a source that emits while it is subscribed to wait until whoever
 subscribes holds the subscription. Upstream of a stage that is direct nothing waits there: what comes is pushed by hand.
 
-A network read brings many events at once. Between two stages these travel together, as a list: `many` says how an observer
-takes it. Nothing changes in meaning: a list is its items, one after the other, and a stage that knows no lists, like any
-observer of another make, is given them so.
+A network read brings many events at once. Between two stages these travel together, as a list of parts: a part is an item, or a
+`Deltas` of several adjacent ones. `many` returns the function that takes it. The meaning is the same: a list is its items, one after
+the other, and an observer without ``on_many``, like any observer of another library, is given them one by one.
 
 Any other observable may stand upstream (`connect` falls back to ``subscribe``) or downstream.
 """
@@ -23,7 +23,7 @@ Any other observable may stand upstream (`connect` falls back to ``subscribe``) 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -31,13 +31,14 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 from reactivex.scheduler import CurrentThreadScheduler
 
+from rxworker.events.deltas import Parts, flatten
 from rxworker.operators.disposables import Call
 from rxworker.operators.guard import Guard
 
 A = TypeVar("A")
 B = TypeVar("B")
 
-Many: TypeAlias = Callable[[Sequence[A]], None]
+Many: TypeAlias = Callable[[Parts[A]], None]
 
 TRAMPOLINE = CurrentThreadScheduler.singleton()
 """Each thread's own, whichever asks."""
@@ -50,7 +51,8 @@ class Sink(abc.ObserverBase[A]):
         on_next: Takes an item.
         on_error: Takes the error that ends the stream.
         on_completed: Is told that the stream is complete.
-        on_many: Takes several items that have come together; without one, they go through ``on_next``.
+        on_many: Takes several items that arrived together, as a list in which a `Deltas` stands for adjacent deltas; without it, each
+            item goes through ``on_next``.
     """
 
     # The slots stand in for the base class's abstract methods; the names below only tell their types.
@@ -86,8 +88,8 @@ def many(observer: abc.ObserverBase[A]) -> Many[A]:
         return on_many
     push = observer.on_next
 
-    def each(items: Sequence[A]) -> None:
-        for item in items:
+    def each(parts: Parts[A]) -> None:
+        for item in flatten(parts):
             push(item)
 
     return each

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from reactivex import Observable, abc
 
 from rxworker.events import Event, Record, TextDelta, ThinkingDelta
-from rxworker.events.deltas import Deltas, parts_of
+from rxworker.events.deltas import Deltas, Parts
 from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Sink, many, stage
 from rxworker.operators.types import Operator
@@ -60,14 +59,16 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> O
                 elif type(event) is Record:
                     raise records_given(verb)
 
-            def on_many(events: Sequence[Event]) -> None:
-                for told in parts_of(events):
-                    row: Any = told
-                    kind = row.__class__
+            def on_many(parts: Parts[Event]) -> None:
+                for each in parts:
+                    part: Any = each
+                    kind = part.__class__
                     if kind is wanted or kind is Record:
-                        on_next(row)
-                    elif kind is Deltas and type(row.like) is wanted and row.like.choice == choice:
-                        push_many(row.texts)
+                        on_next(part)
+                    elif kind is Deltas:
+                        like = part.like
+                        if type(like) is wanted and like.choice == choice:
+                            push_many(part.texts)
 
             return Sink(on_next, observer.on_error, observer.on_completed, on_many)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from reactivex import Observable, abc
 
 from rxworker.errors import TransportTimeoutError
+from rxworker.events.deltas import Parts
 from rxworker.operators.disposables import Call, Slot
 from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.operators.types import Operator
@@ -90,10 +91,10 @@ def time_out(
                     mark()
                     push(item)
 
-            def on_many(items: Sequence[A]) -> None:
+            def on_many(parts: Parts[A]) -> None:
                 if not over:
                     mark()
-                    push_many(items)
+                    push_many(parts)
 
             def on_error(error: Exception) -> None:
                 if end():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from reactivex import abc
 
 from rxworker.errors import as_exception, reason_of
 from rxworker.events import Event
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Deltas, Parts
 from rxworker.operators.disposables import NOTHING
 from rxworker.operators.stage import many
 
@@ -28,7 +28,7 @@ class Followed(Protocol):
         """Show an event to the handlers."""
         ...
 
-    def dispatch_many(self, events: Sequence[E]) -> None:
+    def dispatch_many(self, parts: Parts[Event]) -> None:
         """Show them several events."""
         ...
 
@@ -79,21 +79,27 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
             return
         self._observer.on_next(value)
 
-    def on_many(self, events: Sequence[E]) -> None:
-        """The same for several that have come together."""
+    def on_many(self, parts: Parts[E]) -> None:
+        """The same for several that arrived together."""
+        # What handlers do that only gather shows nowhere else, so downstream may have the events together.
+        if self._timeline.only_gathers:
+            self._take(parts)
+            return
+        for part in parts:
+            if isinstance(part, Deltas):
+                self._take((part,))
+            else:
+                self.on_next(part)
+
+    def _take(self, parts: Parts[E]) -> None:
         if self._is_over:
             return
-        if not (self._timeline.only_gathers or events.__class__ is Deltas):
-            for event in events:
-                self.on_next(event)
-            return
-        # What handlers do that only gather shows nowhere else, so downstream may have the events together.
         try:
-            self._timeline.dispatch_many(events)
+            self._timeline.dispatch_many(parts)
         except BaseException as error:
             self.on_error(as_exception(error))
             return
-        self._push_many(events)
+        self._push_many(parts)
 
     def on_error(self, error: Exception) -> None:
         """Abort what is open, and pass the error on."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, get_args
 from weakref import WeakMethod
@@ -45,7 +45,7 @@ from rxworker.events import (
     Status,
     Usage,
 )
-from rxworker.events.deltas import Deltas, parts_of
+from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
 from rxworker.operators.records import expect_events, records_given
 from rxworker.operators.stage import Stage, connect
@@ -216,14 +216,14 @@ class Timeline:
             self._queue.append(event)
             self._drain()
 
-    def dispatch_many(self, events: Sequence[E]) -> None:
-        """The same as `dispatch` for each of these, of which none is a record.
+    def dispatch_many(self, parts: Parts[Event]) -> None:
+        """The same as `dispatch` for each event of these, of which none is a record.
 
         Raises:
             Exception: What a handler raised, after all handlers were called with all of them.
         """
         with self._lock:
-            self._queue.extend(parts_of(events))
+            self._queue.extend(parts)
             self._drain()
 
     @property

@@ -14,7 +14,7 @@ from rxworker.errors import (
     TransportTimeoutError,
 )
 from rxworker.events import TRUNCATED, Error, Ping, ResponseEvent, ResponseStatus, Status, Usage
-from rxworker.events.deltas import Deltas, gather
+from rxworker.events.deltas import Deltas, flatten, gather
 from rxworker.operators import Operator
 from rxworker.operators.fail import error_to_exception
 from rxworker.operators.stage import many, stage
@@ -145,33 +145,22 @@ class Receiver(abc.ObserverBase[bytes]):
         parts: Sequence[Part],
         broken: Exception | None = None,
     ) -> None:
-        """Push what a read brought: each `Deltas` by itself, and the events between two of them together."""
+        """Push what a read brought."""
         if self._failure is not None or Error in map(type, parts):
-            for part in parts:
-                for event in part if isinstance(part, Deltas) else (part,):
-                    if not self._over:
-                        self._tell_one(event, broken)
+            for event in flatten(parts):
+                if not self._over:
+                    self._tell_one(event, broken)
             return
-        between: list[ResponseEvent] = []
+        if not parts or self._over:
+            return
         for part in parts:
-            if isinstance(part, Deltas):
-                self._push(between)
-                between = []
-                self._push(part)
-            else:
-                if isinstance(part, Usage):
-                    self._usage = part
-                between.append(part)
-        self._push(between)
-
-    def _push(self, events: Sequence[ResponseEvent]) -> None:
-        if not events or self._over:
-            return
+            if type(part) is Usage:
+                self._usage = part
         self._told = True
-        if len(events) == 1:
-            self._observer.on_next(events[0])
+        if len(parts) == 1 and not isinstance(parts[0], Deltas):
+            self._observer.on_next(parts[0])
         else:
-            self._push_many(events)
+            self._push_many(parts)
 
     def _tell_one(self, event: ResponseEvent, broken: Exception | None) -> None:
         if type(event) in _RARE:

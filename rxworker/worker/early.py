@@ -10,13 +10,13 @@ effects, so the calls of the next response begin anew. Where no tool may start e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.events import BlockStop, BlockType, Event, ResponseStatus, Status, ToolStop
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import HookPoint
 from rxworker.messages import ToolCall, ToolResult
@@ -69,12 +69,12 @@ def start_early(
                 is_over = True
                 throw_away(context, scope)
 
-        def on_many(events: Sequence[Event]) -> None:
-            if events.__class__ is Deltas:
-                push_many(events)
-                return
-            for event in events:
-                on_next(event)
+        def on_many(parts: Parts[Event]) -> None:
+            for part in parts:
+                if isinstance(part, Deltas):
+                    push_many((part,))
+                else:
+                    on_next(part)
 
         push_many = many(observer)
         sink = Sink(on_next, on_error, on_completed, on_many)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Any
 from weakref import ref
 
 from msgspec.structs import replace
 
 from rxworker.errors import describe
 from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Deltas, Parts
 from rxworker.hub import Hub
 from rxworker.state import RunState, fold_run
 
@@ -50,21 +50,19 @@ class Journal:
         seq = self._history.last_seq + 1
         self.hub.push(Record(seq, self.run, self.turn, self._attempt, self._clock(), event))
 
-    def emit_many(self, events: Sequence[Event]) -> None:
-        """Number events that came together, and show them. A `Deltas` is one entry."""
+    def emit_many(self, parts: Parts[Event]) -> None:
+        """Number events that arrived together, and show them. A `Deltas` is one entry."""
         seq, now, run = self._history.last_seq, self._clock(), self.run
-        if events.__class__ is Deltas:
-            covers = len(events)
-            event = cast("Event", events)
-            entry = Record(seq + covers, run, self.turn, self._attempt, now, event, covers=covers)
-            self.hub.push(entry)
-            return
-        records: list[Record] = []
-        for seq, event in enumerate(events, seq + 1):  # noqa: B020 - it goes on counting
-            if event.__class__ in _COUNTED:
-                self._count(event.__class__)
-            records.append(Record(seq, run, self.turn, self._attempt, now, event))
-        self.hub.push_many(records)
+        entries: list[Record] = []
+        for part in parts:
+            event: Any = part
+            kind = event.__class__
+            if kind in _COUNTED:
+                self._count(kind)
+            covers = len(event) if kind is Deltas else 1
+            seq += covers
+            entries.append(Record(seq, run, self.turn, self._attempt, now, event, covers=covers))
+        self.hub.push_many(entries)
 
     def _count(self, kind: type[object]) -> None:
         """Another turn begins, or another attempt."""

@@ -18,7 +18,7 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.events.deltas import FEW, Deltas, add_deltas, gather, parts_of
+from rxworker.events.deltas import FEW, Deltas, add_deltas, flatten, gather
 
 EVENTS: list[Event] = [
     TextDelta(0, "a"),
@@ -96,10 +96,10 @@ def test_packing_changes_nothing(texts: list[str], data: st.DataObject) -> None:
         assert len(deltas) == len(texts)
 
 
-def test_parts_are_the_deltas_whole_or_the_events_one_by_one() -> None:
+def test_parts_are_flattened_in_order() -> None:
     deltas: Deltas[Event] = Deltas(TextDelta(0, ""), ["a", "b"])
-    assert parts_of(deltas) == (deltas,)
-    assert parts_of([Ping(), Ping()]) == [Ping(), Ping()]
+    ping = Ping()
+    assert list(flatten([ping, deltas, ping])) == [ping, *deltas, ping]
 
 
 @pytest.mark.parametrize("count", [1, FEW - 1, FEW])

@@ -45,7 +45,7 @@ def test_one_that_raises_keeps_no_other_from_its_deltas(
     timeline.on_text_block(gathering)
     timeline.dispatch(BlockStart(0, BlockType.TEXT))
     with pytest.raises(raised):
-        timeline.dispatch_many(Deltas(TextDelta(0, ""), ["a", "b"]))
+        timeline.dispatch_many([Deltas(TextDelta(0, ""), ["a", "b"])])
     assert gathering.given == ["a", "b"]
 
 

@@ -18,6 +18,7 @@ from rxworker.events import (
     TextDelta,
     Usage,
 )
+from rxworker.events.deltas import Parts
 from rxworker.operators.stage import Sink, connect
 from rxworker.providers import Anthropic, Gemini
 from rxworker.testing import anthropic_frames, lint, say
@@ -177,7 +178,7 @@ def test_usage_that_came_in_a_row_is_told_again_when_the_response_is_cut() -> No
     """As partial; by a row of Gemini's, which tells its totals with every piece of a text."""
     piece = b'data: {"candidates":[{"content":{"parts":[{"text":"a"}]}}],"usageMetadata":{"candidatesTokenCount":%d}}\n\n'
     whole = b"".join(piece % n for n in range(100, 200))
-    rows: list[Sequence[ResponseEvent]] = []
+    rows: list[Parts[ResponseEvent]] = []
     events: list[ResponseEvent] = []
     ends: list[Exception] = []
     hearer = Sink[ResponseEvent](events.append, ends.append, lambda: None, rows.append)

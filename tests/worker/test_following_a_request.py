@@ -9,6 +9,7 @@ from reactivex import Observable, abc
 from reactivex import operators as ops
 
 from rxworker.errors import TransportError
+from rxworker.events.deltas import flatten
 from rxworker.operators import Sink, Stage, connect
 from rxworker.operators.disposables import NOTHING
 from rxworker.providers.base import HttpRequest
@@ -62,7 +63,7 @@ def first(source: Observable[bytes]) -> Observable[bytes]:
 
 async def followed(source: Observable[bytes]) -> list[bytes]:
     heard: list[bytes] = []
-    await Voice(heard.append, heard.extend).follow(source)
+    await Voice(heard.append, lambda parts: heard.extend(flatten(parts))).follow(source)
     return heard
 
 
@@ -112,7 +113,9 @@ async def test_being_left_from_elsewhere_closes_the_connection_and_goes_on() -> 
         heard.append(chunk)
 
     async with ReplayServer([stall()]) as server:
-        await Voice(take, heard.extend).follow(cut(send(server.base_url), enough))
+        await Voice(take, lambda parts: heard.extend(flatten(parts))).follow(
+            cut(send(server.base_url), enough)
+        )
         await server.wait_closed()
         assert server.disconnects == 1
         task = asyncio.current_task()

@@ -26,7 +26,7 @@ from rxworker.events import (
     TurnStop,
     Usage,
 )
-from rxworker.events.deltas import Deltas
+from rxworker.events.deltas import Deltas, flatten
 from rxworker.messages import StopKind, StopReason
 from rxworker.state import RunState, fold_run, step_run
 from rxworker.worker.journal import Journal
@@ -61,19 +61,9 @@ READS = st.lists(st.lists(st.sampled_from(sorted(RESPONSE)), max_size=9), max_si
 
 
 def emit_together(journal: Journal, parts: Sequence[Event | Deltas[Event]]) -> list[Event]:
-    """Emit what a read brought as a receiver does, each `Deltas` by itself; the events, one by one."""
-    events: list[Event] = []
-    between: list[Event] = []
-    for part in [*parts, Deltas[Event](TextDelta(0, ""), [])]:
-        if isinstance(part, Deltas):
-            journal.emit_many(between)
-            events += [*between, *part]
-            between = []
-            if part:
-                journal.emit_many(part)
-        else:
-            between.append(part)
-    return events
+    """Emit what a read brought as a receiver does; return the single events."""
+    journal.emit_many(parts)
+    return list(flatten(parts))
 
 
 def told(journal: Journal) -> list[Record]:
