@@ -11,6 +11,7 @@ from collections.abc import Callable
 from rxworker.events import (
     BlockType,
     CitationDelta,
+    InputJsonDelta,
     Opaque,
     RefusalDelta,
     TextDelta,
@@ -70,12 +71,17 @@ class Choice:
         self._details: list[JsonObject] = []
         self._owes_reasoning = False  # an empty one was received, and must be echoed with calls
 
-    def continue_text(self, wire: WireChoice) -> TextDelta | None:
-        """The delta of a piece that does nothing but add to the open text, as most pieces do; ``None`` for any other."""
+    def grow(self, wire: WireChoice) -> TextDelta | InputJsonDelta | None:
+        """The delta of a piece that does nothing but add to the open text or to an open call, as most do; ``None`` for any other."""
         delta = wire.delta
-        if delta is None or self.text is None or wire.finish_reason or not delta.has_content_alone:
+        if delta is None or wire.finish_reason or not delta.is_plain:
             return None
-        text = delta.content
+        text, pieces = delta.content, delta.tool_calls
+        if pieces:
+            is_alone = len(pieces) == 1 and not text and self._prose is None
+            return None if self._owes_reasoning or not is_alone else self.tools.grow(pieces[0])
+        if self.text is None:
+            return None
         return TextDelta(self.text, text, self.index) if type(text) is str and text else None
 
     def take(self, wire: WireChoice) -> None:

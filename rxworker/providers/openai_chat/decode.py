@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rxworker.events import (
+    InputJsonDelta,
     Opaque,
     ResponseEvent,
     ResponseStatus,
@@ -95,14 +96,14 @@ class OpenAIChatDecoder:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._take_garbage(frame)
         else:
-            delta = self._continue(chunk)
+            delta = self._grow(chunk)
             if delta is not None:
                 return (delta,)
             self._take(chunk, frame.data)
         return self._told()
 
-    def _continue(self, chunk: WireChunk) -> TextDelta | None:
-        """The delta of a chunk that does nothing but add to the open text of one choice; ``None`` for any other."""
+    def _grow(self, chunk: WireChunk) -> TextDelta | InputJsonDelta | None:
+        """The delta of a chunk that does nothing but add to the open text or an open call of one choice; ``None`` for any other."""
         choices = chunk.choices
         if choices is None or len(choices) != 1 or chunk.usage or chunk.error or chunk.x_groq:
             return None
@@ -110,7 +111,7 @@ class OpenAIChatDecoder:
         choice = self._choices.get(wire.index)
         if choice is None or wire.usage or self._failure is not None:
             return None
-        return choice.continue_text(wire)
+        return choice.grow(wire)
 
     def _told(self) -> Events:
         events = self._events.copy()

@@ -63,11 +63,10 @@ class WireDelta(Struct, frozen=True, gc=False):
     executed_tools: Any = None
 
     @property
-    def has_content_alone(self) -> bool:
-        """Whether no field but ``content`` says anything."""
+    def is_plain(self) -> bool:
+        """Whether no field but ``content`` and ``tool_calls`` says anything."""
         return not (
-            self.tool_calls
-            or self.reasoning_content is not None
+            self.reasoning_content is not None
             or self.reasoning
             or self.reasoning_details
             or self.refusal
