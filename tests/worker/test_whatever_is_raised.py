@@ -112,6 +112,7 @@ class Scene:
             return self.complete(self._play(worker, watch))
         finally:
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
             self.loop.close()
 
     async def _play(
@@ -164,7 +165,8 @@ class Scene:
         async with asyncio.timeout(20):
             await asyncio.wait([sent, *awaiting, *ends.values(), reading])
             await run.cancel()
-        thread.join(20)
+        # Not joined here: a thread that starts late attaches through this event loop.
+        await asyncio.to_thread(thread.join, 20)
         assert not thread.is_alive()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
