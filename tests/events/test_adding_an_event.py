@@ -1,0 +1,91 @@
+"""Add a meta event to a copy of the package by the steps of ``docs/contributing.md``, and run the tests of the tables on it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+STRUCT = '''class BudgetWarning(Struct, frozen=True, tag="budget_warning"):
+    """The run has used most of its budget.
+
+    Attributes:
+        used: The part that is used, from 0 to 1.
+    """
+
+    used: float
+
+
+'''
+ROW = '    EventKind(BudgetWarning, "turn", "note", changes_state=False),\n'
+
+# By file: the text behind which an addition goes, and the addition. Each is one step of the page.
+STEPS = {
+    "rxworker/events/turn.py": [
+        ("class WatcherDetach(", STRUCT + "class WatcherDetach("),
+        ("    | WatcherDetach\n", "    | WatcherDetach\n    | BudgetWarning\n"),
+    ],
+    "rxworker/events/kinds.py": [
+        ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
+        ('    EventKind(RunPause, "turn"),\n', ROW + '    EventKind(RunPause, "turn"),\n'),
+    ],
+    "rxworker/events/__init__.py": [
+        ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
+    ],
+}
+MOST_PLACES = 6
+TESTS = ["tests/events/test_kinds.py", "tests/protocols/test_every_event.py"]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the package and of the tests of its tables, with the new event."""
+    ignore = shutil.ignore_patterns("__pycache__", "static")
+    shutil.copytree(ROOT / "rxworker", tmp_path / "rxworker", ignore=ignore)
+    (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    for test in TESTS:
+        (tmp_path / test).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / test, tmp_path / test)
+    for name, edits in STEPS.items():
+        file = tmp_path / name
+        text = file.read_text(encoding="utf-8")
+        for old, new in edits:
+            assert old in text, f"{name} has no {old!r}: change this test with the file"
+            text = text.replace(old, new, 1)
+        file.write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def run_tests(folder: Path) -> tuple[int, str]:
+    """Run the tests of the tables with the package of this folder."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_new_event_needs_these_places_and_no_other(copy: Path) -> None:
+    code, output = run_tests(copy)
+    assert code == 0, output
+    documentation = 1
+    assert sum(map(len, STEPS.values())) + documentation <= MOST_PLACES
+
+
+def test_a_new_event_without_a_row_fails(copy: Path) -> None:
+    kinds = copy / "rxworker/events/kinds.py"
+    kinds.write_text(kinds.read_text(encoding="utf-8").replace(ROW, ""), encoding="utf-8")
+    code, output = run_tests(copy)
+    assert code == 1, output
+    assert "BudgetWarning" in output
