@@ -1,10 +1,10 @@
 // Folds runs as the page does. Takes `{"static": folder, "runs": [[record…]…], "prices": prices}`, and tells what each has come to; with
-// `"course": true`, what they come to as one: each run went on from the one before.
+// `"course": true`, what they come to as one: each run went on from the one before. With `"shown": true`, the blocks and calls alone.
 
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
-const { static: folder, runs, prices, course } = JSON.parse(readFileSync(0, "utf8"));
+const { static: folder, runs, prices, course, shown } = JSON.parse(readFileSync(0, "utf8"));
 const page = (name) => import(pathToFileURL(`${folder}/${name}`).href);
 const { fold } = await page("fold.js");
 const { costOf, usageOf } = await page("usage.js");
@@ -46,4 +46,14 @@ function together() {
   };
 }
 
-console.log(JSON.stringify(course ? together() : runs.map(account)));
+// The blocks and calls that events have made, with the runs inside by their paths.
+function shownItems(records) {
+  const run = fold("run", records);
+  const items = (scope) => scope.items.filter((item) => item.source === undefined && (item.kind === "block" || item.kind === "call")).map((item) => ({
+    type: item.type, text: item.byPath ? null : textOf(item), choice: item.choice, retracted: item.retracted,
+    id: item.id ?? null, name: item.name ?? null, state: item.state ?? item.phase, result: item.result ?? null,
+  }));
+  return [[[], items(run.root)], ...[...run.scopes.values()].map((scope) => [scope.path, items(scope)])];
+}
+
+console.log(JSON.stringify(course ? together() : runs.map(shown ? shownItems : account)));

@@ -1,13 +1,14 @@
 // What block events do to a run: blocks open, grow, stop and are given up. Pure.
 
 import { addText, makeBlock, makeCall, textOf } from "./items.js";
-import { know, put } from "./scope.js";
+import { callFor, know, put } from "./scope.js";
 
 const TYPE_OF_DELTA = {
   text_delta: "text", citation_delta: "text", thinking_delta: "thinking", signature_delta: "thinking",
   refusal_delta: "refusal", input_json_delta: "tool_use", input_value_delta: "tool_use",
 };
 const isCall = (type) => type === "tool_use" || type === "server_tool_use";
+const isResult = (type) => type === "tool_result" || type === "server_tool_result";
 
 // The open block that an event belongs to; a delta or a stop without a start opens it.
 function blockFor(run, scope, event, record) {
@@ -16,6 +17,12 @@ function blockFor(run, scope, event, record) {
   const type = event.block_type ?? TYPE_OF_DELTA[event.type];
   const shared = { index: event.index, choice: event.choice ?? 0, turn: record.turn };
   let made;
+  if (isResult(type)) {
+    // It is shown at its call, when it is complete.
+    made = { kind: "result", ...shared, type, pieces: [], size: 0, echo: null, metadata: null };
+    scope.open.set(event.index, made);
+    return made;
+  }
   if (isCall(type)) {
     made = makeCall(scope, event.metadata?.id ?? "", event.metadata?.name ?? "", { ...shared, writtenFrom: record.time, type });
     know(scope, made);
@@ -44,6 +51,7 @@ function grow(accepts) {
     const block = blockFor(run, scope, event, record);
     if (!accepts.includes(block.type)) return;
     addText(block, event.text);
+    if (block.kind === "result") return;
     // Only adjacent deltas are merged: all that one record stands for was written since the record before it.
     run.series.wrote(record.time, event.text.length, record.covers > 1 ? run.last ?? record.time : record.time);
     run.changed.add(block);
@@ -62,17 +70,32 @@ function inputValue(run, scope, event, record) {
 function start(run, scope, event, record) {
   const block = blockFor(run, scope, event, record);
   block.choice = event.choice ?? 0;
+  if (block.kind === "result") {
+    learn(block, event);
+    return;
+  }
   named(scope, block, event.metadata);
   run.changed.add(block);
 }
 
+function learn(result, event) {
+  result.metadata = event.metadata ?? result.metadata;
+  result.echo = event.echo ? { ...result.echo, ...event.echo } : result.echo;
+}
+
 function touch(run, scope, event, record) {
-  run.changed.add(blockFor(run, scope, event, record));
+  const block = blockFor(run, scope, event, record);
+  if (block.kind !== "result") run.changed.add(block);
 }
 
 function stop(run, scope, event, record) {
   const block = blockFor(run, scope, event, record);
   scope.open.delete(event.index);
+  if (block.kind === "result") {
+    learn(block, event);
+    if (block.metadata && block.choice === 0) answerOf(run, scope, block);
+    return;
+  }
   named(scope, block, event.metadata);
   ended(block, "stopped", record.time);
   run.changed.add(block);
@@ -81,6 +104,7 @@ function stop(run, scope, event, record) {
 function abort(run, scope, event, record) {
   const block = blockFor(run, scope, event, record);
   scope.open.delete(event.index);
+  if (block.kind === "result") return;
   block.reason = event.reason ?? "";
   ended(block, "aborted", record.time);
   run.changed.add(block);
@@ -98,6 +122,15 @@ function ended(block, phase, time) {
   if (block.input === undefined) block.input = argumentsOf(block);
 }
 
+// The result of a tool that the provider runs belongs to its call.
+function answerOf(run, scope, { metadata, pieces, echo }) {
+  const call = callFor(run, scope, metadata.tool_use_id ?? "", metadata.name ?? "", (one) => one.result === null);
+  const text = pieces.join("");
+  call.result = text || (echo === null ? "" : JSON.stringify(echo));
+  if (call.type !== "server_tool_use") call.state = "done";
+  run.changed.add(call);
+}
+
 export function argumentsOf(call) {
   if (call.byPath) return undefined;
   const text = textOf(call);
@@ -113,6 +146,7 @@ export function argumentsOf(call) {
 // Nothing more comes of what is open: the response has ended without saying so.
 export function closeOpen(run, scope, time) {
   for (const block of scope.open.values()) {
+    if (block.kind === "result") continue;
     ended(block, "aborted", time);
     run.changed.add(block);
   }
