@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from unittest.mock import patch
 from uuid import UUID
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +31,10 @@ from rxworker.providers import PROVIDERS
 from rxworker.views import summarise
 
 WITHOUT_NUMBERS = ("ollama",)  # whose own numbers the recordings do not tell apart
+
+EVERY_CUT = os.environ.get("RXWORKER_EVERY_CUT") == "1"
+"""Whether to cut recordings at every place, which takes minutes; a step of .ci/run does so."""
+WINDOW = 5_000
 
 
 def decode(path: Path, chunks: Iterable[bytes]) -> list[ResponseEvent]:
@@ -124,6 +130,23 @@ def test_a_recording_gives_the_same_events_byte_by_byte(recording: Path) -> None
     data = recording.read_bytes()
     pieces = [data[i : i + 1] for i in range(len(data))]
     assert decode(recording, pieces) == decode(recording, [data])
+
+
+def places(size: int) -> list[int]:
+    """Where to cut: a few places, or with `EVERY_CUT` every place; of a long recording, every place of its ends and many between."""
+    if not EVERY_CUT:
+        return [size * part // 8 for part in range(1, 8)]
+    if size <= 2 * WINDOW:
+        return list(range(1, size))
+    return [*range(1, WINDOW), *range(WINDOW, size - WINDOW, 97), *range(size - WINDOW, size)]
+
+
+@pytest.mark.timeout(1200 if EVERY_CUT else 60)
+def test_a_recording_gives_the_same_events_cut_in_two_at_any_place(recording: Path) -> None:
+    whole = recording.read_bytes()
+    expected = decode(recording, [whole])
+    for place in places(len(whole)):
+        assert decode(recording, [whole[:place], whole[place:]]) == expected, place
 
 
 @given(st.data())
