@@ -1,10 +1,8 @@
-"""One run, many watchers: a hot observable with memory that keeps its watchers apart."""
+"""The records of one run and its many watchers: a hot observable with memory that isolates its watchers from each other."""
 
-from rxworker.hub.audience import Audience
 from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable
 from rxworker.hub.hub import Hub
-from rxworker.hub.iterate import WhenFull, iterate
-from rxworker.hub.watch import Watch
+from rxworker.hub.watch import Watch, Watchers, WhenFull, iterate
 from rxworker.hub.watcher import WatcherState
 
 __all__ = [
@@ -12,8 +10,8 @@ __all__ = [
     "Hub",
     "Watch",
     "WatcherState",
-    "Audience",
-    # how a watcher is given its records
+    "Watchers",
+    # how records are delivered to a watcher
     "Delivery",
     "Reliable",
     "Coalesce",

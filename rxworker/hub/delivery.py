@@ -99,6 +99,9 @@ class DropOldest(Struct, frozen=True):
 
 Delivery: TypeAlias = Reliable | Coalesce | Latest | DropOldest
 
+Counts: TypeAlias = tuple[int, int, int]
+"""How many records were delivered to a watcher, merged for it, and dropped for it."""
+
 
 def expect_delivery(delivery: object) -> None:
     """See that it is a delivery.
@@ -151,8 +154,8 @@ def take(history: History, delivery: Delivery, after: int) -> list[Record]:
             return _newest(history, after, limit)
 
 
-def count(records: list[Record], delivery: Delivery) -> tuple[int, int, int]:
-    """How many of the numbers that these stand for were delivered, merged into others, and dropped. A gap is no record.
+def count(records: list[Record], delivery: Delivery | None) -> Counts:
+    """How many of the records that these cover were delivered, merged into others, and dropped. A gap is no record.
 
     >>> from rxworker.events import TextDelta
     >>> gap = Record(3, "r", 1, 1, 0.0, Gap(1, 3), covers=3)
@@ -160,13 +163,32 @@ def count(records: list[Record], delivery: Delivery) -> tuple[int, int, int]:
     (1, 0, 3)
     """
     every = records[-1].seq - records[0].first + 1
-    if isinstance(delivery, DropOldest):
-        given = sum(record.event.__class__ is not Gap for record in records)
-        return given, 0, every - given
-    given = len(records)
-    if isinstance(delivery, Latest):
-        return given, 0, every - given
-    return given, every - given, 0
+    match delivery:
+        case DropOldest():
+            given = sum(record.event.__class__ is not Gap for record in records)
+            return given, 0, every - given
+        case Latest():
+            return len(records), 0, every - len(records)
+        case _:
+            return len(records), every - len(records), 0
+
+
+def add(counts: Counts, more: Counts, sign: int = 1) -> Counts:
+    """The sums of two counts; with ``sign=-1``, the differences."""
+    return (
+        counts[0] + sign * more[0],
+        counts[1] + sign * more[1],
+        counts[2] + sign * more[2],
+    )
+
+
+def every_of(delivery: Delivery | None) -> float | None:
+    """Seconds between two deliveries; ``None`` for a delivery without a pace.
+
+    >>> every_of(Coalesce(every=0.5))
+    0.5
+    """
+    return delivery.every if isinstance(delivery, Coalesce) else None
 
 
 def _latest(history: History, after: int) -> list[Record]:
@@ -225,16 +247,3 @@ def _seq(record: Record) -> int:
 def _expect_limit(limit: object) -> None:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise ConfigurationError(f"limit={limit!r} is no number of records above 0")
-
-
-__all__ = [
-    "Coalesce",
-    "Delivery",
-    "DropOldest",
-    "Latest",
-    "Reliable",
-    "count",
-    "expect_delivery",
-    "expect_place",
-    "take",
-]

@@ -271,6 +271,3 @@ _seq = attrgetter("seq")
 def _place_after(entries: Sequence[Record], after: int) -> int:
     """The place of the first entry with a record behind this number."""
     return bisect_right(entries, after, key=_seq)
-
-
-__all__ = ["TAIL", "History", "deltas_of", "expand", "merge", "merged", "packed"]

@@ -1,41 +1,38 @@
-"""One run, many watchers, none of which can hurt another or the run.
+"""The records of one run, with many watchers, none of which can harm another or the run.
 
-Theory of operation. What was pushed is kept in one history, in the memory of its text. Each watcher is a place in it, and a
-way of being given what stands behind that place; nobody has a buffer, so a slow watcher costs nothing but its own delay.
-There are three sorts:
+Theory of operation. What is pushed is kept in one history, whose memory is that of its text. Each watcher is a cursor in it, with a delivery;
+watchers have no buffers, so a slow watcher delays only itself. There are three ways to watch:
 
-* An observer of the hub itself is pushed to at once, record by record, from the first.
-* A follower (``subscribe`` on a `Watch`) is pushed to once a loop turn: all that has come since, as its delivery says.
-* A reader (``async for`` over a `Watch`) takes what there is for it when it comes back.
+* An observer of the hub itself is pushed to within ``Hub.push``, record by record, from the first.
+* An observer of a `Watch` is pushed to once a turn of the event loop: everything since the last turn, as its delivery defines.
+* A reader (``async for`` over a `Watch`) takes what is new when it asks for it.
 
-A watcher that pushes something itself while it is being told does not break the order: what it pushes goes to the end of
-the row, and everybody reaches it in turn.
+A watcher that pushes a record while it is pushed to does not break the order: that record is the newest, and every watcher reaches it in turn.
 
 A watcher that raises is detached, whatever it raises: a warning with the traceback is logged, ``on_detach`` is called, and the watcher's own
-stream ends with what it raised. ``KeyboardInterrupt`` must reach the program besides: it leaves the event loop.
+stream ends with what it raised. ``KeyboardInterrupt`` must also reach the program: it leaves the event loop.
 
-The hub belongs to one thread, its event loop's; a `Watch` is the door for other threads.
+The hub belongs to one thread, that of its event loop; a `Watch` may be used in any thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from itertools import count
 
 from reactivex import abc
 
 from rxworker.events import Event, Record
-from rxworker.hub.deferred import Bell, Defer, Deferred
 from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_place
+from rxworker.hub.detach import DetachReporter, OnRaise
 from rxworker.hub.history import History
-from rxworker.hub.home import running_loop
-from rxworker.hub.latch import Latch
-from rxworker.hub.loss import Losses, OnRaise
-from rxworker.hub.observers import Observer, Observers
+from rxworker.hub.push import ImmediateWatchers
+from rxworker.hub.scheduler import Callback, Defer, FlushScheduler
 from rxworker.hub.watch import Watch
-from rxworker.hub.watcher import WatcherState
-from rxworker.operators.disposables import NOTHING
+from rxworker.hub.watcher import Watcher, WatcherState, running_loop
 from rxworker.operators.stage import Stage
 
 
@@ -44,17 +41,17 @@ class Hub(Stage[Record]):
 
     Args:
         on_detach: Called with the name of a watcher that has raised, and what it raised.
-        defer: Calls a function a little later, when whoever pushes has finished; by default in the next turn of the event loop
-            that the hub was made on, and at once where there is none.
-        loop: The event loop that runs, where it is at hand.
+        defer: Calls a function a little later, when the code that pushes has finished; by default in the next turn of the event loop
+            that the hub was made on, and at once without one.
+        loop: The running event loop, where the caller has it.
         scheduler: The clock of watchers with a pace; by default the event loop's.
 
     Attributes:
         history: The records so far.
         loop: The event loop that it was made on, if any.
-        over: Opens when it has ended; for other threads.
-        deferred: Followers and readers; for them to come and go.
-        losses: Reports the watchers that have raised.
+        over: Set when the hub has ended; for other threads.
+        flush_scheduler: Serves the watchers that are not pushed to at once.
+        detach_reporter: Reports the watchers that have raised.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -80,13 +77,15 @@ class Hub(Stage[Record]):
         super().__init__()
         self.history = History()
         self.loop = loop or running_loop()
-        self.over = Latch()
-        self.losses = losses = Losses(on_detach, self.loop)
+        self.over = OneShotEvent()
+        self.detach_reporter = reporter = DetachReporter(on_detach, self.loop)
         self._interrupt: KeyboardInterrupt | None = None
         if self.loop is None:
-            losses.on_interrupt = self._keep_interrupt
-        self.deferred = Deferred(self.history, self.loop, defer, losses.report, scheduler)
-        self._observers = Observers(self.history, losses.report)
+            reporter.on_interrupt = self._keep_interrupt
+        self.flush_scheduler = FlushScheduler(
+            self.history, self.loop, defer, reporter.report, scheduler
+        )
+        self._immediate = ImmediateWatchers(self.history, reporter.report)
         self._ended = False
         self._error: Exception | None = None
         self._names = count(1)
@@ -109,92 +108,101 @@ class Hub(Stage[Record]):
 
     @property
     def watched(self) -> bool:
-        """Whether anybody has watched it at any time."""
+        """Whether it ever had a watcher."""
         return self._was_watched
 
     def push(self, entry: Record) -> None:
-        """Show a record to every watcher. Its first number is the one behind ``last_seq``. After the end it does nothing.
+        """Push a record to every watcher. Its first number is ``last_seq + 1``. After the end it does nothing.
 
         Args:
-            entry: A record, or one whose event is a `Deltas`: watchers that want records are given one for each delta.
+            entry: A record, or one whose event is a `Deltas`: watchers of records receive one for each delta.
         """
         if self._ended:
             return
         self.history.append(entry)
-        self._show((entry,))
+        self._push((entry,))
 
     def push_many(self, entries: Sequence[Record]) -> None:
-        """Show several, in order. All of them are in the history before the first is shown."""
+        """Push several, in order. All of them are in the history before the first is pushed."""
         if self._ended or not entries:
             return
         self.history.extend(entries)
-        self._show(entries)
+        self._push(entries)
 
-    def _show(self, entries: Sequence[Record]) -> None:
-        observers = self._observers
-        if observers.is_telling:
+    def _push(self, entries: Sequence[Record]) -> None:
+        immediate = self._immediate
+        if immediate.is_pushing:
             return
-        if observers.row:
-            observers.tell(entries)
-        if self._ended or self.deferred.is_needed:
+        if immediate.watchers:
+            immediate.push(entries)
+        if self._ended or self.flush_scheduler.is_needed:
             self._pushed()
 
     def _pushed(self) -> None:
-        """The observers have seen it; somebody else waits for it, or it was the last."""
+        """Serve what comes after the immediate watchers: a flush, or the end."""
         if self._ended:
             self._close()
         else:
-            self.deferred.soon()
+            self.flush_scheduler.request()
         interrupt, self._interrupt = self._interrupt, None
         if interrupt is not None:
             raise interrupt
 
     def _keep_interrupt(self, interrupt: KeyboardInterrupt) -> None:
-        """Without a loop that it could leave, it is raised to whoever pushes, behind the round."""
+        """Without a loop that it could leave, `push` raises it after the round."""
         self._interrupt = interrupt
-        self.deferred.is_needed = True
+        self.flush_scheduler.is_needed = True
 
     def end(self, error: Exception | None = None) -> None:
-        """Nothing more comes: watchers complete, or get the error."""
+        """No more records follow: the streams of the watchers complete, or end with the error."""
         if self._ended:
             return
         self._ended, self._error = True, error
-        if not self._observers.is_telling:
+        if not self._immediate.is_pushing:
             self._close()
+
+    def _close(self) -> None:
+        self._immediate.end(self._error)
+        self.over.set()
+        self.flush_scheduler.end(self._error)
+        # A run that is kept costs memory for as long as it is kept; a short one has not been packed until now.
+        self.history.pack()
+
+    def hold(self) -> asyncio.Future[None] | None:
+        """A future that a source awaits before it reads on: done when no `Reliable` watcher is too far behind; ``None`` when none is."""
+        return self.flush_scheduler.readers.hold() if self.flush_scheduler.is_needed else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a source should wait now."""
+        return self.flush_scheduler.is_needed and self.flush_scheduler.readers.is_full
+
+    # Watching.
 
     def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:
         """A way of watching. Each subscription to it, and each iteration over it, is a watcher of its own.
 
         Args:
             delivery: How it is given the records; `Coalesce` by default.
-            after: The number of the last record that it need not be given.
-            name: For people; by default it is numbered.
+            after: The number of the last record that it does not need.
+            name: A label for people; by default it is numbered.
 
         Raises:
-            ConfigurationError: The delivery is none, or ``after`` is no number.
+            ConfigurationError: ``delivery`` is not a delivery, or ``after`` is not a number.
         """
         delivery = Coalesce() if delivery is None else delivery
-        # Here, where the mistake is: later it would be met by whoever looks at the watchers.
+        # Checked here, in the caller's code: a watcher would raise it much later.
         expect_delivery(delivery)
         expect_place(after)
         return Watch(self, delivery, max(after, 0), name)
 
-    def hold(self) -> asyncio.Future[None] | None:
-        """What a source waits for before it reads on: done when no `Reliable` watcher is too far behind, ``None`` when none is."""
-        return self.deferred.readers.hold() if self.deferred.is_needed else None
-
-    @property
-    def is_full(self) -> bool:
-        """Whether a source should wait now."""
-        return self.deferred.is_needed and self.deferred.readers.is_full
-
     @property
     def events(self) -> Stage[Event]:
-        """The bare events of the records: what ``pipe(events())`` gives, without records being made for it.
+        """The bare events of the records: what ``pipe(events())`` emits, without a record being made for each.
 
-        That operator is the plain definition. Deltas that have come together reach the observer without a record being made of each.
+        That operator is the plain definition. Deltas from one network read reach the observer without a record being made of each.
         """
-        stage: Stage[Event] = Stage(self._attach_events)
+        stage: Stage[Event] = Stage(self._subscribe_events)
         stage.is_direct = True
         return stage
 
@@ -203,67 +211,108 @@ class Hub(Stage[Record]):
         observer: abc.ObserverBase[Record],
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        return self._attach(Observer(observer, self.named(""), self._detach))
+        return Watcher(self, None, 0, "", observer)
 
-    def _attach_events(
+    def _subscribe_events(
         self,
         observer: abc.ObserverBase[Event],
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        watcher = Observer(observer, self.named(""), self._detach, wants_events=True)
-        return self._attach(watcher)
-
-    def _attach(self, watcher: Observer) -> abc.DisposableBase:
-        """Push to an observer at once, from the first record."""
-        if not self._observers.catch_up(watcher):
-            return NOTHING
-        if self._ended and not self._observers.is_telling:
-            self._observers.end(self._error)
-            return NOTHING
-        if self.deferred.is_needed:
-            self.deferred.ring()
-        return watcher
-
-    def _detach(self, watcher: Observer) -> None:
-        self._observers.remove(watcher)
-        if self.deferred.is_needed:
-            self.deferred.ring()
-
-    def _close(self) -> None:
-        self._observers.end(self._error)
-        self.over.open()
-        self.deferred.end(self._error)
-        # A run that is kept costs memory for as long as it is kept; a short one has not been packed until now.
-        self.history.pack()
-
-    def named(self, name: str) -> str:
-        """The name of a new watcher."""
-        self._was_watched = True
-        number = next(self._names)  # in one step, since any thread may ask
-        return name or f"watcher-{number}"
-
-    @property
-    def watching(self) -> int:
-        """How many watch it now."""
-        return len(self._observers.row) + len(self.deferred)
-
-    def states(self) -> tuple[WatcherState, ...]:
-        """How the watchers stand."""
-        last = self.last_seq
-        told = [WatcherState(w.name, "reliable", last, 0, last, 0, 0) for w in self._observers.row]
-        return (*told, *self.deferred.states(last))
-
-    def add_bell(self, bell: Bell) -> Bell:
-        """Have a function called, once a loop turn, when something has been pushed or somebody has come, gone or read on.
-
-        Returns:
-            Takes it away again.
-        """
-        return self.deferred.add_bell(bell)
+        return Watcher(self, None, 0, "", observer, wants_events=True)
 
     def __aiter__(self) -> AsyncIterator[Record]:
         """Everything from the start, record by record, at the reader's own pace."""
         return aiter(self.watch(Reliable(limit=None)))
 
+    # What watchers call.
 
-__all__ = ["Defer", "Hub"]
+    def name_watcher(self, name: str) -> str:
+        """The name of a new watcher."""
+        self._was_watched = True
+        number = next(self._names)  # in one step, since any thread may call this
+        return name or f"watcher-{number}"
+
+    def attach(self, watcher: Watcher) -> None:
+        """Serve a new watcher. One without a delivery is pushed everything so far at once."""
+        if watcher.delivery is not None:
+            self.call_in_loop(partial(self.flush_scheduler.add, watcher))
+        elif self._immediate.add(watcher):
+            if self._ended and not self._immediate.is_pushing:
+                self._immediate.end(self._error)
+            elif self.flush_scheduler.is_needed:
+                self.flush_scheduler.notify_change()
+
+    def detach(self, watcher: Watcher) -> None:
+        """Serve a watcher no more."""
+        if watcher.delivery is not None:
+            self.call_in_loop(partial(self.flush_scheduler.remove, watcher))
+            return
+        self._immediate.remove(watcher)
+        if self.flush_scheduler.is_needed:
+            self.flush_scheduler.notify_change()
+
+    def call_in_loop(self, call: Callback) -> None:
+        """Call a function in the thread of the event loop: now, if this is that thread; else soon."""
+        loop = self.loop
+        if loop is None or running_loop() is loop:
+            call()
+            return
+        try:
+            loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            call()  # the loop is closed, so that no other thread uses the hub
+
+    # Who watches.
+
+    @property
+    def watching(self) -> int:
+        """The number of watchers now."""
+        return len(self._immediate.watchers) + len(self.flush_scheduler)
+
+    def states(self) -> tuple[WatcherState, ...]:
+        """The states of the watchers."""
+        last = self.last_seq
+        return (*self._immediate.states(last), *self.flush_scheduler.states(last))
+
+    def add_callback(self, callback: Callback) -> Callback:
+        """Call a function, once a loop turn, when records were pushed or taken, or a watcher was attached or detached.
+
+        Returns:
+            A function that removes it again.
+        """
+        return self.flush_scheduler.add_callback(callback)
+
+
+class OneShotEvent:
+    """A ``threading.Event`` that is set once and never cleared; it needs a lock, and not a lock with a condition.
+
+    Every run has one, and it is rarely waited for.
+
+    >>> event = OneShotEvent()
+    >>> event.set()
+    >>> event.is_set(), event.wait(1.0)
+    (True, True)
+    """
+
+    __slots__ = ("_is_set", "_lock")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and wake every thread that waits."""
+        if not self._is_set:
+            self._is_set = True
+            self._lock.release()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until it is set, for at most so many seconds. Whether it is set."""
+        if not self._is_set and self._lock.acquire(timeout=timeout):
+            self._lock.release()  # for the next thread that waits
+        return self._is_set

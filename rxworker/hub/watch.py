@@ -1,37 +1,45 @@
-"""One way of watching a run: with a delivery, from a place, on its event loop, on another, or in a thread."""
+"""How a program watches a run: `Watch` for its records, `Watchers` for who else watches, and `iterate` for any other observable."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast
 
-from reactivex import abc
-from reactivex.disposable import Disposable
+from reactivex import Observable, abc
+from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 from reactivex.internal import default_error, noop
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import Record
 from rxworker.hub.delivery import Delivery
-from rxworker.hub.followers import Follower
-from rxworker.hub.home import at_home, running_loop
-from rxworker.hub.observers import ignore
-from rxworker.hub.reading import Reading
-from rxworker.hub.watched import Watched
+from rxworker.hub.detach import fail_stream
+from rxworker.hub.watcher import Watcher, WatcherState, ignore, running_loop
 from rxworker.operators.stage import Sink, Stage
+
+if TYPE_CHECKING:
+    from rxworker.hub.hub import Hub
+
+A = TypeVar("A")
+
+WhenFull: TypeAlias = Literal["fail", "drop_oldest"]
+
+PAUSE = 0.25
+"""Seconds between two reports of `Watchers`."""
 
 
 class Watch(Stage[Record]):
     """A way of watching. Made by ``run.watch(...)``; each use of it is a watcher of its own.
 
     - ``async for record in watch`` reads at the reader's own pace, on the run's event loop or on another.
-    - ``async for batch in watch.batches()`` takes everything that there is at once.
-    - ``for record in watch`` does so in another thread, and waits there.
-    - ``watch.subscribe(...)`` and ``watch.pipe(...)``: pushed on the run's event loop, once a turn of it.
+    - ``async for batch in watch.batches()`` takes everything new at once.
+    - ``for record in watch`` does so in another thread, which blocks.
+    - ``watch.subscribe(...)`` and ``watch.pipe(...)``: pushed on the run's event loop, once a turn.
 
-    Leaving the loop, or disposing the subscription, detaches. It never ends the run. Iterating raises what ended the run, behind its
-    last record.
+    Leaving the loop, or disposing the subscription, detaches the watcher. It never ends the run. After the last record, iterating raises
+    what ended the run.
 
     Example:
         >>> from rxworker import Worker
@@ -46,7 +54,7 @@ class Watch(Stage[Record]):
 
     emits_records = True
 
-    def __init__(self, hub: Watched, delivery: Delivery, after: int, name: str) -> None:
+    def __init__(self, hub: Hub, delivery: Delivery, after: int, name: str) -> None:
         super().__init__()
         self._hub = hub
         self._delivery = delivery
@@ -64,50 +72,43 @@ class Watch(Stage[Record]):
                     yield record
 
     def batches(self) -> AsyncGenerator[list[Record], None]:
-        """All that there is for this watcher, each time that there is something.
+        """Everything new for this watcher, each time that there is something.
 
         Raises:
-            LocalProtocolError: It is `Reliable`, to be detached when it is too far behind, and it is; or the run's event loop is gone.
+            LocalProtocolError: It is `Reliable` with ``when_full="detach"`` and too far behind; or the run's event loop is closed.
         """
-        return self._read() if self._is_at_home() else self._read_from_afar()
+        return self._read(is_local=self._is_in_loop())
+
+    async def _read(self, *, is_local: bool) -> AsyncGenerator[list[Record], None]:
+        watcher = self._pull()
+        take = watcher.next if is_local else watcher.next_from_other_loop
+        try:
+            while (batch := await take()) is not None:
+                yield batch
+        finally:
+            watcher.dispose()
 
     def __iter__(self) -> Iterator[Record]:
         """The records one by one, in a thread of the reader's own.
 
         Raises:
-            LocalProtocolError: This is the thread of the run's event loop, which must not wait; or that loop is gone.
+            LocalProtocolError: This is the thread of the run's event loop, which must not wait; or that loop is closed.
         """
-        if running_loop() is not None and self._is_at_home():
+        if running_loop() is not None and self._is_in_loop():
             message = "to wait here would stop the run's event loop: use async for, or iterate in another thread"
             raise LocalProtocolError(message)
-        reading = self._reading()
+        watcher = self._pull()
         try:
-            while (batch := reading.wait()) is not None:
+            while (batch := watcher.wait()) is not None:
                 yield from batch
         finally:
-            reading.leave()
+            watcher.dispose()
 
-    def _reading(self) -> Reading:
-        return Reading(self._hub, self._delivery, self._after, self._name)
+    def _pull(self) -> Watcher:
+        return Watcher(self._hub, self._delivery, self._after, self._name)
 
-    def _is_at_home(self) -> bool:
+    def _is_in_loop(self) -> bool:
         return self._hub.loop is None or running_loop() is self._hub.loop
-
-    async def _read(self) -> AsyncGenerator[list[Record], None]:
-        reading = self._reading()
-        try:
-            while (batch := await reading.next()) is not None:
-                yield batch
-        finally:
-            reading.leave()
-
-    async def _read_from_afar(self) -> AsyncGenerator[list[Record], None]:
-        reading = self._reading()
-        try:
-            while (batch := await reading.next_from_afar()) is not None:
-                yield batch
-        finally:
-            reading.leave()
 
     def subscribe(
         self,
@@ -117,10 +118,10 @@ class Watch(Stage[Record]):
         *,
         scheduler: abc.SchedulerBase | None = None,
     ) -> abc.DisposableBase:
-        """Be pushed to; see ``Observable.subscribe``. May be called in any thread; what is given is called on the run's event loop.
+        """Push to an observer; see ``Observable.subscribe``. May be called in any thread; the functions are called on the run's event loop.
 
-        reactivex's guard is left out: it would cost more than the delivery, and the hub itself keeps what it promises. Nothing comes
-        after the end or after disposing, and what an observer raises reaches nobody else.
+        The guard of reactivex is left out: it would cost more than the delivery, and the hub itself keeps its contract. Nothing is pushed
+        after the end or after disposing, and an exception of an observer affects only its own stream.
         """
         if isinstance(on_next, abc.ObserverBase):
             return self._subscribe_core(cast("abc.ObserverBase[Record]", on_next), scheduler)
@@ -132,15 +133,156 @@ class Watch(Stage[Record]):
         observer: abc.ObserverBase[Record],
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        hub = self._hub
-        follower = Follower(hub.named(self._name), self._delivery, self._after, observer)
-        at_home(hub, partial(hub.deferred.add_follower, follower))
+        return Watcher(self._hub, self._delivery, self._after, self._name, observer)
+
+
+class Watchers(Stage[tuple[WatcherState, ...]]):
+    """The watchers of a run, now and whenever something has changed; at most four times a second.
+
+    It completes when the run has ended and every watcher has seen all of it or is detached.
+
+    Args:
+        hub: The hub that they watch.
+        make_scheduler: Returns the scheduler for the pauses.
+        seconds: The pause after each report.
+
+    Example:
+        >>> import asyncio
+        >>> from rxworker import Worker
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def count() -> int:
+        ...     run = Worker(ScriptedModel(["Hello!"])).run("Hi")
+        ...     run.subscribe(lambda record: None)
+        ...     return len(run.watchers.now)
+        >>> asyncio.run(count())
+        1
+    """
+
+    def __init__(
+        self, hub: Hub, make_scheduler: Callable[[], abc.SchedulerBase], seconds: float = PAUSE
+    ) -> None:
+        super().__init__()
+        self._hub = hub
+        self._make_scheduler = make_scheduler
+        self._seconds = seconds
+
+    @property
+    def now(self) -> tuple[WatcherState, ...]:
+        """The watchers at this moment."""
+        return self._hub.states()
+
+    def _subscribe_core(
+        self,
+        observer: abc.ObserverBase[tuple[WatcherState, ...]],
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> abc.DisposableBase:
+        hub, clock = self._hub, scheduler or self._make_scheduler()
+        timer = SerialDisposable()
+        last: tuple[WatcherState, ...] | None = None
+        is_pausing = is_over = False
+
+        def emit() -> None:
+            nonlocal last
+            states = hub.states()
+            if states != last:
+                last = states
+                observer.on_next(states)
+            if not is_over and hub.ended and all(not state.lag for state in states):
+                leave()
+                observer.on_completed()
+
+        def report() -> None:
+            """Emit, and catch what the observer raises: a timer may call this."""
+            try:
+                emit()
+            except BaseException as error:
+                leave()
+                on_raise = hub.detach_reporter.report
+                fail_stream(observer, "watcher of the watchers", error, on_raise)
 
         def leave() -> None:
-            follower.push = ignore
-            at_home(hub, partial(hub.deferred.remove_follower, follower))
+            nonlocal is_over
+            is_over = True
+            timer.dispose()
+            remove_callback()
 
-        return Disposable(leave)
+        def resume(_: abc.SchedulerBase, __: object = None) -> None:
+            nonlocal is_pausing
+            is_pausing = False
+            if not is_over and last != hub.states():
+                on_change()
+
+        def on_change() -> None:
+            nonlocal is_pausing
+            if is_over:
+                return
+            if not is_pausing:
+                is_pausing = True
+                timer.disposable = clock.schedule_relative(self._seconds, resume)
+                report()
+            elif hub.ended and not hub.watching:
+                report()  # the last one
+
+        remove_callback = hub.add_callback(on_change)
+        on_change()
+        return CompositeDisposable(timer, Disposable(remove_callback))
 
 
-__all__ = ["Watch"]
+async def iterate(
+    source: Observable[A], *, limit: int = 1024, when_full: WhenFull = "fail"
+) -> AsyncGenerator[A, None]:
+    """The items of an observable, one by one. Leaving the loop disposes the subscription.
+
+    A `Run` needs none of this: it can be iterated as it is, without a buffer, since it keeps what it published.
+
+    Args:
+        source: What to read. It pushes; it cannot be asked to wait.
+        limit: The most items to hold for a reader that is slower.
+        when_full: ``fail`` ends the iteration with an error that says so, ``drop_oldest`` forgets the oldest item.
+
+    Raises:
+        LocalProtocolError: The buffer was full.
+
+    Example:
+        >>> import asyncio, reactivex
+        >>> async def collect() -> list[int]:
+        ...     return [item async for item in iterate(reactivex.of(1, 2, 3))]
+        >>> asyncio.run(collect())
+        [1, 2, 3]
+    """
+    held: deque[A] = deque()
+    arrived = asyncio.Event()
+    ended: list[Exception | None] = []
+
+    def on_next(item: A) -> None:
+        if len(held) >= limit:
+            if when_full == "fail":
+                on_error(LocalProtocolError(f"the reader is more than {limit} items behind"))
+                return
+            held.popleft()
+        held.append(item)
+        arrived.set()
+
+    def on_error(error: Exception) -> None:
+        if not ended:
+            ended.append(error)
+        arrived.set()
+
+    def on_completed() -> None:
+        if not ended:
+            ended.append(None)
+        arrived.set()
+
+    subscription = source.subscribe(on_next, on_error, on_completed)
+    try:
+        while True:
+            while held:
+                yield held.popleft()
+            if ended:
+                if ended[0] is not None:
+                    raise ended[0]
+                return
+            arrived.clear()
+            await arrived.wait()
+    finally:
+        subscription.dispose()

@@ -1,11 +1,52 @@
-"""One watcher of a hub: who it is, how far it has seen, and what was left out for it."""
+"""One watcher of a hub: a cursor in its history, with a delivery, that is pushed to or pulls.
+
+Theory of operation. A watcher with an observer is pushed to; one without takes its records itself. Neither has a buffer: what a watcher has not
+seen is in the history. The history belongs to the thread of the hub's event loop. A watcher in another thread, or on another event loop, has
+each of its steps made on the hub's loop, and receives a list. When the run is over or that loop is closed, nothing is written any more, and the
+watcher reads what is left directly: it does not wait for a loop that is about to close.
+"""
 
 from __future__ import annotations
 
-from msgspec import Struct
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+from reactivex import abc
+
+from rxworker.errors import LocalProtocolError
 from rxworker.events import Record
-from rxworker.hub.delivery import Coalesce, Delivery, DropOldest, Latest, Reliable, count
+from rxworker.hub.delivery import (
+    Coalesce,
+    Counts,
+    Delivery,
+    DropOldest,
+    Latest,
+    Reliable,
+    add,
+    count,
+    take,
+)
+from rxworker.operators.stage import Many, many
+
+if TYPE_CHECKING:
+    from rxworker.hub.hub import Hub
+
+END_TIMEOUT = 5.0
+"""Seconds that a watcher elsewhere waits for the end of a run whose event loop is closing."""
+
+CHECK_INTERVAL = 0.25
+"""Seconds after which such a watcher checks whether the event loop still runs."""
+
+NAMES: dict[type[object], str] = {
+    type(None): "reliable",
+    Reliable: "reliable",
+    Coalesce: "coalesce",
+    Latest: "latest",
+    DropOldest: "drop_oldest",
+}
 
 
 class WatcherState(Struct, frozen=True):
@@ -16,9 +57,9 @@ class WatcherState(Struct, frozen=True):
         delivery: ``reliable``, ``coalesce``, ``latest`` or ``drop_oldest``.
         seq: The number of the last record that it has seen.
         lag: How many records it is behind.
-        delivered: How many records it was given.
+        delivered: How many records were delivered to it.
         merged: How many records were merged into others on the way to it.
-        dropped: How many records it was not given, and were not merged either.
+        dropped: How many records were neither delivered nor merged.
     """
 
     name: str
@@ -30,46 +71,108 @@ class WatcherState(Struct, frozen=True):
     dropped: int
 
 
-NAMES: dict[type[object], str] = {
-    Reliable: "reliable",
-    Coalesce: "coalesce",
-    Latest: "latest",
-    DropOldest: "drop_oldest",
-}
+class Watcher(abc.DisposableBase):
+    """A cursor in the history of a hub, with a delivery. Compared by identity.
 
+    Constructing it attaches it to the hub, from whichever thread.
 
-class Watcher:
-    """A place in the row of records. Compared by identity.
+    Args:
+        hub: The hub.
+        delivery: How it is given the records; ``None`` pushes each record within ``Hub.push``, and needs an observer.
+        after: The number of the last record that it does not need.
+        name: A label for people; the hub numbers watchers without one.
+        observer: Where to push; without it, the watcher pulls with `now`, `next`, `wait` or `next_from_other_loop`.
+        wants_events: Push the bare events of the run itself, not records.
 
     Attributes:
-        name: For people.
-        delivery: How it is given its records.
-        seen: The number of the last record that it was given.
+        seen: The number of the last record that it was given. While it is pushed to as part of a group, the group counts.
+        counts: How many records were delivered to it, merged for it, and dropped for it; in a group, less the counts of the group when it joined.
+        push: Takes a record, or an event.
+        push_many: Takes several.
+        place: Its index among the watchers of its group; below 0 before it has one.
     """
 
-    __slots__ = ("_delivered", "_dropped", "_merged", "delivery", "name", "seen")
+    __slots__ = (
+        "_attached_at",
+        "_has_taken",
+        "_hub",
+        "_step",
+        "counts",
+        "delivery",
+        "name",
+        "observer",
+        "place",
+        "push",
+        "push_many",
+        "seen",
+        "wants_events",
+    )
 
-    def __init__(self, name: str, delivery: Delivery, seen: int) -> None:
-        self.name = name
+    def __init__(
+        self,
+        hub: Hub,
+        delivery: Delivery | None,
+        after: int,
+        name: str,
+        observer: abc.ObserverBase[Any] | None = None,
+        *,
+        wants_events: bool = False,
+    ) -> None:
+        self.name = hub.name_watcher(name)
         self.delivery = delivery
-        self.seen = seen
-        self._delivered = self._merged = self._dropped = 0
+        self.seen = after
+        self.counts: Counts = (0, 0, 0)
+        self.observer = observer
+        self.push: Callable[[Any], None] = ignore if observer is None else observer.on_next
+        self.push_many: Many[Any] = (
+            many(observer) if observer is not None and delivery is None else ignore
+        )
+        self.wants_events = wants_events
+        self.place = -1
+        self._hub = hub
+        self._attached_at = hub.last_seq
+        self._has_taken = False
+        self._step: Coroutine[object, object, list[Record] | None] | None = None
+        hub.attach(self)
 
-    def note_one(self) -> None:
-        """It is given the next record."""
-        self.seen += 1
-        self._delivered += 1
+    def dispose(self) -> None:
+        """Detach it. It is given nothing more, not even by a push that is under way."""
+        self.silence()
+        self._hub.detach(self)
+
+    leave = dispose
+
+    def silence(self) -> None:
+        """Push nothing more to it."""
+        self.push = self.push_many = ignore
 
     def note(self, batch: list[Record]) -> None:
-        """It is given these."""
+        """Count these records, of which there is at least one, as given."""
         self.seen = batch[-1].seq
-        delivered, merged, dropped = count(batch, self.delivery)
-        self._delivered += delivered
-        self._merged += merged
-        self._dropped += dropped
+        self.counts = add(self.counts, count(batch, self.delivery))
+
+    def state(
+        self, last_seq: int, seen: int | None = None, counts: Counts | None = None
+    ) -> WatcherState:
+        """Its state; ``seen`` and ``counts`` default to its own."""
+        seen = self.seen if seen is None else seen
+        lag = max(last_seq - seen, 0)  # it may wait for a number that is still to come
+        kind = NAMES[type(self.delivery)]
+        return WatcherState(self.name, kind, seen, lag, *(counts or self.counts))
+
+    # Pushed within ``Hub.push``.
+
+    def push_record(self, record: Record) -> None:
+        """Push a record; where events are wanted, the event of a record of the run itself."""
+        if not self.wants_events:
+            self.push(record)
+        elif not record.path:
+            self.push(record.event)
+
+    # Pulled.
 
     @property
-    def patience(self) -> int | None:
+    def wait_limit(self) -> int | None:
         """How far it may be behind before the source has to wait for it; ``None`` for any number."""
         match self.delivery:
             case Reliable(limit=limit, when_full="wait"):
@@ -77,35 +180,129 @@ class Watcher:
             case _:
                 return None
 
-    def is_lost(self, last_seq: int, came: int) -> bool:
-        """Whether it is so far behind that it is to be detached.
+    def now(self, *, is_paced: bool = True) -> list[Record] | None:
+        """What is new for it at this moment; ``None`` when nothing will follow.
 
         Args:
-            last_seq: The number of the last record.
-            came: That of the last one when it came: those from before are not what it is too slow for.
+            is_paced: Whether it waits for the pace of its delivery.
+
+        Raises:
+            LocalProtocolError: It is further behind than its delivery allows.
+            Exception: What ended the run.
         """
+        hub = self._hub
+        self._raise_if_too_far_behind()
+        waits = is_paced and self._has_taken and not hub.ended
+        if waits and not hub.flush_scheduler.may_take(self):
+            return []
+        batch = take(hub.history, self.delivery or Reliable(), self.seen)
+        if batch:
+            self._has_taken = True
+            self.note(batch)
+            hub.call_in_loop(hub.flush_scheduler.notify_taken)
+            return batch
+        if not hub.ended:
+            return []
+        if hub.error is not None:
+            raise hub.error
+        return None
+
+    def _raise_if_too_far_behind(self) -> None:
         match self.delivery:
             case Reliable(limit=int(limit), when_full="detach"):
-                return last_seq - max(self.seen, came) > limit
+                last = self._hub.last_seq
+                # Records from before it was attached do not show that it is slow.
+                if last - max(self.seen, self._attached_at) > limit:
+                    raise LocalProtocolError(
+                        f"{self.name} is {last - self.seen} records behind, more than its delivery allows: "
+                        "read faster, or watch with Coalesce()"
+                    )
             case _:
-                return False
+                pass
 
-    @property
-    def counts(self) -> tuple[int, int, int]:
-        """How many records were delivered to it, merged for it, and dropped for it."""
-        return self._delivered, self._merged, self._dropped
+    async def next(self) -> list[Record] | None:
+        """What is new, as soon as something is; on the hub's event loop."""
+        while True:
+            batch = self.now()
+            if batch is None or batch:
+                return batch
+            await self._hub.flush_scheduler.readers.sleep(self)
 
-    def state(self, last_seq: int) -> WatcherState:
-        """How it stands."""
-        return self.described(self.seen, last_seq, *self.counts)
+    def wait(self) -> list[Record] | None:
+        """The same for another thread, which blocks."""
+        step = self._submit()
+        while step is not None:
+            try:
+                return step.result(CHECK_INTERVAL)
+            except concurrent.futures.CancelledError:
+                self._hub.over.wait(END_TIMEOUT)
+                break
+            except TimeoutError:
+                if step.done():  # it is what ended the run
+                    raise
+                if self._is_stranded():
+                    self._give_up(step)
+                    break
+        return self._rest()
 
-    def described(
-        self, seen: int, last_seq: int, delivered: int, merged: int, dropped: int
-    ) -> WatcherState:
-        """A state with these numbers."""
-        kind = NAMES[type(self.delivery)]
-        lag = max(last_seq - seen, 0)  # it may wait for a number that is still to come
-        return WatcherState(self.name, kind, seen, lag, delivered, merged, dropped)
+    async def next_from_other_loop(self) -> list[Record] | None:
+        """The same for another event loop."""
+        step = self._submit()
+        if step is None:
+            return self._rest()
+        waiting = asyncio.wrap_future(step)
+        try:
+            while not (await asyncio.wait({waiting}, timeout=CHECK_INTERVAL))[0]:
+                if self._is_stranded():
+                    self._give_up(step)
+                    return self._rest()
+            return waiting.result()
+        except asyncio.CancelledError:
+            waiting.cancel()
+            task = asyncio.current_task()
+            if not step.cancelled() or (task is not None and task.cancelling()):
+                raise
+            await asyncio.to_thread(self._hub.over.wait, END_TIMEOUT)
+        return self._rest()
+
+    def _is_stranded(self) -> bool:
+        """Whether the step will not be made: the event loop is closed, or has stopped after the end of the run."""
+        hub = self._hub
+        loop = hub.loop
+        return loop is None or loop.is_closed() or (hub.over.is_set() and not loop.is_running())
+
+    def _give_up(self, future: concurrent.futures.Future[list[Record] | None]) -> None:
+        future.cancel()
+        loop, step = self._hub.loop, self._step
+        if step is not None and loop is not None and loop.is_closed():
+            step.close()  # it may never have begun, of which Python would warn
+
+    def _submit(self) -> concurrent.futures.Future[list[Record] | None] | None:
+        """The next step, made on the hub's event loop; ``None`` when nothing is written any more."""
+        loop = self._hub.loop
+        if loop is None or loop.is_closed() or self._hub.over.is_set():
+            return None
+        step = self._step = self.next()
+        try:
+            return asyncio.run_coroutine_threadsafe(step, loop)
+        except RuntimeError:
+            step.close()
+            return None
+
+    def _rest(self) -> list[Record] | None:
+        batch = self.now(is_paced=False)  # no clock opens the pace any more
+        if batch is not None and not batch:
+            raise LocalProtocolError("the run's event loop has closed before the run ended")
+        return batch
 
 
-__all__ = ["Watcher", "WatcherState"]
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, if any."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def ignore(_: object) -> None:
+    """What is pushed to a watcher that is detached."""

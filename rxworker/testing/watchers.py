@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from rxworker.hub.loss import reporters
+from rxworker.hub.detach import reporters
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from rxworker.errors import (
     reason_of,
 )
 from rxworker.events import Event, LimitReached, RunAbort
-from rxworker.hub.loss import leave
+from rxworker.hub.detach import raise_from_loop
 from rxworker.messages.lenient_json import whole
 from rxworker.state import RunState
 from rxworker.worker.context import RunContext, TurnScope
@@ -94,7 +94,7 @@ class RunDriver(Generic[T_co]):
         self._interrupt: KeyboardInterrupt | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._waiting: list[asyncio.Future[RunResult[T_co]]] = []
-        context.journal.hub.losses.on_interrupt = self._interrupted
+        context.journal.hub.detach_reporter.on_interrupt = self._interrupted
         self.task = self._start(self._drive())
 
     @property
@@ -199,7 +199,7 @@ class RunDriver(Generic[T_co]):
             return
         self._interrupt = interrupt
         # A hook or a tool that does not stop must not hold it back.
-        self._timers.append(self._loop.call_later(GRACE, leave, self._loop, interrupt))
+        self._timers.append(self._loop.call_later(GRACE, raise_from_loop, self._loop, interrupt))
         if self._stop is None:
             self._stop = RunCancelledError(describe(interrupt))
             self._stop_now()
@@ -284,11 +284,11 @@ class RunDriver(Generic[T_co]):
     def _end_records(self, error: Exception | None) -> None:
         hub = self._journal.hub
         hub.end(error)
-        hub.losses.on_interrupt = None  # from here on an interrupt need not wait
+        hub.detach_reporter.on_interrupt = None  # from here on an interrupt need not wait
         for timer in self._timers:
             timer.cancel()
         if self._interrupt is not None:
-            leave(self._loop, self._interrupt)
+            raise_from_loop(self._loop, self._interrupt)
 
     def _wake(self, error: Exception | None) -> None:
         for waiting in self._waiting:

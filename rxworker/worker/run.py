@@ -12,7 +12,7 @@ from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposab
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Event, Record
-from rxworker.hub import Audience, Delivery, Hub, Watch
+from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.messages import Json
 from rxworker.operators import partial_values
 from rxworker.operators.stage import Stage, connect
@@ -182,9 +182,9 @@ class Run(Generic[T_co]):
         return self._journal.hub.last_seq
 
     @property
-    def watchers(self) -> Audience:
+    def watchers(self) -> Watchers:
         """Who watches and how far behind they are: ``run.watchers.now``, or as an observable."""
-        return Audience(self._journal.hub, lambda: self._context.scheduler)
+        return Watchers(self._journal.hub, lambda: self._context.scheduler)
 
     def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:
         """A way of watching: pushed to, or read at one's own pace, on this event loop or in another thread.
@@ -387,7 +387,7 @@ def when_unobserved(
         nonlocal is_over
         if is_waiting and not is_over and not hub.watching and not hub.ended:
             is_over = True
-            take_away()
+            remove_callback()
             act()
 
     def look() -> None:
@@ -397,6 +397,6 @@ def when_unobserved(
             is_waiting = is_lonely
             timer.disposable = scheduler.schedule_relative(grace, over) if is_lonely else None
 
-    take_away = hub.add_bell(look)
+    remove_callback = hub.add_callback(look)
     look()
-    return CompositeDisposable(Disposable(take_away), timer)
+    return CompositeDisposable(Disposable(remove_callback), timer)

@@ -25,7 +25,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.hub import Coalesce, Hub, Watch
-from rxworker.hub.reading import Reading
+from rxworker.hub.watcher import Watcher as Reading
 
 STOP = BlockStop(0, BlockType.TEXT)
 
@@ -218,7 +218,7 @@ async def test_a_reader_in_another_thread_keeps_the_pace_and_gets_the_end() -> N
     hub = Hub()
     watch = hub.watch(Coalesce(every=3600.0))
     has_come = asyncio.Event()
-    hub.add_bell(has_come.set)
+    hub.add_callback(has_come.set)
     reading = asyncio.ensure_future(asyncio.to_thread(list[Record], watch))
     await has_come.wait()
     for seq in range(1, 11):

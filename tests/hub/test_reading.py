@@ -208,7 +208,7 @@ def test_many_threads_that_come_at_once_have_names_of_their_own(elsewhere: Elsew
 
     reading = [in_thread(read) for _ in range(8)]
     assert [wait() for wait in reading] == [50] * 8
-    assert elsewhere.hub.named("") == "watcher-9"
+    assert elsewhere.hub.name_watcher("") == "watcher-9"
 
 
 # another event loop

@@ -1,4 +1,4 @@
-"""`Audience`: who watches, told when something has changed, and not more often than it rests."""
+"""`Watchers`: who watches, told when something has changed, and not more often than it rests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from reactivex import abc
 from reactivex.testing import TestScheduler
 
 from rxworker.events import Record, TextDelta
-from rxworker.hub import Audience, Hub, WatcherState
+from rxworker.hub import Hub, Watchers, WatcherState
 
 
 class Stand:
@@ -33,8 +33,8 @@ class Stand:
         n = self.hub.last_seq + 1
         self.hub.push(Record(n, "r", 1, 1, 0.0, TextDelta(0, "a")))
 
-    def audience(self) -> Audience:
-        return Audience(self.hub, lambda: self.clock, seconds=10)
+    def audience(self) -> Watchers:
+        return Watchers(self.hub, lambda: self.clock, seconds=10)
 
     def watch(self) -> abc.DisposableBase:
         def note(states: tuple[WatcherState, ...]) -> None:
@@ -93,7 +93,7 @@ def test_what_did_not_change_is_not_told() -> None:
     stand.clock.advance_by(50)
     stand.push()  # nobody watches it
     stand.clock.advance_by(50)
-    stand.hub.deferred.ring()
+    stand.hub.flush_scheduler.notify_change()
     stand.clock.advance_by(50)
     assert stand.told == [(0.0, ())]
 

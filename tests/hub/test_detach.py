@@ -134,7 +134,7 @@ async def test_who_awaits_what_a_watcher_makes_of_the_records_is_woken(
 
     hub = Hub()
     interrupts: list[KeyboardInterrupt] = []
-    hub.losses.on_interrupt = interrupts.append
+    hub.detach_reporter.on_interrupt = interrupts.append
     hub.push(record(1))
     for source in (hub, hub.watch(), hub.events):
         watched: Observable[Any] = source

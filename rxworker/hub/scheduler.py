@@ -1,0 +1,377 @@
+"""The watchers that are served in the next turn of the event loop, when they are served, and when a source waits for them.
+
+Theory of operation. Whatever happens within a turn (records are pushed, a watcher is attached or detached, or takes records) requests one flush
+in the next turn. A flush pushes what is new to the groups, wakes the readers, and calls the callbacks. Without an event loop a flush runs at
+once, and may be requested within a flush; then the one under way repeats.
+
+All watchers of a run with the same ``Coalesce(every=...)`` share one `Pace`, so that they receive the same records, which are merged and encoded
+once. A pace is open or closed. New records that arrive while it is open are released at once, which closes it for ``every`` seconds; what
+arrives meanwhile is released when it opens again. A record that begins or ends something is released at once in either case, and so is the end
+of the run. The number up to which records are released is all that the watchers need to know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeAlias
+
+from reactivex import abc
+
+from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import DEFERRABLE
+from rxworker.hub.delivery import Delivery, every_of
+from rxworker.hub.detach import OnRaise
+from rxworker.hub.history import History
+from rxworker.hub.push import WatcherGroup
+from rxworker.hub.watcher import Watcher, WatcherState
+
+Callback: TypeAlias = Callable[[], None]
+Defer: TypeAlias = Callable[[Callback], object]
+
+Later: TypeAlias = Callable[[float, Callback], Callable[[], object]]
+"""Calls a function after so many seconds; returns a function that cancels the call."""
+
+_DEFERRABLE = DEFERRABLE | {Deltas}
+
+
+class FlushScheduler:
+    """The watchers with a delivery: groups, which are pushed to once a turn, and readers.
+
+    Args:
+        history: The records.
+        loop: The event loop whose turns count.
+        defer: Calls a function a little later, in place of the loop.
+        on_raise: Called with the name of a watcher that has raised, and what it raised.
+        scheduler: The clock of watchers with a pace, in place of the loop's.
+
+    Attributes:
+        readers: The watchers that take their records themselves.
+        is_needed: Whether there are watchers or callbacks to serve.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        loop: asyncio.AbstractEventLoop | None,
+        defer: Defer | None,
+        on_raise: OnRaise,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> None:
+        self.readers = Readers(history)
+        self.is_needed = False
+        self._history = history
+        self._loop = loop if defer is None else None
+        self._defer = defer or (_call if loop is None else loop.call_soon)
+        self._on_raise = on_raise
+        self._groups: dict[Delivery, WatcherGroup] = {}
+        self._paces: dict[float, Pace] = {}
+        self._clock = _clock_of(loop, scheduler)
+        self._callbacks: tuple[Callback, ...] = ()
+        self._is_requested = self._is_flushing = self._repeats = False
+        self._has_failed = self._is_over = False
+        self._error: Exception | None = None
+
+    def request(self) -> None:
+        """Request a flush in the next turn."""
+        if self._is_requested:
+            return
+        self._is_requested = True
+        if self._loop is not None and self._loop.is_closed():
+            self._flush()
+        else:
+            self._defer(self._flush)
+
+    def end(self, error: Exception | None) -> None:
+        """No more records follow."""
+        self._is_over, self._error = True, error
+        self.readers.end()
+        if self.is_needed:
+            self.request()
+
+    def _flush(self) -> None:
+        self._is_requested = False
+        self._repeats = True
+        if self._is_flushing:
+            return
+        self._is_flushing = True
+        try:
+            while self._repeats:
+                self._repeats = False
+                self._serve()
+        finally:
+            self._is_flushing = False
+
+    def _serve(self) -> None:
+        for every, pace in self._paces.items():
+            if self._is_over:
+                pace.close()
+            elif pace.release():
+                self.readers.wake(every)
+        for delivery, group in tuple(self._groups.items()):
+            pace = self._pace_of(delivery)
+            if pace is None or group.is_behind(pace.released):
+                group.flush(self._history)
+        if self._has_failed:
+            self._remove_empty_groups()
+        if self._is_over and not (self._is_requested or self._repeats):
+            groups, self._groups = self._groups, {}
+            for group in groups.values():
+                group.end(self._error)
+            self.readers.wake_all()
+        self.readers.wake()
+        for callback in self._callbacks:
+            try:
+                callback()
+            except BaseException as error:
+                self._remove_callback(callback)
+                self._on_raise("watcher of the watchers", error)
+
+    # Watchers come and go.
+
+    def add(self, watcher: Watcher) -> None:
+        """Serve a watcher from the next flush on."""
+        delivery = watcher.delivery
+        if delivery is None or watcher.observer is None:
+            self.readers.add(watcher)
+            self._begin_pace(delivery)
+            self.notify_change()
+            return
+        group = self._groups.get(delivery)
+        if group is None:
+            group = self._groups[delivery] = WatcherGroup(delivery, self._fail)
+            self._begin_pace(delivery)
+        group.add(watcher)
+        self.is_needed = True
+        self.request()
+
+    def remove(self, watcher: Watcher) -> None:
+        """Serve it no more."""
+        delivery = watcher.delivery
+        if delivery is None or watcher.observer is None:
+            self.readers.remove(watcher)
+        elif (group := self._groups.get(delivery)) is not None:
+            group.remove(watcher)
+            if not group:
+                del self._groups[delivery]
+        self.notify_change()
+
+    def _fail(self, name: str, error: BaseException) -> None:
+        self._has_failed = True
+        self._on_raise(name, error)
+
+    def _remove_empty_groups(self) -> None:
+        self._has_failed = False
+        self._groups = {delivery: group for delivery, group in self._groups.items() if group}
+        self.notify_change()
+
+    def may_take(self, reader: Watcher) -> bool:
+        """Whether the pace of a reader allows it to take what is new."""
+        pace = self._pace_of(reader.delivery)
+        return pace is None or reader.seen < pace.released
+
+    def notify_taken(self) -> None:
+        """A reader has taken records."""
+        self.readers.release_source()
+        if self._callbacks:
+            self.request()
+
+    def notify_change(self) -> None:
+        """A watcher or callback was added or removed."""
+        self.is_needed = bool(self._groups or self.readers or self._callbacks)
+        if self._callbacks:
+            self.request()
+
+    def _begin_pace(self, delivery: Delivery | None) -> None:
+        every = every_of(delivery)
+        if every is not None and every not in self._paces:
+            self._paces[every] = Pace(every, self._history, self._clock, self.request)
+
+    def _pace_of(self, delivery: Delivery | None) -> Pace | None:
+        every = every_of(delivery)
+        return None if every is None else self._paces.get(every)
+
+    def add_callback(self, callback: Callback) -> Callback:
+        """Call a function, once a turn, when something has happened; what is returned removes it again."""
+        self._callbacks = (*self._callbacks, callback)
+        self.notify_change()
+        return partial(self._remove_callback, callback)
+
+    def _remove_callback(self, callback: Callback) -> None:
+        self._callbacks = tuple(other for other in self._callbacks if other is not callback)
+        self.notify_change()
+
+    def __len__(self) -> int:
+        return len(self.readers) + sum(map(len, self._groups.values()))
+
+    def states(self, last_seq: int) -> list[WatcherState]:
+        """The states of the watchers."""
+        pushed = [state for group in self._groups.values() for state in group.states(last_seq)]
+        return pushed + self.readers.states()
+
+
+class Readers:
+    """The watchers that read at their own pace: which sleep until more is there, and which make the source wait.
+
+    Args:
+        history: What they read.
+    """
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._readers: dict[Watcher, None] = {}
+        self._wait_limits: dict[Watcher, int] = {}
+        # By pace: every record wakes those without one.
+        self._asleep: dict[float | None, dict[Watcher, asyncio.Future[None]]] = {}
+        self._held: list[asyncio.Future[None]] = []
+        self._is_over = False
+
+    def __bool__(self) -> bool:
+        return bool(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def add(self, reader: Watcher) -> None:
+        """Add a reader."""
+        self._readers[reader] = None
+        if reader.wait_limit is not None and not self._is_over:
+            self._wait_limits[reader] = reader.wait_limit
+
+    def remove(self, reader: Watcher) -> None:
+        """Remove a reader; the source does not wait for it any more."""
+        self._readers.pop(reader, None)
+        self._wait_limits.pop(reader, None)
+        self._asleep.get(every_of(reader.delivery), {}).pop(reader, None)
+        self.release_source()
+
+    def sleep(self, reader: Watcher) -> asyncio.Future[None]:
+        """A future that is done when there may be more for the reader."""
+        future = asyncio.get_running_loop().create_future()
+        self._asleep.setdefault(every_of(reader.delivery), {})[reader] = future
+        return future
+
+    def wake(self, every: float | None = None) -> None:
+        """Wake the readers of this pace; by default those without one."""
+        asleep = self._asleep.pop(every, None)
+        if asleep:
+            _set_done(asleep.values())
+
+    def wake_all(self) -> None:
+        """Wake the readers of every pace."""
+        for every in tuple(self._asleep):
+            self.wake(every)
+
+    def hold(self) -> asyncio.Future[None] | None:
+        """A future that is done when no reader makes the source wait; ``None`` when none does now."""
+        if not self.is_full:
+            return None
+        future = asyncio.get_running_loop().create_future()
+        self._held.append(future)
+        return future
+
+    def release_source(self) -> None:
+        """Let the source continue, unless a reader still makes it wait."""
+        if self._held and not self.is_full:
+            held, self._held = self._held, []
+            _set_done(held)
+
+    def end(self) -> None:
+        """No more records follow, so that no source waits."""
+        self._is_over = True
+        self._wait_limits.clear()
+        self.release_source()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a reader makes the source wait."""
+        if not self._wait_limits:
+            return False
+        last = self._history.last_seq
+        return any(last - reader.seen >= limit for reader, limit in self._wait_limits.items())
+
+    def states(self) -> list[WatcherState]:
+        """The states of the readers."""
+        last = self._history.last_seq
+        return [reader.state(last) for reader in self._readers]
+
+
+class Pace:
+    """The pace of all watchers with the same ``every``.
+
+    Args:
+        every: Seconds between two releases of deferrable records.
+        history: The records.
+        later: The clock.
+        request: Requests a flush.
+
+    Attributes:
+        released: The number of the last record that may be delivered.
+    """
+
+    def __init__(self, every: float, history: History, later: Later, request: Callback) -> None:
+        self.released = history.last_seq
+        self._every = every
+        self._history = history
+        self._later = later
+        self._request = request
+        self._checked = self.released
+        self._is_open = True
+        self._cancel: Callable[[], object] | None = None
+
+    def release(self) -> bool:
+        """Release the new records, if it is time. Whether something was released."""
+        last = self._history.last_seq
+        if last <= self.released or not (self._is_open or self._has_barrier(last)):
+            return False
+        self.released = self._checked = last
+        if self._is_open:
+            self._is_open = False
+            self._cancel = self._later(self._every, self._open)
+        return True
+
+    def close(self) -> None:
+        """Release everything; no more records follow."""
+        self.released = self._history.last_seq
+        if self._cancel is not None:
+            self._cancel()
+
+    def _has_barrier(self, last: int) -> bool:
+        """Whether a record that must not wait is among those that were not checked yet."""
+        checked, self._checked = self._checked, last
+        entries = self._history.entries(checked)
+        return any(entry.event.__class__ not in _DEFERRABLE for entry in entries)
+
+    def _open(self) -> None:
+        self._is_open = True
+        if self._history.last_seq > self.released:
+            self._request()
+
+
+def _set_done(futures: Iterable[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+def _clock_of(loop: asyncio.AbstractEventLoop | None, scheduler: abc.SchedulerBase | None) -> Later:
+    """The clock of the scheduler, or of the loop; without either, calls are made at once."""
+
+    def later(seconds: float, call: Callback) -> Callable[[], object]:
+        if scheduler is not None:
+
+            def act(_: abc.SchedulerBase, __: object = None) -> None:
+                call()
+
+            return scheduler.schedule_relative(seconds, act).dispose
+        if loop is not None and not loop.is_closed():
+            return loop.call_later(seconds, call).cancel
+        call()
+        return call
+
+    return later
+
+
+def _call(call: Callback) -> None:
+    call()
