@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rxworker.cli.account import account_json
+from rxworker.cli.decode import account_json
 from rxworker.events import (
     BlockAbort,
     BlockDelta,
