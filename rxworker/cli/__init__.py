@@ -1,7 +1,45 @@
-"""The ``rxworker`` command."""
+"""The ``rxworker`` command.
 
-# Before all others: it handles Ctrl-C while they are imported.
-from rxworker.cli import startup as startup
-from rxworker.cli.main import main
+If the process is the command, and nothing else handles Ctrl-C, then importing this package installs a handler: Ctrl-C while the modules of the
+command are imported exits with code 130 and prints no traceback. `restore` removes the handler when `main` starts, which handles Ctrl-C
+from there. A program that imports rxworker keeps its own handler.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import PurePath
+from types import FrameType
+from typing import NoReturn
+
+
+def restore() -> None:
+    """Let Ctrl-C raise ``KeyboardInterrupt`` again, if this package has changed that."""
+    if signal.getsignal(signal.SIGINT) is _exit:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
+    # An exception could be caught by the module that is being imported. Nothing was written that would have to be flushed.
+    os._exit(130)
+
+
+def _is_command() -> bool:
+    name = sys.argv[0] if sys.argv else ""
+    # While a package is imported for ``python -m``, that is all that argv holds.
+    return "rxworker.cli" in sys.orig_argv if name == "-m" else PurePath(name).stem == "rxworker"
+
+
+if (
+    _is_command()
+    and threading.current_thread() is threading.main_thread()
+    and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+):
+    signal.signal(signal.SIGINT, _exit)
+
+from rxworker.cli.main import main  # noqa: E402 - the handler is there before the imports
 
 __all__ = ["main"]

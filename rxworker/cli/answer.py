@@ -1,22 +1,21 @@
-"""One answer: a run on the event loop in the background, shown by the main thread.
+"""One answer: a run on the event loop in the background, printed by the main thread.
 
 The run's records and Ctrl-C arrive in one queue. The first Ctrl-C cancels the run and waits for its end, a second one
-waits no longer.
+does not wait. A page is where the answer is printed: a terminal, with styles, or a pipe, as plain text.
 """
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from functools import partial
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+from rich.console import Console
 
-from rxworker.cli.background import Background
-from rxworker.cli.failure import explain
-from rxworker.cli.interrupt import on_interrupt
-from rxworker.cli.page import Page, Voice
+from rxworker.cli.process import Background, explain, on_interrupt, write_error
 from rxworker.errors import RunCancelledError
 from rxworker.events import (
     AttemptRetract,
@@ -28,7 +27,7 @@ from rxworker.events import (
     ResponseStatus,
     Status,
 )
-from rxworker.ui.clean import one_line
+from rxworker.ui.clean import clean, one_line
 from rxworker.ui.describe import describe_call, describe_json, describe_result, describe_usage
 from rxworker.views import (
     BlockClose,
@@ -43,6 +42,99 @@ from rxworker.views import (
     ViewPause,
 )
 from rxworker.worker import Run, Worker
+
+Voice: TypeAlias = Literal["text", "thinking"]
+
+STYLES = {"text": "", "thinking": "dim italic"}
+
+
+class Page(Protocol):
+    """Takes what is said as it comes, and notes about it, each on a line of its own."""
+
+    def say(self, voice: Voice, piece: str) -> None:
+        """More of what the model says or thinks."""
+        ...
+
+    def note(self, line: str, *, failed: bool = False) -> None:
+        """A line about what happens."""
+        ...
+
+    def mark(self, line: str) -> None:
+        """A line between two parts of the text, where the text stands: what came before it is no longer valid."""
+        ...
+
+    def end_line(self) -> None:
+        """Begin a new line, unless at the beginning of one."""
+        ...
+
+
+class TerminalPage:
+    """A page for a person.
+
+    Args:
+        console: The terminal.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._voice: Voice | None = None
+        self._in_line = False
+
+    def say(self, voice: Voice, piece: str) -> None:
+        """More of what the model says or thinks."""
+        if voice != self._voice:
+            self.end_line()
+            self._voice = voice
+            piece = piece.lstrip("\n")
+        if piece:
+            self._console.out(clean(piece), style=STYLES[voice], end="", highlight=False)
+            self._in_line = not piece.endswith("\n")
+
+    def note(self, line: str, *, failed: bool = False) -> None:
+        """A line about what happens."""
+        self.end_line()
+        self._console.out(f"  {line}", style="red" if failed else "dim", highlight=False)
+
+    def mark(self, line: str) -> None:
+        """A line between two parts of the text."""
+        self.end_line()
+        self._console.out(f"[{line}]", style="yellow", highlight=False)
+
+    def end_line(self) -> None:
+        """Begin a new line, unless at the beginning of one."""
+        if self._in_line:
+            self._console.out("")
+        self._in_line, self._voice = False, None
+
+
+class PlainPage:
+    """A page for a program: what the model says on standard output, notes on standard error, thoughts nowhere."""
+
+    def __init__(self) -> None:
+        self._in_line = False
+
+    def say(self, voice: Voice, piece: str) -> None:
+        """More of what the model says or thinks."""
+        if voice == "text" and piece:
+            print(clean(piece), end="", flush=True)
+            self._in_line = not piece.endswith("\n")
+
+    def note(self, line: str, *, failed: bool = False) -> None:
+        """A line about what happens."""
+        self.end_line()
+        write_error(f"rxworker: {line}" if failed else line)
+
+    def mark(self, line: str) -> None:
+        """A line between two parts of the text, on standard output: who reads only that must not join them."""
+        self.end_line()
+        print(f"[{line}]", flush=True)
+
+    def end_line(self) -> None:
+        """Begin a new line, unless at the beginning of one."""
+        if self._in_line:
+            print(flush=True, file=sys.stdout)
+        self._in_line = False
+
 
 VOICES: dict[BlockType, Voice] = {
     BlockType.TEXT: "text",

@@ -1,27 +1,34 @@
-"""``rxworker chat``: talk to a model in the terminal."""
+"""``rxworker chat``: a conversation with a model in the terminal.
+
+Theory of operation of the prompt. ``input`` edits lines with readline, whose loop in C checks for signals only when one wakes its
+``select``. A Ctrl-C that arrives just before the ``select`` is noticed with the next key. So the signal is also written to a pipe,
+which the event loop reads; if the prompt is still open a moment later, the event loop sends the signal once more.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
-from rxworker.cli.answer import Outcome, answer
-from rxworker.cli.background import Background
-from rxworker.cli.failure import (
+from rxworker.cli.answer import Outcome, PlainPage, TerminalPage, answer
+from rxworker.cli.process import (
     FAILED,
     INTERRUPTED,
     MISUSED,
+    Background,
     CommandError,
     explain,
+    is_terminal,
+    write_error,
 )
-from rxworker.cli.output import is_terminal, write_error
-from rxworker.cli.page import PlainPage, TerminalPage
-from rxworker.cli.prompt import ask_line
-from rxworker.cli.provider import find_provider
-from rxworker.cli.tool_import import import_tools
+from rxworker.cli.resolve import find_provider, import_tools
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.ready import terminal_hooks
 from rxworker.providers import Options
@@ -127,4 +134,58 @@ def _key(variable: str | None) -> str | None:
     return key
 
 
-__all__ = ["chat", "converse", "greeting"]
+PROMPT = "> "
+MOMENT = 0.1
+
+
+def ask_line(background: Background) -> str | None:
+    """The next line that the person types; ``None``: there are no more.
+
+    Args:
+        background: Runs the event loop.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    with suppress(ImportError):
+        # Once imported, input() lets one edit the line and go back to earlier ones.
+        importlib.import_module("readline")
+    with _sent_again(background):
+        print()
+        try:
+            return input(PROMPT)
+        except EOFError:
+            print()
+            return None
+
+
+@contextmanager
+def _sent_again(background: Background) -> Generator[None, None, None]:
+    """Send a Ctrl-C again that has not ended this after a moment."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if sys.platform == "win32" or not is_main:
+        yield
+        return
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    main, loop = threading.get_ident(), background.loop
+    is_asking = True
+
+    def send_again() -> None:
+        if is_asking:
+            signal.pthread_kill(main, signal.SIGINT)
+
+    def hear() -> None:
+        if signal.SIGINT in os.read(read_end, 64):
+            loop.call_later(MOMENT, send_again)
+
+    background.call(lambda: loop.add_reader(read_end, hear))
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        is_asking = False
+        signal.set_wakeup_fd(before)
+        background.call(lambda: loop.remove_reader(read_end))
+        os.close(read_end)
+        os.close(write_end)

@@ -1,18 +1,21 @@
-"""``rxworker decode``: what a captured stream says."""
+"""``rxworker decode``: the content of a captured stream, as text or as JSON."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from rxworker.cli.account import account, account_json
-from rxworker.cli.failure import MISUSED, CommandError
-from rxworker.cli.output import read_input, write_json, write_line
-from rxworker.cli.provider import find_provider
+import msgspec
+
+from rxworker.cli.process import MISUSED, CommandError, read_input, write_json, write_line
+from rxworker.cli.resolve import find_provider
 from rxworker.errors import RxWorkerError
 from rxworker.events import Error, ResponseEvent
+from rxworker.messages import JsonObject, Usage
 from rxworker.providers import Provider
-from rxworker.views import summarise
+from rxworker.ui.clean import clean, one_line
+from rxworker.views import CalledTool, Summary, summarise
 
 PIECE = 64 * 1024
 
@@ -57,4 +60,91 @@ def _read(file: str) -> bytes:
         raise CommandError(f"cannot read {file!r}: {reason}", MISUSED) from error
 
 
-__all__ = ["decode", "read_events"]
+COLUMN = 11
+
+
+def account(summary: Summary, provider: Provider) -> str:
+    """What a response came to, for people.
+
+    >>> from rxworker.providers import Anthropic
+    >>> print(account(Summary(text="Hello", model="m"), Anthropic("m")))
+    response   m
+    text
+      Hello
+    stop       not told
+    """
+    return "\n".join(_lines(summary, provider))
+
+
+def _lines(summary: Summary, provider: Provider) -> Iterator[str]:
+    named = [one_line(part) for part in (summary.model, summary.response_id) if part]
+    yield _row("response", "  ".join(named) or provider.name)
+    sections = {"thinking": summary.thinking, "text": summary.text, "refusal": summary.refusal}
+    for title, text in sections.items():
+        if text:
+            yield title
+            yield textwrap.indent(clean(text).strip("\n"), "  ")
+    for call in summary.tool_calls:
+        yield _row("call", _call(call))
+    for call in summary.server_tool_calls:
+        yield _row("ran", _call(call) + "  (by the provider)")
+    yield _row("stop", _stop(summary))
+    if summary.usage is not None:
+        yield _row("usage", _usage(summary.usage, provider))
+    if summary.error is not None:
+        code = f"{summary.error.code}: " if summary.error.code else ""
+        yield _row("error", one_line(code + summary.error.message))
+    if summary.truncated:
+        yield _row("truncated", "the stream ended before the response did")
+
+
+def _row(title: str, text: str) -> str:
+    return f"{title:<{COLUMN - 1}} {text}"
+
+
+def _call(call: CalledTool) -> str:
+    parts = (call.name, call.arguments or "{}", f"[{call.id}]" if call.id else "")
+    cut = "  (cut off)" if call.aborted else ""
+    return one_line(" ".join(part for part in parts if part)) + cut
+
+
+def _stop(summary: Summary) -> str:
+    stop = summary.stop_reason
+    if stop is None:
+        return "not told"
+    raw = f" ({one_line(stop.raw)})" if stop.raw else ""
+    detail = f": {one_line(stop.detail)}" if stop.detail else ""
+    return f"{stop.kind.value}{raw}{detail}"
+
+
+def _usage(usage: Usage, provider: Provider) -> str:
+    counts = provider.counts(usage)
+    told = {
+        "in": counts.input_tokens,
+        "out": counts.output_tokens,
+        "read from cache": counts.cache_read,
+        "written to cache": counts.cache_creation,
+    }
+    shown = [f"{number:,} {title}" for title, number in told.items() if number is not None]
+    return ", ".join(shown) or "not told"
+
+
+def account_json(summary: Summary, provider: Provider) -> JsonObject:
+    """The summary as JSON, with tokens as the provider counts them."""
+    stop, error = summary.stop_reason, summary.error
+    counts = provider.counts(summary.usage or Usage())
+    calls = summary.tool_calls
+    return {
+        "text": summary.text,
+        "thinking": summary.thinking,
+        "tool_calls": [{"id": c.id, "name": c.name, "input": c.input} for c in calls],
+        "stop_reason": {"kind": stop.kind.value, "raw": stop.raw} if stop else None,
+        "usage": msgspec.to_builtins(counts),
+        "error": {"code": _code(error.code), "message": error.message} if error else None,
+        "truncated": summary.truncated,
+    }
+
+
+def _code(code: str | None) -> str | int | None:
+    """The code as the provider sent it: one of digits alone was a number."""
+    return int(code) if code is not None and code.isdecimal() else code

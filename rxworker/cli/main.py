@@ -1,16 +1,29 @@
-"""The command: what its arguments ask for, and how it ends.
+"""The command line: the options of each command, and the exit code.
 
-What a command needs is imported when it is called, so that ``--help`` is quick and ``decode`` needs no extra.
+A command's modules are imported when it is called, so that ``--help`` is fast and ``decode`` needs no extra.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
+from importlib import metadata
+from typing import NoReturn
 
-from rxworker.cli.failure import FAILED, INTERRUPTED, MISUSED, CommandError, explain, need_rich
-from rxworker.cli.output import flush, prepare_streams, silence, write_error
-from rxworker.cli.parser import make_parser
-from rxworker.cli.startup import restore
+from rxworker.cli import restore
+from rxworker.cli.process import (
+    FAILED,
+    INTERRUPTED,
+    MISUSED,
+    CommandError,
+    explain,
+    flush,
+    need_rich,
+    prepare_streams,
+    silence,
+    write_error,
+)
+from rxworker.cli.resolve import provider_names
 from rxworker.errors import RxWorkerError
 
 
@@ -60,7 +73,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return done.code if isinstance(done.code, int) else 0
     match args.command:
         case "demo" if args.web:
-            from rxworker.cli.demo_web import demo_web
+            from rxworker.cli.serve import demo_web
 
             return demo_web(port=args.port, open_page=not args.no_open, fast=args.fast)
         case "demo":
@@ -109,4 +122,153 @@ def _run(argv: Sequence[str] | None) -> int:
             return MISUSED
 
 
-__all__ = ["main"]
+DESCRIPTION = "Language model responses as observables: see one run in several views, talk to a model, read a captured stream."
+CHAT = """
+examples:
+  rxworker chat --provider anthropic --model claude-sonnet-4-5
+  rxworker chat --provider openai-chat --model llama3.2 --base-url http://127.0.0.1:11434
+  rxworker chat --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
+  echo "Why is the sky blue?" | rxworker chat --provider anthropic --model claude-sonnet-4-5
+
+In a terminal it fills the screen, where textual is installed; F1 shows the keys there.
+Ctrl-C cancels an answer and keeps the conversation; at the prompt, or a second time, it leaves. Ctrl-D leaves.
+The ready hooks tell the model the time and what git says to changed files, refuse commands that destroy, and show
+changed files and notices to you.
+Of a pipe, each line is a message: answers go to standard output, tools and errors to standard error.
+"""
+SERVE = """
+examples:
+  rxworker serve --demo
+  rxworker serve --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
+  TOKEN=... rxworker serve --host 0.0.0.0 --token-env TOKEN --provider anthropic --model claude-sonnet-4-5
+
+Only this machine can reach it, unless --host says otherwise; then it needs a token. Ctrl-C ends it, and cancels its runs.
+"""
+DECODE = """
+examples:
+  rxworker decode anthropic stream.sse
+  curl -N ... | rxworker decode openai-chat - --json
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaint is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Complain."""
+        raise CommandError(f"{message} (see {self.prog} --help)", MISUSED)
+
+
+def make_parser() -> Parser:
+    """The parser of the whole command."""
+    parser = Parser(prog="rxworker", description=DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"rxworker {_version()}")
+    commands = parser.add_subparsers(dest="command", metavar="command", parser_class=Parser)
+    _add_demo(commands)
+    _add_chat(commands)
+    _add_serve(commands)
+    _add_decode(commands)
+    return parser
+
+
+def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "one run in several views at once; needs no key and no network"
+    demo = commands.add_parser("demo", help=about, description=f"Show {about}.")
+    demo.add_argument("--fast", action="store_true", help="without pauses")
+    demo.add_argument("--web", action="store_true", help="on a page in the browser")
+    demo.add_argument(
+        "--port", type=_port, default=8080, help="with --web: on which port; 0 for any that is free"
+    )
+    demo.add_argument(
+        "--no-open",
+        action="store_true",
+        help="with --web: print the address and leave the browser alone",
+    )
+
+
+def _add_chat(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "talk to a model in the terminal, with tools"
+    chat = commands.add_parser(
+        "chat",
+        help=about,
+        description="Talk to a model in the terminal, with tools.",
+        epilog=CHAT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_worker(chat, required=True)
+    chat.add_argument("--plain", action="store_true", help="line by line, and not in full screen")
+    chat.add_argument("--no-hooks", action="store_true", help="without the ready hooks, see below")
+
+
+def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "runs in the browser: begin, watch and steer them"
+    serve = commands.add_parser(
+        "serve",
+        help=about,
+        description="Serve a page, and an API, on which runs are begun, watched and steered.",
+        epilog=SERVE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = serve.add_argument
+    add("--host", default="127.0.0.1", help="where to listen; by default 127.0.0.1")
+    add("--port", type=_port, default=8080, help="on which port; by default 8080, 0 for any")
+    add("--token-env", metavar="NAME", help="the environment variable that holds the token")
+    add(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a name by which the server may be called, such as that of a proxy; may be given several times",
+    )
+    add("--demo", action="store_true", help="a scripted model in place of a provider")
+    _add_worker(serve, required=False)
+
+
+def _add_worker(parser: Parser, *, required: bool) -> None:
+    add = parser.add_argument
+    add("--provider", required=required, help=f"whose protocol: {provider_names()}")
+    add("--model", required=required, help="the model's name")
+    add("--base-url", metavar="URL", help="where the service is, for a server of your own")
+    add("--api-key-env", metavar="NAME", help="the environment variable that holds the key")
+    add("--system", metavar="TEXT", help="what the model is told about its task")
+    add("--max-tokens", metavar="N", type=_positive, help="the most tokens of an answer")
+    add(
+        "--tool",
+        metavar="MODULE:FUNCTION",
+        action="append",
+        default=[],
+        help="a function that the model may call; may be given several times",
+    )
+
+
+def _add_decode(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "what a captured stream says"
+    decode = commands.add_parser(
+        "decode",
+        help=about,
+        description="Tell what a captured stream says.",
+        epilog=DECODE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    decode.add_argument("provider", metavar="PROVIDER", help=provider_names())
+    decode.add_argument("file", metavar="FILE", help="the body of a response; - is standard input")
+    decode.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
+    return int(text)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("rxworker")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

@@ -7,6 +7,12 @@ from rxworker.protocols.native import (
     encode_json,
     encode_record,
 )
+from rxworker.protocols.registry import (
+    UI_PROTOCOLS,
+    RunRequest,
+    UiProtocol,
+    WatchedRun,
+)
 from rxworker.protocols.socket import (
     ClientMessage,
     DeliveryName,
@@ -45,6 +51,11 @@ from rxworker.protocols.summary import (
 )
 
 __all__ = [
+    # the protocols of user interfaces, by name
+    "UI_PROTOCOLS",
+    "UiProtocol",
+    "RunRequest",
+    "WatchedRun",
     # a record as JSON
     "encode_record",
     "decode_record",

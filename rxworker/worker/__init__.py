@@ -1,15 +1,21 @@
 """One turn, the loop around it, the run that people watch, and the worker that keeps the conversation."""
 
-from rxworker.worker.approval import Answer, Approve, Decision, Decisions, Deny
-from rxworker.worker.budget import Budget
-from rxworker.worker.input import Input
+from rxworker.worker.arguments import Input
 from rxworker.worker.inputs import WhenBusy, run_inputs
-from rxworker.worker.limits import Limits
+from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.loop import repeat_turns
 from rxworker.worker.nested import MakeWorker, WorkerTool, worker_tool
+from rxworker.worker.paused import (
+    Answer,
+    Approve,
+    Decision,
+    Decisions,
+    Deny,
+    load_paused,
+    save_paused,
+)
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.run import Run
-from rxworker.worker.saved import load_paused, save_paused
 from rxworker.worker.stream import RunStream
 from rxworker.worker.worker import Worker
 

@@ -1,39 +1,149 @@
-"""What the stages of a run share."""
+"""The state that the stages of a run share, and the checks of what hooks change and of the limits."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias, TypedDict, cast
 
 from msgspec import Struct, field
 from reactivex import Observable, abc
 
+from rxworker.errors import HookError, LimitExceededError, LocalProtocolError
 from rxworker.events import (
     ConversationReplace,
+    Event,
     HookMessage,
+    LimitReached,
     MessageAdd,
     ResponseEvent,
     RunResume,
     RunStart,
 )
-from rxworker.hooks import Hooks
-from rxworker.messages import Conversation, JsonObject, ToolCall, ToolResult
+from rxworker.hooks import HookPoint, Hooks, MessageSendContext, ToolResultContext
+from rxworker.messages import (
+    Conversation,
+    Document,
+    Image,
+    JsonObject,
+    Message,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from rxworker.providers import Options, Request
+from rxworker.state import RunState
 from rxworker.timeline import Timeline
 from rxworker.tools import EarlyCalls, Toolbox, run_call
 from rxworker.transport import Model, Retry
-from rxworker.worker.budget import Budget
-from rxworker.worker.checks import checked
-from rxworker.worker.inbox import Inbox
-from rxworker.worker.journal import Journal
-from rxworker.worker.limits import Limits
-from rxworker.worker.output import Output
-from rxworker.worker.pausing import Pausing
+from rxworker.worker.journal import Inbox, Journal, Pausing
+from rxworker.worker.limits import Budget, Limits
+from rxworker.worker.result import Output
+
+Emit = Callable[[Event], None]
+logger = logging.getLogger("rxworker.hooks")
+ROLES = ("system", "user", "assistant")
+
+
+def checked(emit: Emit, has_ended: Callable[[], bool] = lambda: False) -> Emit:
+    """Emits what a hook says, unless it adds something other than messages to the conversation, or the run has ended.
+
+    Args:
+        emit: Emits an event.
+        has_ended: Whether the run has ended. A message for the watchers is then dropped with a warning in the log ``rxworker.hooks``;
+            to change the conversation raises a `LocalProtocolError`.
+
+    >>> checked(print)(MessageAdd(("hi",), "greet"))
+    Traceback (most recent call last):
+    ...
+    TypeError: 'hi' is no Message; write Message.user('...')
+    """
+
+    def emit_checked(event: Event) -> None:
+        if has_ended():
+            _too_late(event)
+            return
+        if isinstance(event, MessageAdd):
+            for message in _odd(event.messages):
+                raise TypeError(f"{message!r} is no Message; write Message.user('...')")
+            for message in event.messages:
+                _check_added(message)
+        emit(event)
+
+    return emit_checked
+
+
+def _too_late(event: Event) -> None:
+    if isinstance(event, HookMessage):
+        logger.warning("hook %s sent a message after its run had ended: it is dropped", event.hook)
+        return
+    raise LocalProtocolError(
+        "this run has ended, and its conversation with it: a hook adds messages while it is asked; "
+        "afterwards change worker.conversation between two runs"
+    )
+
+
+def messages_of(asked: MessageSendContext) -> tuple[Message, ...]:
+    """The messages to send, which a hook may have made anything of.
+
+    Raises:
+        HookError: They are none.
+    """
+    given = cast("object", asked.messages)
+    if not isinstance(given, list | tuple):
+        raise _error(f"the messages are {given!r}, which is no list", asked.hook, "on_message_send")
+    for message in _odd(cast("Iterable[object]", given)):
+        text = f"the messages hold {message!r}, which is no Message"
+        raise _error(text, asked.hook, "on_message_send")
+    return tuple(asked.messages)
+
+
+def result_of(asked: ToolResultContext, result: ToolResult) -> ToolResult:
+    """The result for the model, which a hook may have made anything of.
+
+    Raises:
+        HookError: It is none, or that of another call.
+    """
+    left = cast("object", asked.result)
+    if not isinstance(left, ToolResult):
+        text = f"the result is {left!r}, which is no ToolResult; for a text use set_content(...)"
+        raise _error(text, asked.hook, "after_tool_call")
+    if left.tool_use_id != result.tool_use_id:
+        text = f"the result is for the call {left.tool_use_id!r} instead of {result.tool_use_id!r}"
+        raise _error(text, asked.hook, "after_tool_call")
+    content = cast("object", left.content)
+    is_blocks = isinstance(content, list | tuple) and all(
+        isinstance(block, Text | Image | Document) for block in cast("Iterable[object]", content)
+    )
+    if not isinstance(content, str) and not is_blocks:
+        text = (
+            f"the content of the result is {content!r}, which is neither a text nor content blocks"
+        )
+        raise _error(text, asked.hook, "after_tool_call")
+    return left
+
+
+def _check_added(message: Message) -> None:
+    """A hook may say something. Calls and their results are the loop's own."""
+    if message.role not in ROLES:
+        raise TypeError(f"{message.role!r} is no role: {', '.join(ROLES)}")
+    if message.tool_calls or message.tool_results:
+        raise TypeError(
+            "a hook adds no tool calls and no results; use set_content, Skip, or a tool"
+        )
+
+
+def _odd(messages: Iterable[object]) -> Iterable[object]:
+    return (message for message in messages if not isinstance(message, Message))
+
+
+def _error(text: str, hook: str, point: str) -> HookError:
+    return HookError(f"after hook {hook!r} {text}", hook=hook, point=HookPoint(point).value)
 
 
 class Situation(TypedDict):
@@ -184,4 +294,90 @@ class TurnScope(Struct, eq=False):
     paused: bool = False
 
 
-__all__ = ["CALLING", "INSIDE", "ResponseOperator", "RunContext", "TurnScope", "Waiting"]
+def before_request(context: RunContext, state: RunState, emit: Emit) -> None:
+    """Whether another request may go out, as far as the limits say; `admit` asks the budgets.
+
+    Raises:
+        LimitExceededError: The run has had all it may.
+    """
+    limits = context.limits
+    if limits.max_turns is not None and state.turns >= limits.max_turns:
+        raise _reached("max_turns", limits.max_turns, emit)
+    _within(limits, state, emit)
+    for run in context.around:
+        _within(run.limits, run.journal.state, emit)
+    if limits.max_depth is not None and len(context.around) > limits.max_depth:
+        raise _reached("max_depth", limits.max_depth, emit)
+
+
+async def admit(context: RunContext, emit: Emit) -> None:
+    """Whether the budgets let another request go out. Waits while one is held.
+
+    Raises:
+        LimitExceededError: One is used up.
+    """
+    report(context)
+    for budget in context.budgets:
+        found = await budget.admit()
+        if found is not None:
+            raise _reached(*found, emit)
+
+
+def report(context: RunContext) -> None:
+    """Tell the budgets, its own and those of the runs around it, what the run itself has taken."""
+    for budget in context.budgets:
+        budget.report(context.journal.run, context.journal.state.own_usage)
+
+
+def _within(limits: Limits, state: RunState, emit: Emit) -> None:
+    """Whether a run that has taken so much, with the runs inside it, may take more."""
+    if limits.max_tokens is not None and state.usage.total_tokens >= limits.max_tokens:
+        raise _reached("max_tokens", limits.max_tokens, emit)
+    if limits.max_cost is not None and limits.prices is not None:
+        cost = limits.prices.cost(state.usage)
+        if cost > 0 and cost >= limits.max_cost:
+            raise _reached("max_cost", limits.max_cost, emit)
+
+
+def before_calls(context: RunContext, state: RunState, more: int, emit: Emit) -> None:
+    """Whether so many more tools may run.
+
+    Raises:
+        LimitExceededError: They may not.
+    """
+    _may_call(context.limits, state, more, emit)
+    for run in context.around:
+        _may_call(run.limits, run.journal.state, more, emit)
+
+
+def _may_call(limits: Limits, state: RunState, more: int, emit: Emit) -> None:
+    most = limits.max_tool_calls
+    if most is not None and state.all_tool_calls + more > most:
+        raise _reached("max_tool_calls", most, emit)
+
+
+def after_calls(context: RunContext, emit: Emit) -> None:
+    """Whether the run gets anywhere.
+
+    Raises:
+        LimitExceededError: The same calls have come to the same results too often in a row.
+    """
+    most = context.limits.max_repeats
+    if most is not None and context.journal.state.repeats >= most:
+        raise _reached("max_repeats", most, emit)
+
+
+def after_answer(context: RunContext, emit: Emit) -> None:
+    """Whether hooks may send the answer back once more; the verdict of now is already among the records.
+
+    Raises:
+        LimitExceededError: They have done so too often.
+    """
+    most = context.limits.max_continuations
+    if most is not None and context.journal.state.continuations > most:
+        raise _reached("max_continuations", most, emit)
+
+
+def _reached(limit: str, value: float, emit: Emit) -> LimitExceededError:
+    emit(LimitReached(limit, value))
+    return LimitExceededError(limit, value)

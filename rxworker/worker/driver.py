@@ -32,13 +32,10 @@ from rxworker.events import Event, LimitReached, RunAbort
 from rxworker.hub.detach import raise_from_loop
 from rxworker.messages.lenient_json import whole
 from rxworker.state import RunState
-from rxworker.worker.context import RunContext, TurnScope
-from rxworker.worker.guard import report
-from rxworker.worker.loop import repeat_turns
-from rxworker.worker.outcome import result_of
-from rxworker.worker.result import RunResult, T_co
+from rxworker.worker.context import RunContext, TurnScope, report
+from rxworker.worker.loop import Voice, cut_off, is_closed, repeat_turns
+from rxworker.worker.result import RunResult, T_co, result_of
 from rxworker.worker.shutdown import GRACE, cause_of, shut_down
-from rxworker.worker.stage import Voice, cut_off, is_closed
 from rxworker.worker.turn import turn
 
 CLOSING = RunCancelledError("its event loop is closing")

@@ -11,7 +11,7 @@ from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.operators import Operator
-from rxworker.worker.input import Input
+from rxworker.worker.arguments import Input
 from rxworker.worker.run import Run
 from rxworker.worker.worker import Worker
 
@@ -131,6 +131,3 @@ class _Inputs:
 def _is_lost(delivered: asyncio.Future[None]) -> bool:
     """Whether the run has ended before it took what was sent to it."""
     return delivered.done() and not delivered.cancelled() and delivered.exception() is not None
-
-
-__all__ = ["WhenBusy", "run_inputs"]

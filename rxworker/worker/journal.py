@@ -1,4 +1,7 @@
-"""What happens in a run, written down: events become records, records go to the watchers and fold into the state."""
+"""The journal of a run: events become records, and the records go to the watchers and into the state.
+
+The mailbox and the pause request hold what the application sends to a run until the next safe moment.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,25 @@ import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import ref
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import describe
-from rxworker.events import AttemptStart, Event, Record, TurnStart, WatcherDetach
+from rxworker.errors import LocalProtocolError, describe
+from rxworker.events import (
+    AttemptStart,
+    Event,
+    MessageAdd,
+    Record,
+    RunPause,
+    TurnStart,
+    WatcherDetach,
+)
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.hub import Hub
+from rxworker.messages import Message
 from rxworker.state import RunState, fold_run
 
 
@@ -98,4 +111,72 @@ def _detached(kept: ref[Journal], watcher: str, error: BaseException) -> None:
 
 
 _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})
-__all__ = ["Journal"]
+
+
+SOURCE = "send"
+TOO_LATE = "the run ended before the message could be put into its conversation"
+
+Waiting: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None]]]
+
+
+class Inbox(Struct, eq=False):
+    """What was sent to a run and is not delivered yet.
+
+    Attributes:
+        waiting: In order, each with the future that is done when it is delivered.
+    """
+
+    waiting: Waiting = []
+
+    def put(self, messages: tuple[Message, ...]) -> asyncio.Future[None]:
+        """Take messages; done when they are in the conversation."""
+        delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append((messages, delivered))
+        return delivered
+
+    def deliver(self, emit: Callable[[Event], None]) -> None:
+        """Put what waits into the conversation, in order."""
+        waiting, self.waiting = self.waiting, []
+        for messages, delivered in waiting:
+            emit(MessageAdd(messages, SOURCE))
+            if not delivered.done():
+                delivered.set_result(None)
+
+    def close(self) -> None:
+        """The run has ended: what still waits will not be delivered."""
+        waiting, self.waiting = self.waiting, []
+        for _, delivered in waiting:
+            if not delivered.done():
+                delivered.set_exception(LocalProtocolError(TOO_LATE))
+                delivered.exception()  # whoever sent it need not have waited
+
+
+BY_CALLER = "pause"
+"""What stands in a `RunPause` in the place of a hook's name."""
+
+
+class Pausing(Struct, eq=False):
+    """Whether somebody asked for a pause.
+
+    Attributes:
+        reason: Why, for people, if somebody did: the next safe moment will be a pause.
+
+    >>> pausing = Pausing()
+    >>> pausing.ask("lunch")
+    >>> taken: list[Event] = []
+    >>> pausing.take(taken.append, RunPause(BY_CALLER))
+    >>> taken == [RunPause(BY_CALLER, reason="lunch")]
+    True
+    """
+
+    reason: str | None = None
+
+    def ask(self, reason: str) -> None:
+        """Pause at the next safe moment."""
+        self.reason = reason
+
+    def take(self, emit: Callable[[Event], None], pause: RunPause) -> None:
+        """This is a safe moment: pause, if somebody asked for it."""
+        reason, self.reason = self.reason, None
+        if reason is not None:
+            emit(replace(pause, reason=reason))

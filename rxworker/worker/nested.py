@@ -195,6 +195,3 @@ class _Shared:
                 yield worker
         finally:
             _AROUND.reset(token)
-
-
-__all__ = ["MakeWorker", "WorkerTool", "worker_tool"]

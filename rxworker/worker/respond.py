@@ -1,13 +1,27 @@
-"""Second stage of a turn: the request goes out, the response comes in.
+"""Second stage of a turn: send the request and receive the response, through the worker's operators and the timeline.
 
-A request that fails after its first event is made again, and everybody can see it.
+A response that fails after its first event is requested again, and the events show it. The operators may be anyone's, so `apply_operators` makes sure
+that no operator leaves a run waiting for ever or in another thread:
+
+* Operators that wait, such as ``ops.delay``, use the run's scheduler, unless they were given another.
+* Events from another thread are brought back to the event loop, in order.
+* An operator that raises instead of calling ``on_error`` raises into its caller: the operator before it, the source, or a callback of
+  the scheduler. Each of these catches every exception, and ends the response with it.
 """
 
 from __future__ import annotations
 
-from reactivex import Observable, abc
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
 
-from rxworker.errors import TruncatedError, reason_of
+from msgspec import Struct
+from reactivex import Observable, abc, typing
+from reactivex.disposable import SingleAssignmentDisposable
+
+from rxworker.errors import TruncatedError, as_exception, reason_of
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -17,12 +31,11 @@ from rxworker.events import (
 )
 from rxworker.operators import Stage, error_to_exception
 from rxworker.providers import Request
+from rxworker.transport.clock import LoopClock
 from rxworker.transport.seams import PRESSURE
-from rxworker.worker.context import RunContext, TurnScope
-from rxworker.worker.early import start_early, throw_away
-from rxworker.worker.pressure import RunPressure
-from rxworker.worker.stage import Voice
-from rxworker.worker.through import through
+from rxworker.worker.call_tools import start_early, throw_away
+from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
+from rxworker.worker.loop import Voice
 
 
 async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) -> None:
@@ -110,4 +123,167 @@ def _may_repeat(context: RunContext, begun: int) -> bool:
     return any(not r.path and isinstance(r.event, ResponseEvent) for r in records)
 
 
-__all__ = ["respond"]
+A = TypeVar("A")
+B = TypeVar("B")
+P = ParamSpec("P")
+
+
+def through(
+    operators: Sequence[ResponseOperator],
+    source: Observable[ResponseEvent],
+    scheduler: abc.SchedulerBase,
+) -> Observable[ResponseEvent]:
+    """The response through the operators, the first listed first.
+
+    Args:
+        operators: What it passes through.
+        source: The response.
+        scheduler: Whose time it is, for operators that were given none.
+    """
+
+    def subscribe(
+        observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        upstream = SingleAssignmentDisposable()
+        home = _Home()
+
+        def fail(error: BaseException) -> None:
+            upstream.dispose()
+            on_error(as_exception(error))
+
+        def guarded(before: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
+            """A source for an operator, which catches what the operator raises."""
+
+            def subscribe(
+                first: abc.ObserverBase[ResponseEvent], clock: abc.SchedulerBase | None = None
+            ) -> abc.DisposableBase:
+                return before.subscribe(
+                    caught(first.on_next, fail),
+                    caught(first.on_error, fail),
+                    caught(first.on_completed, fail),
+                    # The model has a clock of its own.
+                    scheduler=None if before is source else clock,
+                )
+
+            return Observable(subscribe)
+
+        def on_next(event: ResponseEvent) -> None:
+            home.run(lambda: observer.on_next(event))
+
+        def on_error(error: Exception) -> None:
+            home.run(lambda: observer.on_error(error))
+
+        def on_completed() -> None:
+            home.run(observer.on_completed)
+
+        clock = _Clock(asyncio.get_running_loop(), fail)
+        result = source
+        for operator in operators:
+            result = operator(guarded(result))
+        upstream.disposable = result.subscribe(
+            on_next,
+            on_error,
+            on_completed,
+            scheduler=clock if isinstance(scheduler, LoopClock) else scheduler,
+        )
+        return upstream
+
+    return Observable(subscribe)
+
+
+class _Home:
+    """The event loop's thread: what is asked for in another one is done here, in the order of asking."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def run(self, action: Callable[[], None]) -> None:
+        if not self._waiting and threading.get_ident() == self._thread:
+            action()
+            return
+        self._waiting.append(action)
+        self._loop.call_soon_threadsafe(self._next)
+
+    def _next(self) -> None:
+        # It leaves the row only when it is done, so that nobody overtakes it.
+        try:
+            self._waiting[0]()
+        finally:
+            self._waiting.popleft()
+
+
+class _Clock(LoopClock):
+    """The time of the event loop, for operators: what an action of theirs raises ends the response.
+
+    Args:
+        loop: The event loop.
+        fail: Called with what was raised.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, fail: Callable[[BaseException], None]
+    ) -> None:
+        super().__init__(loop)
+        self._fail = fail
+
+    def schedule(
+        self, action: typing.ScheduledAction[A], state: A | None = None
+    ) -> abc.DisposableBase:
+        """Run an action in the next turn of the loop."""
+        return super().schedule(caught(action, self._fail), state)
+
+    def schedule_relative(
+        self,
+        duetime: typing.RelativeTime,
+        action: typing.ScheduledAction[A],
+        state: A | None = None,
+    ) -> abc.DisposableBase:
+        """Run an action after a while."""
+        if self.to_seconds(duetime) <= 0:
+            return self.schedule(action, state)
+        return super().schedule_relative(duetime, caught(action, self._fail), state)
+
+
+def caught(
+    call: Callable[P, B | None], fail: Callable[[BaseException], None]
+) -> Callable[P, B | None]:
+    """The function, except that what it raises goes to ``fail``."""
+
+    def safe(*args: P.args, **kwargs: P.kwargs) -> B | None:
+        try:
+            return call(*args, **kwargs)
+        except BaseException as error:
+            fail(error)
+            return None
+
+    return safe
+
+
+class RunPressure(Struct, frozen=True, eq=False):
+    """The watchers of a run that cannot take more.
+
+    Attributes:
+        context: Of the run. What it says is shown by the runs around it, too, so that their watchers count.
+    """
+
+    context: RunContext
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing should be read now."""
+        if self.context.journal.hub.is_full:
+            return True
+        for run in self.context.around:  # noqa: SIM110 - `any` makes a generator for each read
+            if run.journal.hub.is_full:
+                return True
+        return False
+
+    def hold(self) -> asyncio.Future[None] | None:
+        """What to wait for before the next read."""
+        for run in self.context.line:
+            held = run.journal.hub.hold()
+            if held is not None:
+                return held
+        return None

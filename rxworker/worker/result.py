@@ -1,12 +1,26 @@
-"""What a run comes to. What is neither finished nor paused is raised."""
+"""The result of a run: finished or paused. Any other outcome raises an exception.
+
+`Output` describes the answer as a value of a type. `result_of` makes the result of the last state. A paused call carries a signature of the
+arguments that were shown.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic
 
+import msgspec
 from msgspec import Struct
 
-from rxworker.messages import Conversation, StopReason, ToolCall, ToolResult, Usage
+from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.messages import Conversation, JsonObject, StopReason, ToolCall, ToolResult, Usage
+from rxworker.providers import OutputFormat
+from rxworker.state import RunState
+from rxworker.tools import schema_of
+from rxworker.tools.json_decoder import JsonDecoder
+from rxworker.tools.schema import HINT
 
 if TYPE_CHECKING:
     # A run without an output type is a ``Run``. Until Python 3.13 only the type checker knows of defaults.
@@ -17,6 +31,109 @@ else:
     from typing import TypeVar
 
     T_co = TypeVar("T_co", covariant=True)
+
+T = TypeVar("T")
+
+
+def seal_of(call: ToolCall) -> str:
+    """A digest of a call: its id, its name and its exact arguments.
+
+    >>> seal_of(ToolCall("1", "look", {"at": "a"})) == seal_of(ToolCall("1", "look", {"at": "b"}))
+    False
+    """
+    # Not with msgspec: a model may write half a character, which UTF-8 cannot say.
+    text = json.dumps([call.id, call.name, call.input], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def check_sealed(calls: Sequence[ToolCall], seals: Sequence[str]) -> None:
+    """Refuse calls that are other ones than those that were shown to whoever decided.
+
+    Raises:
+        LocalProtocolError: One is; the message names it.
+    """
+    if len(calls) != len(seals):
+        raise LocalProtocolError(f"{len(seals)} calls were paused, and {len(calls)} are to go on")
+    for call, seal in zip(calls, seals, strict=True):
+        if seal_of(call) != seal:
+            raise LocalProtocolError(
+                f"the call {call.id!r} of {call.name} was changed since the run paused: what was approved may not be what "
+                "would run; give other arguments with decisions={call.id: Approve(input={...})}"
+            )
+
+
+FENCE = "```"
+
+
+class Output(Generic[T]):
+    """The type of an answer.
+
+    Providers want an object at the root. Any other type is put into one, as its only member.
+
+    Args:
+        type_: A Struct, a dataclass, a TypedDict, a pydantic model, or any other type that the arguments of a tool may have.
+
+    Raises:
+        ConfigurationError: The type has no JSON schema.
+
+    >>> output = Output(list[int])
+    >>> output.decode('{"value": [1, 2]}')
+    [1, 2]
+    """
+
+    def __init__(self, type_: type[T]) -> None:
+        self.type = type_
+        name: str = getattr(type_, "__name__", "output")
+        try:
+            schema = schema_of(type_)
+            self._decoder = JsonDecoder(type_)
+        except (TypeError, ValueError) as error:
+            message = f"{type_!r} cannot be the output of a run: {error}; {HINT}"
+            raise ConfigurationError(message) from error
+        self._is_wrapped = schema.get("type") != "object"
+        self.format = OutputFormat(_wrapped(schema) if self._is_wrapped else schema, name)
+
+    def decode(self, text: str) -> T:
+        """The value that the text is.
+
+        Raises:
+            msgspec.DecodeError: It is no JSON, or does not fit; the message names the path.
+        """
+        text = _bare(text)
+        if not self._is_wrapped:
+            return self._decoder.decode(text)
+        whole = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        if "value" not in whole:
+            raise msgspec.ValidationError("Object missing required field `value`")
+        return self._decoder.decode(bytes(whole["value"]))
+
+    def complaint(self, text: str) -> str | None:
+        """What is wrong with the text, for the model to mend; ``None`` where nothing is."""
+        try:
+            self.decode(text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            return (
+                f"The answer does not fit the format that was asked for: {error}. "
+                "Answer again with the whole corrected JSON and nothing else."
+            )
+        return None
+
+
+def _wrapped(schema: JsonObject) -> JsonObject:
+    return {
+        "type": "object",
+        "properties": {"value": schema},
+        "required": ["value"],
+        "additionalProperties": False,
+    }
+
+
+def _bare(text: str) -> str:
+    """The text without the fence that some models put around JSON."""
+    text = text.strip()
+    if not (text.startswith(FENCE) and text.endswith(FENCE) and "\n" in text):
+        return text
+    return text[text.index("\n") : -len(FENCE)].strip()
 
 
 class RunResult(Struct, Generic[T_co], frozen=True):
@@ -83,4 +200,57 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     called: tuple[str, ...] = ()
 
 
-__all__ = ["Finished", "Paused", "RunResult"]
+def result_of(
+    state: RunState,
+    run: str,
+    output: Output[T] | None,
+    variables: Mapping[str, object],
+    called: Iterable[str],
+) -> RunResult[T]:
+    """The result that a state stands for.
+
+    A paused run keeps the variables, and the names of the tools that were called. The variables are in no record, so that no watcher sees them.
+    """
+    text = _answer(state.conversation)
+    pause = state.pause
+    if pause is None:
+        return Finished(
+            conversation=state.conversation,
+            text=text,
+            usage=state.usage,
+            turns=state.turns,
+            stop_reason=state.stop_reason,
+            run=run,
+            output=None if output is None or output.complaint(text) else output.decode(text),
+        )
+    return Paused(
+        conversation=state.conversation,
+        text=text,
+        usage=state.usage,
+        turns=state.turns,
+        stop_reason=state.stop_reason,
+        run=run,
+        pending=pause.pending,
+        paused_at=pause.paused_at,
+        hook=pause.hook,
+        reason=pause.reason,
+        refused=pause.refused,
+        tool_calls=state.tool_calls,
+        continuations=state.continuations,
+        let_through=pause.let_through,
+        key=pause.key,
+        places=pause.places,
+        hooks=pause.hooks,
+        asked=pause.asked,
+        seals=tuple(seal_of(call) for call in pause.pending),
+        variables=dict(variables),
+        called=tuple(called),
+    )
+
+
+def _answer(conversation: Conversation) -> str:
+    """The text of the model's last message."""
+    for message in reversed(conversation.messages):
+        if message.role == "assistant":
+            return message.text
+    return ""

@@ -17,10 +17,9 @@ from rxworker.messages import Json
 from rxworker.operators import partial_values
 from rxworker.operators.stage import Stage, connect
 from rxworker.state import RunState
-from rxworker.worker.arguments import expect
+from rxworker.worker.arguments import Input, expect, to_messages
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.driver import RunDriver
-from rxworker.worker.input import Input, to_messages
 from rxworker.worker.result import RunResult, T_co
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from rxworker.hooks import AbortContext, HookPoint
 from rxworker.messages import ToolResult
 from rxworker.state.run_steps import HELD_BACK
 from rxworker.worker.context import RunContext
-from rxworker.worker.stage import is_closed
+from rxworker.worker.loop import is_closed
 
 Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
 

@@ -166,6 +166,3 @@ def _cancel(run: Run[Any]) -> None:
         not run.done()
     ):  # else its loop is closing, and what ``cancel`` returns would be left pending
         run.cancel(reason="its stream was closed")
-
-
-__all__ = ["RunStream"]

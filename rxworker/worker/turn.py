@@ -1,19 +1,63 @@
-"""One turn: a cold observable of what its stages emit, one stage after the other."""
+"""One turn: prepare the request, receive the response, call the tools, and decide whether another turn follows.
+
+The first and the last stage are here: `prepare` asks the hooks about the messages of the request, and `decide` asks them whether the answer
+is accepted. The stages between them are in `respond` and `call_tools`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 from reactivex import Observable
 
-from rxworker.events import Event
-from rxworker.hub.scheduler import FlushScheduler
+from rxworker.errors import HookError, RunAbortedError
+from rxworker.events import (
+    ConversationReplace,
+    Event,
+    HookVerdict,
+    MessageAdd,
+    RunPause,
+    RunStop,
+    TurnStart,
+    TurnStop,
+)
+from rxworker.hooks import (
+    Cancel,
+    ContinueWithMessages,
+    Finish,
+    HookPoint,
+    MessageSendContext,
+    Pause,
+    TurnEndContext,
+)
+from rxworker.hooks.ask import names_in
+from rxworker.hooks.verdicts import Verdict
+from rxworker.hub.deferred import Deferred
+from rxworker.messages import Conversation, StopKind, StopReason
+from rxworker.providers import Request
+from rxworker.state import RunState
 from rxworker.worker.call_tools import call_tools
-from rxworker.worker.context import RunContext, TurnScope
-from rxworker.worker.decide import decide
-from rxworker.worker.prepare import prepare
+from rxworker.worker.context import (
+    RunContext,
+    TurnScope,
+    admit,
+    after_answer,
+    before_request,
+    messages_of,
+)
+from rxworker.worker.journal import BY_CALLER
+from rxworker.worker.loop import Voice, Work
 from rxworker.worker.respond import respond
-from rxworker.worker.stage import Voice, Work
+from rxworker.worker.result import Output
+
+Emit = Callable[[Event], None]
+
+# Constants, since a member of an enumeration is slow to look up.
+MESSAGE_SEND, TURN_END = HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END
+PAUSE_TURN = StopKind.PAUSE_TURN
+REFUSALS = (StopKind.REFUSAL, StopKind.CONTENT_FILTER)
 
 
 def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
@@ -28,27 +72,169 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
 
     All stages are one coroutine: a stage that has nothing to wait for costs a call.
     """
-    flushes = context.journal.hub.flush_scheduler
+    deferred = context.journal.hub.deferred
 
     async def stages(voice: Voice[Event]) -> None:
         if not scope.is_resumed:
             await prepare(context, scope, voice.emit)
             await respond(context, scope, voice)
-            if flushes.is_needed:
-                await _let_watchers_act(flushes)
+            if deferred.is_needed:
+                await _hear_out(deferred)
         await call_tools(context, scope, voice)
         await decide(context, scope, voice.emit)
-        if flushes.is_needed and context.journal.state.status == "running":
-            await _let_watchers_act(flushes)
+        if deferred.is_needed and context.journal.state.status == "running":
+            await _hear_out(deferred)
 
     return Work(stages, context.tasks)
 
 
-async def _let_watchers_act(flushes: FlushScheduler) -> None:
-    """Let readers receive the last records and act on them: they are woken in the next turn of the loop, and read in the one after."""
+async def _hear_out(deferred: Deferred) -> None:
+    """Let who reads at its own pace see what has come, and say something to it: it is told in the next turn of the loop, and reads in the one after."""
     await asyncio.sleep(0)
-    if flushes.is_needed:
+    if deferred.is_needed:
         await asyncio.sleep(0)
 
 
-__all__ = ["turn"]
+async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
+    """Ask ``on_message_send`` and leave the request in the scope.
+
+    Raises:
+        LimitExceededError: The run has had all its turns.
+        RunAbortedError: A hook held the request back.
+        HookError: A hook failed, or left something other than messages.
+
+    In both cases the messages that this request would have been the first to carry are taken back from the conversation.
+    """
+    journal = context.journal
+    state = journal.state
+    before_request(context, state, emit)
+    if context.budgets:
+        await admit(context, emit)
+        state = journal.state
+    emit(TurnStart())
+    # The start of a turn by itself changes nothing in the conversation.
+    if context.inbox.waiting or state.response is not None:
+        context.inbox.deliver(emit)
+        state = journal.state
+    conversation = state.conversation
+    if context.hooks.at(MESSAGE_SEND):
+        conversation = await _ask_before_request(context, scope, emit)
+    scope.request = Request(conversation, context.tools.metas, context.options)
+
+
+async def _ask_before_request(
+    context: RunContext, scope: TurnScope, emit: Callable[[Event], None]
+) -> Conversation:
+    """What the hooks leave of the conversation for this request."""
+    asked = MessageSendContext(
+        **context.situation(scope.variables),
+    )
+    try:
+        verdict, hook = await context.hooks.ask(MESSAGE_SEND, asked, emit)
+        if isinstance(verdict, Cancel):
+            raise RunAbortedError(verdict.reason, hook=hook)
+        return Conversation(messages_of(asked), asked.system)
+    except (RunAbortedError, HookError) as error:
+        _take_back(context.journal.state, error.hook or "", emit)
+        raise
+
+
+def _take_back(state: RunState, hook: str, emit: Emit) -> None:
+    """Take what no request has carried yet out of the conversation, so that the next run does not send what was held back here.
+
+    In the first turn of a run that is all that the run has added. Later the response stays, and so do the results of its calls.
+    """
+    messages, sent = state.conversation.messages, len(state.base.messages)
+    kept = list(messages[:sent])
+    if state.turns > 1:
+        kept += [
+            message
+            for place, message in enumerate(messages[sent:])
+            if message.tool_results or (place == 0 and message.role == "assistant")
+        ]
+    if len(kept) < len(messages):
+        emit(ConversationReplace(state.conversation.with_messages(kept), hook))
+
+
+async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
+    """Go on after tools, after a provider's own pause, and with what was sent to the run; else ask ``on_turn_end``, and stop the run.
+
+    Raises:
+        LimitExceededError: Hooks have sent the answer back too often.
+        HookError: A hook failed.
+    """
+    if scope.paused:
+        return
+    if scope.called:
+        emit(TurnStop())
+        if context.pausing.reason is not None:
+            context.pausing.take(emit, RunPause(BY_CALLER))
+        return
+    reason = context.journal.state.stop_reason
+    if reason is not None and reason.kind is PAUSE_TURN:
+        # The provider wants its own words back to go on with.
+        emit(TurnStop())
+        return
+    if context.inbox.waiting:
+        context.inbox.deliver(emit)
+        emit(TurnStop())
+        return
+    complaint = None if context.output is None else _complaint(context, context.output, reason)
+    if complaint is not None:
+        emit(HookVerdict("output", "on_turn_end", "ContinueWithMessages", complaint))
+        _send_back(context, ContinueWithMessages.user(complaint), "output", emit)
+        emit(TurnStop())
+        return
+    verdict, hook, asked = Finish(), "", 0
+    hooks = context.hooks.at(TURN_END)
+    if hooks:
+        verdict, hook, asked = await _ask_at_end(context, scope, emit)
+    match verdict:
+        case ContinueWithMessages():
+            _send_back(context, verdict, hook, emit)
+            emit(TurnStop())
+        case Pause(reason=reason):
+            emit(TurnStop())
+            emit(RunPause(hook, reason=reason, hooks=tuple(names_in(hooks)), asked=asked))
+        case _:
+            # The hooks may have taken their time, and something may have been sent meanwhile.
+            if context.inbox.waiting:
+                context.inbox.deliver(emit)
+                emit(TurnStop())
+                return
+            emit(TurnStop())
+            if context.pausing.reason is None:
+                emit(RunStop())
+            else:
+                names = tuple(names_in(hooks))
+                context.pausing.take(emit, RunPause(BY_CALLER, hooks=names, asked=len(names)))
+
+
+async def _ask_at_end(
+    context: RunContext, scope: TurnScope, emit: Emit
+) -> tuple[Verdict, str, int]:
+    """The verdict of the hooks, the name of the hook that gave it, and how many of them it took."""
+    asked = TurnEndContext(
+        since=context.since,
+        called=tuple(context.called),
+        spared=scope.spared,
+        **context.situation(scope.variables),
+    )
+    verdict, hook = await context.hooks.ask(TURN_END, asked, emit)
+    return verdict, hook, len(asked.asked)
+
+
+def _complaint(context: RunContext, output: Output[Any], reason: StopReason | None) -> str | None:
+    """What is wrong with the answer, where it should be a value. A refusal is an answer of its own."""
+    if reason is not None and reason.kind in REFUSALS:
+        return None
+    last = context.journal.state.conversation.last
+    return output.complaint(last.text if last is not None else "")
+
+
+def _send_back(context: RunContext, verdict: ContinueWithMessages, hook: str, emit: Emit) -> None:
+    if not verdict.messages:
+        text = f"hook {hook!r} answered ContinueWithMessages without messages"
+        raise HookError(text, hook=hook, point=TURN_END.value)
+    after_answer(context, emit)
+    emit(MessageAdd(tuple(verdict.messages), hook))

@@ -21,23 +21,21 @@ from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.tools import ErrorFormatter, Tool, Toolbox
 from rxworker.transport import Model, Retry
 from rxworker.transport.clock import loop_clock
-from rxworker.worker.approval import Decisions
 from rxworker.worker.arguments import (
+    Input,
     as_model,
     check_no_loop,
     expect,
     expect_operators,
     expect_parallel,
     expect_several,
+    to_messages,
 )
-from rxworker.worker.budget import Budget
 from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnScope
-from rxworker.worker.input import Input, to_messages
 from rxworker.worker.journal import Journal
-from rxworker.worker.limits import Limits
-from rxworker.worker.output import Output
-from rxworker.worker.result import Paused, RunResult
-from rxworker.worker.resume import resumed
+from rxworker.worker.limits import Budget, Limits
+from rxworker.worker.paused import Decisions, resumed
+from rxworker.worker.result import Output, Paused, RunResult
 from rxworker.worker.run import Run
 from rxworker.worker.stream import RunStream
 
@@ -398,6 +396,3 @@ async def _complete(begin: Callable[[], Run[Any]]) -> RunResult[Any]:
     except asyncio.CancelledError:
         await run.cancel(reason="interrupted")
         raise
-
-
-__all__ = ["Input", "Worker"]

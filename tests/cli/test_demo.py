@@ -3,13 +3,7 @@ import re
 import pytest
 
 from rxworker.cli import main
-from rxworker.cli.demo_watch import (
-    PlainAccount,
-    Views,
-    watch_text,
-    watch_timeline,
-    watch_usage,
-)
+from rxworker.cli.demo_views import PlainAccount, Views, watch_text, watch_timeline, watch_usage
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.worker import Worker
 

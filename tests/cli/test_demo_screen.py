@@ -5,9 +5,17 @@ import io
 import pytest
 from rich.console import Console, RenderableType
 
-from rxworker.cli.demo_screen import draw, draw_text, draw_usage, fits
-from rxworker.cli.demo_timeline import Stretch, axis_span, bar, draw_timeline, stretches
-from rxworker.cli.demo_watch import PlainAccount, Views, summary_line
+from rxworker.cli.demo import draw, draw_text, draw_usage, fits
+from rxworker.cli.demo_views import (
+    PlainAccount,
+    Stretch,
+    Views,
+    axis_span,
+    bar,
+    draw_timeline,
+    stretches,
+    summary_line,
+)
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,

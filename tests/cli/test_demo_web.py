@@ -14,10 +14,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from rxworker.cli.demo_script import SCRIPTED
-from rxworker.cli.demo_web import WATCHERS, WatchedWorker, begin
-from rxworker.cli.demo_web_script import answer, make_model, make_tools
-from rxworker.cli.serve_demo import demo_worker
+from rxworker.cli.demo_script import SCRIPTED, demo_worker, make_model, make_tools, web_answer
+from rxworker.cli.serve import WATCHERS, WatchedWorker, begin
 from rxworker.events import HookMessage, Record
 from rxworker.messages import Conversation, Message
 from rxworker.providers import Request
@@ -43,7 +41,7 @@ async def test_the_script_does_not_book_when_somebody_refuses() -> None:
 
 def test_every_question_plays_the_script_again() -> None:
     said = Conversation((Message.user("A"), Message.assistant("B"), Message.user("C")))
-    assert [call.name for call in answer(Request(said)).tool_calls] == ["forecast", "forecast"]
+    assert [call.name for call in web_answer(Request(said)).tool_calls] == ["forecast", "forecast"]
 
 
 async def test_three_watchers_of_different_speeds_are_at_each_run() -> None:
@@ -91,7 +89,7 @@ async def test_a_run_begins_where_the_browser_is_left_alone(
 async def test_each_run_reports_once_that_it_is_scripted(
     make: Callable[[], Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rxworker.cli.serve_demo.PACE", 0.0)
+    monkeypatch.setattr("rxworker.cli.demo_script.PACE", 0.0)
     run = make().run("Where to?")
     seen: list[Record] = []
     run.subscribe(seen.append, lambda _: None)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rxworker.cli import event_loop
+from rxworker.cli import process
 
 
 async def loop_type() -> str:
@@ -13,12 +13,12 @@ async def loop_type() -> str:
 
 def test_commands_run_on_uvloop_where_it_is_installed() -> None:
     pytest.importorskip("uvloop")
-    assert event_loop.run(loop_type()) == "uvloop"
+    assert process.run_async(loop_type()) == "uvloop"
 
 
 def test_without_it_they_run_on_the_loop_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(name: str) -> None:
         assert name == "uvloop"
 
-    monkeypatch.setattr(event_loop, "find_spec", nothing)
-    assert event_loop.run(loop_type()).startswith("asyncio")
+    monkeypatch.setattr(process, "find_spec", nothing)
+    assert process.run_async(loop_type()).startswith("asyncio")

@@ -1,4 +1,4 @@
-from rxworker.cli.failure import explain
+from rxworker.cli.process import explain
 from rxworker.errors import ConfigurationError
 
 

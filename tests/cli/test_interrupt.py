@@ -51,7 +51,7 @@ def interrupted(folder: Path, module: str, command: list[str]) -> tuple[int, str
     return process.returncode, errors.strip()
 
 
-@pytest.mark.parametrize("module", ["rxworker.cli.main", "rxworker.cli.parser"])
+@pytest.mark.parametrize("module", ["rxworker.cli.main", "rxworker.cli.process"])
 def test_ctrl_c_while_the_command_is_imported_prints_no_traceback(
     module: str, tmp_path: Path
 ) -> None:
@@ -61,7 +61,7 @@ def test_ctrl_c_while_the_command_is_imported_prints_no_traceback(
 
 @pytest.mark.skipif(not SCRIPT.exists(), reason="the command is not installed")
 def test_ctrl_c_while_the_installed_command_is_imported_prints_no_traceback(tmp_path: Path) -> None:
-    assert interrupted(tmp_path, "rxworker.cli.parser", [str(SCRIPT), "--version"]) == (130, "")
+    assert interrupted(tmp_path, "rxworker.cli.process", [str(SCRIPT), "--version"]) == (130, "")
 
 
 def test_ctrl_c_while_a_command_imports_what_only_it_needs_prints_no_traceback(

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from rxworker.cli import main
-from rxworker.cli.serve_demo import demo_worker
+from rxworker.cli.demo_script import demo_worker
 from rxworker.testing import ReplayServer
 from rxworker.worker import Finished, Paused
 
@@ -165,7 +165,7 @@ def test_help_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 async def test_the_demo_forecasts_and_asks_before_it_books(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rxworker.cli.serve_demo.PACE", 0.0)
+    monkeypatch.setattr("rxworker.cli.demo_script.PACE", 0.0)
     worker = demo_worker()
     paused = await worker.run("Please book it.")
     assert isinstance(paused, Paused)

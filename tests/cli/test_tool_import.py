@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rxworker.cli.failure import CommandError
-from rxworker.cli.tool_import import import_tool, import_tools
+from rxworker.cli.process import CommandError
+from rxworker.cli.resolve import import_tool, import_tools
 
 MODULE = '''
 from rxworker.tools import tool

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rxworker.cli.account import account_json
+from rxworker.cli.decode import account_json
 from rxworker.events import (
     BlockAbort,
     BlockDelta,

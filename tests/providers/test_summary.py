@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rxworker.cli.account import account_json
+from rxworker.cli.decode import account_json
 from rxworker.events import (
     TRUNCATED,
     BlockAbort,

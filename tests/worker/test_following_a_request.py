@@ -16,7 +16,7 @@ from rxworker.providers.base import HttpRequest
 from rxworker.testing import Answer, ReplayServer, stall
 from rxworker.transport import HttpTransport
 from rxworker.transport.seams import PRESSURE
-from rxworker.worker.stage import Voice
+from rxworker.worker.loop import Voice
 
 FRAMES = [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]
 

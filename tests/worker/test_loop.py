@@ -15,7 +15,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.errors import RunCancelledError
 from rxworker.transport.clock import loop_clock
 from rxworker.worker import repeat_turns
-from rxworker.worker.stage import Voice, Work, cut_off
+from rxworker.worker.loop import Voice, Work, cut_off
 
 Heard = list[object]
 

@@ -1,31 +1,26 @@
-"""Runs for the clients of other protocols: AG-UI, and the UI Message Stream that ``useChat`` reads.
+"""Runs for the clients of the UI protocols, such as AG-UI and the UI Message Stream that ``useChat`` reads.
 
-Their name for a conversation is ours, too. A conversation that the server knows goes on as the server knows it, thinking included; one
-that it does not know begins with the messages that the client sends. A run belongs to the client that has begun it; see
-`rxworker.ui.web.clients` for what becomes of it when that client leaves.
+Every protocol of `UI_PROTOCOLS` is served. The client's id of a conversation is also the server's. The server continues a conversation that
+it has, thinking included; otherwise the conversation starts with the messages that the client sends. A run belongs to the client that
+started it; `rxworker.ui.web.clients` describes what happens when that client disconnects.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, aclosing
+from typing import TypeAlias
 
 from aiohttp import web
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import RunResume, RunStart
 from rxworker.messages import Conversation, Message, repair
-from rxworker.protocols import SSE_HEADERS, encode_json
-from rxworker.protocols.ag_ui import AgUiInput, ag_ui_stream, read_run_input
+from rxworker.protocols import encode_json
 from rxworker.protocols.common import Reply, decisions_of
-from rxworker.protocols.ui_messages import (
-    HEADERS,
-    ChatRequest,
-    read_chat_request,
-    ui_message_stream,
-    ui_messages_of,
-)
+from rxworker.protocols.registry import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
+from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.ui.web.answers import ApiError, bytes_answer, json_answer, read_json_bytes
 from rxworker.ui.web.clients import STOPPED, Clients
 from rxworker.ui.web.entry import ConversationEntry, RunEntry
@@ -43,34 +38,46 @@ RUN_HEADER = "X-Rxworker-Run"
 """Names the run in an answer, for the API: to cancel it, for example."""
 
 
-async def post_ag_ui(request: web.Request) -> web.StreamResponse:
-    """Begin a run, or go on with a paused one, and watch it, in AG-UI."""
-    data = await read_json_bytes(request)
-    try:
-        given = read_run_input(data)
-    except LocalProtocolError as error:
-        raise ApiError(400, "bad_request", str(error)) from None
-    entry = await _begin(request, given, given.thread_id)
-    return await _watch_ag_ui(request, entry, given)
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-async def get_ag_ui(request: web.Request) -> web.StreamResponse:
-    """Watch a run in AG-UI, from its beginning, with what was said before it."""
-    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
-    given = AgUiInput(entry.conversation.id, entry.id, protocol=request.query.get("protocol"))
-    return await _watch_ag_ui(request, entry, given, snapshot=True)
+def protocol_routes() -> list[web.RouteDef]:
+    """The routes of every UI protocol: start or resume a run, and watch one."""
+    routes: list[web.RouteDef] = []
+    for name, protocol in UI_PROTOCOLS.items():
+        routes.append(web.post(protocol.path, _post(name, protocol), name=name))
+        watch = _get(name, protocol)
+        routes.append(web.get(f"/api/runs/{{id}}/{name}", watch, allow_head=False))
+    return routes
 
 
-async def post_chat(request: web.Request) -> web.StreamResponse:
-    """Begin a run, or go on with a paused one, and watch it, as ``useChat`` does."""
-    data = await read_json_bytes(request)
-    try:
-        given = read_chat_request(data)
-    except LocalProtocolError as error:
-        raise ApiError(400, "bad_request", str(error)) from None
-    entry = await _begin(request, given, given.id)
-    entry.message_id = given.last_message_id if given.replies else None
-    return await _watch_chat(request, entry)
+def _post(name: str, protocol: UiProtocol) -> Handler:
+    """Start a run, or resume a paused one, and watch it."""
+
+    async def post(request: web.Request) -> web.StreamResponse:
+        data = await read_json_bytes(request)
+        try:
+            given = protocol.read(data)
+        except LocalProtocolError as error:
+            raise ApiError(400, "bad_request", str(error)) from None
+        entry = await _begin(request, given)
+        entry.message_id = given.message_id
+        run = _watched(request, entry, name)
+        stream = given.stream or protocol.stream
+        return await _send(request, entry, stream(run), protocol.headers)
+
+    return post
+
+
+def _get(name: str, protocol: UiProtocol) -> Handler:
+    """Watch a run from its first record."""
+
+    async def get(request: web.Request) -> web.StreamResponse:
+        entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+        run = _watched(request, entry, name)
+        return await _send(request, entry, protocol.stream(run), protocol.headers)
+
+    return get
 
 
 async def get_chat(request: web.Request) -> web.StreamResponse:
@@ -88,7 +95,9 @@ async def get_chat(request: web.Request) -> web.StreamResponse:
         return web.Response(status=204)
     entry.left_out_at = None
     # The client replaces what it has of the message with what it is sent.
-    return await _watch_chat(request, entry, _gone_on_with(runs, entry))
+    run = _watched(request, entry, "chat", _gone_on_with(runs, entry))
+    protocol = UI_PROTOCOLS["chat"]
+    return await _send(request, entry, protocol.stream(run), protocol.headers)
 
 
 async def get_chat_messages(request: web.Request) -> web.Response:
@@ -125,30 +134,18 @@ async def post_chat_stop(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-async def _watch_ag_ui(
-    request: web.Request, entry: RunEntry, given: AgUiInput, *, snapshot: bool = False
-) -> web.StreamResponse:
-    pieces = ag_ui_stream(
-        watch_run(entry, 0, name="ag-ui").batches(),
-        given.thread_id,
-        given.run_id,
-        protocol=given.protocol,
-        snapshot=snapshot,
-        parent_run_id=given.parent_run_id,
+def _watched(
+    request: web.Request, entry: RunEntry, name: str, earlier: Sequence[RunEntry] = ()
+) -> WatchedRun:
+    """The run as a protocol encodes it; ``name`` is the watcher's."""
+    return WatchedRun(
+        watch_run(entry, 0, name=name).batches(),
+        entry.id,
+        entry.conversation.id,
+        entry.message_id,
+        tuple(before.run.watch(name=name).batches() for before in earlier),
+        request.query,
     )
-    return await _send(request, entry, pieces, SSE_HEADERS)
-
-
-async def _watch_chat(
-    request: web.Request, entry: RunEntry, before: Sequence[RunEntry] = ()
-) -> web.StreamResponse:
-    pieces = ui_message_stream(
-        watch_run(entry, 0, name="chat").batches(),
-        # By its name a client that comes back knows the message as one that it has.
-        entry.message_id or entry.id,
-        before=[earlier.run.watch(name="chat").batches() for earlier in before],
-    )
-    return await _send(request, entry, pieces, HEADERS)
 
 
 async def _send(
@@ -193,10 +190,11 @@ def _gone_on_with(runs: Runs, entry: RunEntry) -> list[RunEntry]:
     return before
 
 
-async def _begin(request: web.Request, given: AgUiInput | ChatRequest, name: str) -> RunEntry:
+async def _begin(request: web.Request, given: RunRequest) -> RunEntry:
     """Begin the run that a client asks for. The run belongs to that client."""
     state = request.config_dict[STATE]
     runs = state.runs_of(request)
+    name = given.conversation_id
     if not given.replies and not given.messages:
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
     if not 0 < len(name) <= MAX_ID:
@@ -207,19 +205,20 @@ async def _begin(request: web.Request, given: AgUiInput | ChatRequest, name: str
     if given.replies:
         entry = _resume(runs, name, given.replies, given.messages)
     else:
-        entry = _start(runs, given, name, request.query.get("worker"))
+        entry = _start(runs, given, request.query.get("worker"))
     entry.clients = Clients(entry.run, state.settings.cancel_on_disconnect)
     return entry
 
 
-def _start(runs: Runs, given: AgUiInput | ChatRequest, name: str, worker: str | None) -> RunEntry:
+def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
     runs.check_room()
+    name = given.conversation_id
     messages = given.messages
     conversation = runs.conversation(name)
     if conversation is None:
         conversation = runs.begin_conversation(worker, name)
         _go_back(conversation, given.conversation, given.messages)
-    elif isinstance(given, ChatRequest) and _says_it_anew(given):
+    elif given.replaces:
         runs.check_free(conversation)
         before = conversation.before(given.messages)
         if before is None:
@@ -246,11 +245,6 @@ def _resume(
     return runs.resume(replies[0].run, decisions_of(replies), (*said, *messages))
 
 
-def _says_it_anew(given: ChatRequest) -> bool:
-    """Whether the client takes something back: an answer that is given again, or a message that was edited."""
-    return given.trigger == "regenerate-message" or given.message_id is not None
-
-
 def _go_back(
     conversation: ConversationEntry, said: Conversation, latest: Sequence[Message]
 ) -> None:
@@ -259,14 +253,3 @@ def _go_back(
     earlier = (*made.messages, *said.messages[: len(said.messages) - len(latest)])
     system = said.system if made.system is None else made.system
     conversation.worker.conversation = repair(Conversation(earlier, system))
-
-
-__all__ = [
-    "RUN_HEADER",
-    "post_chat_stop",
-    "get_ag_ui",
-    "get_chat",
-    "get_chat_messages",
-    "post_ag_ui",
-    "post_chat",
-]

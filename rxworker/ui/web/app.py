@@ -7,12 +7,10 @@ from aiohttp import web
 from rxworker.errors import ConfigurationError
 from rxworker.ui.web import api
 from rxworker.ui.web.agents import (
-    get_ag_ui,
     get_chat,
     get_chat_messages,
-    post_ag_ui,
-    post_chat,
     post_chat_stop,
+    protocol_routes,
 )
 from rxworker.ui.web.answers import LIMITS, ApiError
 from rxworker.ui.web.events import get_events
@@ -74,9 +72,7 @@ def make_app(
             web.post("/api/runs/{id}/cancel", api.post_cancel),
             web.post("/api/runs/{id}/resume", api.post_resume),
             web.get("/api/runs/{id}/events", get_events, allow_head=False),
-            web.get("/api/runs/{id}/ag-ui", get_ag_ui, allow_head=False),
-            web.post("/ag-ui", post_ag_ui, name="ag-ui"),
-            web.post("/api/chat", post_chat, name="chat"),
+            *protocol_routes(),
             web.get("/api/chat/{id}/messages", get_chat_messages, name="chat-messages"),
             web.get("/api/chat/{id}/stream", get_chat, allow_head=False, name="chat-stream"),
             web.post("/api/chat/{id}/stop", post_chat_stop, name="chat-stop"),

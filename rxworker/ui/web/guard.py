@@ -17,6 +17,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
+from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.web.answers import ApiError, text_answer
 from rxworker.ui.web.answers import error_answer as json_error
 from rxworker.ui.web.hide import told
@@ -168,9 +169,9 @@ def _is_foreign(request: web.BaseRequest) -> bool:
     return not (is_link and headers.get("Sec-Fetch-Dest", "document") == "document")
 
 
-def _is_ag_ui(request: web.Request) -> bool:
-    """Whether an AG-UI client sends it, which shows the body of an error, too. Its ``Accept`` names the media type of a stream."""
-    is_route = request.match_info.route.name == "ag-ui"
+def _is_ui_protocol(request: web.Request) -> bool:
+    """Whether a client of a UI protocol sends it, which shows the body of an error, too. Its ``Accept`` names the media type of a stream."""
+    is_route = request.match_info.route.name in UI_PROTOCOLS
     return is_route and "text/event-stream" in request.headers.get("Accept", "")
 
 
@@ -183,7 +184,7 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
     async def watch_over(request: web.Request, handler: Handler) -> web.StreamResponse:
         nonlocal open_requests
         name = request.match_info.route.name
-        shows_body = name in CHAT or _is_ag_ui(request)
+        shows_body = name in CHAT or _is_ui_protocol(request)
         error_answer = text_answer if shows_body else json_error
         open_requests += 1
         try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rxworker.cli.demo_script import QUESTION
-from rxworker.cli.demo_web import WATCHERS, WatchedWorker
+from rxworker.cli.serve import WATCHERS, WatchedWorker
 from rxworker.ui.web import WebServer
 
 if TYPE_CHECKING:

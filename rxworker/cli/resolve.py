@@ -1,4 +1,4 @@
-"""From ``module:function`` on the command line to a tool."""
+"""Names on the command line: a provider by its name, and a tool as ``module:function``."""
 
 from __future__ import annotations
 
@@ -10,10 +10,54 @@ import traceback
 from collections.abc import Iterable
 from types import ModuleType
 
-from rxworker.cli.failure import MISUSED, CommandError, explain
+from rxworker.cli.process import MISUSED, CommandError, explain
 from rxworker.errors import ConfigurationError
 from rxworker.messages import ToolMeta
+from rxworker.providers import (
+    PROVIDERS,
+    Anthropic,
+    Gemini,
+    Ollama,
+    OpenAIChat,
+    OpenAIResponses,
+)
 from rxworker.tools import Tool, Toolbox, tool
+from rxworker.ui.clean import one_line
+
+
+def provider_names() -> str:
+    """The names that `find_provider` knows, in one line.
+
+    >>> "anthropic" in provider_names()
+    True
+    """
+    return ", ".join(_known())
+
+
+def find_provider(
+    name: str,
+) -> type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat] | type[OpenAIResponses]:
+    """The provider of that name; hyphens stand for underscores.
+
+    Raises:
+        CommandError: There is none.
+
+    >>> find_provider("openai-chat").__name__
+    'OpenAIChat'
+    """
+    found = PROVIDERS.get(name.lower().replace("-", "_"))
+    if found is None:
+        close = difflib.get_close_matches(name.lower().replace("_", "-"), _known(), 1, 0.5)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise CommandError(
+            f"unknown provider {one_line(name, 60)!r}: {hint}there are {provider_names()}", MISUSED
+        )
+    return found
+
+
+def _known() -> list[str]:
+    return [name.replace("_", "-") for name in PROVIDERS]
+
 
 SHAPE = "write it as module:function, for example my_tools:look_up"
 
@@ -103,6 +147,3 @@ def _as_tool(name: str, found: object) -> Tool:
         return tool(found)
     except ConfigurationError as error:
         raise CommandError(f"--tool {name}: {explain(error)}", MISUSED) from error
-
-
-__all__ = ["import_tool", "import_tools"]

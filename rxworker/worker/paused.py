@@ -1,31 +1,180 @@
-"""How a paused run goes on: what was decided about its calls, as the first events and the scope of its next turn.
+"""Paused runs: decisions about the calls that wait, a paused run as bytes, and how a run resumes.
 
-Which hooks are asked again follows one rule. `Paused.hooks` are the hooks that were in force, and the first `Paused.asked` of
-them were asked about what the run paused at; the last of these paused it. A hook that agreed to a call is not asked about the
-same call again, and the decision of a person stands for the hook that paused. Everything else is asked: the hooks behind that
-one, hooks that were added since, and after other arguments all hooks but that one. Where that hook is not there any more, all
+The bytes are JSON with a version and a digest of the rest, so that changes on the way are detected. Without
+a key the digest finds accidents; with a key that only the application has, it finds forgeries, too.
+
+The decisions become the first events and the scope of the next turn. One rule says which hooks are asked again. `Paused.hooks` are the hooks
+that were in force, and the first `Paused.asked` of them were asked about what the run paused at; the last of these paused it. A hook that
+agreed to a call is not asked about the same call again, and the decision of a person replaces the hook that paused. All other hooks are asked:
+the hooks after that one, hooks that were added since, and after other arguments all hooks but that one. If that hook is no longer there, all
 hooks are asked.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Event, MessageAdd, RunResume, ToolStop
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.ask import names_in, numbered
-from rxworker.messages import Message, ToolResult
+from rxworker.messages import JsonObject, Message, ResultContent, ToolResult
 from rxworker.messages.pairs import calls_made, places_left, places_of
-from rxworker.worker.approval import APPROVAL, Answer, Approve, Decision, Decisions, Deny
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import TurnScope, Waiting
-from rxworker.worker.pausing import BY_CALLER
-from rxworker.worker.result import Paused
-from rxworker.worker.seal import check_sealed
+from rxworker.worker.journal import BY_CALLER
+from rxworker.worker.result import Paused, check_sealed
+
+
+class Approve(Struct, frozen=True):
+    """Run the call.
+
+    Attributes:
+        input: Other arguments than the model's, a text for a tool that takes free text; ``None`` runs it with exactly those that
+            were shown.
+    """
+
+    input: JsonObject | str | None = None
+
+
+class Deny(Struct, frozen=True):
+    """Do not run the call.
+
+    Attributes:
+        reason: For the model.
+    """
+
+    reason: str = "This call was not approved."
+
+
+class Answer(Struct, frozen=True):
+    """Do not run the call; this is its result.
+
+    Attributes:
+        content: What the model reads.
+        is_error: Whether it reads it as a failure.
+    """
+
+    content: ResultContent
+    is_error: bool = False
+
+
+Decision: TypeAlias = Approve | Deny | Answer
+Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
+"""Decisions about pending calls: by the ids of the calls, or one for each call in order, ``None`` where nothing is decided."""
+
+APPROVAL = "requires_approval"
+"""What stands in a `RunPause` in the place of a hook's name where the policy of a tool asks for approval."""
+
+
+VERSION = 2
+"""Version 1 did not know which hooks had been asked, and its seal left out the version."""
+
+
+class _Envelope(Struct, frozen=True):
+    version: int
+    seal: str
+    state: msgspec.Raw
+
+
+def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
+    """The paused run as JSON.
+
+    Args:
+        paused: The result of a run that was paused. A value of a type that was asked for is not there yet, and not kept.
+        key: A secret of the application's; the same is needed to load it.
+
+    Raises:
+        LocalProtocolError: It holds something that is no JSON, such as half of a surrogate pair or a variable that is an object of
+            the program; the message names it.
+        ConfigurationError: The key is empty or not bytes, or ``paused`` is not a `Paused`.
+    """
+    _check_key(key)
+    if not isinstance(paused, Paused):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        raise ConfigurationError(
+            f"paused is {paused!r:.60}; only a result of type Paused can be saved"
+        )
+    for name, value in paused.variables.items():
+        _check_json(name, value)
+    try:
+        state = msgspec.json.encode(paused)
+    except (TypeError, UnicodeError, OverflowError, RecursionError) as error:
+        raise LocalProtocolError(f"this paused run cannot be saved: {error}") from error
+    return msgspec.json.encode(_Envelope(VERSION, _seal(VERSION, state, key), msgspec.Raw(state)))
+
+
+def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
+    """What `save_paused` has made.
+
+    Raises:
+        LocalProtocolError: It is none, was changed, was sealed with another key, or is of a newer version.
+        ConfigurationError: The key is empty, or no bytes.
+    """
+    _check_key(key)
+    try:
+        raw = data.encode() if isinstance(data, str) else data
+        version = msgspec.json.decode(raw, type=_Version).version
+        if version > VERSION:
+            raise LocalProtocolError(
+                f"this paused run is of version {version}, and this rxworker knows versions up to {VERSION}: "
+                "resume it with the rxworker that saved it, or a newer one"
+            )
+        envelope = msgspec.json.decode(raw, type=_Envelope)
+    except (msgspec.DecodeError, UnicodeError, RecursionError, TypeError) as error:
+        raise LocalProtocolError(f"this is no paused run: {error}") from error
+    state = bytes(envelope.state)
+    seal = _seal(version, state, key)
+    # As bytes: a seal that was tampered with may be any text.
+    if not hmac.compare_digest(seal.encode(), envelope.seal.encode(errors="replace")):
+        raise LocalProtocolError(
+            "this paused run was changed after it was saved, or was saved with another key: "
+            "what was approved may not be what would run, so it is not resumed"
+        )
+    try:
+        return msgspec.json.decode(state, type=Paused[None])
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise LocalProtocolError(f"this is no paused run: {error}") from error
+
+
+def _check_json(name: str, value: object) -> None:
+    """Refuse a variable that would come back as something else, such as a tuple, a date, or an object of the program."""
+    try:
+        is_kept = msgspec.json.decode(msgspec.json.encode({name: value})) == {name: value}
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        is_kept = False
+    if not is_kept:
+        raise LocalProtocolError(
+            f"this paused run cannot be saved: the variable {name!r} is a {type(value).__name__} that JSON does not keep as it is; "
+            "keep texts, numbers, booleans, None, lists and dicts of these, or remove it before the run pauses"
+        )
+
+
+class _Version(Struct, frozen=True):
+    version: int
+
+
+def _check_key(key: object) -> None:
+    """An empty key would seal nothing. It comes from an environment variable that is not set."""
+    if key is not None and not (isinstance(key, bytes) and key):
+        # Not with its value: it may be the secret as a text.
+        what = "empty" if isinstance(key, bytes) else f"of type {type(key).__name__}"
+        raise ConfigurationError(
+            f"key is {what}: give the secret that save_paused and load_paused share as bytes, for example "
+            "key=os.environ['PAUSED_RUN_KEY'].encode(), or leave key out to find accidents only"
+        )
+
+
+def _seal(version: int, state: bytes, key: bytes | None) -> str:
+    sealed = state if version == 1 else b"%d:%b" % (version, state)
+    return hmac.new(key or b"rxworker", sealed, hashlib.sha256).hexdigest()
+
 
 EXAMPLES = "Approve(), Approve(input={...}), Deny('why') or Answer('the result')"
 
@@ -188,6 +337,3 @@ def _check_ids(pending: Sequence[str], decisions: Iterable[str]) -> None:
                 f"{times} pending calls have the id {call_id!r}, so it does not say which of them is meant: "
                 "give a list with one decision for each call of paused.pending, and None where nothing is decided"
             )
-
-
-__all__ = ["resumed"]
