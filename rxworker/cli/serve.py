@@ -19,7 +19,7 @@ from rxworker.cli.tool_import import import_tools
 from rxworker.errors import ConfigurationError
 from rxworker.providers import Options
 from rxworker.ui.web import MakeWorker, Settings, WebServer, Workers
-from rxworker.ui.web.origin import is_loopback
+from rxworker.ui.web.settings import is_loopback
 from rxworker.worker import Worker
 
 

@@ -2,7 +2,7 @@
 
 Their name for a conversation is ours, too. A conversation that the server knows goes on as the server knows it, thinking included; one
 that it does not know begins with the messages that the client sends. A run belongs to the client that has begun it; see
-`rxworker.ui.web.clients` for what becomes of it when that client leaves.
+`rxworker.ui.web.entry` for what becomes of it when that client leaves.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from rxworker.protocols.ui_messages import (
     ui_message_stream,
     ui_messages_of,
 )
-from rxworker.ui.web.answers import ApiError, bytes_answer, json_answer, read_json_bytes
-from rxworker.ui.web.clients import STOPPED, Clients
-from rxworker.ui.web.entry import ConversationEntry, RunEntry
-from rxworker.ui.web.keys import STATE, first_event
+from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry
+from rxworker.ui.web.responses import ApiError, bytes_answer, json_answer, read_json_bytes
 from rxworker.ui.web.runs import STOP_SECONDS, Runs
-from rxworker.ui.web.watching import watch_run
+from rxworker.ui.web.state import STATE, first_event
+from rxworker.ui.web.streams import watch_run
 
 MAX_ID = 200
 """The most characters of a client's name for a conversation."""
@@ -259,14 +258,3 @@ def _go_back(
     earlier = (*made.messages, *said.messages[: len(said.messages) - len(latest)])
     system = said.system if made.system is None else made.system
     conversation.worker.conversation = repair(Conversation(earlier, system))
-
-
-__all__ = [
-    "RUN_HEADER",
-    "post_chat_stop",
-    "get_ag_ui",
-    "get_chat",
-    "get_chat_messages",
-    "post_ag_ui",
-    "post_chat",
-]
