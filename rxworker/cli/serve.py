@@ -34,7 +34,7 @@ from rxworker.events import Event
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.providers import Options
 from rxworker.ui.web import MakeWorker, Settings, WebServer, Workers
-from rxworker.ui.web.origin import is_loopback
+from rxworker.ui.web.settings import is_loopback
 from rxworker.worker import Run, Worker
 from rxworker.worker.context import TurnScope
 

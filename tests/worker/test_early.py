@@ -30,7 +30,7 @@ from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, lint, stall
 from rxworker.tools import ToolContext
 from rxworker.transport import Retry, fallback
-from rxworker.ui.terminal.lane import Lane as TerminalLane
+from rxworker.ui.terminal.lanes import Lane as TerminalLane
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes
 from rxworker.views import Retract, RunView
 

@@ -2,32 +2,203 @@
 
 Each run of the conversation has a view of its own; the run that resumes a paused one continues the items of its calls. A lane is forgotten when
 its item cannot change any more: the widgets keep as many as they like.
+
+A lane: one thing that happens in a conversation, from its beginning to its end. Everything in it is clean text.
+
+Lanes that come whole: what people say, what hooks tell and decide, and what becomes of the run. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from rxworker.events import (
+    AttemptRetract,
     AttemptStart,
     BlockType,
+    Gap,
+    HookMessage,
+    HookVerdict,
     InputValueDelta,
+    MessageAdd,
     Opaque,
     Record,
     RunAbort,
     RunPause,
     RunResume,
     RunStart,
+    WatcherDetach,
 )
-from rxworker.messages import JsonObject, ToolResult
+from rxworker.messages import JsonObject, Message, ToolResult
 from rxworker.ui.clean import clean, one_line
-from rxworker.ui.describe import describe_arguments, describe_json
-from rxworker.ui.terminal.lane import CallLane, Lane, LaneKind
-from rxworker.ui.terminal.notes import note_of, note_opaque, user_lanes
-from rxworker.ui.terminal.parts import describe_parts, describe_sources
-from rxworker.views import BlockView, CallView, NoteView, RunView, StepClose, ViewItem
+from rxworker.ui.describe import describe_arguments, describe_json, describe_parts, describe_sources
+from rxworker.views import BlockView, CallView, ItemStage, NoteView, RunView, StepClose, ViewItem
+from rxworker.views.run_view import OVER
+
+LaneKind: TypeAlias = Literal["user", "thinking", "text", "call", "note", "pause", "error"]
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """What is said, thought or noted. Compared by identity.
+
+    Attributes:
+        kind: What it is.
+        title: What stands above it, or before it.
+        depth: Within how many tool calls it happens.
+        stage: How far it is.
+        began: When it began, in seconds since the epoch.
+        ended: When it ended; ``None``: it goes on.
+        pieces: Its text, in the pieces in which it came.
+        sources: What the text rests on.
+        times: How often the like has happened.
+        choice: Which choice of the response it belongs to, from 0. The conversation keeps the first.
+    """
+
+    kind: LaneKind
+    title: str = ""
+    depth: int = 0
+    stage: ItemStage = "open"
+    began: float = 0.0
+    ended: float | None = None
+    pieces: list[str] = field(default_factory=list[str])
+    sources: list[str] = field(default_factory=list[str])
+    times: int = 1
+    choice: int = 0
+
+    @property
+    def text(self) -> str:
+        """All of its text."""
+        return "".join(self.pieces)
+
+    @property
+    def choice_label(self) -> str:
+        """Marks what belongs to a further choice; empty for the first.
+
+        >>> Lane("text", choice=1).choice_label
+        'Choice 2'
+        """
+        return f"Choice {self.choice + 1}" if self.choice else ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more happens in it."""
+        return self.stage in OVER
+
+    def end(self, now: float, stage: ItemStage = "done") -> None:
+        """It ends, unless it has."""
+        if not self.is_over:
+            self.stage, self.ended = stage, now
+
+    def seconds(self, now: float) -> float:
+        """How long it has gone on."""
+        return max(0.0, (now if self.ended is None else self.ended) - self.began)
+
+
+@dataclass(slots=True, eq=False)
+class CallLane(Lane):
+    """A tool call: its ``title`` is the tool's name, its text the arguments as they come.
+
+    Attributes:
+        call_id: The call's id.
+        arguments: The arguments in one line, once they are whole.
+        progress: What the tool told last.
+        told: How often it has told something.
+        result: What the model reads of it; ``None`` before that.
+        took: The seconds that it ran.
+    """
+
+    call_id: str = ""
+    arguments: str = ""
+    progress: str = ""
+    told: int = 0
+    result: str | None = None
+    took: float = 0.0
+
+
+PEOPLE = ("send", "resume")
+"""The sources of messages that a person has added."""
+OPAQUE = 200
+"""Characters of what is not known."""
+CANCELLED = "the run was cancelled: "
+
+
+def user_lanes(record: Record) -> list[Lane]:
+    """What the person said that a run begins with: the last message, since those before it may be of runs that failed."""
+    event = record.event
+    last = event.conversation.last if isinstance(event, RunStart) else None
+    return [] if last is None or last.role != "user" else [_said(record, last)]
+
+
+def note_of(record: Record) -> Iterable[Lane]:
+    """The lane that says what a record means, where that is of interest.
+
+    >>> record = Record(1, "r", 1, 1, 0.0, HookMessage("clock", "message", "it is late"))
+    >>> [(lane.kind, lane.title, lane.text) for lane in note_of(record)]
+    [('note', 'clock', 'it is late')]
+    """
+    event = record.event
+    match event:
+        case HookMessage(hook=hook, content=content, data=data):
+            more = "" if data is None else f" {describe_json(data)}"
+            return (_note(record, hook, content + more),)
+        case HookVerdict(verdict="Pause"):
+            return ()  # the pause says it all
+        case HookVerdict(hook=hook, point=point, verdict=verdict, reason=reason, call_id=call):
+            # The reason for skipping a call is the call's result, which its lane shows.
+            is_elsewhere = not reason or (verdict == "Skip" and call is not None)
+            text = f"{verdict} at {point}" + ("" if is_elsewhere else f": {reason}")
+            return (_note(record, hook, text),)
+        case AttemptRetract(reason=reason, delay=delay):
+            when = f"in {delay:.0f} s" if delay >= 1 else "at once"
+            return (_note(record, "new attempt", f"{reason}; asking again {when}"),)
+        case MessageAdd(messages=messages, source=source):
+            return _added(record, messages, source)
+        case WatcherDetach(watcher=watcher, error=error):
+            return (_note(record, "watcher", f"{watcher} failed and was detached: {error}"),)
+        case Gap(first=first, last=last):
+            return (_note(record, "gap", f"records {first} to {last} were too many for this view"),)
+        case RunPause(hook=hook, reason=reason) if not record.path:
+            told = f"{hook}: {reason}" if reason else hook
+            return (_lane(record, "pause", "Waits for you", clean(told), "waiting"),)
+        case RunAbort(cause=cause, reason=reason) if record.path or cause == "cancel":
+            title = "cancelled" if cause == "cancel" else "ended"
+            return (_note(record, title, reason.removeprefix(CANCELLED)),)
+        case _:
+            return ()
+
+
+def _added(record: Record, messages: tuple[Message, ...], source: str) -> list[Lane]:
+    if source == "tools":
+        return []  # the calls' lanes have them
+    if source in PEOPLE:
+        return [_said(record, message) for message in messages]
+    title = f"{source} tells the model"
+    return [_note(record, title, describe_parts(message.content)) for message in messages]
+
+
+def note_opaque(record: Record, event: Opaque) -> Lane:
+    """The lane of something of the provider's that is not known here."""
+    told = "" if event.raw is None else describe_json(event.raw, OPAQUE)
+    return _note(record, f"not known here: {event.kind}", told)
+
+
+def _said(record: Record, message: Message) -> Lane:
+    return _lane(record, "user", "", describe_parts(message.content))
+
+
+def _note(record: Record, title: str, text: str) -> Lane:
+    return _lane(record, "note", one_line(title), clean(text))
+
+
+def _lane(record: Record, kind: LaneKind, title: str, text: str, stage: ItemStage = "done") -> Lane:
+    at = record.time
+    return Lane(kind, title, len(record.path), stage, at, at, [text] if text else [])
+
 
 KINDS: dict[BlockType, LaneKind] = {
     BlockType.THINKING: "thinking",

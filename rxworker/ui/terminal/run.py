@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.ui.terminal.signals import on_signals
+from rxworker.ui.terminal.lifecycle import on_signals
 from rxworker.worker import Worker
 
 if TYPE_CHECKING:
@@ -111,6 +111,3 @@ def _kept_from_hanging(app: TerminalApp) -> Generator[None, None, None]:
         except OSError:
             if not app.is_gone:  # otherwise there is nobody to tell
                 raise
-
-
-__all__ = ["has_textual", "is_terminal", "run_app", "run_app_async"]

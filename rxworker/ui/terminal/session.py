@@ -1,6 +1,10 @@
 """A conversation with a worker as a person carries it on: one run after the other, and what becomes of each.
 
 It knows nothing of widgets. What happens comes out as lanes; what the person does comes in as calls of its methods.
+
+What a person says while a run is on, until the conversation has it.
+
+What went wrong, and what to do about it.
 """
 
 from __future__ import annotations
@@ -11,15 +15,126 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from rxworker.errors import RunCancelledError, RxWorkerError
+from rxworker.errors import (
+    ConfigurationError,
+    HookError,
+    LimitExceededError,
+    LocalProtocolError,
+    ProviderError,
+    RunAbortedError,
+    RunCancelledError,
+    RxWorkerError,
+    TransportError,
+)
 from rxworker.hub import Coalesce
 from rxworker.messages import Message, ToolCall, Usage
 from rxworker.ui.clean import clean, one_line
-from rxworker.ui.terminal.advice import advise
-from rxworker.ui.terminal.lane import Lane
-from rxworker.ui.terminal.lanes import Lanes
-from rxworker.ui.terminal.sent import Sent
+from rxworker.ui.terminal.lanes import Lane, Lanes
 from rxworker.worker import Decision, Paused, Run, Worker
+
+
+class Sent:
+    """Follows messages from the person to the conversation, or back.
+
+    Attributes:
+        queued: Those that are not in the conversation yet.
+    """
+
+    def __init__(self) -> None:
+        self.queued: dict[asyncio.Future[None], str] = {}
+        self._returned: list[str] = []
+
+    def send(self, run: Run[Any], text: str, *, is_ending: bool) -> None:
+        """Say something to a run.
+
+        Args:
+            run: The run.
+            text: What is said.
+            is_ending: Whether it was cancelled.
+
+        Raises:
+            RxWorkerError: It cannot be said.
+        """
+        try:
+            future = run.send(text)
+        except LocalProtocolError:
+            # It has just ended, and its last records are on their way to the screen.
+            if not run.done() and not is_ending:
+                raise
+            self._returned.append(text)
+            return
+        self.queued[future] = text
+        future.add_done_callback(self._delivered)
+
+    def take_back(self) -> str:
+        """What was said to a run that ended before it could take it."""
+        returned, self._returned = self._returned, []
+        return "\n".join(returned)
+
+    def _delivered(self, future: asyncio.Future[None]) -> None:
+        text = self.queued.pop(future, "")
+        if future.cancelled() or future.exception() is not None:
+            self._returned.append(text)
+
+
+KINDS = {
+    "authentication": ("The key was refused", "Check the key, then say it again."),
+    "permission": ("This is not allowed", "Ask whoever owns the key, or use another model."),
+    "not_found": ("There is no such model or address", "Check the model's name and the address."),
+    "invalid_request": ("The request was refused", "Say it in another way."),
+    "context_length": (
+        "The conversation is too long for this model",
+        "Begin a new conversation, or use a model that reads more.",
+    ),
+    "rate_limit": ("Too many requests", "Wait a moment, then say it again."),
+    "quota": ("The account is used up", "See to the account, then say it again."),
+    "overloaded": ("The model is overloaded", "Wait a moment, then say it again."),
+    "timeout": ("The model took too long", "Say it again."),
+    "server": ("The model's server failed", "Say it again."),
+}
+KEPT = "The conversation is kept."
+
+
+def advise(error: BaseException, line: str) -> tuple[str, str]:
+    r"""A title, and the words below it.
+
+    Args:
+        error: What ended the run.
+        line: What it says, in one line.
+
+    >>> advise(ProviderError("no", kind="rate_limit", retry_after=20.0), "slow down")[1]
+    'slow down\nWait 20 s, then say it again. The conversation is kept.'
+    """
+    title, todo = _advice(error)
+    if isinstance(error, RxWorkerError) and error.retry_after:
+        todo = todo.replace("Wait a moment", f"Wait {error.retry_after:.0f} s")
+    request = getattr(error, "request_id", None)
+    told = f"{line} (request {request})" if request and str(request) not in line else line
+    return title, f"{told}\n{todo} {KEPT}".replace("\n ", "\n")
+
+
+def _advice(error: BaseException) -> tuple[str, str]:
+    match error:
+        case ProviderError(kind=kind) if kind in KINDS:
+            return KINDS[kind]
+        case ConfigurationError():
+            return "Something is missing", "Leave, set it, and come again."
+        case TransportError():
+            return "No connection", "Check the address and the network, then say it again."
+        case LimitExceededError(limit=limit):
+            return (
+                "A limit was reached",
+                f"Go on by saying so, or give the worker a higher {limit}.",
+            )
+        case HookError(hook=hook):
+            return f"The hook {hook} failed", "Mend it, or take it out."
+        case RunAbortedError():
+            return "A hook ended the run", "Say it in another way."
+        case _ if getattr(error, "retryable", False):
+            return "It did not work", "Say it again."
+        case _:
+            return "It did not work", ""
+
 
 Standing: TypeAlias = Literal["ready", "answering", "pausing", "cancelling", "paused"]
 Wording: TypeAlias = Callable[[BaseException], str]

@@ -16,7 +16,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from rxworker.ui.terminal.lane import Lane
+from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.section import Paint, Section, TextSection, total_height
 from rxworker.views import ItemStage
 

@@ -2,11 +2,11 @@
 
 from rxworker.ui.web.app import make_app
 from rxworker.ui.web.guard import User
-from rxworker.ui.web.keys import STATE, ServerState
+from rxworker.ui.web.runs import MakeWorker, Workers
 from rxworker.ui.web.server import WebServer, serve
 from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.state import STATE, ServerState
 from rxworker.ui.web.store import OnRun
-from rxworker.ui.web.workers import MakeWorker, Workers
 
 __all__ = [
     "make_app",

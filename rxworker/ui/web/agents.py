@@ -2,7 +2,7 @@
 
 Every protocol of `UI_PROTOCOLS` is served. The client's id of a conversation is also the server's. The server continues a conversation that
 it has, thinking included; otherwise the conversation starts with the messages that the client sends. A run belongs to the client that
-started it; `rxworker.ui.web.clients` describes what happens when that client disconnects.
+started it; `rxworker.ui.web.entry` describes what happens when that client disconnects.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from rxworker.protocols import encode_json
 from rxworker.protocols.common import Reply, decisions_of
 from rxworker.protocols.registry import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
-from rxworker.ui.web.answers import ApiError, bytes_answer, json_answer, read_json_bytes
-from rxworker.ui.web.clients import STOPPED, Clients
-from rxworker.ui.web.entry import ConversationEntry, RunEntry
-from rxworker.ui.web.keys import STATE, first_event
+from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry
+from rxworker.ui.web.responses import ApiError, bytes_answer, json_answer, read_json_bytes
 from rxworker.ui.web.runs import STOP_SECONDS, Runs
-from rxworker.ui.web.watching import watch_run
+from rxworker.ui.web.state import STATE, first_event
+from rxworker.ui.web.streams import watch_run
 
 MAX_ID = 200
 """The most characters of a client's name for a conversation."""

@@ -1,26 +1,48 @@
-"""The web server as one aiohttp application, to be run by itself or mounted in another."""
+"""The web server as one aiohttp application, to be run by itself or mounted in another.
+
+The JSON API: what the server is, and starting, listing and steering runs.
+
+A run as server-sent events, in the native format.
+"""
 
 from __future__ import annotations
 
-from aiohttp import web
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Literal
 
-from rxworker.errors import ConfigurationError
-from rxworker.ui.web import api
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+import rxworker
+from rxworker.errors import ConfigurationError, RunCancelledError
+from rxworker.hub import Watch
+from rxworker.messages import JsonObject
+from rxworker.protocols import (
+    SSE_HEADERS,
+    end_frame,
+    read_last_event_id,
+    record_frame,
+    retry_frame,
+)
 from rxworker.ui.web.agents import (
     get_chat,
     get_chat_messages,
     post_chat_stop,
     protocol_routes,
 )
-from rxworker.ui.web.answers import LIMITS, ApiError
-from rxworker.ui.web.events import get_events
+from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.guard import User, add_headers, make_guard
-from rxworker.ui.web.keys import STATE, ServerState
-from rxworker.ui.web.page import INDEX
+from rxworker.ui.web.responses import INDEX, LIMITS, ApiError, bytes_answer, json_answer, read_json
+from rxworker.ui.web.runs import WorkerInfo, Workers
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
+from rxworker.ui.web.state import STATE, ServerState
 from rxworker.ui.web.store import OnRun
-from rxworker.ui.web.workers import Workers
+from rxworker.ui.web.streams import batches_of, watch_run
+from rxworker.worker import Answer, Approve, Decision, Deny
 
 
 def make_app(
@@ -63,14 +85,14 @@ def make_app(
         [
             web.get("/", get_page, name="page"),
             web.get("/static/{path:.+}", get_static, name="static"),
-            web.get("/api/info", api.get_info),
-            web.get("/api/runs", api.get_runs),
-            web.post("/api/runs", api.post_run),
-            web.get("/api/runs/{id}", api.get_run),
-            web.post("/api/runs/{id}/send", api.post_send),
-            web.post("/api/runs/{id}/pause", api.post_pause),
-            web.post("/api/runs/{id}/cancel", api.post_cancel),
-            web.post("/api/runs/{id}/resume", api.post_resume),
+            web.get("/api/info", get_info),
+            web.get("/api/runs", get_runs),
+            web.post("/api/runs", post_run),
+            web.get("/api/runs/{id}", get_run),
+            web.post("/api/runs/{id}/send", post_send),
+            web.post("/api/runs/{id}/pause", post_pause),
+            web.post("/api/runs/{id}/cancel", post_cancel),
+            web.post("/api/runs/{id}/resume", post_resume),
             web.get("/api/runs/{id}/events", get_events, allow_head=False),
             *protocol_routes(),
             web.get("/api/chat/{id}/messages", get_chat_messages, name="chat-messages"),
@@ -129,4 +151,188 @@ async def _shut_down(app: web.Application) -> None:
     await app[STATE].close()
 
 
-__all__ = ["make_app"]
+PATIENCE = 5.0
+"""Seconds that a request waits for the end of the run that it cancels. A tool may take longer to stop."""
+
+
+class Info(Struct, frozen=True):
+    """What the server is."""
+
+    instance: str
+    version: str
+    title: str
+    workers: tuple[WorkerInfo, ...]
+
+
+class RunsAnswer(Struct, frozen=True):
+    """The list of runs, the newest first, each as the JSON of a `RunSummary`."""
+
+    instance: str
+    runs: list[msgspec.Raw]
+
+
+class StartBody(Struct, frozen=True):
+    """What begins a run."""
+
+    input: str
+    worker: str | None = None
+    conversation: str | None = None
+
+
+class SendBody(Struct, frozen=True):
+    """What is said into a run."""
+
+    message: str
+
+
+class PauseBody(Struct, frozen=True):
+    """Why a run is to pause."""
+
+    reason: str = "paused by the user"
+
+
+class CancelBody(Struct, frozen=True):
+    """When and why a run is to end."""
+
+    when: Literal["now", "after_turn"] = "now"
+    reason: str = "cancelled by the user"
+
+
+class ApproveBody(Struct, frozen=True, tag="approve"):
+    """Run the call; ``input`` are other arguments than the model's: a text where the tool takes free text."""
+
+    input: JsonObject | str | None = None
+
+
+class DenyBody(Struct, frozen=True, tag="deny"):
+    """Do not run the call."""
+
+    reason: str = "This call was not approved."
+
+
+class AnswerBody(Struct, frozen=True, tag="answer"):
+    """Do not run the call; this is its result."""
+
+    content: str
+
+
+class ResumeBody(Struct, frozen=True):
+    """What is decided about the calls that wait, by their ids."""
+
+    decisions: dict[str, ApproveBody | DenyBody | AnswerBody] = {}
+
+
+async def get_info(request: web.Request) -> web.Response:
+    """What the server is."""
+    state = request.config_dict[STATE]
+    title = state.settings.title
+    return json_answer(
+        Info(state.instance, rxworker.__version__, title, state.workers.infos(request))
+    )
+
+
+async def get_runs(request: web.Request) -> web.Response:
+    """The runs, the newest first."""
+    state = request.config_dict[STATE]
+    runs = [msgspec.Raw(entry.encoded()) for entry in state.runs_of(request)]
+    return json_answer(RunsAnswer(state.instance, runs))
+
+
+async def get_run(request: web.Request) -> web.Response:
+    """One run."""
+    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+    return bytes_answer(entry.encoded())
+
+
+async def post_run(request: web.Request) -> web.Response:
+    """Begin a run."""
+    runs = request.config_dict[STATE].runs_of(request)
+    body = await read_json(request, StartBody)
+    text = _said(body.input, "input")
+    entry = runs.start(text, worker=body.worker, conversation=body.conversation)
+    return bytes_answer(entry.encoded(), 201)
+
+
+async def post_send(request: web.Request) -> web.Response:
+    """Say something into a run."""
+    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+    body = await read_json(request, SendBody)
+    entry.send(_said(body.message, "message"))
+    return bytes_answer(entry.encoded())
+
+
+async def post_pause(request: web.Request) -> web.Response:
+    """Ask a run to pause at the next safe moment."""
+    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+    body = await read_json(request, PauseBody)
+    entry.run.pause(reason=body.reason)
+    return bytes_answer(entry.encoded())
+
+
+async def post_cancel(request: web.Request) -> web.Response:
+    """End a run; with ``now``, answer when it has ended. One that is paused waits no longer, and cannot be resumed."""
+    runs = request.config_dict[STATE].runs_of(request)
+    entry = runs.find(request.match_info["id"])
+    body = await read_json(request, CancelBody)
+    if entry.resumed_as is not None:
+        message = f"this run was resumed as {entry.resumed_as}: cancel that one"
+        raise ApiError(409, "resumed", message)
+    if entry.status == "paused":
+        entry.dismiss(str(RunCancelledError(body.reason)))
+        runs.changed(entry)
+        return bytes_answer(entry.encoded())
+    ended = entry.run.cancel(body.when, reason=body.reason)
+    if body.when == "now":
+        await asyncio.wait({ended}, timeout=PATIENCE)
+    return bytes_answer(entry.encoded())
+
+
+async def post_resume(request: web.Request) -> web.Response:
+    """Go on with a paused run, as a new one."""
+    runs = request.config_dict[STATE].runs_of(request)
+    body = await read_json(request, ResumeBody)
+    decisions = {call: _decision(decision) for call, decision in body.decisions.items()}
+    entry = runs.resume(request.match_info["id"], decisions)
+    return bytes_answer(entry.encoded(), 201)
+
+
+def _decision(body: ApproveBody | DenyBody | AnswerBody) -> Decision:
+    match body:
+        case ApproveBody(input=edited):
+            return Approve(edited)
+        case DenyBody(reason=reason):
+            return Deny(reason)
+        case AnswerBody(content=content):
+            return Answer(content)
+
+
+def _said(text: str, name: str) -> str:
+    if not text.strip():
+        raise ApiError(400, "empty", f"{name} is a text that says something")
+    return text
+
+
+RETRY = 1000
+"""Milliseconds after which a client connects again."""
+
+
+async def get_events(request: web.Request) -> web.StreamResponse:
+    """The records of a run behind the last one that the client has; 204 when nothing comes any more."""
+    state = request.config_dict[STATE]
+    entry = state.runs_of(request).find(request.match_info["id"])
+    asked = request.headers.get("Last-Event-ID") or request.query.get("after")
+    after = read_last_event_id(asked)
+    if entry.run.done() and after >= entry.run.last_seq:
+        return web.Response(status=204)
+    with state.places.take(entry):
+        watch = watch_run(entry, after, name=f"events {request.remote or ''}".strip())
+        return await state.streams.send(request, sse_events(entry, watch), SSE_HEADERS)
+
+
+async def sse_events(entry: RunEntry, watch: Watch) -> AsyncGenerator[bytes, None]:
+    """The frames of a run, to its end."""
+    yield retry_frame(RETRY)
+    async with aclosing(batches_of(entry, watch)) as batches:
+        async for batch in batches:
+            yield b"".join([record_frame(record, entry.encode) for record in batch])
+    yield entry.hide(end_frame(entry.status, entry.reason))

@@ -3,14 +3,21 @@
 The guard stands around all of the application. A request that calls the server by a foreign name, comes from a foreign page, or brings
 no token where one is needed, goes no further. What goes wrong further in is told in one form; what nobody has foreseen is written to
 the server's log under a number, and the client learns only the number.
+
+The token that opens the server, and the cookie that a browser carries in its place.
+
+A browser cannot put a header onto a WebSocket. It brings the token once, with the address of the page, and gets a cookie that says
+that it had it. The cookie holds no token, but what only somebody with the token can work out; it is good until the token is changed.
 """
 
 from __future__ import annotations
 
+import hmac
 import inspect
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from hashlib import sha256
 from typing import TypeAlias
 
 from aiohttp import web
@@ -18,12 +25,44 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from rxworker.protocols.registry import UI_PROTOCOLS
-from rxworker.ui.web.answers import ApiError, text_answer
-from rxworker.ui.web.answers import error_answer as json_error
-from rxworker.ui.web.hide import told
-from rxworker.ui.web.origin import Hosts, is_own_origin
-from rxworker.ui.web.settings import Settings
-from rxworker.ui.web.token import Token
+from rxworker.ui.clean import told
+from rxworker.ui.web.responses import ApiError, text_answer
+from rxworker.ui.web.responses import error_answer as json_error
+from rxworker.ui.web.settings import Hosts, Settings, is_own_origin
+
+
+class Token:
+    """A token, and what is worked out from it.
+
+    Attributes:
+        cookie: The name of the cookie. Cookies do not know ports: two servers of one machine with tokens of their own get cookies of
+            their own.
+
+    >>> token = Token("a long secret")
+    >>> token.fits("a long secret"), token.fits("another"), token.fits_cookie(token.cookie_value)
+    (True, False, True)
+    """
+
+    __slots__ = ("_token", "cookie", "cookie_value")
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode("utf-8", "surrogatepass")
+        self.cookie = f"rxworker_{self._derived(b'cookie name')[:12]}"
+        self.cookie_value = self._derived(b"cookie value")
+
+    def fits(self, given: str) -> bool:
+        """Whether it is the token. How long that takes says nothing about the token."""
+        return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self._token)
+
+    def fits_cookie(self, given: str) -> bool:
+        """Whether it is the cookie's value."""
+        return hmac.compare_digest(
+            given.encode("utf-8", "surrogatepass"), self.cookie_value.encode()
+        )
+
+    def _derived(self, purpose: bytes) -> str:
+        return hmac.new(self._token, b"rxworker " + purpose, sha256).hexdigest()
+
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -247,14 +286,3 @@ def _unforeseen(
     path = request.rel_url.raw_path
     logger.error("error %s: %s %s failed\n%s", number, request.method, path, told(error))
     return error_answer(500, "error", f"the server failed; its log says more under {number}")
-
-
-__all__ = [
-    "CONTENT_SECURITY_POLICY",
-    "HEADERS",
-    "OWNER",
-    "Guard",
-    "User",
-    "add_headers",
-    "make_guard",
-]

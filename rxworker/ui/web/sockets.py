@@ -28,12 +28,11 @@ from rxworker.protocols import (
     records_message,
     socket_message,
 )
-from rxworker.ui.web.answers import ApiError
-from rxworker.ui.web.feed import RunFeed
-from rxworker.ui.web.hide import told
-from rxworker.ui.web.patience import Patience
+from rxworker.ui.clean import told
+from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.watching import Places, batches_of, watch_run
+from rxworker.ui.web.store import RunFeed
+from rxworker.ui.web.streams import Patience, Places, batches_of, watch_run
 
 MAX_MESSAGE = 16 * 1024
 """The most bytes of a client's message."""
@@ -249,6 +248,3 @@ class Sockets:
         """Close all: the server goes away."""
         closing = [connection.close() for connection in tuple(self._open)]
         await asyncio.gather(*closing, return_exceptions=True)
-
-
-__all__ = ["Connection", "Sockets"]

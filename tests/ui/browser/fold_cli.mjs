@@ -7,10 +7,10 @@ import { pathToFileURL } from "node:url";
 const { static: folder, runs, prices, course, shown } = JSON.parse(readFileSync(0, "utf8"));
 const page = (name) => import(pathToFileURL(`${folder}/${name}`).href);
 const { fold } = await page("fold.js");
-const { costOf, usageOf } = await page("usage.js");
-const { Course } = await page("course.js");
-const { costData, rateData, tokenData, usageRows } = await page("chart_data.js");
-const { textOf } = await page("items.js");
+const { costOf, usageOf } = await page("run_state.js");
+const { Timeline } = await page("timeline.js");
+const { costData, rateData, tokenData, usageRows } = await page("charts.js");
+const { textOf } = await page("run_state.js");
 
 function told(item) {
   switch (item.kind) {
@@ -34,7 +34,7 @@ function account(records) {
 }
 
 function together() {
-  const all = new Course(runs.map((records, n) => fold(`run ${n}`, records)));
+  const all = new Timeline(runs.map((records, n) => fold(`run ${n}`, records)));
   all.inherit();
   const elapsed = all.elapsed(0), rows = usageRows(all, elapsed);
   return {

@@ -26,7 +26,7 @@ from textual.pilot import Pilot
 
 from rxworker import Worker
 from rxworker.ui.terminal.app import TerminalApp
-from rxworker.ui.terminal.composer import Composer
+from rxworker.ui.terminal.bars import Composer
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.ui.terminal.view import LaneView
 

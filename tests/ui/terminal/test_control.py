@@ -15,7 +15,7 @@ from rxworker.hooks import Pause, ToolCallContext, TurnEndContext
 from rxworker.messages import ToolMeta
 from rxworker.testing import Call, Reply, ScriptedModel, call, say, stall
 from rxworker.tools import ToolContext
-from rxworker.ui.terminal.approval import ApprovalScreen
+from rxworker.ui.terminal.dialogs import ApprovalScreen
 
 Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from rxworker.testing import Answer, ReplayServer, call, say
-from rxworker.ui.terminal.guard import HUNG_UP, Guard
+from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard
 
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are not known there", allow_module_level=True)

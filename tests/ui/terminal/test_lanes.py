@@ -41,8 +41,7 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
-from rxworker.ui.terminal.lane import CallLane, Lane
-from rxworker.ui.terminal.lanes import Lanes
+from rxworker.ui.terminal.lanes import CallLane, Lane, Lanes
 
 CALL = ToolCall("c1", "look", {"at": "a"})
 STARTED = Status(ResponseStatus.STARTED)

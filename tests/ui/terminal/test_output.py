@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rxworker.ui.terminal.output import Output
-from rxworker.ui.terminal.signals import on_signals
+from rxworker.ui.terminal.driver import Output
+from rxworker.ui.terminal.lifecycle import on_signals
 
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are not known there", allow_module_level=True)

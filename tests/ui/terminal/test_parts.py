@@ -20,9 +20,9 @@ from rxworker.errors import (
 from rxworker.messages import JsonObject
 from rxworker.testing import ScriptedModel
 from rxworker.ui.terminal import run_app, run_app_async
-from rxworker.ui.terminal.advice import advise
-from rxworker.ui.terminal.arguments import arguments_text, read_arguments
-from rxworker.ui.terminal.document import MOST, draw_document, is_document
+from rxworker.ui.terminal.dialogs import arguments_text, read_arguments
+from rxworker.ui.terminal.section import MOST, draw_document, is_document
+from rxworker.ui.terminal.session import advise
 
 
 def drawn(text: str, width: int = 40) -> list[str]:

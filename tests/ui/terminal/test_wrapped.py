@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from rxworker.ui.terminal.wrapped import NARROWEST, WrappedText
+from rxworker.ui.terminal.section import NARROWEST, WrappedText
 
 TEXT = st.text(alphabet="ab \n\t京é", max_size=80)
 

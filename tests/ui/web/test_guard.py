@@ -16,7 +16,7 @@ from rxworker.testing import ScriptedModel, say, stall
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, make_app
 from rxworker.ui.web.guard import HEADERS
-from rxworker.ui.web.origin import Hosts, is_own_origin
+from rxworker.ui.web.settings import Hosts, is_own_origin
 
 if TYPE_CHECKING:
     from conftest import OpenDesk
@@ -244,7 +244,7 @@ async def test_tokens_are_compared_in_constant_time(
         compared.append((a, b))
         return honest(a, b)
 
-    monkeypatch.setattr("rxworker.ui.web.token.hmac.compare_digest", compare)
+    monkeypatch.setattr("rxworker.ui.web.guard.hmac.compare_digest", compare)
     desk = await open_desk(settings=LOCKED)
     await desk.get("api/runs", headers={"Authorization": "Bearer wrong"})
     assert (b"wrong", TOKEN.encode()) in compared

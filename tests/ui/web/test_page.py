@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rxworker.ui.web.page import INDEX, Page
+from rxworker.ui.web.responses import INDEX, Page
 
 if TYPE_CHECKING:
     from conftest import OpenDesk

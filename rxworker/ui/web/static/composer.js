@@ -2,9 +2,18 @@
 //
 // A draft belongs to a run, or to the run that is to begin (the id null): another run has another draft. It is kept over a reload. What is
 // sent leaves the field at once, so that what is typed meanwhile is the next message; it comes back if it cannot be sent.
+//
+// Messages that were sent into a run and that its model has not read yet.
+//
+// A message is delivered when the run's records add it to the conversation (`message_add` with the source "send"). The same text may be
+// sent several times, so each entry knows how many messages with its text there are once it is among them. A run that ends before that
+// gives its messages back.
+//
+// What was sent into the run that is looked at, until its model reads it.
+//
+// What this tab remembers over a reload. Storage may be forbidden or full: then it is remembered as long as the page lives.
 
 import { byId, el, setText, show } from "./dom.js";
-import { recall, remember } from "./storage.js";
 
 const MODES = {
   start: { label: "A new run", button: "Start", hint: "Ask something" },
@@ -116,4 +125,104 @@ export class Composer {
     this.putBack(id, text);
     this.tell(problem, "bad");
   }
+}
+
+const RUNNING = ["new", "running"];
+
+export class Outbox {
+  constructor() {
+    this.runs = new Map(); // entries by the run's id: { text, nth, accepted }
+  }
+
+  // Before the request is made: the record may come before the answer.
+  add(run, text) {
+    const entries = this.entries(run.id);
+    const nth = delivered(run, text) + entries.filter((one) => one.text === text).length + 1;
+    const entry = { text, nth, accepted: false };
+    entries.push(entry);
+    this.keep(run.id);
+    return entry;
+  }
+
+  // The server has taken it.
+  accept(id, entry) {
+    entry.accepted = true;
+    this.keep(id);
+  }
+
+  // The server has refused it.
+  drop(id, entry) {
+    this.runs.set(id, this.entries(id).filter((one) => one !== entry));
+    this.keep(id);
+  }
+
+  // What the model of a run has not read yet.
+  waiting(run) {
+    const entries = this.entries(run.id);
+    if (entries.length === 0) return entries;
+    const left = entries.filter((one) => delivered(run, one.text) < one.nth);
+    if (left.length < entries.length) {
+      this.runs.set(run.id, left);
+      this.keep(run.id);
+    }
+    return left;
+  }
+
+  // The texts of a run that has ended and that nobody reads any more; they are given back once.
+  takeBack(run) {
+    const waiting = this.waiting(run);
+    if (RUNNING.includes(run.status)) return [];
+    const back = waiting.filter((one) => one.accepted);
+    if (back.length === 0) return [];
+    this.runs.set(run.id, waiting.filter((one) => !one.accepted));
+    this.keep(run.id);
+    return back.map((one) => one.text);
+  }
+
+  // Of an earlier load of the page, it is not known whether the server has answered: it is taken to have.
+  entries(id) {
+    if (!this.runs.has(id)) this.runs.set(id, (recall(`outbox ${id}`) ?? []).map((one) => ({ ...one, accepted: true })));
+    return this.runs.get(id);
+  }
+
+  keep(id) {
+    remember(`outbox ${id}`, this.entries(id));
+  }
+}
+
+function delivered(run, text) {
+  return run.root.items.reduce((sum, item) => sum + (item.kind === "message" && item.source === "send" && item.text === text), 0);
+}
+
+export class QueueView {
+  constructor() {
+    this.node = byId("queue");
+    this.list = byId("queue-list");
+    this.shown = "";
+  }
+
+  draw(waiting) {
+    const key = JSON.stringify(waiting.map((one) => one.text));
+    if (key === this.shown) return;
+    this.shown = key;
+    show(this.node, waiting.length > 0);
+    this.list.replaceChildren(...waiting.map((one) => el("li", { text: one.text })));
+  }
+}
+
+const PREFIX = `rxworker ${new URL(".", globalThis.document?.baseURI ?? "file:///").pathname} `;
+
+export function recall(key) {
+  try {
+    return JSON.parse(sessionStorage.getItem(PREFIX + key));
+  } catch {
+    return null;
+  }
+}
+
+export function remember(key, value) {
+  try {
+    if (value === null || value === "" || value.length === 0) sessionStorage.removeItem(PREFIX + key);
+    else sessionStorage.setItem(PREFIX + key, JSON.stringify(value));
+  } catch { /* see above */ }
 }

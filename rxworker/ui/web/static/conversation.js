@@ -1,9 +1,12 @@
 // The conversation as it grows. Of a long one the last part is shown; what is earlier comes when it is asked for.
+//
+// The other things of a conversation: what somebody said, what the model thinks and says, notes in between.
+//
+// A tool call in the conversation: its name and state, its arguments as they are written, how far it is, what it came to.
 
-import { byId, el, show } from "./dom.js";
-import { End } from "./end.js";
-import { plural } from "./format.js";
-import { viewOf } from "./item_views.js";
+import { byId, el, StickToEnd, GrowingText, setData, setText, show } from "./dom.js";
+import { brief, clip, plural, pretty, seconds } from "./format.js";
+import { textOf, tookOf } from "./run_state.js";
 
 const STEP = 150, MOST = 600;
 const MARKED = 1_600; // milliseconds
@@ -13,7 +16,7 @@ export class ConversationView {
     this.pane = byId("conversation");
     this.latest = byId("latest");
     this.heard = heard;
-    this.end = new End(this.pane, () => this.offer());
+    this.end = new StickToEnd(this.pane, () => this.offer());
     this.earlier = el("button", { class: "earlier", type: "button", hidden: true, onclick: () => this.showEarlier() });
     this.latest.addEventListener("click", () => this.toEnd());
     this.open(null);
@@ -123,5 +126,182 @@ export class ConversationView {
     this.found = node;
     node.classList.add("found");
     this.fading = setTimeout(() => node.classList.remove("found"), MARKED);
+  }
+}
+
+const SPEAKER = { user: "You", system: "Instructions", assistant: "Model" };
+const LABELS = { thinking: "Thinking", refusal: "Refusal", tool_result: "Result", image: "Image", opaque: "Other" };
+
+class MessageView {
+  constructor(message) {
+    const source = message.source && message.source !== "start" ? message.source : "";
+    const who = source === "send" ? "You, into the run" : source ? `Added by ${source}` : message.scope.depth > 0 && message.role === "user" ? "Task" : SPEAKER[message.role];
+    const text = el("div", { class: "text" });
+    new GrowingText(text).grow([message.text]);
+    if (message.role === "system") {
+      this.node = el("details", { class: "item message system" }, el("summary", { text: who }), text);
+    } else {
+      this.node = el("div", { class: `item message ${message.role}${source && source !== "send" ? " added" : ""}` },
+        el("h3", { class: "speaker", text: who }), text);
+    }
+    this.node.dataset.role = message.role;
+  }
+
+  update() {}
+}
+
+class BlockView {
+  constructor(block, heard) {
+    this.block = block;
+    this.heard = heard;
+    this.text = el("div", { class: "text" });
+    this.growing = new GrowingText(this.text);
+    this.label = el("h3", { class: "speaker" });
+    this.reason = el("p", { class: "reason", hidden: true });
+    this.node = el("div", { class: `item block ${block.type}`, "data-type": block.type, "data-role": block.role }, this.label, this.text, this.reason);
+    if (block.type === "thinking") this.text.tabIndex = 0;
+    if (block.choice) this.node.dataset.choice = block.choice;
+  }
+
+  update() {
+    const { block } = this;
+    const added = this.growing.grow(block.pieces);
+    setText(this.label, this.title());
+    setData(this.node, "phase", block.phase);
+    this.node.classList.toggle("retracted", block.retracted);
+    show(this.reason, block.phase === "aborted" && !block.retracted);
+    setText(this.reason, "Cut off here");
+    if (block.type === "thinking" && added && block.phase === "open") this.text.scrollTop = this.text.scrollHeight;
+    if (this.heard && block.from !== null && !block.retracted) this.heard(block, added);
+  }
+
+  title() {
+    const { block } = this;
+    if (block.retracted) return `${LABELS[block.type] ?? "Answer"}, taken back`;
+    if (block.type === "text") return block.choice ? `Choice ${block.choice + 1}` : "Model";
+    const label = LABELS[block.type] ?? block.label ?? block.type;
+    const took = block.type === "thinking" ? tookOf(block) : null;
+    return took === null ? label : `${label} · ${seconds(took)}`;
+  }
+}
+
+class NoteView {
+  constructor(note) {
+    this.note = note;
+    this.title = el("strong");
+    this.text = el("span");
+    this.node = el("div", { class: "item note" }, this.title, this.text);
+  }
+
+  update() {
+    setText(this.title, this.note.title);
+    setText(this.text, this.note.text);
+    this.node.className = `item note ${this.note.tone}`;
+  }
+}
+
+export function viewOf(item, heard) {
+  switch (item.kind) {
+    case "call": return new CallView(item);
+    case "block": return new BlockView(item, item.type === "text" && item.scope.depth === 0 ? heard : null);
+    case "message": return new MessageView(item);
+    default: return new NoteView(item);
+  }
+}
+
+export const WORDS = {
+  writing: "being written", waiting: "waiting", running: "running", paused: "waiting for you", done: "done", failed: "failed",
+  skipped: "not run", stopped: "stopped", cut: "cut off", "not run": "not run", provider: "run by the provider",
+};
+
+export function wordOf(call) {
+  if (call.retracted) return "taken back";
+  const word = WORDS[call.state] ?? call.state;
+  const took = call.seconds ?? (call.to !== null && call.from !== null ? call.to - call.from : null);
+  return took >= 0.05 && (call.state === "done" || call.state === "failed") ? `${word} in ${seconds(took)}` : word;
+}
+
+export class CallView {
+  constructor(call) {
+    this.call = call;
+    this.name = el("span", { class: "call-name" });
+    this.summary = el("span", { class: "call-brief" });
+    this.word = el("span", { class: "call-word" });
+    this.arguments = el("pre", { class: "arguments", tabindex: "0", "aria-label": "Arguments" });
+    this.growing = null;
+    this.progress = el("p", { class: "progress", hidden: true });
+    this.verdicts = el("ul", { class: "verdicts", hidden: true });
+    this.outcome = el("p", { class: "outcome", hidden: true });
+    this.result = el("pre", { class: "result", tabindex: "0", "aria-label": "Result" });
+    this.resultPart = el("div", { hidden: true }, el("h4", { text: "Result" }), this.result);
+    this.inner = el("div", { class: "inner", hidden: true });
+    this.details = el("details", { ontoggle: () => this.open() },
+      el("summary", {}, el("span", { class: "dot", "aria-hidden": "true" }), this.name, this.summary, this.word),
+      el("div", { class: "call-body" }, el("h4", { text: "Arguments" }), this.arguments, this.resultPart));
+    this.node = el("div", { class: "item call", "data-call": call.id }, this.details, this.progress, this.outcome, this.verdicts, this.inner);
+    this.shown = null;
+    this.told = null;
+    this.judged = "";
+  }
+
+  update() {
+    const { call } = this;
+    setText(this.name, call.name || "tool");
+    setText(this.word, wordOf(call));
+    setData(this.node, "state", call.retracted ? "retracted" : call.isError ? "failed" : call.state);
+    this.node.classList.toggle("retracted", call.retracted);
+    if (call.input === undefined) this.write();
+    else this.settle();
+    show(this.progress, call.state === "running" && call.progress !== "");
+    setText(this.progress, call.progress);
+    this.conclude();
+    const judged = `${call.verdicts.length} ${call.result === null}`;
+    if (judged !== this.judged) this.judge();
+    this.judged = judged;
+  }
+
+  // While it is being written: what has come so far.
+  write() {
+    this.growing ??= new GrowingText(this.arguments);
+    this.growing.grow(this.call.pieces);
+    if (this.call.size < 400) setText(this.summary, clip(textOf(this.call), 80));
+  }
+
+  settle() {
+    const { call } = this;
+    if (this.shown === call.input) return;
+    this.shown = call.input;
+    this.growing = null;
+    this.arguments.textContent = pretty(call.input);
+    setText(this.summary, brief(call.input));
+    this.summary.classList.toggle("edited", call.edited);
+    if (call.edited) this.summary.prepend(el("em", { text: "changed: " }));
+  }
+
+  conclude() {
+    const { call } = this;
+    show(this.resultPart, call.result !== null);
+    if (call.result === this.told) return;
+    this.told = call.result;
+    show(this.outcome, Boolean(call.result));
+    setText(this.outcome, clip(call.result ?? "", 220));
+    this.open();
+  }
+
+  // A result may be long: it is laid out when somebody wants to see it.
+  open() {
+    if (!this.details.open || this.laid === this.told) return;
+    this.laid = this.told;
+    this.result.replaceChildren();
+    new GrowingText(this.result).grow([this.told ?? ""]);
+  }
+
+  judge() {
+    const { result } = this.call;
+    // A refused call has the reason as its result, which stands above.
+    const why = ({ reason }) => (reason && !result?.includes(reason) ? `: ${reason}` : "");
+    const lines = this.call.verdicts.map((v) => el("li", { text: `${v.verdict} by ${v.hook}${why(v)}` }));
+    this.verdicts.replaceChildren(...lines);
+    show(this.verdicts, lines.length > 0);
   }
 }

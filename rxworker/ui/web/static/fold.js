@@ -1,3 +1,9 @@
+// What is told beside the conversation: errors, what hooks decide and say, limits, watchers that were lost. Pure.
+//
+// What requests and responses do to a run: attempts begin, are taken back and end, and tokens are counted. Pure.
+//
+// The life of a run: it starts, goes from turn to turn, pauses, goes on and ends. Pure.
+//
 // A run as the page needs it, folded from its records. Pure: it knows nothing of the page.
 //
 // `newRun` is a run nobody has heard of; `step(run, record)` takes the next record. What a record changed is put into
@@ -5,13 +11,204 @@
 // seen already changes nothing. Records may stand for several (`covers`), and belong to runs inside the run (`path`).
 // The same records give the same conversation, numbers and status as `fold_run` in Python; a test holds the two equal.
 
-import { ATTEMPT_STEPS } from "./fold_attempts.js";
-import { BLOCK_STEPS } from "./fold_blocks.js";
-import { NOTE_STEPS } from "./fold_notes.js";
-import { RUN_STEPS } from "./fold_runs.js";
-import { TOOL_STEPS } from "./fold_tools.js";
-import { newScope, scopeAt } from "./scope.js";
-import { Series } from "./series.js";
+import { addMessage, BLOCK_STEPS, closeCalls, closeOpen, isSame, TOOL_STEPS } from "./fold_content.js";
+import { addUsage, lastCall, makeMessage, makeNote, newResponse, newScope, newUsage, put, scopeAt, Series, usageOf } from "./run_state.js";
+
+export function note(run, scope, record, tone, title, text, fields) {
+  const made = makeNote(scope, tone, title, text, { time: record.time, turn: record.turn, ...fields });
+  run.notes.push(made);
+  run.changed.add(made);
+  if (made.inline) put(run, scope, made);
+  return made;
+}
+
+// What an error or a limit has led to. Both are told in one note: people read of one thing that went wrong.
+export function conclude(run, scope, record, tone, title, reason, more = "") {
+  const cause = scope.trouble;
+  scope.trouble = null;
+  if (cause === null || cause.turn !== record.turn) return note(run, scope, record, tone, title, `${reason}${more}`, { inline: true });
+  const isTold = reason === "" || cause.text.includes(reason);
+  Object.assign(cause, { tone, title, text: `${isTold ? cause.text : reason}${more}` });
+  run.changed.add(cause);
+  return cause;
+}
+
+function error(run, scope, event, record) {
+  const what = event.kind && event.kind !== "unknown" ? ` (${event.kind})` : "";
+  scope.trouble = note(run, scope, record, "bad", "Error", `${event.message || event.code}${what}`, { inline: true });
+}
+
+function hookMessage(run, scope, event, record) {
+  const isDebug = event.level === "debug";
+  note(run, scope, record, isDebug ? "quiet" : "info", event.hook, event.content, { inline: !isDebug, level: event.level, data: event.data });
+}
+
+function hookVerdict(run, scope, event, record) {
+  const call = event.call_id ? lastCall(scope, event.call_id) : null;
+  if (call) {
+    call.verdicts.push({ hook: event.hook, verdict: event.verdict, reason: event.reason ?? "" });
+    run.changed.add(call);
+  }
+  // Why a call was decided about stands at the call.
+  if (call) note(run, scope, record, "verdict", `${event.verdict} · ${call.name}`, event.hook);
+  else note(run, scope, record, "verdict", event.verdict, `${event.hook}${event.reason ? `: ${event.reason}` : ""}`);
+}
+
+function limitReached(run, scope, event, record) {
+  if (scope.depth === 0) run.reason = event.limit;
+  scope.trouble = note(run, scope, record, "bad", "Limit reached", `${event.limit} (${event.value})`, { inline: true });
+}
+
+function watcherDetach(run, scope, event, record) {
+  note(run, scope, record, "warn", "Watcher detached", `${event.watcher}: ${event.error}`);
+}
+
+function gap(run, scope, event, record) {
+  note(run, scope, record, "warn", "Not shown here", `records ${event.first} to ${event.last}`, { inline: true });
+}
+
+export const NOTE_STEPS = {
+  error, limit_reached: limitReached, hook_message: hookMessage, hook_verdict: hookVerdict, watcher_detach: watcherDetach, gap,
+};
+
+// The response is over: what is open stays as it is, and its tokens count.
+export function settle(run, scope, time) {
+  closeOpen(run, scope, time);
+  scope.spent = addUsage(scope.spent, scope.response.usage);
+  scope.response = newResponse();
+  scope.attempt = [];
+}
+
+function retract(run, scope, time) {
+  closeOpen(run, scope, time);
+  for (const thing of scope.attempt) {
+    thing.retracted = true;
+    if (thing.state === "waiting" || thing.state === "running") thing.state = "stopped";
+    run.changed.add(thing);
+  }
+  scope.attempt = [];
+}
+
+function attemptStart(run, scope, event, record) {
+  settle(run, scope, record.time);
+  if (scope.depth > 0) return;
+  run.attempts += 1;
+  run.provider = event.provider || run.provider;
+  run.model = event.model || run.model;
+  run.stopReason = null;
+}
+
+function attemptRetract(run, scope, event, record) {
+  retract(run, scope, record.time);
+  settle(run, scope, record.time);
+  const again = event.delay ? `, again in ${event.delay.toFixed(1)} s` : "";
+  conclude(run, scope, record, "warn", "Taken back", event.reason, again);
+}
+
+function status(run, scope, event, record) {
+  const response = scope.response;
+  if (event.status === "Started") {
+    if (response.status !== null) {
+      retract(run, scope, record.time);
+      if (scope.depth > 0) scope.spent = addUsage(scope.spent, response.usage);
+      response.usage = null;
+    }
+    response.status = "Started";
+    if (scope.depth === 0) run.model = event.model || run.model;
+    return;
+  }
+  response.status = event.status;
+  if (event.status !== "Completed") return;
+  if (scope.depth === 0) run.stopReason = event.stop_reason ?? null;
+}
+
+function usage(run, scope, event, record) {
+  scope.response.usage = event;
+  run.series.total(record.time, usageOf(run));
+}
+
+export const ATTEMPT_STEPS = { attempt_start: attemptStart, attempt_retract: attemptRetract, status, usage };
+
+const ENDS = { cancel: ["warn", "Cancelled"], limit: ["bad", "Stopped by a limit"] };
+
+function talk(run, scope, conversation) {
+  if (conversation.system && scope.depth === 0) put(run, scope, makeMessage(scope, "system", conversation.system, { source: "start" }));
+  for (const message of conversation.messages ?? []) addMessage(run, scope, message, "start");
+}
+
+// The calls that wait and have come to nothing yet, each with what is known of it.
+function* waiting(scope, pending) {
+  for (const one of pending ?? []) {
+    const call = lastCall(scope, one.id);
+    if (call && call.result === null) yield [call, one];
+  }
+}
+
+function runStart(run, scope, event) {
+  if (scope.depth === 0) run.status = "running";
+  else settle(run, scope, null);
+  talk(run, scope, event.conversation);
+}
+
+function runResume(run, scope, event, record) {
+  talk(run, scope, event.conversation);
+  for (const [call, { input }] of waiting(scope, event.pending)) Object.assign(call, { edited: !isSame(call.input, input), input });
+  if (scope.depth > 0) return;
+  Object.assign(run, { status: "running", turns: event.turns ?? 0, toolCalls: event.tool_calls ?? 0, pause: null, reason: "" });
+  scope.spent = { ...newUsage(), ...event.usage };
+  run.series.total(record.time, usageOf(run));
+}
+
+function turnStart(run, scope, event, record) {
+  settle(run, scope, record.time);
+  if (scope.depth > 0) return;
+  run.status = "running";
+  run.turns += 1;
+  run.turnTimes.push(record.time);
+}
+
+function turnStop(run, scope, event, record) {
+  settle(run, scope, record.time);
+}
+
+function runPause(run, scope, event, record) {
+  closeOpen(run, scope, record.time);
+  for (const [call, { input }] of waiting(scope, event.pending)) {
+    Object.assign(call, { state: "paused", input });
+    run.changed.add(call);
+  }
+  note(run, scope, record, "warn", "Paused", event.reason || `by ${event.hook}`);
+  if (scope.depth > 0) return;
+  Object.assign(run, { status: "paused", pause: event, reason: event.hook });
+}
+
+function runStop(run, scope, event, record) {
+  settle(run, scope, record.time);
+  closeCalls(run, scope, record.time);
+  if (scope.depth === 0) run.status = "finished";
+}
+
+function runAbort(run, scope, event, record) {
+  settle(run, scope, record.time);
+  closeCalls(run, scope, record.time);
+  const [tone, title] = ENDS[event.cause] ?? ["bad", "Ended early"];
+  conclude(run, scope, record, tone, title, event.reason);
+  if (scope.depth === 0) Object.assign(run, { status: "aborted", cause: event.cause, reason: event.reason });
+}
+
+// The server does not know the run any more: no record follows, so nothing in it is open or at work.
+export function lose(run) {
+  for (const scope of [run.root, ...run.scopes.values()]) {
+    settle(run, scope, run.last);
+    closeCalls(run, scope, run.last);
+  }
+  run.status = "gone";
+}
+
+export const RUN_STEPS = {
+  run_start: runStart, run_resume: runResume, run_pause: runPause, run_stop: runStop, run_abort: runAbort,
+  turn_start: turnStart, turn_stop: turnStop,
+};
 
 const STEPS = { ...BLOCK_STEPS, ...NOTE_STEPS, ...ATTEMPT_STEPS, ...TOOL_STEPS, ...RUN_STEPS };
 

@@ -1,37 +1,37 @@
-// The timeline: a lane for each block and each call of a course, on one axis of time.
+// The timeline: a lane for each block and each call of a timeline, on one axis of time.
+//
+// One lane: a block, or a call. Its bars hold seconds, and the list the span: the browser places them anew when the axis grows.
 
-import { marksOf, markText, spanFor } from "./axis.js";
-import { Course } from "./course.js";
-import { byId, el, setText, show } from "./dom.js";
-import { End } from "./end.js";
-import { seconds } from "./format.js";
-import { LaneView } from "./lane_view.js";
+import { WORDS } from "./conversation.js";
+import { byId, el, StickToEnd, setData, setText, show } from "./dom.js";
+import { brief, clip, plural, seconds } from "./format.js";
+import { Timeline, marksOf, markText, spanFor } from "./timeline.js";
 
 const MOST = 150;
 
 export class LanesView {
   constructor(reveal) {
     this.list = byId("lanes");
-    this.end = new End(this.list);
+    this.end = new StickToEnd(this.list);
     this.axis = byId("axis");
     this.note = byId("timeline-note");
     this.reveal = reveal; // (run, thing)
-    this.open(new Course(), 0);
+    this.open(new Timeline(), 0);
   }
 
-  open(course, now) {
-    this.course = course;
+  open(timeline, now) {
+    this.timeline = timeline;
     this.views = new Map(); // lanes by what they show
     this.waiting = new Map(); // lanes of calls that waited when an earlier run was paused, by the call's id
     this.live = new Set();
     this.count = 0; // of all lanes, with those that are not shown any more
-    this.next = course.runs.map(() => 0);
+    this.next = timeline.runs.map(() => 0);
     this.span = 0;
     this.list.replaceChildren();
     this.end.follows = true;
-    this.breaks = course.breaks();
+    this.breaks = timeline.breaks();
     const breaks = new Map(this.breaks.map((one) => [one.run, one]));
-    course.runs.forEach((run, n) => {
+    timeline.runs.forEach((run, n) => {
       if (breaks.has(run)) this.list.append(breakNode(breaks.get(run)));
       this.grow(n, now);
     });
@@ -39,19 +39,19 @@ export class LanesView {
   }
 
   draw(changed, now) {
-    const { course } = this;
-    if (course.run) this.grow(course.runs.length - 1, now);
+    const { timeline } = this;
+    if (timeline.run) this.grow(timeline.runs.length - 1, now);
     for (const thing of changed) this.refresh(this.views.get(thing), now);
     show(byId("no-lanes"), this.count === 0);
     show(this.axis, this.count > 0);
-    if (!course.run) setText(this.note, "");
-    else this.scale(course.elapsed(now));
+    if (!timeline.run) setText(this.note, "");
+    else this.scale(timeline.elapsed(now));
     this.end.follow();
   }
 
   // Lanes of one of the runs that have come since the last time.
   grow(n, now) {
-    const run = this.course.runs[n], { lanes } = run;
+    const run = this.timeline.runs[n], { lanes } = run;
     if (this.next[n] === lanes.length) return;
     const skipped = Math.max(0, lanes.length - this.next[n] - MOST);
     this.next[n] += skipped;
@@ -60,7 +60,7 @@ export class LanesView {
   }
 
   add(run, thing, now) {
-    const place = (time) => this.course.place(run, time);
+    const place = (time) => this.timeline.place(run, time);
     let view = thing.kind === "call" && thing.writtenFrom === null ? this.waiting.get(thing.id) : undefined;
     if (view) {
       this.views.delete(view.thing);
@@ -72,7 +72,7 @@ export class LanesView {
       this.count += 1;
     }
     this.views.set(thing, view);
-    if (thing.state === "paused" && run !== this.course.run) this.waiting.set(thing.id, view);
+    if (thing.state === "paused" && run !== this.timeline.run) this.waiting.set(thing.id, view);
     this.refresh(view, now);
     while (this.views.size > MOST) this.forget(...this.views.entries().next().value);
   }
@@ -88,7 +88,7 @@ export class LanesView {
   runOf(thing) {
     let scope = thing.scope;
     while (scope.parent) scope = scope.parent.scope;
-    return this.course.runs.find((run) => run.root === scope);
+    return this.timeline.runs.find((run) => run.root === scope);
   }
 
   forget(thing, view) {
@@ -106,13 +106,13 @@ export class LanesView {
 
   // Time goes on although nothing is said.
   tick(now) {
-    if (!this.course.isRunning) return;
+    if (!this.timeline.isRunning) return;
     for (const view of this.live) view.stretch(now);
-    this.scale(this.course.elapsed(now));
+    this.scale(this.timeline.elapsed(now));
   }
 
   scale(elapsed) {
-    const cut = this.course.isCut ? "what came before is not kept any more · " : "";
+    const cut = this.timeline.isCut ? "what came before is not kept any more · " : "";
     const last = this.count > this.views.size ? `the last ${this.views.size} of ${this.count} · ` : "";
     setText(this.note, `${cut}${last}${seconds(elapsed)}`);
     const [span, steps] = spanFor(elapsed);
@@ -130,4 +130,73 @@ export class LanesView {
 function breakNode({ seconds: pause, reason }) {
   const text = `Paused for ${seconds(pause)}${reason ? `: ${reason}` : ""}`;
   return el("li", { class: "lane-break", text });
+}
+
+const NAMES = { text: "answer", thinking: "thinking", refusal: "refusal", tool_result: "result", image: "image" };
+
+export class LaneView {
+  // `place` tells where a moment lies on the axis.
+  constructor(thing, place, reveal) {
+    this.thing = thing;
+    this.place = place;
+    this.name = el("span", { class: "lane-name" });
+    this.text = el("span", { class: "lane-text" });
+    this.written = el("span", { class: "bar written" });
+    this.ran = thing.kind === "call" ? el("span", { class: "bar ran" }) : null;
+    const label = el("button", { type: "button", class: "lane-label", onclick: () => reveal(this.thing) }, el("span", { class: "dot", "aria-hidden": "true" }), this.name);
+    this.node = el("li", { class: `lane ${thing.type}` }, label, el("span", { class: "track", "aria-hidden": "true" }, this.written, this.ran), this.text);
+    this.depth = thing.scope.depth;
+    this.node.dataset.depth = this.depth;
+    this.node.style.setProperty("--depth", Math.min(this.depth, 4));
+  }
+
+  get isOpen() {
+    const { thing } = this;
+    return thing.kind === "call" ? thing.state === "writing" || thing.state === "running" : thing.phase === "open";
+  }
+
+  // The call was written in an earlier run, and this is what became of it. What is drawn of its writing stays.
+  goOn(call, place) {
+    this.thing = call;
+    this.place = place;
+  }
+
+  update(now) {
+    const { thing } = this;
+    setText(this.name, thing.kind === "call" ? thing.name || "tool" : NAMES[thing.type] ?? thing.label ?? thing.type);
+    setText(this.text, this.words());
+    setData(this.node, "state", thing.retracted ? "retracted" : thing.kind === "call" ? (thing.isError ? "failed" : thing.state) : thing.phase);
+    this.node.classList.toggle("retracted", thing.retracted);
+    this.stretch(now);
+  }
+
+  stretch(now) {
+    const { thing } = this;
+    if (thing.kind !== "call") return this.bar(this.written, thing.from, thing.to ?? now);
+    this.bar(this.written, thing.writtenFrom, thing.writtenTo ?? (thing.phase === "open" ? now : thing.writtenFrom));
+    this.bar(this.ran, thing.from, thing.to ?? (thing.state === "running" ? now : thing.from));
+  }
+
+  bar(bar, from, to) {
+    if (from === null) {
+      show(bar, bar.style.length > 0);
+      return;
+    }
+    show(bar, true);
+    bar.style.setProperty("--from", Math.max(0, this.place(from)).toFixed(3));
+    bar.style.setProperty("--for", Math.max(0, to - from).toFixed(3));
+  }
+
+  words() {
+    const { thing } = this;
+    if (thing.retracted) return "taken back";
+    if (thing.kind !== "call") {
+      const size = plural(thing.size, "character");
+      return thing.phase === "aborted" ? `${size}, cut off` : size;
+    }
+    if (thing.state === "writing") return clip(thing.pieces.slice(-12).join(""), 60);
+    if (thing.state === "running" && thing.progress) return clip(thing.progress, 60);
+    if (thing.state === "done" || thing.state === "failed") return clip(thing.result ?? "", 60) || WORDS[thing.state];
+    return `${WORDS[thing.state]}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
+  }
 }

@@ -1,4 +1,8 @@
 // The frame of the page: the banner, the menu of a narrow page, and which of its views is shown.
+//
+// Light or dark: as the system says, until somebody chooses.
+//
+// What a screen reader hears: the answer in whole sentences, and what happens to the run. Never single tokens.
 
 import { byId, setData, setText, show } from "./dom.js";
 
@@ -44,4 +48,75 @@ export function initShell() {
   byId("menu").addEventListener("click", () => menu(!isMenuOpen()));
   addEventListener("keydown", (event) => event.key === "Escape" && isMenuOpen() && menu(false));
   for (const button of byId("views").children) button.addEventListener("click", () => view(button.dataset.view));
+}
+
+const KEY = "rxworker.theme";
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+function stored() {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null; // storage may be forbidden
+  }
+}
+
+export function initTheme(changed) {
+  const button = byId("theme");
+  function apply(theme) {
+    document.documentElement.dataset.theme = theme;
+    button.setAttribute("aria-label", theme === "dark" ? "Use light colours" : "Use dark colours");
+    changed();
+  }
+  function current() {
+    return stored() ?? (dark.matches ? "dark" : "light");
+  }
+  button.addEventListener("click", () => {
+    const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    try {
+      localStorage.setItem(KEY, next);
+    } catch { /* then it lasts as long as the page */ }
+    apply(next);
+  });
+  dark.addEventListener("change", () => apply(current()));
+  apply(current());
+}
+
+const REST = 2_500, MOST = 400;
+let heard = "", timer = null;
+
+function flush(all) {
+  timer = null;
+  if (heard.trim() === "") return;
+  const cut = all ? heard.length : sentenceEnd(heard);
+  if (cut === 0) return;
+  say(heard.slice(0, cut).trim());
+  heard = heard.slice(cut);
+}
+
+function sentenceEnd(text) {
+  let end = 0;
+  for (const match of text.matchAll(/[.!?:。！？]["')\]]?(\s|$)|\n/g)) end = match.index + match[0].length;
+  return end === 0 && text.length > MOST ? MOST : end;
+}
+
+export function say(text) {
+  const region = byId("announcer");
+  const line = document.createElement("p");
+  setText(line, text.length > MOST ? `${text.slice(0, MOST)}…` : text);
+  region.append(line);
+  while (region.childElementCount > 3) region.firstElementChild.remove();
+}
+
+// More of the answer; `isWhole` when its block has ended.
+export function hear(text, isWhole) {
+  heard = (heard + text).slice(-4 * MOST);
+  if (isWhole) {
+    clearTimeout(timer);
+    flush(true);
+  } else timer ??= setTimeout(() => flush(false), REST);
+}
+
+export function forget() {
+  heard = "";
 }

@@ -1,7 +1,6 @@
 // What the page knows: the runs of the server, and the runs that were looked at, folded. Pure.
 
-import { newRun, step } from "./fold.js";
-import { lose } from "./fold_runs.js";
+import { lose, newRun, step } from "./fold.js";
 
 const KEPT = 6; // runs besides those that are shown
 const EARLIER = 8; // of the runs that one went on from, the last so many are shown

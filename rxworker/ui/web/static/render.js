@@ -1,16 +1,15 @@
 // What is drawn, and when: records are folded once a frame, and only what they changed is drawn.
 
-import { forget, say } from "./announce.js";
 import { byId, setData, setText, show } from "./dom.js";
 import { readable, statusWord } from "./format.js";
-import { skipTo } from "./shell.js";
-import { costOf, usageOf } from "./usage.js";
+import { costOf, usageOf } from "./run_state.js";
+import { forget, say, skipTo } from "./shell.js";
 
 const HIDDEN = 500; // milliseconds between two pictures that nobody sees: a hidden page has no frames, and is kept up to date all the same
 const JUST = 5; // seconds in which a run has just begun
 const OVER = ["finished", "aborted"];
 
-export class Picture {
+export class Renderer {
   constructor({ store, outbox }, selection, views) {
     this.store = store;
     this.outbox = outbox;
@@ -20,7 +19,7 @@ export class Picture {
     this.isDue = false;
     this.isListed = false;
     this.heard = "";
-    this.isNews = false; // whether what comes is news, which is read aloud, and not what was said before anybody looked
+    this.isNews = false; // whether what comes is handlers, which is read aloud, and not what was said before anybody looked
   }
 
   schedule() {
@@ -39,7 +38,7 @@ export class Picture {
 
   // Another run is looked at, or none.
   open() {
-    const { course, run, summary } = this.selection;
+    const { timeline, run, summary } = this.selection;
     forget();
     this.heard = "";
     this.isNews = false;
@@ -49,14 +48,14 @@ export class Picture {
     this.isNews = summary?.status === "running" && this.store.now() - summary.started < JUST;
     this.panels();
     if (run) run.changed.clear();
-    setData(byId("conversation"), "run", course.run?.id ?? "");
+    setData(byId("conversation"), "run", timeline.run?.id ?? "");
     this.list();
   }
 
-  // What stands beside the conversation tells of all runs of the course.
+  // What stands beside the conversation tells of all runs of the timeline.
   panels() {
-    const { course } = this.selection, now = this.store.now();
-    for (const view of [this.views.lanes, this.views.charts, this.views.notes]) view.open(course, now);
+    const { timeline } = this.selection, now = this.store.now();
+    for (const view of [this.views.lanes, this.views.charts, this.views.notes]) view.open(timeline, now);
   }
 
   draw() {
@@ -82,7 +81,7 @@ export class Picture {
   again(id) {
     const { selection } = this;
     this.store.forget(id);
-    if (!selection.course.runs.some((run) => run.id === id)) return;
+    if (!selection.timeline.runs.some((run) => run.id === id)) return;
     selection.open(selection.id);
     this.open();
   }
@@ -108,8 +107,8 @@ export class Picture {
 
   // What was sent into the run waits here, or comes back because the run has ended.
   queue(run) {
-    // Those before it may have been resumed before a picture was drawn.
-    const back = this.selection.course.runs.flatMap((one) => this.outbox.takeBack(one));
+    // Those before it may have been resumed before a renderer was drawn.
+    const back = this.selection.timeline.runs.flatMap((one) => this.outbox.takeBack(one));
     if (back.length > 0) {
       this.views.composer.putBack(run.id, back.join("\n"));
       this.views.composer.tell("The run ended before the model read this. Send it again if it still holds.", "bad");

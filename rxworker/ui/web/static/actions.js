@@ -1,13 +1,12 @@
 // What people do: look at a run, begin one, steer it, decide.
 
-import * as api from "./api.js";
-import { say } from "./announce.js";
-import { banner, clearBanner, menu, view } from "./shell.js";
+import * as api from "./server.js";
+import { banner, clearBanner, menu, say, view } from "./shell.js";
 
 const OVER = ["finished", "aborted"];
 
-export class Deeds {
-  // `page`: { store, selection, picture, outbox, views }
+export class Actions {
+  // `page`: { store, selection, renderer, outbox, views }
   constructor(page) {
     this.page = page;
   }
@@ -26,22 +25,22 @@ export class Deeds {
   }
 
   opened() {
-    const { store, selection, picture } = this.page;
+    const { store, selection, renderer } = this.page;
     const id = decoded(location.hash.slice(1)) || null;
     if (id === selection.id) return;
     store.apply();
     selection.open(id);
     clearBanner();
-    picture.open();
+    renderer.open();
     menu(false);
   }
 
   async attempt(action) {
-    const { store, picture, views } = this.page;
+    const { store, renderer, views } = this.page;
     try {
       const summary = await action();
       if (summary) store.summaries.set(summary.id, summary);
-      picture.schedule();
+      renderer.schedule();
       return summary ?? {};
     } catch (problem) {
       views.composer.tell(problem.message, "bad");
@@ -83,9 +82,9 @@ export class Deeds {
   }
 
   async send(id, text) {
-    const { selection, outbox, picture } = this.page;
+    const { selection, outbox, renderer } = this.page;
     const entry = outbox.add(selection.run, text);
-    picture.schedule();
+    renderer.schedule();
     try {
       await api.send(id, text);
       outbox.accept(id, entry);
@@ -93,12 +92,12 @@ export class Deeds {
       outbox.drop(id, entry);
       throw problem;
     } finally {
-      picture.schedule();
+      renderer.schedule();
     }
   }
 
   reveal(run, thing) {
-    const twin = this.page.selection.course.twin(run, thing);
+    const twin = this.page.selection.timeline.twin(run, thing);
     view("conversation");
     if (twin) this.page.views.conversation.reveal(twin);
   }

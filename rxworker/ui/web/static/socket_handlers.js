@@ -6,8 +6,8 @@ import { banner, clearBanner } from "./shell.js";
 
 const LATER = 500; // milliseconds until a watcher that was sent away comes back
 
-export class News {
-  // `page`: { store, selection, picture, follow(id), tell(text), again(id), restarted(), probe() }
+export class SocketHandlers {
+  // `page`: { store, selection, renderer, follow(id), tell(text), again(id), restarted(), probe() }
   constructor(page) {
     this.page = page;
     this.isAnother = false;
@@ -21,17 +21,17 @@ export class News {
   }
 
   runs(list) {
-    const { store, selection, picture } = this.page;
+    const { store, selection, renderer } = this.page;
     const before = selection.summary, earlier = store.list;
     store.setRuns(list);
     if (this.isAnother) this.lament(earlier);
-    picture.list();
+    renderer.list();
     const now = selection.summary;
     // Somebody decided, here or in another tab: follow.
     if (before && now && !before.resumed_as && now.resumed_as) this.page.follow(now.resumed_as);
     else if (selection.isAnother) {
       selection.open(selection.id);
-      picture.panels();
+      renderer.panels();
     }
   }
 
@@ -47,20 +47,20 @@ export class News {
 
   records(id, list) {
     this.page.store.add(id, list);
-    this.page.picture.schedule();
+    this.page.renderer.schedule();
   }
 
   end(id) {
     this.page.store.over.add(id);
-    this.page.picture.schedule();
+    this.page.renderer.schedule();
   }
 
   gone(id) {
-    const { store, selection, picture } = this.page;
+    const { store, selection, renderer } = this.page;
     store.lose(id);
     const isShown = id === selection.id && (store.runs.get(id)?.seq ?? 0) > 0;
     if (isShown && byId("banner").hidden) banner("This run is gone: the server does not know it any more. What is shown stays readable, and a new one can be started.", "warn");
-    picture.schedule();
+    renderer.schedule();
   }
 
   error(message) {

@@ -1,12 +1,16 @@
 // A run together with the runs that it went on from, as one. Pure.
 //
-// A run that was paused and resumed is two runs of the server, one for people. A course puts them onto one axis of time, on which a
+// A run that was paused and resumed is two runs of the server, one for people. A timeline puts them onto one axis of time, on which a
 // pause takes no room: seconds at work. The last run is the one that is looked at; those before it have ended.
+//
+// The axis of time that lanes and charts share: how long it is, and where its marks stand. It grows in steps. Pure.
+//
+// Which run is looked at, with those that it went on from: they are watched, and stand on one axis of time.
 
-import { tookOf } from "./items.js";
-import { lastCall } from "./scope.js";
+import { seconds } from "./format.js";
+import { lastCall, tookOf } from "./run_state.js";
 
-export class Course {
+export class Timeline {
   // `runs`: the oldest first. `isCut`: whether there were runs before them that the server does not know any more.
   constructor(runs = [], isCut = false) {
     this.runs = runs;
@@ -107,4 +111,79 @@ function blocksOf(run) {
     else found.set(item.type, [item]);
   }
   return found;
+}
+
+// How long it may be, and into how many parts it is divided.
+const SPANS = [
+  [0.5, 5], [1, 5], [2, 4], [4, 4], [6, 3], [8, 4], [10, 5], [15, 3], [20, 4], [30, 3], [40, 4], [60, 4], [90, 3], [120, 4], [180, 3], [240, 4], [300, 5],
+  [420, 7], [600, 5], [900, 3], [1200, 4], [1800, 3], [2400, 4], [3600, 4],
+];
+
+export function spanFor(elapsed) {
+  return SPANS.find(([span]) => span >= elapsed) ?? [Math.ceil(elapsed / 3600) * 3600, 4];
+}
+
+export function marksOf([span, steps]) {
+  return Array.from({ length: steps + 1 }, (_, n) => (span * n) / steps);
+}
+
+export const markText = (s) => seconds(s).replace(".0 s", " s").replace(" min 0 s", " min").replace(" h 0 min", " h");
+
+export class Selection {
+  constructor(store, connection) {
+    this.store = store;
+    this.connection = connection;
+    this.id = null;
+    this.timeline = new Timeline();
+    this.isBegun = false;
+  }
+
+  get run() {
+    return this.timeline.run;
+  }
+
+  get summary() {
+    return this.id ? this.store.known(this.id) : null;
+  }
+
+  get status() {
+    return this.id ? this.store.status(this.id) : "none";
+  }
+
+  // What sort of end it came to, where it was aborted.
+  get cause() {
+    return this.run?.cause || this.summary?.cause || "";
+  }
+
+  open(id) {
+    const { store, connection } = this, before = this.timeline.runs;
+    this.id = id;
+    const [earlier, isCut] = id ? store.earlier(id) : [[], false];
+    store.shown = new Set(id ? [...earlier, id] : []);
+    this.timeline = new Timeline([...store.shown].map((one) => store.look(one)), isCut);
+    this.isBegun = false;
+    for (const run of before) if (!this.timeline.runs.includes(run)) connection.unwatch(run.id);
+    for (const run of this.timeline.runs) if (!before.includes(run) && !store.over.has(run.id)) connection.watch(run.id, () => run.seq);
+    for (const run of this.timeline.earlier) run.changed.clear();
+  }
+
+  // The list says by now which runs came before.
+  get isAnother() {
+    if (!this.store.summaries.has(this.id)) return false;
+    const [ids, isCut] = this.store.earlier(this.id);
+    return isCut !== this.timeline.isCut || ids.join() !== this.timeline.earlier.map((run) => run.id).join();
+  }
+
+  // Whether what stands before the run is another now: more has come of it, or the run itself has begun.
+  settle() {
+    const { timeline, run } = this;
+    const changed = timeline.earlier.filter((one) => one.changed.size > 0);
+    for (const one of changed) one.changed.clear();
+    const isBegun = timeline.earlier.length > 0 && run.started !== null;
+    if (changed.length === 0 && isBegun === this.isBegun) return false;
+    this.isBegun = isBegun;
+    timeline.update();
+    timeline.inherit();
+    return true;
+  }
 }

@@ -4,6 +4,11 @@ Theory of operation. A thread waits for one of two things: that the terminal han
 waits for it, and `expect_end`, which signal handlers call. Either begins a short grace. When it is over and the app
 still has not ended, since a hook or a tool holds the event loop, the process ends. A signal would have done that at once,
 had the app not asked to hear it first.
+
+Signals, heard also while the event loop stands still.
+
+A handler of the loop's own would run on the loop, and so never where the loop waits for a terminal that nobody reads. A
+handler of Python's runs in the main thread, whatever that waits for.
 """
 
 from __future__ import annotations
@@ -13,8 +18,9 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Protocol, Self, runtime_checkable
 
 GRACE = 3.0
@@ -117,4 +123,39 @@ class Guard:
         return False
 
 
-__all__ = ["GRACE", "HUNG_UP", "Guard", "Terminal"]
+SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
+
+
+@contextmanager
+def on_signals(act: Callable[[int], None]) -> Generator[None, None, None]:
+    """While it lasts, the signals that end programs call ``act`` with their number, and do nothing else.
+
+    Outside the main thread it changes nothing; nor for signals that are ignored, as SIGHUP is under ``nohup``.
+
+    Args:
+        act: Must be brief, and safe at any moment.
+
+    >>> heard: list[int] = []
+    >>> with on_signals(heard.append):
+    ...     signal.raise_signal(signal.SIGTERM)
+    >>> heard == [signal.SIGTERM]
+    True
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        act(number)
+
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    changed = [n for n, handler in before.items() if handler not in (signal.SIG_IGN, None)]
+    for number in changed:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, before[number])

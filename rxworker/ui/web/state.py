@@ -14,14 +14,12 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Event, RunResume, RunStart
 from rxworker.ui.web.entry import ConversationEntry, RunEntry
 from rxworker.ui.web.guard import OWNER, User
-from rxworker.ui.web.page import Page
-from rxworker.ui.web.runs import Runs, new_id
+from rxworker.ui.web.responses import Page
+from rxworker.ui.web.runs import Runs, Workers, WorkerSource, new_id
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import Sockets
 from rxworker.ui.web.store import OnRun, RunStore
-from rxworker.ui.web.stream import Streams
-from rxworker.ui.web.watching import Places
-from rxworker.ui.web.workers import Workers, WorkerSource
+from rxworker.ui.web.streams import Places, Streams
 from rxworker.worker import Run
 
 
@@ -176,5 +174,3 @@ def title_of(run: Run[Any]) -> str:
 
 STATE = web.AppKey("rxworker", ServerState)
 """Where an application keeps it."""
-
-__all__ = ["STATE", "ServerState", "first_event", "title_of"]

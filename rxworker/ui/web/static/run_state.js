@@ -1,0 +1,214 @@
+// What a run is shown as: blocks, tool calls, messages and notes, in the order in which they came. Pure data.
+//
+// Text grows in pieces and is joined only when somebody asks for all of it: a view remembers how many pieces it has shown,
+// so that what a frame costs depends on what is new.
+//
+// Tokens, and what they cost. Pure.
+//
+// Numbers over time, bounded: tokens so far, and how much is written in each stretch of time. Pure.
+//
+// One run, or a run inside a run: its items, its open blocks and its calls. Pure.
+
+let made = 0;
+
+function item(kind, scope, fields) {
+  made += 1;
+  return { kind, key: made, scope, retracted: false, ...fields };
+}
+
+export function makeBlock(scope, type, fields = {}) {
+  return item("block", scope, {
+    type, role: "assistant", index: null, choice: 0, phase: "open",
+    pieces: [], size: 0, from: null, to: null, took: null, reason: "", turn: 0, ...fields,
+  });
+}
+
+// How many seconds a block was open, where that is known.
+export function tookOf(block) {
+  return block.took ?? (block.from !== null && block.to !== null ? block.to - block.from : null);
+}
+
+export function makeCall(scope, id, name, fields = {}) {
+  return item("call", scope, {
+    id, name, state: "writing", pieces: [], size: 0, input: undefined, edited: false, index: null, choice: 0, phase: "open",
+    writtenFrom: null, writtenTo: null, from: null, to: null, seconds: null,
+    progress: "", steps: 0, inner: null, result: null, isError: false, verdicts: [], turn: 0, reason: "", type: "tool_use", ...fields,
+  });
+}
+
+export function makeMessage(scope, role, text, fields = {}) {
+  return item("message", scope, { role, text, source: "", ...fields });
+}
+
+export function makeNote(scope, tone, title, text, fields = {}) {
+  return item("note", scope, { tone, title, text: text || "", time: null, inline: false, ...fields });
+}
+
+export function addText(thing, text) {
+  thing.pieces.push(text);
+  thing.size += text.length;
+}
+
+export function textOf(thing) {
+  if (thing.pieces.length > 1) return thing.pieces.join("");
+  return thing.pieces[0] ?? "";
+}
+
+// The text of a tool result: a string, or parts of which only text is text.
+export function resultText(content) {
+  if (typeof content === "string") return content;
+  return (content ?? []).map(partText).join("");
+}
+
+function partText(part) {
+  if (part.type === "text") return part.text;
+  return `[${part.type} ${part.media_type ?? ""}]`.replace(" ]", "]");
+}
+
+const FIELDS = ["input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens", "reasoning_tokens"];
+const MILLION = 1_000_000;
+
+export function newUsage() {
+  return Object.fromEntries(FIELDS.map((name) => [name, null]));
+}
+
+export function addUsage(a, b) {
+  const sum = newUsage();
+  for (const name of FIELDS) {
+    const left = a?.[name] ?? null, right = b?.[name] ?? null;
+    sum[name] = left === null ? right : right === null ? left : left + right;
+  }
+  return sum;
+}
+
+// All tokens of a run: of the responses that are over, of the one that is being received, of the runs inside.
+export function usageOf(run) {
+  let usage = addUsage(run.root.spent, run.root.response.usage);
+  for (const scope of run.scopes.values()) usage = addUsage(addUsage(usage, scope.spent), scope.response.usage);
+  return usage;
+}
+
+// As `Prices.cost` in Python; a test holds the two equal.
+export function costOf(prices, usage) {
+  const read = usage.cache_read_tokens ?? 0, written = usage.cache_creation_tokens ?? 0;
+  const fresh = Math.max((usage.input_tokens ?? 0) - read - written, 0);
+  const input = fresh * prices.input + read * (prices.cache_read ?? prices.input) + written * (prices.cache_creation ?? prices.input);
+  return (input + (usage.output_tokens ?? 0) * prices.output) / MILLION;
+}
+
+const MOST = 600;
+
+export class Series {
+  constructor() {
+    this.tokens = []; // [time, usage]: the totals after each snapshot
+    this.width = 0.5; // seconds of one bin
+    this.bins = []; // characters written in each bin, from `start`
+    this.start = null;
+    this.last = null;
+    this.version = 0;
+  }
+
+  begin(time) {
+    if (this.start === null) this.start = time;
+    this.last = Math.max(this.last ?? time, time);
+  }
+
+  total(time, usage) {
+    this.begin(time);
+    const before = this.tokens[this.tokens.length - 1];
+    if (before && before[0] === time) this.tokens.pop();
+    this.tokens.push([time, usage]);
+    // Every second one goes, but never the last: it is the total.
+    if (this.tokens.length > MOST) this.tokens = this.tokens.filter((_, n) => n % 2 === this.tokens.length % 2 || n === this.tokens.length - 1);
+    this.version += 1;
+  }
+
+  // `size` characters were written from `since` to `time`: each bin gets its part of that.
+  wrote(time, size, since = time) {
+    const from = Math.min(since, time), to = time;
+    this.begin(from);
+    this.begin(to);
+    while ((to - this.start) / this.width >= MOST) this.halve();
+    const first = this.bin(from), end = this.bin(to);
+    while (this.bins.length <= end) this.bins.push(0);
+    for (let n = first; n <= end; n += 1) this.bins[n] += size * this.share(n, from, to);
+    this.version += 1;
+  }
+
+  // Which part of a stretch of time lies in a bin.
+  share(n, from, to) {
+    if (to === from) return 1;
+    const begins = this.start + n * this.width;
+    return Math.max(0, Math.min(to, begins + this.width) - Math.max(from, begins)) / (to - from);
+  }
+
+  bin(time) {
+    return Math.max(0, Math.floor((time - this.start) / this.width));
+  }
+
+  halve() {
+    const wider = [];
+    for (let n = 0; n < this.bins.length; n += 2) wider.push(this.bins[n] + (this.bins[n + 1] ?? 0));
+    this.bins = wider;
+    this.width *= 2;
+  }
+}
+
+export function newScope(path, parent) {
+  return {
+    path, parent, depth: path.length, items: [],
+    open: new Map(), // blocks and calls that are being written, by index
+    calls: new Map(), // every call by its id; a provider may give two calls one id
+    attempt: [], // what the current attempt said, to be struck out when it is taken back
+    trouble: null, // the error or the limit that has led to nothing yet
+    response: newResponse(), spent: newUsage(), hasResponse: false,
+  };
+}
+
+export function newResponse() {
+  return { status: null, usage: null };
+}
+
+// The scope that a path leads to, made when it is first heard of.
+export function scopeAt(run, path) {
+  if (path.length === 0) return run.root;
+  const key = JSON.stringify(path);
+  let scope = run.scopes.get(key);
+  if (scope === undefined) {
+    const outer = scopeAt(run, path.slice(0, -1));
+    scope = newScope(path, lastCall(outer, path[path.length - 1]));
+    if (scope.parent) scope.parent.inner = scope;
+    run.scopes.set(key, scope);
+  }
+  return scope;
+}
+
+export function put(run, scope, item) {
+  scope.items.push(item);
+  run.changed.add(item);
+  return item;
+}
+
+export function know(scope, call) {
+  const same = scope.calls.get(call.id);
+  if (same) same.push(call);
+  else scope.calls.set(call.id, [call]);
+}
+
+export function lastCall(scope, id) {
+  const same = scope.calls.get(id);
+  return same ? same[same.length - 1] : null;
+}
+
+// The first call of that id that this has not happened to yet; one that nobody wrote is made.
+export function callFor(run, scope, id, name, isOpen) {
+  const same = scope.calls.get(id) ?? [];
+  const found = same.find((call) => !call.retracted && isOpen(call));
+  if (found) return found;
+  const last = same[same.length - 1];
+  if (last && !last.retracted) return last;
+  const call = makeCall(scope, id, name, { state: "waiting", phase: "stopped" });
+  know(scope, call);
+  put(run, scope, call);
+  return call;
+}
