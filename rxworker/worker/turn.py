@@ -34,7 +34,7 @@ from rxworker.hooks import (
 )
 from rxworker.hooks.ask import names_in
 from rxworker.hooks.verdicts import Verdict
-from rxworker.hub.deferred import Deferred
+from rxworker.hub.scheduler import FlushScheduler
 from rxworker.messages import Conversation, StopKind, StopReason
 from rxworker.providers import Request
 from rxworker.state import RunState
@@ -72,26 +72,26 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
 
     All stages are one coroutine: a stage that has nothing to wait for costs a call.
     """
-    deferred = context.journal.hub.deferred
+    flushes = context.journal.hub.flush_scheduler
 
     async def stages(voice: Voice[Event]) -> None:
         if not scope.is_resumed:
             await prepare(context, scope, voice.emit)
             await respond(context, scope, voice)
-            if deferred.is_needed:
-                await _hear_out(deferred)
+            if flushes.is_needed:
+                await _let_watchers_act(flushes)
         await call_tools(context, scope, voice)
         await decide(context, scope, voice.emit)
-        if deferred.is_needed and context.journal.state.status == "running":
-            await _hear_out(deferred)
+        if flushes.is_needed and context.journal.state.status == "running":
+            await _let_watchers_act(flushes)
 
     return Work(stages, context.tasks)
 
 
-async def _hear_out(deferred: Deferred) -> None:
-    """Let who reads at its own pace see what has come, and say something to it: it is told in the next turn of the loop, and reads in the one after."""
+async def _let_watchers_act(flushes: FlushScheduler) -> None:
+    """Let readers receive the last records and act on them: they are woken in the next turn of the loop, and read in the one after."""
     await asyncio.sleep(0)
-    if deferred.is_needed:
+    if flushes.is_needed:
         await asyncio.sleep(0)
 
 
