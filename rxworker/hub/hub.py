@@ -26,7 +26,7 @@ from itertools import count
 from reactivex import abc
 
 from rxworker.events import Event, Record
-from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_place
+from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_seq
 from rxworker.hub.detach import DetachReporter, OnRaise
 from rxworker.hub.history import History
 from rxworker.hub.push import ImmediateWatchers
@@ -193,7 +193,7 @@ class Hub(Stage[Record]):
         delivery = Coalesce() if delivery is None else delivery
         # Checked here, in the caller's code: a watcher would raise it much later.
         expect_delivery(delivery)
-        expect_place(after)
+        expect_seq(after)
         return Watch(self, delivery, max(after, 0), name)
 
     @property
