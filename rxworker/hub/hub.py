@@ -262,7 +262,7 @@ class Hub(Stage[Record]):
         except RuntimeError:
             call()  # the loop is closed, so that no other thread uses the hub
 
-    # Who watches.
+    # The present watchers.
 
     @property
     def watching(self) -> int:
