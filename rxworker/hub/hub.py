@@ -139,7 +139,7 @@ class Hub(Stage[Record]):
             self._pushed()
 
     def _pushed(self) -> None:
-        """Serve what comes after the immediate watchers: a flush, or the end."""
+        """After the immediate watchers, request a flush or close."""
         if self._ended:
             self._close()
         else:
@@ -183,7 +183,7 @@ class Hub(Stage[Record]):
         """A way of watching. Each subscription to it, and each iteration over it, is a watcher of its own.
 
         Args:
-            delivery: How it is given the records; `Coalesce` by default.
+            delivery: How records are delivered; `Coalesce` by default.
             after: The number of the last record that it does not need.
             name: A label for people; by default it is numbered.
 
