@@ -1,8 +1,8 @@
-"""How a watcher is given its records: the policies, and what each makes of what there is. Pure.
+"""How records are delivered to a watcher: the policies, and the function that applies them to the history. Pure.
 
-Whatever the policy, the records that one watcher gets stand for every number exactly once and in order: each begins where
-the one before it ended. Only deltas and other passing things are ever merged or left out; whatever begins or ends is
-delivered by every policy.
+With every policy, the records that one watcher receives cover every number exactly once and in order: each begins after the last
+number of the one before it. Only deltas and other passing events are ever merged or dropped; every policy delivers the events that
+begin or end something.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from rxworker.events.kinds import PASSING
 from rxworker.hub.history import History, deltas_of, expand
 
 BATCH = 256
-"""The most single records that are made at once for a reader that is far behind."""
+"""The maximum number of single records that are made at once for a reader that is far behind."""
 
 LONGEST = 86400.0
-"""The most seconds between two deliveries."""
+"""The maximum number of seconds between two deliveries."""
 
 
 class Reliable(Struct, frozen=True):
-    """Every record, one by one, as it was made.
+    """Every record, one by one, as it was pushed.
 
     Attributes:
-        limit: How many records the watcher may be behind; ``None`` for any number. None of it is held for the watcher alone.
+        limit: How many records the watcher may be behind; ``None`` for any number. They are not copied for the watcher.
         when_full: ``wait`` makes the run wait: the provider's stream is read no faster than this watcher reads. ``detach`` ends the
-            watcher with an error that says so; records from before it came do not count.
+            watcher with an error; records from before it was attached do not count.
 
     Raises:
-        ConfigurationError: The limit is not above 0, or ``when_full`` is neither.
+        ConfigurationError: The limit is not above 0, or ``when_full`` has another value.
     """
 
     limit: int | None = 1024
@@ -48,16 +48,16 @@ class Reliable(Struct, frozen=True):
         if self.limit is not None:
             _expect_limit(self.limit)
         if self.when_full not in ("wait", "detach"):
-            message = f"when_full={self.when_full!r}: it is 'wait' or 'detach'"
+            message = f"when_full={self.when_full!r}: it must be 'wait' or 'detach'"
             raise ConfigurationError(message)
 
 
 class Coalesce(Struct, frozen=True, repr_omit_defaults=True):
-    """All that there is, with adjacent deltas of one block merged. Nothing is lost: it folds to the same state.
+    """Everything, with adjacent deltas of one block merged. Nothing is lost: the merged records fold to the same state.
 
     Attributes:
-        every: Seconds between two deliveries of deltas at the least; ``None`` delivers whenever the watcher is ready. The first delta
-            comes at once, and so does whatever begins or ends, with the deltas before it.
+        every: Minimum seconds between two deliveries of deltas; ``None`` delivers whenever the watcher is ready. The first delta is
+            delivered at once, and so is every event that begins or ends something, with the deltas before it.
 
     Raises:
         ConfigurationError: ``every`` is not above 0, or above a day.
@@ -73,19 +73,19 @@ class Coalesce(Struct, frozen=True, repr_omit_defaults=True):
         every = cast("object", self.every)
         if every is not None and not (isinstance(every, int | float) and 0 < every <= LONGEST):
             raise ConfigurationError(
-                f"every={every!r} is no number of seconds above 0, up to a day"
+                f"every={every!r} is not a number of seconds above 0, up to a day"
             )
 
 
 class Latest(Struct, frozen=True):
-    """For gauges: of passing events and of usage only the newest of each kind, besides everything that begins or ends."""
+    """For gauges: every event that begins or ends something, and only the newest of each kind of passing event and of usage."""
 
 
 class DropOldest(Struct, frozen=True):
-    """Every record while the watcher keeps up; one that is behind is given a `Gap` for the passing events before the newest ones.
+    """Every record while the watcher keeps up; when it is behind, a `Gap` for the passing events before the newest records.
 
     Attributes:
-        limit: How many of the newest records are kept for it.
+        limit: How many of the newest records it receives in any case.
 
     Raises:
         ConfigurationError: The limit is not above 0.
@@ -104,35 +104,33 @@ Counts: TypeAlias = tuple[int, int, int]
 
 
 def expect_delivery(delivery: object) -> None:
-    """See that it is a delivery.
+    """Check that it is a delivery.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is not.
 
     >>> expect_delivery(Latest())
     """
     if not isinstance(delivery, Delivery):
-        message = (
-            f"delivery={delivery!r} is none: it is Reliable(), Coalesce(), Latest() or DropOldest()"
-        )
+        message = f"delivery={delivery!r} is not a delivery: use Reliable(), Coalesce(), Latest() or DropOldest()"
         raise ConfigurationError(message)
 
 
-def expect_place(after: object) -> None:
-    """See that a watcher can begin behind it.
+def expect_seq(after: object) -> None:
+    """Check that a watcher can begin after it.
 
     Raises:
-        ConfigurationError: It is no number of a record.
+        ConfigurationError: It is not the number of a record.
 
-    >>> expect_place(3)
+    >>> expect_seq(3)
     """
     if not isinstance(after, int) or isinstance(after, bool):
-        message = f"after={after!r} is no number of a record: it is that of the last one that is not needed, or 0"
+        message = f"after={after!r} is not the number of a record: pass the number of the last record that is not needed, or 0"
         raise ConfigurationError(message)
 
 
 def take(history: History, delivery: Delivery, after: int) -> list[Record]:
-    """What a watcher that has seen everything up to ``after`` is given next; empty when there is nothing new.
+    """What a watcher that has seen everything up to ``after`` receives next; empty when there is nothing new.
 
     >>> from rxworker.events import TextDelta
     >>> history = History()
@@ -195,7 +193,7 @@ def _latest(history: History, after: int) -> list[Record]:
     kept: list[Record] = []
     newest: dict[tuple[object, ...], Record] = {}
 
-    def let_out() -> None:
+    def flush() -> None:
         kept.extend(sorted(newest.values(), key=_seq))
         newest.clear()
 
@@ -205,9 +203,9 @@ def _latest(history: History, after: int) -> list[Record]:
         if kind in PASSING or kind is Usage:
             newest[kind, record.path] = record
         else:
-            let_out()
+            flush()
             kept.append(record)
-    let_out()
+    flush()
     for place, record in enumerate(kept):
         before = kept[place - 1].seq if place else after
         if record.seq - before > 1:
@@ -225,16 +223,16 @@ def _newest(history: History, after: int, limit: int) -> list[Record]:
             break
         if deltas_of(entry):
             last = min(entry.seq, begin)
-            _leave_out(given, next(expand(entry, last - 1)), max(entry.first, after + 1))
+            _drop(given, next(expand(entry, last - 1)), max(entry.first, after + 1))
         elif entry.event.__class__ in PASSING:
-            _leave_out(given, entry, entry.first)
+            _drop(given, entry, entry.first)
         else:
             given.append(entry)
     return [*given, *history.records(begin)]
 
 
-def _leave_out(given: list[Record], last: Record, first: int) -> None:
-    """Put a gap in the place of the records from ``first`` to this one, or make the gap before it longer."""
+def _drop(given: list[Record], last: Record, first: int) -> None:
+    """Replace the records from ``first`` to this one with a gap, or extend the gap before them."""
     if given and isinstance(given[-1].event, Gap):
         first = given.pop().first
     given.append(replace(last, event=Gap(first, last.seq), path=(), covers=last.seq - first + 1))
@@ -246,4 +244,4 @@ def _seq(record: Record) -> int:
 
 def _expect_limit(limit: object) -> None:
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise ConfigurationError(f"limit={limit!r} is no number of records above 0")
+        raise ConfigurationError(f"limit={limit!r} is not a number of records above 0")

@@ -1,9 +1,9 @@
-"""All records of a run, kept in the memory of their text. Pure.
+"""All records of a run, in about the memory of their text. Pure.
 
-Theory of operation. An entry is a `Record`. Where deltas came together, the entry's event is a `Deltas`, and the record covers as many numbers;
-`expand` makes the single records from it when a watcher wants them. New entries stand in the tail as they came. When the tail is long, and when
-the run ends, it is packed: neighbouring deltas become one `Deltas`, which keeps their joined text, the end of each in it, and the time of each.
-So the memory of a run is bounded by its text and its other events, and a reader may begin behind any number.
+Theory of operation. An entry is a `Record`. For deltas from one network read, the entry's event is a `Deltas`, and the record covers as many
+numbers; `expand` makes the single records from it when a watcher wants them. New entries are in the tail, unchanged. When the tail is long, and
+when the run ends, it is packed: adjacent deltas become one `Deltas`, which keeps their joined text, the end of each in it, and the time of each.
+So the memory of a run is bounded by its text and its other events, and a reader may begin after any number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rxworker.events.deltas import Deltas, adds_to_same
 from rxworker.events.kinds import MERGEABLE
 
 TAIL = 512
-"""The most entries that stand unpacked, and the most records beyond the number of entries."""
+"""The maximum number of unpacked entries, and of records beyond the number of entries."""
 
 
 class History:
@@ -44,17 +44,17 @@ class History:
         self._packed: list[Record] = []
         self._packed_to = 0
         self.tail: list[Record] = []
-        self._may_pack_at = TAIL  # no earlier, since each record adds at most one to either count
+        self._may_pack_at = TAIL  # not before, since each record adds at most one to either count
 
     def append(self, entry: Record) -> None:
-        """Keep the next entry."""
+        """Add the next entry."""
         self.tail.append(entry)
         self.last_seq = entry.seq
         if self.last_seq >= self._may_pack_at:
             self._pack_if_long()
 
     def extend(self, entries: Sequence[Record]) -> None:
-        """Keep the next entries, of which there is at least one."""
+        """Add the next entries, of which there is at least one."""
         self.tail += entries
         self.last_seq = entries[-1].seq
         if self.last_seq >= self._may_pack_at:
@@ -76,19 +76,19 @@ class History:
         self.tail = []
 
     def entries(self, after: int) -> Iterator[Record]:
-        """The entries with the records behind this number. The first one may hold some before it."""
+        """The entries with the records after this number. The first entry may also cover records before it."""
         if after < self._packed_to:
-            place = _place_after(self._packed, after)
-            # By index: a watcher that is shown these may push, and the tail is packed then.
-            while place < len(self._packed):
-                yield self._packed[place]
-                place += 1
+            index = _index_after(self._packed, after)
+            # By index: a watcher that receives these may push, and the tail is packed then.
+            while index < len(self._packed):
+                yield self._packed[index]
+                index += 1
             yield from self.tail
         else:
-            yield from self.tail[_place_after(self.tail, after) :]
+            yield from self.tail[_index_after(self.tail, after) :]
 
     def unseen(self, after: int) -> Iterator[Record]:
-        """The same, but of the first entry only what stands behind this number."""
+        """The same, with the first entry cut to the records after this number."""
         entries = self.entries(after)
         for entry in entries:
             yield entry if entry.first > after else _rest(entry, after)
@@ -96,7 +96,7 @@ class History:
         yield from entries
 
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
-        """Every record behind ``after``, as it was pushed, up to and with ``until``."""
+        """Every record after ``after``, as it was pushed, up to and including ``until``."""
         until = self.last_seq if until is None else until
         for entry in self.entries(after):
             if deltas_of(entry):
@@ -107,14 +107,14 @@ class History:
                 return
 
     def newest(self, after: int) -> Record | None:
-        """The only record behind this number, if there is exactly one, and it came alone."""
+        """The only record after this number, if there is exactly one, and it was pushed alone."""
         if after == self.last_seq - 1 and self.tail:
             entry = self.tail[-1]
             return None if deltas_of(entry) else entry
         return None
 
     def merged(self, after: int) -> list[Record]:
-        """The records behind this number, with neighbouring deltas merged."""
+        """The records after this number, with adjacent deltas merged."""
         only = self.newest(after)
         return [only] if only is not None else merge(self.entries(after), after)
 
@@ -126,7 +126,7 @@ def deltas_of(entry: Record) -> Deltas[Event] | None:
 
 
 def expand(entry: Record, after: int = 0, until: int | None = None) -> Iterator[Record]:
-    """The records that an entry holds, behind ``after`` and up to ``until``, equal to those that were pushed."""
+    """The records that an entry covers, after ``after`` and up to ``until``, equal to those that were pushed."""
     deltas = deltas_of(entry)
     first = entry.first
     start = max(after + 1 - first, 0)
@@ -136,13 +136,13 @@ def expand(entry: Record, after: int = 0, until: int | None = None) -> Iterator[
             yield entry
         return
     times = deltas.times
-    for place, event in enumerate(deltas[start:stop], start):
-        time = entry.time if times is None else times[place]
-        yield Record(first + place, entry.run, entry.turn, entry.attempt, time, event, entry.path)
+    for index, event in enumerate(deltas[start:stop], start):
+        time = entry.time if times is None else times[index]
+        yield Record(first + index, entry.run, entry.turn, entry.attempt, time, event, entry.path)
 
 
 def _rest(entry: Record, after: int) -> Record:
-    """An entry with those of its records that stand behind this number, of which there is at least one."""
+    """An entry cut to its records after this number, of which there is at least one."""
     deltas = deltas_of(entry)
     if deltas is None:
         return entry
@@ -153,7 +153,7 @@ def _rest(entry: Record, after: int) -> Record:
 
 
 def merged(entry: Record, after: int) -> Record:
-    """One record for those of an entry behind this number, of which there is at least one."""
+    """One record for the records of an entry after this number, of which there is at least one."""
     deltas = deltas_of(entry)
     if deltas is None:
         return entry
@@ -163,15 +163,15 @@ def merged(entry: Record, after: int) -> Record:
 
 
 def merge(entries: Iterable[Record], after: int) -> list[Record]:
-    """The records behind a number, with neighbouring deltas merged."""
+    """The records after a number, with adjacent deltas merged."""
     records: list[Record] = []
-    for row in _rows(entries):
-        if len(row) == 1:
-            records.append(merged(row[0], after))
+    for group in _groups(entries):
+        if len(group) == 1:
+            records.append(merged(group[0], after))
             continue
-        text = "".join([_text_of(entry, after) for entry in row])
-        first = max(after + 1, row[0].first)
-        head, last = row[0], row[-1]
+        text = "".join([_text_of(entry, after) for entry in group])
+        first = max(after + 1, group[0].first)
+        head, last = group[0], group[-1]
         event = replace(_like_of(head), text=text)
         records.append(
             replace(head, seq=last.seq, time=last.time, event=event, covers=last.seq - first + 1)
@@ -180,7 +180,7 @@ def merge(entries: Iterable[Record], after: int) -> list[Record]:
 
 
 def packed(entries: Iterable[Record]) -> list[Record]:
-    """The entries, with neighbouring deltas as one packed `Deltas`.
+    """The entries, with adjacent deltas as one packed `Deltas`.
 
     >>> from rxworker.events import TextDelta
     >>> records = [Record(n, "r", 1, 1, 0.0, TextDelta(0, "hi")) for n in (1, 2, 3)]
@@ -189,24 +189,24 @@ def packed(entries: Iterable[Record]) -> list[Record]:
     True
     """
     result: list[Record] = []
-    for row in _rows(entries):
-        if len(row) > 1:
-            result += _packed_row(row)
+    for group in _groups(entries):
+        if len(group) > 1:
+            result += _pack_group(group)
             continue
-        deltas = deltas_of(row[0])
+        deltas = deltas_of(group[0])
         if deltas is not None:
             deltas.pack()
-        result.append(row[0])
+        result.append(group[0])
     return result
 
 
-def _packed_row(row: list[Record]) -> Sequence[Record]:
-    head, last = row[0], row[-1]
-    if any(entry.covers > 1 and deltas_of(entry) is None for entry in row):
-        return row  # merged records cannot be made again from one text
+def _pack_group(group: list[Record]) -> Sequence[Record]:
+    head, last = group[0], group[-1]
+    if any(entry.covers > 1 and deltas_of(entry) is None for entry in group):
+        return group  # merged records cannot be restored from one text
     times = array("d")
     texts: list[str] = []
-    for entry in row:
+    for entry in group:
         one: Any = entry.event
         if one.__class__ is Deltas:
             texts += one.texts
@@ -220,25 +220,25 @@ def _packed_row(row: list[Record]) -> Sequence[Record]:
     return (replace(head, seq=last.seq, time=last.time, event=event, covers=len(texts)),)
 
 
-def _rows(entries: Iterable[Record]) -> Iterator[list[Record]]:
-    """The entries in rows of those that add to the same text."""
-    row: list[Record] = []
-    like: Any = None  # a delta of the row, if it is one of deltas
+def _groups(entries: Iterable[Record]) -> Iterator[list[Record]]:
+    """The entries, grouped with their neighbours that add to the same text."""
+    group: list[Record] = []
+    like: Any = None  # a delta of the group, if its entries are deltas
     for entry in entries:
         event: Any = entry.event
         delta: Any = event.like if event.__class__ is Deltas else event
         kind = delta.__class__
         if kind in MERGEABLE:
-            if like is not None and _continues(entry, delta, row[0], like):
-                row.append(entry)
+            if like is not None and _continues(entry, delta, group[0], like):
+                group.append(entry)
                 continue
         else:
             delta = None
-        if row:
-            yield row
-        row, like = [entry], delta
-    if row:
-        yield row
+        if group:
+            yield group
+        group, like = [entry], delta
+    if group:
+        yield group
 
 
 def _continues(entry: Record, delta: Any, head: Record, like: Any) -> bool:
@@ -246,7 +246,7 @@ def _continues(entry: Record, delta: Any, head: Record, like: Any) -> bool:
         delta.__class__ is like.__class__
         and adds_to_same(delta, like)
         and entry.path == head.path
-        # What is made again from a row has these from its first entry.
+        # The records that are made from the group again have these from its first entry.
         and entry.attempt == head.attempt
         and entry.turn == head.turn
         and entry.run == head.run
@@ -268,6 +268,6 @@ def _text_of(entry: Record, after: int) -> str:
 _seq = attrgetter("seq")
 
 
-def _place_after(entries: Sequence[Record], after: int) -> int:
-    """The place of the first entry with a record behind this number."""
+def _index_after(entries: Sequence[Record], after: int) -> int:
+    """The index of the first entry with a record after this number."""
     return bisect_right(entries, after, key=_seq)

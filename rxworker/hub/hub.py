@@ -26,7 +26,7 @@ from itertools import count
 from reactivex import abc
 
 from rxworker.events import Event, Record
-from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_place
+from rxworker.hub.delivery import Coalesce, Delivery, Reliable, expect_delivery, expect_seq
 from rxworker.hub.detach import DetachReporter, OnRaise
 from rxworker.hub.history import History
 from rxworker.hub.push import ImmediateWatchers
@@ -139,7 +139,7 @@ class Hub(Stage[Record]):
             self._pushed()
 
     def _pushed(self) -> None:
-        """Serve what comes after the immediate watchers: a flush, or the end."""
+        """After the immediate watchers, request a flush or close."""
         if self._ended:
             self._close()
         else:
@@ -183,7 +183,7 @@ class Hub(Stage[Record]):
         """A way of watching. Each subscription to it, and each iteration over it, is a watcher of its own.
 
         Args:
-            delivery: How it is given the records; `Coalesce` by default.
+            delivery: How records are delivered; `Coalesce` by default.
             after: The number of the last record that it does not need.
             name: A label for people; by default it is numbered.
 
@@ -193,7 +193,7 @@ class Hub(Stage[Record]):
         delivery = Coalesce() if delivery is None else delivery
         # Checked here, in the caller's code: a watcher would raise it much later.
         expect_delivery(delivery)
-        expect_place(after)
+        expect_seq(after)
         return Watch(self, delivery, max(after, 0), name)
 
     @property
@@ -262,7 +262,7 @@ class Hub(Stage[Record]):
         except RuntimeError:
             call()  # the loop is closed, so that no other thread uses the hub
 
-    # Who watches.
+    # The present watchers.
 
     @property
     def watching(self) -> int:

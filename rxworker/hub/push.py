@@ -1,8 +1,8 @@
 """The watchers that a hub pushes to: within ``Hub.push``, or once a turn of the event loop.
 
-Theory of operation. A record is in the history before any watcher is given it. Watchers without a delivery form `ImmediateWatchers`: a round
+Theory of operation. A record is in the history before any watcher receives it. Watchers without a delivery form `ImmediateWatchers`: a round
 pushes the newest record to each of them, and then whatever was pushed meanwhile, so that all watchers receive the same order. A watcher that
-attaches during a round is given what the others have been given so far, and then joins them.
+attaches during a round receives what the others have received so far, and then joins them.
 
 The others form a `WatcherGroup` for each delivery. None of them is behind for long, since a push returns before the next one begins. So they
 share one cursor and receive the same records, made once, and a flush costs one call for each watcher and record. A watcher that attaches late
@@ -76,7 +76,7 @@ class ImmediateWatchers:
                 fail_stream(watcher.observer, watcher.name, error, self._on_raise)
 
     def add(self, watcher: Watcher) -> bool:
-        """Push everything that the others have been given, and add it to them. Whether it was added, and has not raised."""
+        """Push everything that the others have received, and add it to them. ``False`` if it has raised."""
         seen, history = 0, self._history
         try:
             while seen < (until := self._pushed_to if self.is_pushing else history.last_seq):
@@ -168,7 +168,7 @@ class WatcherGroup:
         level = [watcher for watcher in self._joining if watcher.seen == self._seen]
         batch = take(history, self._delivery, self._seen)
         self._push_batch(batch)
-        for watcher in level:  # from the group's own place it is given the same
+        for watcher in level:  # from the group's cursor on, the records are the same
             self._push_alone(watcher, batch)
         for watcher in tuple(self._joining):
             batch = take(history, self._delivery, watcher.seen)
@@ -176,7 +176,7 @@ class WatcherGroup:
                 self._push_alone(watcher, batch)
                 batch = take(history, self._delivery, watcher.seen)
             if watcher.seen == self._seen and self._joining.pop(watcher, watcher) is None:
-                # From here on it is given what the group is given.
+                # From here on the group counts for it.
                 watcher.counts = add(watcher.counts, self._counts, sign=-1)
                 self._members[watcher] = None
                 self._is_stale = True

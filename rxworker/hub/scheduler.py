@@ -128,7 +128,7 @@ class FlushScheduler:
                 self._remove_callback(callback)
                 self._on_raise("watcher of the watchers", error)
 
-    # Watchers come and go.
+    # Attaching and detaching.
 
     def add(self, watcher: Watcher) -> None:
         """Serve a watcher from the next flush on."""

@@ -1,4 +1,4 @@
-"""How a program watches a run: `Watch` for its records, `Watchers` for who else watches, and `iterate` for any other observable."""
+"""How a program watches a run: `Watch` for its records, `Watchers` for the states of all watchers, and `iterate` for any other observable."""
 
 from __future__ import annotations
 
@@ -233,12 +233,12 @@ async def iterate(
 ) -> AsyncGenerator[A, None]:
     """The items of an observable, one by one. Leaving the loop disposes the subscription.
 
-    A `Run` needs none of this: it can be iterated as it is, without a buffer, since it keeps what it published.
+    A `Run` does not need this: it can be iterated without a buffer, since it keeps its records.
 
     Args:
-        source: What to read. It pushes; it cannot be asked to wait.
-        limit: The most items to hold for a reader that is slower.
-        when_full: ``fail`` ends the iteration with an error that says so, ``drop_oldest`` forgets the oldest item.
+        source: The observable. It pushes, and cannot be made to wait.
+        limit: The maximum number of items to buffer for a slower reader.
+        when_full: ``fail`` ends the iteration with an error, ``drop_oldest`` drops the oldest item.
 
     Raises:
         LocalProtocolError: The buffer was full.

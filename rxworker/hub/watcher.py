@@ -53,7 +53,7 @@ class WatcherState(Struct, frozen=True):
     """A watcher at one moment.
 
     Attributes:
-        name: Its name, as given or numbered.
+        name: Its name, as passed or numbered.
         delivery: ``reliable``, ``coalesce``, ``latest`` or ``drop_oldest``.
         seq: The number of the last record that it has seen.
         lag: How many records it is behind.
@@ -78,14 +78,14 @@ class Watcher(abc.DisposableBase):
 
     Args:
         hub: The hub.
-        delivery: How it is given the records; ``None`` pushes each record within ``Hub.push``, and needs an observer.
+        delivery: How records are delivered; ``None`` pushes each record within ``Hub.push``, and needs an observer.
         after: The number of the last record that it does not need.
         name: A label for people; the hub numbers watchers without one.
         observer: Where to push; without it, the watcher pulls with `now`, `next`, `wait` or `next_from_other_loop`.
         wants_events: Push the bare events of the run itself, not records.
 
     Attributes:
-        seen: The number of the last record that it was given. While it is pushed to as part of a group, the group counts.
+        seen: The number of the last record that it has received. For a member of a group, the group keeps this number.
         counts: How many records were delivered to it, merged for it, and dropped for it; in a group, less the counts of the group when it joined.
         push: Takes a record, or an event.
         push_many: Takes several.
@@ -136,7 +136,7 @@ class Watcher(abc.DisposableBase):
         hub.attach(self)
 
     def dispose(self) -> None:
-        """Detach it. It is given nothing more, not even by a push that is under way."""
+        """Detach it. It receives nothing more, not even by a push that is under way."""
         self.silence()
         self._hub.detach(self)
 
@@ -147,7 +147,7 @@ class Watcher(abc.DisposableBase):
         self.push = self.push_many = ignore
 
     def note(self, batch: list[Record]) -> None:
-        """Count these records, of which there is at least one, as given."""
+        """Count these records, of which there is at least one, as received."""
         self.seen = batch[-1].seq
         self.counts = add(self.counts, count(batch, self.delivery))
 
@@ -156,7 +156,7 @@ class Watcher(abc.DisposableBase):
     ) -> WatcherState:
         """Its state; ``seen`` and ``counts`` default to its own."""
         seen = self.seen if seen is None else seen
-        lag = max(last_seq - seen, 0)  # it may wait for a number that is still to come
+        lag = max(last_seq - seen, 0)  # it may begin after a number that does not exist yet
         kind = NAMES[type(self.delivery)]
         return WatcherState(self.name, kind, seen, lag, *(counts or self.counts))
 

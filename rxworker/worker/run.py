@@ -182,7 +182,7 @@ class Run(Generic[T_co]):
 
     @property
     def watchers(self) -> Watchers:
-        """Who watches and how far behind they are: ``run.watchers.now``, or as an observable."""
+        """The watchers and how far behind they are: ``run.watchers.now``, or as an observable."""
         return Watchers(self._journal.hub, lambda: self._context.scheduler)
 
     def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:

@@ -1,4 +1,4 @@
-"""The deliveries: what each makes of what there is, and what all of them promise."""
+"""The deliveries: what each returns for a history, and what holds for all of them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def history_of(events: Sequence[Event], packed: int = 0) -> History:
 
 
 def taken(history: History, delivery: Delivery, after: int = 0) -> list[Record]:
-    """All that a watcher is given who takes what there is until there is nothing more."""
+    """All records that a watcher receives if it takes until nothing is left."""
     given: list[Record] = []
     while batch := take(history, delivery, after):
         given += batch
@@ -80,7 +80,7 @@ STORIES = st.lists(st.sampled_from(EVENTS), max_size=30)
 
 @pytest.mark.parametrize("delivery", DELIVERIES, ids=str)
 @given(events=STORIES, packed=st.integers(0, 30), data=st.data())
-def test_what_is_given_tiles_the_numbers(
+def test_delivered_records_cover_each_number_once_and_in_order(
     delivery: Delivery, events: list[Event], packed: int, data: st.DataObject
 ) -> None:
     history = history_of(events, packed)
@@ -94,7 +94,7 @@ def test_what_is_given_tiles_the_numbers(
 
 @pytest.mark.parametrize("delivery", DELIVERIES, ids=str)
 @given(events=STORIES, packed=st.integers(0, 30))
-def test_what_begins_or_ends_something_is_given_by_all(
+def test_every_delivery_has_the_events_that_begin_or_end_something(
     delivery: Delivery, events: list[Event], packed: int
 ) -> None:
     history = history_of(events, packed)
@@ -113,7 +113,7 @@ def test_what_begins_or_ends_something_is_given_by_all(
 
 @pytest.mark.parametrize("delivery", DELIVERIES, ids=str)
 @given(events=STORIES, packed=st.integers(0, 30), data=st.data())
-def test_the_counts_of_what_is_given_add_up(
+def test_the_counts_add_up_to_the_number_of_records(
     delivery: Delivery, events: list[Event], packed: int, data: st.DataObject
 ) -> None:
     history = history_of(events, packed)
@@ -126,7 +126,7 @@ def test_the_counts_of_what_is_given_add_up(
     assert sum(sums) == len(events) - start
 
 
-def test_reliable_gives_every_record_in_pieces_of_a_bounded_length() -> None:
+def test_reliable_delivers_every_record_in_batches_of_bounded_length() -> None:
     events: list[Event] = [TextDelta(0, str(n)) for n in range(2 * BATCH + 1)]
     history = history_of(events, packed=BATCH)
     assert [len(take(history, Reliable(), after)) for after in (0, BATCH, 2 * BATCH)] == [
@@ -147,7 +147,7 @@ def test_coalesce_merges_neighbours_and_nothing_else() -> None:
     assert count(given, Coalesce()) == (7, 2, 0)
 
 
-def test_latest_gives_the_newest_of_each_passing_kind_between_two_that_last() -> None:
+def test_latest_delivers_the_newest_of_each_passing_kind_between_two_lasting_events() -> None:
     old, new = ToolProgress("c", 1), ToolProgress("c", 2)
     events: list[Event] = [old, TextDelta(0, "a"), new, TextDelta(0, "b"), STOP, Usage(1), Usage(2)]
     given = taken(history_of(events), Latest())
@@ -156,7 +156,7 @@ def test_latest_gives_the_newest_of_each_passing_kind_between_two_that_last() ->
     assert count(given, Latest()) == (4, 0, 3)
 
 
-def test_latest_keeps_what_comes_from_runs_inside_apart() -> None:
+def test_latest_separates_the_records_of_nested_runs() -> None:
     history = History()
     paths = [(), ("call_1",), (), ("call_1",), ("call_2",)]
     for n, path in enumerate(paths, start=1):
@@ -164,7 +164,7 @@ def test_latest_keeps_what_comes_from_runs_inside_apart() -> None:
     assert [record.seq for record in taken(history, Latest())] == [3, 4, 5]
 
 
-def test_drop_oldest_names_exactly_what_is_missing() -> None:
+def test_gaps_of_drop_oldest_have_exactly_the_missing_numbers() -> None:
     a = TextDelta(0, "a")
     history = history_of([a, START, a, a, Ping(), STOP, a, a, a], packed=4)
     given = taken(history, DropOldest(limit=2))
@@ -174,13 +174,13 @@ def test_drop_oldest_names_exactly_what_is_missing() -> None:
     assert events_of(behind) == [Gap(4, 5), STOP, Gap(7, 7), a, a]
 
 
-def test_drop_oldest_leaves_nothing_out_for_one_that_keeps_up() -> None:
+def test_drop_oldest_drops_nothing_if_the_watcher_keeps_up() -> None:
     events: list[Event] = [TextDelta(0, "a"), STOP, Ping()]
     assert events_of(taken(history_of(events), DropOldest(limit=3))) == events
 
 
 @given(STORIES, st.integers(0, 30), st.integers(1, 9))
-def test_a_gap_is_as_long_as_it_can_be_and_the_newest_are_all_there(
+def test_gaps_are_as_long_as_possible_and_the_newest_records_are_delivered(
     events: list[Event], packed: int, limit: int
 ) -> None:
     given = taken(history_of(events, packed), DropOldest(limit))
@@ -195,7 +195,7 @@ def test_a_gap_is_as_long_as_it_can_be_and_the_newest_are_all_there(
 
 
 @pytest.mark.parametrize("delivery", DELIVERIES, ids=str)
-def test_nothing_new_is_nothing(delivery: Delivery) -> None:
+def test_without_new_records_nothing_is_delivered(delivery: Delivery) -> None:
     history = history_of([START])
     assert take(history, delivery, 1) == take(history, delivery, 99) == []
 
@@ -207,7 +207,7 @@ def test_a_limit_is_a_number_above_0(make: Callable[[int], Delivery], limit: int
         make(limit)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="number of records above 0"):
         DropOldest(limit=None)  # pyright: ignore[reportArgumentType]
     with pytest.raises(ConfigurationError, match="'wait' or 'detach'"):

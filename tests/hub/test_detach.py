@@ -49,7 +49,9 @@ def test_on_detach_may_raise_anything(error: type[BaseException]) -> None:
     assert hub.watching == 1
 
 
-def test_an_interrupt_of_a_watcher_is_raised_to_who_pushes_when_all_have_seen_the_record() -> None:
+def test_an_interrupt_of_a_watcher_is_raised_from_push_after_all_watchers_have_received_the_record() -> (
+    None
+):
     def interrupt(_: Record) -> None:
         raise KeyboardInterrupt
 
@@ -116,10 +118,10 @@ def test_a_watcher_without_on_error_is_not_logged_for_the_error_of_the_run(
 
 
 @pytest.mark.parametrize("error", [*ERRORS, KeyboardInterrupt])
-async def test_who_awaits_what_a_watcher_makes_of_the_records_is_woken(
+async def test_awaiting_an_operator_downstream_of_a_watcher_ends_when_it_raises(
     error: type[BaseException],
 ) -> None:
-    """An operator of somebody's that raises, instead of calling on_error."""
+    """A foreign operator that raises instead of calling on_error."""
 
     def careless(source: Observable[Any]) -> Observable[Any]:
         def subscribe(
@@ -145,7 +147,7 @@ async def test_who_awaits_what_a_watcher_makes_of_the_records_is_woken(
     assert len(interrupts) == (3 if error is KeyboardInterrupt else 0)
 
 
-async def test_a_source_that_waits_for_a_slow_reader_goes_on_when_the_run_ends() -> None:
+async def test_a_source_that_waits_for_a_slow_reader_continues_when_the_run_ends() -> None:
     hub = Hub()
     batches = hub.watch(Reliable(limit=1)).batches()
     hub.push(record(1))

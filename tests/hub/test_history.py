@@ -1,4 +1,4 @@
-"""`History`: every record can be read again from any place, and the merged story is the same story."""
+"""`History`: every record can be read again from any number, and merged records are equivalent to the exact ones."""
 
 from __future__ import annotations
 
@@ -57,25 +57,25 @@ def rows(draw: st.DrawFn) -> list[tuple[Event, tuple[str, ...]]]:
 
 @st.composite
 def stories(draw: st.DrawFn) -> list[Record]:
-    """Records that a run may have. Those that have come together are of one time."""
-    told: list[Record] = []
+    """Records that a run may have. Those of one network read have one time."""
+    records: list[Record] = []
     for row in draw(st.lists(rows(), max_size=8)):
         step = 0 if draw(st.booleans()) else 1 / 64
         for n, (event, path) in enumerate(row):
-            time = len(told) / 8 - n * (1 / 8 - step)
-            told.append(Record(len(told) + 1, "r", 1, 1, time, event, path))
-    return told
+            time = len(records) / 8 - n * (1 / 8 - step)
+            records.append(Record(len(records) + 1, "r", 1, 1, time, event, path))
+    return records
 
 
 def burst_of(records: Sequence[Record]) -> Record:
-    """The entry of deltas that came together."""
+    """The entry of deltas from one network read."""
     texts = [getattr(record.event, "text") for record in records]  # noqa: B009 - any delta has one
     event = cast("Event", Deltas(records[0].event, texts))
     return replace(records[-1], event=event, covers=len(records))
 
 
 def kept(records: Sequence[Record], packs: frozenset[int]) -> History:
-    """A history of these, packed behind some of them."""
+    """A history of these, packed after some of them."""
     history = History()
     for _, together in groupby(records, lambda record: record.time):
         row = list(together)
@@ -89,7 +89,7 @@ PACKS = st.frozensets(st.integers(1, 40))
 
 
 @given(stories(), PACKS)
-def test_every_record_can_be_read_again_behind_any_number(
+def test_every_record_can_be_read_again_after_any_number(
     records: list[Record], packs: frozenset[int]
 ) -> None:
     history = kept(records, packs)
@@ -113,12 +113,12 @@ def is_one_place(one: Record, other: Record) -> bool:
 
 
 @given(stories(), PACKS)
-def test_the_merged_story_is_what_merge_deltas_makes_of_the_exact_one(
+def test_merged_records_equal_what_merge_deltas_emits_for_the_exact_ones(
     records: list[Record], packs: frozenset[int]
 ) -> None:
     history = kept(records, packs)
     for after in range(len(records) + 1):
-        told = history.merged(after)
+        merged = history.merged(after)
         expected: list[tuple[tuple[str, ...], Event]] = []
         row: list[Event] = []
         for place, record in enumerate(records[after:], start=after):
@@ -126,11 +126,11 @@ def test_the_merged_story_is_what_merge_deltas_makes_of_the_exact_one(
             if place + 1 == len(records) or not is_one_place(record, records[place + 1]):
                 expected += [(record.path, event) for event in merge_deltas(row)]
                 row = []
-        assert [(record.path, record.event) for record in told] == expected
+        assert [(record.path, record.event) for record in merged] == expected
 
 
 @given(stories(), PACKS)
-def test_merged_records_tile_the_numbers_and_bear_the_time_of_their_last(
+def test_merged_records_cover_each_number_once_and_have_the_time_of_their_last(
     records: list[Record], packs: frozenset[int]
 ) -> None:
     history = kept(records, packs)
@@ -144,7 +144,7 @@ def test_merged_records_tile_the_numbers_and_bear_the_time_of_their_last(
 
 
 @given(stories(), PACKS)
-def test_what_is_unseen_begins_behind_the_number_and_is_the_same_story(
+def test_unseen_entries_begin_after_the_number_and_hold_the_same_records(
     records: list[Record], packs: frozenset[int]
 ) -> None:
     history = kept(records, packs)
@@ -162,7 +162,7 @@ def test_packed_entries_hold_equal_records(records: list[Record]) -> None:
         assert merge([entry, following], 0) == [*merge([entry], 0), *merge([following], 0)]
 
 
-def test_deltas_of_other_attempts_turns_and_runs_are_kept_apart() -> None:
+def test_deltas_of_different_attempts_turns_and_runs_are_not_merged() -> None:
     for other in ({"attempt": 2}, {"turn": 2}, {"run": "s"}, {"path": ("call_1",)}):
         records = [delta(1), replace(delta(2), **other)]
         assert packed(records) == records
@@ -186,7 +186,7 @@ def test_a_long_tail_packs_itself() -> None:
     assert [record.covers for record in history.merged(0)] == [TAIL]
 
 
-def test_a_burst_packs_the_tail_as_so_many_records_do() -> None:
+def test_a_burst_packs_the_tail_as_single_records_do() -> None:
     history = History()
     history.append(burst_of([delta(n) for n in range(1, TAIL + 2)]))
     [entry] = history.entries(0)
@@ -197,7 +197,7 @@ def test_a_burst_packs_the_tail_as_so_many_records_do() -> None:
     assert list(history.records(0))[:-1] == list(expand(entry))
 
 
-def test_what_is_packed_while_it_is_read_is_read_once() -> None:
+def test_entries_packed_during_reading_are_read_once() -> None:
     history = kept([delta(n) for n in range(1, 9)], frozenset({4}))
     reading = history.records(0)
     read = [next(reading).seq for _ in range(2)]

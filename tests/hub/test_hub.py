@@ -1,4 +1,4 @@
-"""`Hub`: what is pushed reaches every observer at once, in one order, and none of them can hurt another."""
+"""`Hub`: records reach every observer at once, in one order, and no observer can harm another."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def record(n: int) -> Record:
 
 
 class Seen(list[int | str]):
-    """The numbers of the records that an observer was given, and how it ended."""
+    """The numbers of the records that an observer received, and how its stream ended."""
 
     def note(self, record: Record) -> None:
         self.append(record.seq)
@@ -52,7 +52,7 @@ def push(hub: Hub, *numbers: int) -> None:
 
 
 def hub_with_names() -> tuple[Hub, list[str]]:
-    """A hub, and who was detached from it."""
+    """A hub, and the watchers that were detached from it."""
     detached: list[str] = []
 
     def on_detach(name: str, error: BaseException) -> None:
@@ -61,7 +61,7 @@ def hub_with_names() -> tuple[Hub, list[str]]:
     return Hub(on_detach), detached
 
 
-def test_every_watcher_sees_everything_however_late_it_comes() -> None:
+def test_every_watcher_receives_everything_however_late_it_is_attached() -> None:
     hub = Hub()
     early = watch(hub)
     push(hub, 1, 2)
@@ -70,7 +70,7 @@ def test_every_watcher_sees_everything_however_late_it_comes() -> None:
     assert early == late == [1, 2, 3]
 
 
-def test_what_was_packed_reaches_a_late_watcher_record_by_record() -> None:
+def test_packed_records_reach_a_late_watcher_one_by_one() -> None:
     hub = Hub()
     pushed = [record(n) for n in range(1, 2 * TAIL + 9)]
     for one in pushed:
@@ -81,14 +81,14 @@ def test_what_was_packed_reaches_a_late_watcher_record_by_record() -> None:
     assert seen == pushed
 
 
-def test_a_watcher_that_comes_after_the_end_sees_everything_and_the_end() -> None:
+def test_a_watcher_attached_after_the_end_receives_everything_and_the_end() -> None:
     hub = Hub()
     push(hub, 1)
     hub.end()
     assert watch(hub) == [1, "end"]
 
 
-def test_a_watcher_that_raises_is_detached_and_hurts_nobody() -> None:
+def test_a_watcher_that_raises_is_detached_and_the_others_continue() -> None:
     hub, detached = hub_with_names()
     before = watch(hub)
     hub.subscribe(boom)
@@ -108,8 +108,8 @@ def test_a_watcher_that_raises_while_it_catches_up_is_detached_too() -> None:
     assert hub.watching == 0
 
 
-def test_a_watcher_that_raises_that_something_was_cancelled_does_not_cancel_the_source() -> None:
-    """As it does that asks a cancelled future for its result."""
+def test_a_watcher_that_raises_cancelled_error_does_not_cancel_the_source() -> None:
+    """As when a watcher calls `result()` of a cancelled future."""
     hub, detached = hub_with_names()
 
     def ask(_: Record) -> None:
@@ -124,7 +124,7 @@ def test_a_watcher_that_raises_that_something_was_cancelled_does_not_cancel_the_
     assert detached == ["watcher-1 CancelledError", "watcher-3 CancelledError"]
 
 
-def test_a_record_pushed_from_within_a_watcher_comes_after_the_one_it_saw_for_everybody() -> None:
+def test_a_record_pushed_by_a_watcher_follows_the_current_one_for_all_watchers() -> None:
     hub = Hub()
     first = Seen()
 
@@ -139,9 +139,7 @@ def test_a_record_pushed_from_within_a_watcher_comes_after_the_one_it_saw_for_ev
     assert first == second == [1, 2, 3]
 
 
-def test_records_that_come_together_are_shown_in_order_and_what_is_pushed_meanwhile_behind_them() -> (
-    None
-):
+def test_records_pushed_together_are_in_order_and_records_pushed_meanwhile_follow_them() -> None:
     hub = Hub()
     first = Seen()
 
@@ -156,9 +154,7 @@ def test_records_that_come_together_are_shown_in_order_and_what_is_pushed_meanwh
     assert first == second == [1, 2, 3, 4]
 
 
-def test_a_watcher_that_comes_or_ends_the_hub_amid_records_that_came_together_sees_each_once() -> (
-    None
-):
+def test_a_watcher_attached_amid_records_pushed_together_receives_each_once() -> None:
     hub = Hub()
     inner: list[Seen] = []
 
@@ -172,7 +168,7 @@ def test_a_watcher_that_comes_or_ends_the_hub_amid_records_that_came_together_se
     assert inner == [[1, 2, 3, "end"]]
 
 
-def test_a_watcher_that_pushes_more_than_is_kept_unpacked_loses_nothing_for_anybody() -> None:
+def test_no_watcher_misses_a_record_when_one_pushes_more_than_is_kept_unpacked() -> None:
     hub = Hub()
     most = 3 * TAIL
 
@@ -186,7 +182,7 @@ def test_a_watcher_that_pushes_more_than_is_kept_unpacked_loses_nothing_for_anyb
     assert second == watch(hub) == list(range(1, most + 1))
 
 
-def test_a_watcher_that_pushes_while_it_catches_up_sees_what_it_pushed_in_its_turn() -> None:
+def test_a_watcher_that_pushes_while_it_catches_up_receives_its_own_records_in_order() -> None:
     hub = Hub()
     other = watch(hub)
     push(hub, *range(1, TAIL))
@@ -201,7 +197,7 @@ def test_a_watcher_that_pushes_while_it_catches_up_sees_what_it_pushed_in_its_tu
     assert seen == other == list(range(1, TAIL + 9))
 
 
-def test_an_end_from_within_a_watcher_lets_the_others_see_the_record_first() -> None:
+def test_an_end_within_a_push_follows_the_record_for_all_watchers() -> None:
     hub = Hub()
 
     def end(_: Record) -> None:
@@ -215,7 +211,7 @@ def test_an_end_from_within_a_watcher_lets_the_others_see_the_record_first() -> 
     assert watch(hub) == [1, "end"]
 
 
-def test_a_watcher_that_ends_the_hub_while_it_catches_up_hears_of_the_end_once() -> None:
+def test_a_watcher_that_ends_the_hub_while_it_catches_up_receives_the_end_once() -> None:
     hub = Hub()
     push(hub, 1, 2)
     seen = Seen()
@@ -228,7 +224,7 @@ def test_a_watcher_that_ends_the_hub_while_it_catches_up_hears_of_the_end_once()
     assert seen == [1, 2, "over"]
 
 
-def test_a_watcher_subscribed_from_within_another_sees_each_record_once() -> None:
+def test_a_watcher_subscribed_within_a_push_receives_each_record_once() -> None:
     hub = Hub()
     inner = Seen()
 
@@ -241,7 +237,7 @@ def test_a_watcher_subscribed_from_within_another_sees_each_record_once() -> Non
     assert inner == [1, 2, 3]
 
 
-def test_a_watcher_subscribed_as_the_hub_ends_sees_everything_and_the_end() -> None:
+def test_a_watcher_subscribed_as_the_hub_ends_receives_everything_and_the_end() -> None:
     hub = Hub()
     late: list[Seen] = []
 
@@ -254,7 +250,7 @@ def test_a_watcher_subscribed_as_the_hub_ends_sees_everything_and_the_end() -> N
     assert late == [[1, "end"]]
 
 
-def test_nothing_comes_after_the_end() -> None:
+def test_nothing_is_pushed_after_the_end() -> None:
     hub = Hub()
     seen = watch(hub)
     hub.end()
@@ -264,7 +260,7 @@ def test_nothing_comes_after_the_end() -> None:
     assert (hub.last_seq, hub.error) == (0, None)
 
 
-def test_disposing_detaches_and_the_others_go_on() -> None:
+def test_disposing_detaches_and_the_others_continue() -> None:
     hub = Hub()
     gone = Seen()
     subscription = hub.subscribe(gone.note)
@@ -275,7 +271,7 @@ def test_disposing_detaches_and_the_others_go_on() -> None:
     assert (gone, stays) == ([1], [1, 2])
 
 
-def test_disposing_another_within_a_round_keeps_the_record_from_it() -> None:
+def test_a_watcher_disposed_by_another_does_not_receive_the_record() -> None:
     hub = Hub()
     gone = Seen()
     subscriptions: list[abc.DisposableBase] = []
@@ -290,7 +286,7 @@ def test_disposing_another_within_a_round_keeps_the_record_from_it() -> None:
     assert hub.watching == 1
 
 
-def test_a_watcher_may_leave_while_it_catches_up() -> None:
+def test_a_watcher_may_be_disposed_while_it_catches_up() -> None:
     hub = Hub()
     push(hub, 1, 2, 3, 4)
     seen = Seen()
@@ -300,7 +296,7 @@ def test_a_watcher_may_leave_while_it_catches_up() -> None:
     assert hub.watching == 0
 
 
-def test_a_watcher_without_on_error_does_not_keep_the_end_from_the_others() -> None:
+def test_the_others_receive_the_end_if_a_watcher_has_no_on_error() -> None:
     hub = Hub()
     errors: list[Exception] = []
     hub.subscribe(lambda _: None)
@@ -310,7 +306,7 @@ def test_a_watcher_without_on_error_does_not_keep_the_end_from_the_others() -> N
     assert errors == [failure]
 
 
-def test_it_counts_who_watches_and_knows_whether_anybody_ever_has() -> None:
+def test_it_counts_the_watchers_and_reports_whether_it_ever_had_one() -> None:
     hub = Hub()
     assert (hub.watching, hub.watched) == (0, False)
     one = hub.subscribe()
@@ -321,7 +317,7 @@ def test_it_counts_who_watches_and_knows_whether_anybody_ever_has() -> None:
     assert (hub.watching, hub.watched) == (0, True)
 
 
-def test_an_observer_stands_where_the_run_stands() -> None:
+def test_an_observer_of_the_hub_is_never_behind() -> None:
     hub = Hub()
     hub.subscribe()
     push(hub, 1, 2)
@@ -362,7 +358,9 @@ async def test_two_iterators_do_not_share_their_records() -> None:
 
 
 @given(st.lists(st.sampled_from(["push", "join", "leave", "raise"]), max_size=30))
-def test_any_coming_and_going_leaves_each_watcher_an_unbroken_beginning(moves: list[str]) -> None:
+def test_each_watcher_receives_an_unbroken_beginning_however_watchers_attach_and_detach(
+    moves: list[str],
+) -> None:
     hub = Hub()
     watching: list[tuple[Seen, abc.DisposableBase]] = []
     for move in moves:
@@ -381,13 +379,13 @@ def test_any_coming_and_going_leaves_each_watcher_an_unbroken_beginning(moves: l
         assert seen == list(range(1, hub.last_seq + 1))
 
 
-def test_a_short_run_that_has_ended_takes_little_more_than_its_text() -> None:
+def test_a_short_run_that_has_ended_needs_little_more_memory_than_its_text() -> None:
     def kept() -> int:
         gc.collect()
         tracemalloc.start()
         try:
             hub = Hub()
-            for seq in range(1, 401):  # fewer than are packed while the run goes on
+            for seq in range(1, 401):  # fewer than are packed during the run
                 hub.push(Record(seq, "r", 1, 1, seq / 100, TextDelta(0, "word")))
             hub.end()
             gc.collect()

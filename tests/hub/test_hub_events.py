@@ -1,4 +1,4 @@
-"""``hub.events``: what ``hub.pipe(events())`` gives, whatever comes together and whoever comes and goes."""
+"""``hub.events`` emits what ``hub.pipe(events())`` emits, for any bursts, and however watchers attach and detach."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MOVES = ["one", "ping", "inner", "several", "together", "read", "bare", "records
 
 
 @given(st.lists(st.sampled_from(MOVES), max_size=25))
-def test_it_is_what_the_plain_operator_makes_of_the_records(moves: list[str]) -> None:
+def test_it_emits_what_the_plain_operator_emits(moves: list[str]) -> None:
     hub = Hub()
     watching: list[tuple[list[Event], Callable[[], None]]] = []
     for move in moves:
@@ -61,13 +61,13 @@ def test_it_is_what_the_plain_operator_makes_of_the_records(moves: list[str]) ->
             watching.pop()[1]()
         else:
             push(hub, move)
-    told = [r.event for r in hub.history.records(0) if not r.path]
+    expected = [r.event for r in hub.history.records(0) if not r.path]
     for seen, _ in watching:
-        assert seen == told
+        assert seen == expected
     assert [r.seq for r in hub.history.records(0)] == list(range(1, hub.last_seq + 1))
 
 
-def test_what_comes_together_is_at_one_time_and_numbered() -> None:
+def test_events_pushed_together_have_one_time_and_their_own_numbers() -> None:
     hub = Hub()
     push(hub, "together")
     push(hub, "together")
@@ -79,7 +79,7 @@ def test_what_comes_together_is_at_one_time_and_numbered() -> None:
     ]
 
 
-def test_no_record_is_made_for_those_who_want_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_record_is_made_for_observers_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> Record:
         raise AssertionError("a record was made")
 
@@ -92,7 +92,7 @@ def test_no_record_is_made_for_those_who_want_none(monkeypatch: pytest.MonkeyPat
     assert texts == ["0 ", "1 ", "2 ", "3 ", "4 "]
 
 
-def test_one_that_pushes_while_it_is_told_does_not_break_the_order() -> None:
+def test_an_observer_that_pushes_does_not_break_the_order() -> None:
     hub = Hub()
     first: list[Event] = []
     second: list[Event] = []
@@ -110,7 +110,7 @@ def test_one_that_pushes_while_it_is_told_does_not_break_the_order() -> None:
     assert first == second == [r.event for r in hub.history.records(0)]
 
 
-def test_one_that_raises_is_detached_and_the_others_see_all() -> None:
+def test_an_observer_that_raises_is_detached_and_the_others_receive_all() -> None:
     lost: list[str] = []
     hub = Hub(lambda name, error: lost.append(f"{name}: {error}"))
     seen: list[Event] = []
@@ -126,7 +126,7 @@ def test_one_that_raises_is_detached_and_the_others_see_all() -> None:
     assert lost == ["watcher-1: no"]
 
 
-def test_one_that_leaves_in_the_middle_of_a_row_gets_nothing_more() -> None:
+def test_an_observer_disposed_within_a_burst_receives_nothing_more() -> None:
     hub = Hub()
     seen: list[Event] = []
     hub.events.pipe(ops.take(2)).subscribe(seen.append)
@@ -134,7 +134,7 @@ def test_one_that_leaves_in_the_middle_of_a_row_gets_nothing_more() -> None:
     assert len(seen) == 2
 
 
-def test_an_end_from_within_comes_behind_the_row() -> None:
+def test_an_end_within_a_burst_follows_the_burst() -> None:
     hub = Hub()
     seen: list[object] = []
 

@@ -10,7 +10,7 @@ from rxworker.errors import LocalProtocolError
 from rxworker.hub import iterate
 
 
-async def test_items_come_in_order_and_the_end_ends_the_loop() -> None:
+async def test_items_are_in_order_and_completion_ends_the_loop() -> None:
     assert [item async for item in iterate(reactivex.of(1, 2, 3))] == [1, 2, 3]
 
 
@@ -22,7 +22,7 @@ async def test_an_error_is_raised_after_the_items_before_it() -> None:
         await anext(items)
 
 
-async def test_a_full_buffer_fails_with_a_message_that_says_so() -> None:
+async def test_a_full_buffer_raises_an_error() -> None:
     with pytest.raises(LocalProtocolError, match="more than 2 items behind"):
         _ = [item async for item in iterate(reactivex.range(0, 5), limit=2)]
 

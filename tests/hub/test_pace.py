@@ -34,13 +34,13 @@ class Table:
     """A hub whose time is virtual.
 
     Attributes:
-        said: What a watcher was given, with the time.
+        received: What a watcher received, with the time.
     """
 
     def __init__(self) -> None:
         self.time = TestScheduler()
         self.hub = Hub(defer=self._defer, scheduler=self.time)
-        self.said: list[tuple[float, str]] = []
+        self.received: list[tuple[float, str]] = []
         self._seq = 0
 
     def _defer(self, call: Callable[[], None]) -> None:
@@ -69,8 +69,8 @@ class Table:
     def end_at(self, time: float) -> None:
         self.act_at(time, self.hub.end)
 
-    def follow(self, watch: Watch, said: list[tuple[float, str]] | None = None) -> None:
-        kept = self.said if said is None else said
+    def subscribe(self, watch: Watch, received: list[tuple[float, str]] | None = None) -> None:
+        kept = self.received if received is None else received
 
         def note(record: Record) -> None:
             event = record.event
@@ -80,18 +80,18 @@ class Table:
         watch.subscribe(note, on_completed=lambda: kept.append((self.time.clock, "|")))
 
 
-def follow(*, every: float = 10.0) -> Table:
+def subscribe(*, every: float = 10.0) -> Table:
     table = Table()
-    table.follow(table.hub.watch(Coalesce(every=every)))
+    table.subscribe(table.hub.watch(Coalesce(every=every)))
     return table
 
 
-def test_the_first_delta_comes_at_once_and_the_others_in_step() -> None:
-    table = follow()
+def test_the_first_delta_is_delivered_at_once_and_the_others_at_the_pace() -> None:
+    table = subscribe()
     for time, text in enumerate("abcdefgh", start=1):
         table.at(time * 4, text)
     table.time.start()
-    assert [(round(time), text) for time, text in table.said] == [
+    assert [(round(time), text) for time, text in table.received] == [
         (4, "a"),
         (14, "bc"),
         (24, "def"),
@@ -99,24 +99,26 @@ def test_the_first_delta_comes_at_once_and_the_others_in_step() -> None:
     ]
 
 
-def test_after_a_rest_a_delta_comes_at_once() -> None:
-    table = follow()
+def test_a_delta_after_a_pause_is_delivered_at_once() -> None:
+    table = subscribe()
     table.at(5, "a")
     table.at(100, "b")
     table.time.start()
-    assert [(round(time), text) for time, text in table.said] == [(5, "a"), (100, "b")]
+    assert [(round(time), text) for time, text in table.received] == [(5, "a"), (100, "b")]
 
 
 @pytest.mark.parametrize("barrier", [STOP, BlockStart(1, BlockType.TEXT), RunPause("ask")])
-def test_what_begins_or_ends_comes_at_once_with_what_was_before_it(barrier: Event) -> None:
-    table = follow()
+def test_events_that_begin_or_end_something_are_delivered_at_once_with_the_deltas_before_them(
+    barrier: Event,
+) -> None:
+    table = subscribe()
     table.at(5, "a")
     table.at(7, "b")
     table.at(8, "c", barrier)
     table.at(9, "d")
     table.time.start()
     kind = type(barrier).__name__
-    assert [(round(time), text) for time, text in table.said] == [
+    assert [(round(time), text) for time, text in table.received] == [
         (5, "a"),
         (8, "bc"),
         (8, kind),
@@ -125,46 +127,46 @@ def test_what_begins_or_ends_comes_at_once_with_what_was_before_it(barrier: Even
 
 
 @pytest.mark.parametrize("event", [ToolProgress("c", 1), Usage(1, 2), Opaque("x")])
-def test_what_passes_waits_like_a_delta(event: Event) -> None:
-    table = follow()
+def test_passing_events_wait_like_deltas(event: Event) -> None:
+    table = subscribe()
     table.at(5, "a")
     table.at(7, event)
     table.time.start()
-    assert [round(time) for time, _ in table.said] == [5, 15]
+    assert [round(time) for time, _ in table.received] == [5, 15]
 
 
-def test_the_end_comes_at_once() -> None:
-    table = follow()
+def test_the_end_is_delivered_at_once() -> None:
+    table = subscribe()
     table.at(5, "a")
     table.at(6, "b")
     table.end_at(7)
     table.time.start()
-    assert [(round(time), text) for time, text in table.said] == [(5, "a"), (7, "b"), (7, "|")]
+    assert [(round(time), text) for time, text in table.received] == [(5, "a"), (7, "b"), (7, "|")]
 
 
-def test_one_that_comes_late_is_given_what_there_is_at_once_and_then_keeps_step() -> None:
-    table = follow()
+def test_a_late_watcher_receives_everything_so_far_at_once_and_then_keeps_the_pace() -> None:
+    table = subscribe()
     late: list[tuple[float, str]] = []
     table.at(5, "a")
     table.at(7, "b")
     watch = table.hub.watch(Coalesce(every=10.0))
-    table.act_at(8, lambda: table.follow(watch, late))
+    table.act_at(8, lambda: table.subscribe(watch, late))
     table.at(9, "c")
     table.time.start()
     assert [(round(time), text) for time, text in late] == [(8, "ab"), (15, "c")]
-    assert "".join(text for _, text in table.said) == "abc"
+    assert "".join(text for _, text in table.received) == "abc"
 
 
-def test_watchers_of_different_paces_do_not_disturb_each_other() -> None:
-    table = follow()
+def test_paces_are_independent() -> None:
+    table = subscribe()
     fast: list[tuple[float, str]] = []
     free: list[tuple[float, str]] = []
-    table.follow(table.hub.watch(Coalesce(every=2.0)), fast)
-    table.follow(table.hub.watch(), free)
+    table.subscribe(table.hub.watch(Coalesce(every=2.0)), fast)
+    table.subscribe(table.hub.watch(), free)
     for time in range(1, 21):
         table.at(time, "x")
     table.time.start()
-    assert [len(said) for said in (table.said, fast, free)] == [3, 11, 20]
+    assert [len(received) for received in (table.received, fast, free)] == [3, 11, 20]
 
 
 @given(st.lists(st.sampled_from(["a", "bc", STOP, Usage(1)]), max_size=40), st.integers(1, 9))
@@ -187,7 +189,7 @@ def test_a_pace_is_a_number_of_seconds(every: float) -> None:
         Coalesce(every=every)
 
 
-async def test_readers_are_woken_in_step_and_share_the_records() -> None:
+async def test_readers_are_woken_at_the_pace_and_share_the_records() -> None:
     table = Table()
     hub = Hub(scheduler=table.time)
     batches: list[list[list[tuple[int, int]]]] = [[], []]
@@ -230,7 +232,7 @@ async def test_a_reader_in_another_thread_keeps_the_pace_and_gets_the_end() -> N
     assert len(records) <= 2
 
 
-def test_a_reader_gets_what_is_left_when_the_event_loop_has_closed() -> None:
+def test_a_reader_receives_the_rest_after_the_event_loop_is_closed() -> None:
     def record(seq: int) -> Record:
         return Record(seq, "r", 1, 1, 0.0, TextDelta(0, "x"))
 

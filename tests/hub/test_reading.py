@@ -1,4 +1,4 @@
-"""Reading from elsewhere: in a thread, on another event loop, and after the loop has closed."""
+"""Reading outside the hub's event loop: in a thread, on another event loop, and after the loop is closed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def elsewhere() -> Generator[Elsewhere, None, None]:
 
 
 def in_thread(work: Callable[[], A]) -> Callable[[], A]:
-    """Begin something in a thread; calling what is returned waits for it."""
+    """Call a function in a thread; calling what is returned waits for the result."""
     results: list[A] = []
     errors: list[BaseException] = []
 
@@ -120,7 +120,7 @@ def test_a_thread_reads_what_comes_and_ends_with_the_hub(elsewhere: Elsewhere) -
     assert reading() == [1, 2, 3, 4, 5]
 
 
-def test_a_thread_is_told_what_ended_the_hub(elsewhere: Elsewhere) -> None:
+def test_iterating_in_a_thread_raises_the_error_of_the_hub(elsewhere: Elsewhere) -> None:
     def read() -> list[int]:
         return [one.seq for one in elsewhere.hub.watch()]
 
@@ -131,7 +131,7 @@ def test_a_thread_is_told_what_ended_the_hub(elsewhere: Elsewhere) -> None:
         reading()
 
 
-def test_a_thread_that_leaves_is_detached(elsewhere: Elsewhere) -> None:
+def test_leaving_the_loop_in_a_thread_detaches(elsewhere: Elsewhere) -> None:
     elsewhere.push(3)
 
     async def watching() -> int:
@@ -145,7 +145,9 @@ def test_a_thread_that_leaves_is_detached(elsewhere: Elsewhere) -> None:
     assert elsewhere.call(watching()) == 0
 
 
-def test_a_reliable_thread_holds_the_source_until_it_leaves(elsewhere: Elsewhere) -> None:
+def test_a_reliable_reader_in_a_thread_holds_the_source_until_it_is_detached(
+    elsewhere: Elsewhere,
+) -> None:
     elsewhere.push()
 
     async def hold() -> bool:
@@ -171,7 +173,9 @@ def test_the_thread_of_the_run_itself_must_not_wait() -> None:
     asyncio.run(wait())
 
 
-def test_what_is_pushed_to_in_another_thread_is_called_on_the_loop(elsewhere: Elsewhere) -> None:
+def test_an_observer_subscribed_in_another_thread_is_called_on_the_loop(
+    elsewhere: Elsewhere,
+) -> None:
     threads: list[int] = []
     seen: list[int] = []
     over = threading.Event()
@@ -190,7 +194,7 @@ def test_what_is_pushed_to_in_another_thread_is_called_on_the_loop(elsewhere: El
     subscription.dispose()
 
 
-def test_disposing_in_another_thread_is_heard_at_once(elsewhere: Elsewhere) -> None:
+def test_disposing_in_another_thread_takes_effect_at_once(elsewhere: Elsewhere) -> None:
     seen: list[int] = []
     subscription = elsewhere.hub.watch().subscribe(lambda one: seen.append(one.seq))
     subscription.dispose()
@@ -199,7 +203,7 @@ def test_disposing_in_another_thread_is_heard_at_once(elsewhere: Elsewhere) -> N
     assert seen == []
 
 
-def test_many_threads_that_come_at_once_have_names_of_their_own(elsewhere: Elsewhere) -> None:
+def test_watchers_of_several_threads_have_different_names(elsewhere: Elsewhere) -> None:
     elsewhere.push(50)
     elsewhere.end()
 
@@ -246,7 +250,7 @@ async def test_cancelling_a_reader_on_another_event_loop_detaches_it(elsewhere: 
 # a loop that has closed
 
 
-def test_what_is_over_is_read_after_its_loop_has_closed(elsewhere: Elsewhere) -> None:
+def test_a_hub_that_has_ended_can_be_read_after_its_loop_is_closed(elsewhere: Elsewhere) -> None:
     elsewhere.push(3)
     elsewhere.end()
     elsewhere.close()
@@ -263,8 +267,8 @@ def test_what_is_over_is_read_after_its_loop_has_closed(elsewhere: Elsewhere) ->
     assert seen == [1, 2, 3, "end"]
 
 
-def test_what_is_over_is_read_although_its_loop_does_nothing_more() -> None:
-    """As between the last turn of a loop and its closing, and in a program that stops one and forgets it."""
+def test_a_hub_that_has_ended_can_be_read_although_its_loop_has_stopped() -> None:
+    """As between the last turn of a loop and its closing, and in a program that stops a loop and never closes it."""
     loop = asyncio.new_event_loop()
     try:
 
@@ -281,7 +285,9 @@ def test_what_is_over_is_read_although_its_loop_does_nothing_more() -> None:
         loop.close()
 
 
-def test_a_thread_whose_hub_is_cut_off_is_told_so(elsewhere: Elsewhere) -> None:
+def test_iterating_in_a_thread_raises_if_the_loop_closes_before_the_end(
+    elsewhere: Elsewhere,
+) -> None:
     elsewhere.push()
     elsewhere.close()
     records = iter(elsewhere.hub.watch())
@@ -290,7 +296,7 @@ def test_a_thread_whose_hub_is_cut_off_is_told_so(elsewhere: Elsewhere) -> None:
         next(records)
 
 
-def test_a_thread_that_waits_while_the_loop_winds_up_reads_to_the_end() -> None:
+def test_a_thread_that_waits_during_the_shutdown_of_the_loop_reads_to_the_end() -> None:
     seen: list[int] = []
     arrived = threading.Event()
 

@@ -1,4 +1,4 @@
-"""`Watch`: reading at one's own pace, and what that means for the source."""
+"""`Watch`: reading at the reader's own pace, and back-pressure on the source."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_it_reads_what_comes_and_ends_with_the_hub() -> None:
     assert hub.watching == 0
 
 
-async def test_it_begins_behind_any_number() -> None:
+async def test_it_begins_after_any_number() -> None:
     hub = Hub()
     push(hub, 5)
     hub.end()
@@ -55,27 +55,27 @@ async def test_it_begins_behind_any_number() -> None:
 
 
 @pytest.mark.parametrize("delivery", ["coalesce", Coalesce, 5])
-async def test_what_is_no_delivery_is_refused_where_it_is_given(delivery: object) -> None:
-    with pytest.raises(ConfigurationError, match=r"delivery=.* is none: .*Coalesce\(\)"):
+async def test_an_invalid_delivery_is_refused_by_watch(delivery: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"delivery=.* is not a delivery: .*Coalesce\(\)"):
         Hub().watch(delivery)  # pyright: ignore[reportArgumentType] - the mistake
 
 
 @pytest.mark.parametrize("after", ["3", None, 1.5, True])
-async def test_what_is_no_number_to_begin_behind_is_refused_where_it_is_given(
+async def test_an_invalid_number_to_begin_after_is_refused_by_watch(
     after: object,
 ) -> None:
     with pytest.raises(ConfigurationError, match="after="):
         Hub().watch(after=after)  # pyright: ignore[reportArgumentType] - the mistake
 
 
-async def test_a_number_below_0_is_the_beginning() -> None:
+async def test_a_negative_number_means_the_beginning() -> None:
     hub = Hub()
     push(hub, 2)
     hub.end()
     assert [r.seq async for r in hub.watch(after=-1)] == [1, 2]
 
 
-async def test_a_batch_is_all_there_is_and_one_await() -> None:
+async def test_a_batch_is_everything_new_and_needs_one_await() -> None:
     hub = Hub()
     push(hub, 3)
     batches = hub.watch().batches()
@@ -86,7 +86,7 @@ async def test_a_batch_is_all_there_is_and_one_await() -> None:
     assert hub.watching == 0
 
 
-async def test_a_reliable_reader_far_behind_is_given_pieces() -> None:
+async def test_a_reliable_reader_far_behind_receives_bounded_batches() -> None:
     hub = Hub()
     push(hub, BATCH + 1)
     hub.end()
@@ -94,8 +94,8 @@ async def test_a_reliable_reader_far_behind_is_given_pieces() -> None:
     assert sizes == [BATCH, 1]
 
 
-async def test_one_that_is_to_be_detached_may_come_late() -> None:
-    """What was there before it came is not what it is too slow for."""
+async def test_records_before_its_attachment_do_not_detach_a_late_reader() -> None:
+    """Records from before it was attached do not show that it is slow."""
     hub = Hub()
     push(hub, 5)
     hub.end()
@@ -103,7 +103,7 @@ async def test_one_that_is_to_be_detached_may_come_late() -> None:
     assert [seen.seq async for seen in watch] == [1, 2, 3, 4, 5]
 
 
-async def test_one_that_came_late_is_detached_for_what_came_since() -> None:
+async def test_records_since_its_attachment_detach_a_late_reader() -> None:
     hub = Hub()
     push(hub, BATCH + 1)
     batches = hub.watch(Reliable(limit=2, when_full="detach")).batches()
@@ -115,7 +115,7 @@ async def test_one_that_came_late_is_detached_for_what_came_since() -> None:
         await anext(batches)
 
 
-async def test_iterating_raises_what_ended_the_hub_behind_the_last_record() -> None:
+async def test_iterating_raises_the_error_of_the_hub_after_the_last_record() -> None:
     hub = Hub()
     push(hub)
     hub.end(ValueError("over"))
@@ -147,7 +147,7 @@ async def test_each_use_is_a_watcher_of_its_own() -> None:
     await second.aclose()
 
 
-async def test_what_has_no_name_is_numbered() -> None:
+async def test_watchers_without_a_name_are_numbered() -> None:
     hub = Hub()
     hub.subscribe()
     hub.watch().subscribe()
@@ -158,14 +158,14 @@ async def test_what_has_no_name_is_numbered() -> None:
     assert repr(hub.watch(Coalesce(), after=3)) == "Watch(Coalesce(), after=3)"
 
 
-async def test_a_watch_that_nobody_uses_is_no_watcher() -> None:
+async def test_an_unused_watch_is_not_a_watcher() -> None:
     hub = Hub()
     unused = aiter(hub.watch())
     assert (hub.watching, hub.watched) == (0, False)
     del unused
 
 
-async def test_a_reader_that_is_cancelled_while_it_waits_is_gone() -> None:
+async def test_a_reader_cancelled_while_it_waits_is_detached() -> None:
     hub = Hub()
 
     async def read() -> None:
@@ -182,7 +182,7 @@ async def test_a_reader_that_is_cancelled_while_it_waits_is_gone() -> None:
     push(hub)
 
 
-async def test_readers_that_give_up_waiting_leave_nothing_behind() -> None:
+async def test_readers_that_stop_waiting_leave_no_future_behind() -> None:
     hub = Hub()
 
     async def give_up() -> None:
@@ -213,7 +213,7 @@ async def test_a_reader_left_by_break_is_detached() -> None:
     assert hub.watching == 0
 
 
-async def test_a_reliable_reader_left_by_break_lets_the_source_go_on() -> None:
+async def test_a_reliable_reader_left_by_break_lets_the_source_continue() -> None:
     hub = Hub()
     push(hub, 3)
     held: list[asyncio.Future[None] | None] = []
@@ -228,7 +228,7 @@ async def test_a_reliable_reader_left_by_break_lets_the_source_go_on() -> None:
     assert hub.hold() is None
 
 
-async def test_a_reader_left_by_an_exception_lets_the_source_go_on() -> None:
+async def test_a_reader_left_by_an_exception_lets_the_source_continue() -> None:
     hub = Hub()
     push(hub)
     held: list[asyncio.Future[None] | None] = []
@@ -268,7 +268,7 @@ async def test_the_source_is_held_while_a_reliable_reader_is_behind() -> None:
     await batches.aclose()
 
 
-async def test_the_source_waits_for_the_slowest() -> None:
+async def test_the_source_waits_for_the_slowest_reader() -> None:
     hub = Hub()
     slow, fast = (hub.watch(Reliable(limit=2)).batches() for _ in range(2))
     push(hub)
@@ -300,7 +300,7 @@ async def test_no_other_delivery_holds_the_source(delivery: Coalesce) -> None:
     await batches.aclose()
 
 
-async def test_one_that_is_to_be_detached_is_told_why() -> None:
+async def test_a_reader_detached_for_being_slow_raises_an_error_with_the_reason() -> None:
     hub = Hub()
     batches = hub.watch(Reliable(limit=2, when_full="detach"), name="page").batches()
     push(hub)

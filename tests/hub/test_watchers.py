@@ -1,4 +1,4 @@
-"""`Watchers`: who watches, told when something has changed, and not more often than it rests."""
+"""`Watchers` emits the states of the watchers when something has changed, with a pause after each."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rxworker.events import Record, TextDelta
 from rxworker.hub import Hub, Watchers, WatcherState
 
 
-class Stand:
-    """A hub on virtual time, whose seconds are 1000 ticks, and what its audience told, with the time."""
+class Harness:
+    """A hub on virtual time, whose seconds are 1000 ticks, and what its `Watchers` emitted, with the time."""
 
     def __init__(self) -> None:
         self.clock = TestScheduler()
         self.detached: list[str] = []
         self.hub = Hub(self._on_detach, defer=self._soon)
-        self.told: list[tuple[float, tuple[WatcherState, ...] | str]] = []
+        self.emitted: list[tuple[float, tuple[WatcherState, ...] | str]] = []
 
     def _soon(self, call: Callable[[], None]) -> None:
         def go(_: abc.SchedulerBase, __: object = None) -> None:
@@ -33,140 +33,142 @@ class Stand:
         n = self.hub.last_seq + 1
         self.hub.push(Record(n, "r", 1, 1, 0.0, TextDelta(0, "a")))
 
-    def audience(self) -> Watchers:
+    def watchers(self) -> Watchers:
         return Watchers(self.hub, lambda: self.clock, seconds=10)
 
     def watch(self) -> abc.DisposableBase:
         def note(states: tuple[WatcherState, ...]) -> None:
-            self.told.append((self.clock.clock, states))
+            self.emitted.append((self.clock.clock, states))
 
         def end() -> None:
-            self.told.append((self.clock.clock, "end"))
+            self.emitted.append((self.clock.clock, "end"))
 
-        return self.audience().subscribe(note, on_completed=end)
+        return self.watchers().subscribe(note, on_completed=end)
 
     @property
     def times(self) -> list[float]:
-        return [time for time, _ in self.told]
+        return [time for time, _ in self.emitted]
 
 
-def test_it_begins_with_who_is_there_now() -> None:
-    stand = Stand()
-    assert stand.audience().now == ()
-    stand.hub.subscribe()
-    stand.watch()
-    assert [state.name for state in stand.audience().now] == ["watcher-1"]
-    assert stand.told == [(0.0, stand.audience().now)]
+def test_it_begins_with_the_present_watchers() -> None:
+    harness = Harness()
+    assert harness.watchers().now == ()
+    harness.hub.subscribe()
+    harness.watch()
+    assert [state.name for state in harness.watchers().now] == ["watcher-1"]
+    assert harness.emitted == [(0.0, harness.watchers().now)]
 
 
-def test_it_tells_of_changes_and_rests_after_each() -> None:
-    stand = Stand()
-    stand.hub.subscribe()
-    stand.watch()
+def test_it_emits_changes_and_pauses_after_each() -> None:
+    harness = Harness()
+    harness.hub.subscribe()
+    harness.watch()
     for _ in range(8):
-        stand.clock.advance_by(4)
-        stand.push()
-    stand.clock.advance_by(100)
-    assert stand.times[0] == 0
+        harness.clock.advance_by(4)
+        harness.push()
+    harness.clock.advance_by(100)
+    assert harness.times[0] == 0
     assert all(
-        later - time >= 10 for time, later in zip(stand.times, stand.times[1:], strict=False)
+        later - time >= 10 for time, later in zip(harness.times, harness.times[1:], strict=False)
     )
-    last = stand.told[-1][1]
+    last = harness.emitted[-1][1]
     assert [state.seq for state in last if isinstance(state, WatcherState)] == [8]
-    assert len(stand.told) <= 5
+    assert len(harness.emitted) <= 5
 
 
-def test_a_change_after_a_rest_is_told_at_once() -> None:
-    stand = Stand()
-    stand.hub.subscribe()
-    stand.watch()
-    stand.clock.advance_by(50)
-    stand.push()
-    stand.clock.advance_by(1)
-    assert len(stand.told) == 2
-    assert 50 <= stand.times[1] <= 51
+def test_a_change_after_a_pause_is_emitted_at_once() -> None:
+    harness = Harness()
+    harness.hub.subscribe()
+    harness.watch()
+    harness.clock.advance_by(50)
+    harness.push()
+    harness.clock.advance_by(1)
+    assert len(harness.emitted) == 2
+    assert 50 <= harness.times[1] <= 51
 
 
-def test_what_did_not_change_is_not_told() -> None:
-    stand = Stand()
-    stand.watch()
-    stand.clock.advance_by(50)
-    stand.push()  # nobody watches it
-    stand.clock.advance_by(50)
-    stand.hub.flush_scheduler.notify_change()
-    stand.clock.advance_by(50)
-    assert stand.told == [(0.0, ())]
+def test_nothing_is_emitted_without_a_change() -> None:
+    harness = Harness()
+    harness.watch()
+    harness.clock.advance_by(50)
+    harness.push()  # it has no watchers
+    harness.clock.advance_by(50)
+    harness.hub.flush_scheduler.notify_change()
+    harness.clock.advance_by(50)
+    assert harness.emitted == [(0.0, ())]
 
 
-def test_it_tells_who_comes_and_goes() -> None:
-    stand = Stand()
-    stand.watch()
-    stand.clock.advance_by(20)
-    subscription = stand.hub.watch(name="page").subscribe()
-    stand.clock.advance_by(20)
+def test_it_emits_when_watchers_attach_and_detach() -> None:
+    harness = Harness()
+    harness.watch()
+    harness.clock.advance_by(20)
+    subscription = harness.hub.watch(name="page").subscribe()
+    harness.clock.advance_by(20)
     subscription.dispose()
-    stand.clock.advance_by(20)
-    names = [[s.name for s in told if isinstance(s, WatcherState)] for _, told in stand.told]
+    harness.clock.advance_by(20)
+    names = [
+        [s.name for s in emitted if isinstance(s, WatcherState)] for _, emitted in harness.emitted
+    ]
     assert names == [[], ["page"], []]
 
 
-def test_it_completes_with_the_run_without_waiting_for_its_rest() -> None:
-    stand = Stand()
-    stand.hub.subscribe()
-    stand.watch()
-    stand.clock.advance_by(2)
-    stand.hub.end()
-    stand.clock.advance_by(1)
-    assert stand.told[-1][1] == "end"
-    assert stand.told[-1][0] <= 3
-    stand.clock.advance_by(100)
-    assert [told for _, told in stand.told].count("end") == 1
+def test_it_completes_with_the_run_without_waiting_for_its_pause() -> None:
+    harness = Harness()
+    harness.hub.subscribe()
+    harness.watch()
+    harness.clock.advance_by(2)
+    harness.hub.end()
+    harness.clock.advance_by(1)
+    assert harness.emitted[-1][1] == "end"
+    assert harness.emitted[-1][0] <= 3
+    harness.clock.advance_by(100)
+    assert [emitted for _, emitted in harness.emitted].count("end") == 1
 
 
-def test_after_the_run_it_tells_who_is_there_and_completes() -> None:
-    stand = Stand()
-    stand.hub.end()
-    stand.watch()
-    assert [told for _, told in stand.told] == [(), "end"]
+def test_after_the_run_it_emits_the_watchers_and_completes() -> None:
+    harness = Harness()
+    harness.hub.end()
+    harness.watch()
+    assert [emitted for _, emitted in harness.emitted] == [(), "end"]
 
 
-def test_watching_the_watchers_is_not_watching() -> None:
-    stand = Stand()
-    stand.watch()
-    assert stand.hub.watching == 0
+def test_observing_the_watchers_is_not_watching() -> None:
+    harness = Harness()
+    harness.watch()
+    assert harness.hub.watching == 0
 
 
-def test_nothing_is_told_after_disposing_and_nothing_waits() -> None:
-    stand = Stand()
-    stand.hub.subscribe()
-    stand.watch().dispose()
-    stand.clock.advance_by(20)
-    stand.push()
-    stand.clock.advance_by(20)
-    assert len(stand.told) == 1
+def test_nothing_is_emitted_after_disposing() -> None:
+    harness = Harness()
+    harness.hub.subscribe()
+    harness.watch().dispose()
+    harness.clock.advance_by(20)
+    harness.push()
+    harness.clock.advance_by(20)
+    assert len(harness.emitted) == 1
 
 
-def test_an_observer_that_raises_is_detached_and_hurts_no_other() -> None:
-    stand = Stand()
+def test_an_observer_that_raises_is_detached_and_the_others_continue() -> None:
+    harness = Harness()
 
     def boom(states: tuple[WatcherState, ...]) -> None:
         if states:
             raise ValueError("no watchers wanted")
 
-    stand.audience().subscribe(boom)
-    stand.watch()
-    stand.clock.advance_by(20)
-    stand.hub.subscribe()
-    stand.clock.advance_by(20)
-    assert stand.detached == ["watcher of the watchers: no watchers wanted"]
-    assert len(stand.told) == 2
+    harness.watchers().subscribe(boom)
+    harness.watch()
+    harness.clock.advance_by(20)
+    harness.hub.subscribe()
+    harness.clock.advance_by(20)
+    assert harness.detached == ["watcher of the watchers: no watchers wanted"]
+    assert len(harness.emitted) == 2
 
 
-def test_each_subscription_rests_for_itself() -> None:
-    stand = Stand()
-    stand.watch()
-    stand.clock.advance_by(4)
-    stand.watch()
-    stand.hub.subscribe()
-    stand.clock.advance_by(30)
-    assert [len(told) for _, told in stand.told].count(1) == 2
+def test_each_subscription_pauses_for_itself() -> None:
+    harness = Harness()
+    harness.watch()
+    harness.clock.advance_by(4)
+    harness.watch()
+    harness.hub.subscribe()
+    harness.clock.advance_by(30)
+    assert [len(emitted) for _, emitted in harness.emitted].count(1) == 2
