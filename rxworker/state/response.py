@@ -147,7 +147,7 @@ def step_events(
             if one is event:
                 texts.append(one.text)
             else:
-                texts += event.texts
+                texts.append(event.text())
         elif kind is BlockStart and event.index not in blocks:
             begun, at = event, event.index
         else:
