@@ -7,7 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from rxworker.hooks.base import AnyHook, Hook
-from rxworker.hooks.chain import chain
+from rxworker.hooks.coerce import (
+    HookLike,
+    SupportsAfterToolCall,
+    SupportsBeforeToolCall,
+    SupportsOnAbort,
+    SupportsOnMessageSend,
+    SupportsOnTurnEnd,
+)
 from rxworker.hooks.context import CallableTool, CallTool, HookContext, KnownTools
 from rxworker.hooks.contexts import (
     AbortContext,
@@ -24,19 +31,8 @@ from rxworker.hooks.decorate import (
     on_message_send,
     on_turn_end,
 )
-from rxworker.hooks.objects import (
-    HookLike,
-    SupportsAfterToolCall,
-    SupportsBeforeToolCall,
-    SupportsOnAbort,
-    SupportsOnMessageSend,
-    SupportsOnTurnEnd,
-)
 from rxworker.hooks.operator import OperatorFunction, from_operator
-from rxworker.hooks.points import HookPoint
-from rxworker.hooks.registry import Hooks
-from rxworker.hooks.settings import Condition, HookSettings, Matcher, OnFailure
-from rxworker.hooks.verdicts import (
+from rxworker.hooks.points import (
     Abort,
     AfterToolCallVerdict,
     BeforeToolCallVerdict,
@@ -44,27 +40,38 @@ from rxworker.hooks.verdicts import (
     Continue,
     ContinueWithMessages,
     Finish,
+    HookPoint,
     MessageSendVerdict,
     Pause,
     Skip,
     TurnEndVerdict,
     Verdict,
 )
+from rxworker.hooks.registry import Hooks, chain
+from rxworker.hooks.settings import (
+    Condition,
+    HookSettings,
+    Matcher,
+    OnFailure,
+    enabled_by,
+    first_turn,
+)
 
 if TYPE_CHECKING:
-    from rxworker.hooks.command import CommandError, CommandResult, run_command
-    from rxworker.hooks.conditions import enabled_by, first_turn
-    from rxworker.hooks.environment import harmless_environment
-    from rxworker.hooks.lasting import LastingOperator, from_lasting_operator
+    from rxworker.hooks.command import (
+        CommandError,
+        CommandResult,
+        harmless_environment,
+        run_command,
+    )
+    from rxworker.hooks.stateful_operator import LastingOperator, from_lasting_operator
 
 _LATER = {
     "CommandError": "command",
     "CommandResult": "command",
-    "LastingOperator": "lasting",
-    "enabled_by": "conditions",
-    "first_turn": "conditions",
-    "from_lasting_operator": "lasting",
-    "harmless_environment": "environment",
+    "LastingOperator": "stateful_operator",
+    "from_lasting_operator": "stateful_operator",
+    "harmless_environment": "command",
     "run_command": "command",
 }
 """Where a name comes from that is imported when it is asked for."""

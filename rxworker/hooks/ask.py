@@ -20,8 +20,16 @@ from rxworker.events import HookVerdict
 from rxworker.hooks.base import AnyHook
 from rxworker.hooks.context import HookContext, unmade
 from rxworker.hooks.contexts import ToolResultContext
-from rxworker.hooks.points import VERDICTS, HookPoint, wrong_verdict
-from rxworker.hooks.verdicts import Continue, EndRun, Finish, Skip, Verdict
+from rxworker.hooks.points import (
+    VERDICTS,
+    Continue,
+    EndRun,
+    Finish,
+    HookPoint,
+    Skip,
+    Verdict,
+    wrong_verdict,
+)
 
 Report: TypeAlias = Callable[[HookVerdict], None]
 Answer: TypeAlias = tuple[Verdict, str]

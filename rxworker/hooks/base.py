@@ -17,7 +17,7 @@ from rxworker.hooks.operator import (
     as_operator,
     verdict_from,
 )
-from rxworker.hooks.points import HookPoint, point_of
+from rxworker.hooks.points import HookPoint, Verdict, point_of
 from rxworker.hooks.settings import (
     Condition,
     HookSettings,
@@ -30,7 +30,6 @@ from rxworker.hooks.settings import (
     priority_of,
     timeout_of,
 )
-from rxworker.hooks.verdicts import Verdict
 
 C = TypeVar("C", bound=HookContext)
 

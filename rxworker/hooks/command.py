@@ -1,18 +1,152 @@
-"""Commands that hooks run: without a shell unless asked for one, with an end, and without the keys of this process."""
+"""Commands that hooks run: without a shell unless one is requested, with a time limit, and without the keys of this process."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+import signal
+import subprocess
+import sys
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from rxworker.errors import RxWorkerError
-from rxworker.hooks.environment import harmless_environment
-from rxworker.hooks.process import Output, start, started, stop
+
+SECRET_NAME = re.compile(
+    r"API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|KEYS?($|_|\d)|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE"
+    r"|(^|_)(PASS|PWD|AUTH|PAT|DSN|COOKIE)$|CREDENTIAL|AUTHORIZATION",
+    re.IGNORECASE,
+)
+SECRET_VALUE = re.compile(
+    r"^\s*((sk|gsk|xai|pplx|csk|nvapi)[-_]|fw_|AIza|AKIA|ghp_|gho_|ghs_|github_pat_|hf_|r8_|Bearer )"
+    r"|://[^/\s:@]*:[^/\s@]+@|://[^/\s:@]{20,}@"
+)
+# The working directory, not a password.
+PLAIN = frozenset({"PWD", "OLDPWD"})
+
+
+def harmless_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that do not look as if they held a secret, by their name or by their value.
+
+    >>> harmless_environment({"HOME": "/home/ada", "ANTHROPIC_API_KEY": "x", "MINE": "sk-1", "PROXY": "http://a:b@c"})
+    {'HOME': '/home/ada'}
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in PLAIN or not (SECRET_NAME.search(name) or SECRET_VALUE.search(value))
+    }
+
+
+# Seconds for the output of a process that has ended to be read to its end.
+DRAIN = 1.0
+
+
+class Output(asyncio.SubprocessProtocol):
+    """Keeps the first bytes of what a process writes, reads the rest away, and knows when it has ended."""
+
+    def __init__(self, limit: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[None] = loop.create_future()
+        self.closed: asyncio.Future[None] = loop.create_future()
+        self.truncated = False
+        self._left = limit
+        self._pieces: list[bytes] = []
+
+    @property
+    def text(self) -> str:
+        """What is kept of it."""
+        return b"".join(self._pieces).decode("utf-8", "replace")
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:  # noqa: ARG002 - part of the signature
+        """The process has written something."""
+        self.truncated = self.truncated or len(data) > self._left
+        kept = data[: self._left]
+        if kept:
+            self._pieces.append(kept)
+            self._left -= len(kept)
+
+    def process_exited(self) -> None:
+        """It has ended; what it wrote may still be on its way."""
+        if not self.exited.done():
+            self.exited.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - part of the signature
+        """It has ended, and all that it wrote has come."""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+
+async def start(
+    words: list[str], output: Output, *, shell: bool, cwd: Path, env: Mapping[str, str]
+) -> asyncio.SubprocessTransport:
+    """Start a process whose output goes there.
+
+    Raises:
+        OSError: It cannot be started.
+        ValueError: Its words cannot be passed on.
+    """
+    loop = asyncio.get_running_loop()
+
+    def protocol() -> Output:
+        return output
+
+    # One pipe for both outputs keeps their order; a session of its own lets what the command starts be stopped with it.
+    begin = loop.subprocess_shell if shell else loop.subprocess_exec
+    transport, _ = await begin(
+        protocol,
+        *words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        env=env,
+        start_new_session=True,
+    )
+    return transport
+
+
+async def started(
+    starting: Coroutine[object, object, asyncio.SubprocessTransport], output: Output
+) -> asyncio.SubprocessTransport:
+    """Wait until it has started, also when the task is cancelled meanwhile: half a start cannot be stopped."""
+    task = asyncio.ensure_future(starting)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is None:
+            await stop(task.result(), output)
+        raise
+
+
+async def stop(transport: asyncio.SubprocessTransport, output: Output) -> None:
+    """End what still runs, and read what was written before."""
+    _kill(transport, output)
+    try:
+        async with asyncio.timeout(DRAIN):
+            await asyncio.shield(output.exited)
+            await asyncio.shield(output.closed)
+    except TimeoutError:
+        # Something has left the session and keeps the pipe open; nobody waits for it.
+        pass
+    finally:
+        transport.close()
+
+
+def _kill(transport: asyncio.SubprocessTransport, output: Output) -> None:
+    if sys.platform != "win32":
+        try:
+            os.killpg(transport.get_pid(), signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            return
+    elif not output.exited.done():
+        transport.kill()
+
 
 # Alone between spaces, these mean something to a shell and nothing to a program.
 SHELL_WORDS = frozenset({"|", "||", "&", "&&", ";", "<", ">", ">>", "2>", "2>&1"})
@@ -133,6 +267,3 @@ def _check_folder(command: str | Sequence[str], workspace: Path) -> None:
 
 def _shown(command: str | Sequence[str]) -> str:
     return command if isinstance(command, str) else shlex.join(command)
-
-
-__all__ = ["CommandError", "CommandResult", "run_command"]

@@ -1,13 +1,359 @@
-"""What the hooks of each point are given."""
+"""The contexts of the points of the loop: what a hook receives, and how it changes messages, calls and results in place."""
 
-from rxworker.hooks.context_call import ToolCallContext, ToolResultContext
-from rxworker.hooks.context_end import AbortContext, TurnEndContext
-from rxworker.hooks.context_send import MessageSendContext
+from __future__ import annotations
 
-__all__ = [
-    "AbortContext",
-    "MessageSendContext",
-    "ToolCallContext",
-    "ToolResultContext",
-    "TurnEndContext",
-]
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from rxworker.errors import HookError
+from rxworker.hooks.context import CallableTool, HookContext
+from rxworker.hooks.points import HookPoint
+from rxworker.hooks.rewrite import Change, changed
+from rxworker.messages import Content, JsonObject, Message, Text, ToolCall, ToolMeta, ToolResult
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class MessageSendContext(HookContext):
+    """Before a request.
+
+    Attributes:
+        messages: What is about to be sent. Changing the list, or arguments of calls in it, changes this request, and only that; what is put
+            into the conversation with ``add_message`` stays, and is sent as well.
+        system: The system text of this request.
+    """
+
+    point: ClassVar[HookPoint | None] = HookPoint.ON_MESSAGE_SEND
+
+    messages: list[Message] = field(init=False)
+    system: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        # What hooks did to the conversation, to be done again to a request that is brought back.
+        self._for_good: list[Callable[[list[Message]], list[Message]]] = []
+        self.messages = [_of_its_own(message) for message in self.conversation.messages]
+        self.system = self.conversation.system
+
+    def add_messages(self, messages: Iterable[Message]) -> None:
+        """Put messages at the end of the conversation and of this request."""
+        added = tuple(messages)
+        super().add_messages(added)
+        self.messages.extend(added)
+        self._for_good.append(lambda before: [*before, *added])
+
+    def rewrite_conversation(self, change: Change) -> None:
+        """Change messages that the conversation keeps, for good, and those of this request; see `HookContext.rewrite_conversation`."""
+        messages = changed(self.messages, change)
+        super().rewrite_conversation(change)
+        self.messages[:] = messages
+        self._for_good.append(lambda before: changed(before, change))
+
+    @property
+    def content(self) -> str:
+        """The text of the user's last message."""
+        place = self._spoken()
+        return "" if place is None else self.messages[place].text
+
+    def set_content(self, content: str) -> None:
+        """Replace the text of the user's last message in this request; pictures and the like stay where they are."""
+        place = self._spoken()
+        if place is None:
+            self.messages.append(Message.user(content))
+            return
+        said = self.messages[place]
+        self.messages[place] = replace(said, content=_with_text(said.content, content))
+
+    def _spoken(self) -> int | None:
+        """Where the user spoke last. Tool results are said by nobody."""
+        for place in range(len(self.messages) - 1, -1, -1):
+            message = self.messages[place]
+            if message.role == "user" and not message.tool_results:
+                return place
+        return None
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Remember the request. What was done to the conversation since is done to it nevertheless."""
+        messages, system, before = copy.copy(self.messages), self.system, len(self._for_good)
+
+        def restore() -> None:
+            self.messages, self.system = messages, system
+            for again in self._for_good[before:]:
+                self.messages = again(self.messages)
+
+        return restore
+
+
+def _of_its_own(message: Message) -> Message:
+    """The message, with a copy of what can be changed in place: the arguments of calls."""
+    if not message.tool_calls:
+        return message
+    return replace(message, content=tuple(map(_copied, message.content)))
+
+
+def _copied(block: Content) -> Content:
+    if not isinstance(block, ToolCall) or isinstance(block.input, str):
+        return block
+    return replace(block, input=copy.deepcopy(block.input))
+
+
+def _with_text(blocks: tuple[Content, ...], text: str) -> tuple[Content, ...]:
+    first = next((n for n, block in enumerate(blocks) if isinstance(block, Text)), len(blocks))
+    kept = [block for block in blocks[first:] if not isinstance(block, Text)]
+    return (*blocks[:first], Text(text), *kept)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class ToolCallContext(HookContext):
+    """Before a tool call.
+
+    Attributes:
+        call: The call. Its ``input`` may be changed in place, or the call replaced.
+        tool: The tool itself.
+    """
+
+    point: ClassVar[HookPoint | None] = HookPoint.BEFORE_TOOL_CALL
+
+    call: ToolCall
+    tool: CallableTool
+    _given: ToolCall = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Remember which call this is about."""
+        self._given = self.call
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call."""
+        return self._given.id
+
+    def check(self) -> None:
+        """Check that it is still this call, with whatever arguments.
+
+        Raises:
+            HookError: The hook has left something other than a call, or a call with another id or name.
+        """
+        _check_call(self.call, self._given, self)
+
+    @property
+    def meta(self) -> ToolMeta:
+        """What the model sees of the tool; cannot be changed."""
+        return self.tool.meta
+
+    @property
+    def input(self) -> JsonObject:
+        """The arguments, to be changed in place. An empty object where the model's text was no JSON."""
+        return self.call.input if isinstance(self.call.input, dict) else {}
+
+    @property
+    def tool_name(self) -> str | None:
+        """The name of the tool that is called."""
+        return self.call.name
+
+    @property
+    def tool_args(self) -> JsonObject | None:
+        """The arguments; ``None`` where they are no object."""
+        return self.call.input if isinstance(self.call.input, dict) else None
+
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The name of the tool that is called."""
+        return (self.call.name,)
+
+    @property
+    def content(self) -> str:
+        """The arguments as JSON text; of a tool that takes free text, that."""
+        given = self.call.input
+        return given if isinstance(given, str) else msgspec.json.encode(given).decode()
+
+    def set_content(self, content: str) -> None:
+        """Replace the arguments by those of a JSON text; of a tool that takes free text, the text.
+
+        Raises:
+            ValueError: The text is no JSON object.
+        """
+        given: JsonObject | str = content
+        if not isinstance(self.call.input, str):
+            given = msgspec.json.decode(content, type=cast("type[JsonObject]", dict[str, object]))
+        self.call = replace(self.call, input=given)
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Remember the call with its arguments."""
+        call = copy.deepcopy(self.call)
+
+        def restore() -> None:
+            self.call = call
+
+        return restore
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class ToolResultContext(HookContext):
+    """After a tool call.
+
+    Attributes:
+        call: What was called.
+        result: What came of it; may be replaced.
+        tool: The tool itself.
+    """
+
+    point: ClassVar[HookPoint | None] = HookPoint.AFTER_TOOL_CALL
+
+    call: ToolCall
+    result: ToolResult
+    tool: CallableTool
+    _given: ToolCall = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Remember which call this is about."""
+        self._given = self.call
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call."""
+        return self._given.id
+
+    def check(self) -> None:
+        """Check that it is still about this call.
+
+        Raises:
+            HookError: The hook has left something other than a call, or a call with another id or name.
+        """
+        _check_call(self.call, self._given, self)
+
+    @property
+    def meta(self) -> ToolMeta:
+        """What the model sees of the tool."""
+        return self.tool.meta
+
+    @property
+    def tool_name(self) -> str | None:
+        """The name of the tool that was called."""
+        return self.call.name
+
+    @property
+    def tool_args(self) -> JsonObject | None:
+        """What it was called with; ``None`` where that was no object."""
+        return self.call.input if isinstance(self.call.input, dict) else None
+
+    @property
+    def tool_result(self) -> str | None:
+        """The text of the result."""
+        return self.result.text
+
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The name of the tool that was called."""
+        return (self.call.name,)
+
+    @property
+    def content(self) -> str:
+        """The text of the result."""
+        return self.result.text
+
+    def set_content(self, content: str) -> None:
+        """Replace the text of the result; whether it is an error stays as it is."""
+        self.result = replace(self.result, content=content)
+
+    def withhold(self, reason: str) -> None:
+        """Let the model read an error in place of the result."""
+        self.result = ToolResult(self.call.id, reason, is_error=True, name=self.call.name)
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Remember the result."""
+        result = self.result
+
+        def restore() -> None:
+            self.result = result
+
+        return restore
+
+
+def _check_call(left: object, given: ToolCall, context: HookContext) -> None:
+    """Refuse another call: the matchers of the next hooks, approvals, and the result of the call go by its name and its id."""
+    if not isinstance(left, ToolCall):
+        what = f"is {left!r}, which is no ToolCall"
+    elif left.id != given.id:
+        what = f"has the id {left.id!r} instead of {given.id!r}, which its result must name"
+    elif left.name != given.name:
+        what = f"is one of {left.name!r} instead of {given.name!r}, about which hooks and approvals were asked"
+    else:
+        return
+    point = "" if context.point is None else context.point.value
+    text = f"after hook {context.hook!r} the call {what}"
+    raise HookError(text, hook=context.hook, point=point, kind="verdict")
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class TurnEndContext(HookContext):
+    """After a response without tool calls. It reads the conversation and may ask for another round.
+
+    Attributes:
+        since: How many messages the conversation had when the run began.
+        called: The names of the tools that the model has called in this run, also of calls that the conversation does not show any more.
+    """
+
+    point: ClassVar[HookPoint | None] = HookPoint.ON_TURN_END
+
+    since: int | None = None
+    called: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> Message:
+        """The model's last message; an empty one where it said nothing."""
+        for message in reversed(self.conversation.messages):
+            if message.role == "assistant":
+                return message
+        return Message.assistant()
+
+    @property
+    def text(self) -> str:
+        """The visible text of the model's last message."""
+        return self.message.text
+
+    @property
+    def content(self) -> str:
+        """The visible text of the model's last message."""
+        return self.message.text
+
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The names of the tools called in this run, each once.
+
+        Those in the conversation come first, from its end back to the message of the user's that the run began with; then the others of ``called``.
+        """
+        messages = self.message_history
+        began = len(messages) if self.since is None else self.since
+        names: dict[str, None] = {}
+        for place in range(len(messages) - 1, -1, -1):
+            message = messages[place]
+            names.update((call.name, None) for call in message.tool_calls)
+            if place < began and message.role == "user" and not message.tool_results:
+                break
+        names.update(dict.fromkeys(self.called))
+        return tuple(names)
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class AbortContext(HookContext):
+    """When a run ends without a result.
+
+    Attributes:
+        cause: ``cancel``, ``error``, ``abort`` or ``limit``.
+        reason: For people.
+        error: What will be raised to whoever awaits the run.
+    """
+
+    point: ClassVar[HookPoint | None] = HookPoint.ON_ABORT
+
+    cause: Literal["cancel", "error", "abort", "limit"]
+    reason: str
+    error: Exception
+
+    @property
+    def content(self) -> str:
+        """Why the run ends."""
+        return self.reason

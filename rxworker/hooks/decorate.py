@@ -27,14 +27,15 @@ from rxworker.hooks.contexts import (
 )
 from rxworker.hooks.legacy import LegacyFunction, understood
 from rxworker.hooks.operator import ContextOperator, OperatorFunction
-from rxworker.hooks.points import HookPoint, point_of
-from rxworker.hooks.settings import HookSettings
-from rxworker.hooks.verdicts import (
+from rxworker.hooks.points import (
     AfterToolCallVerdict,
     BeforeToolCallVerdict,
+    HookPoint,
     MessageSendVerdict,
     TurnEndVerdict,
+    point_of,
 )
+from rxworker.hooks.settings import HookSettings
 
 C = TypeVar("C", bound=HookContext)
 V = TypeVar("V")

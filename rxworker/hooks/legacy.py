@@ -20,11 +20,10 @@ from msgspec import Struct
 from reactivex import Observable
 
 from rxworker.hooks.base import HookFunction
-from rxworker.hooks.conditions import first_turn
 from rxworker.hooks.context import HookContext
 from rxworker.hooks.operator import ContextOperator, OperatorFunction, as_operator
-from rxworker.hooks.points import HookPoint
-from rxworker.hooks.verdicts import Abort, Cancel, EndRun, Finish, Verdict
+from rxworker.hooks.points import Abort, Cancel, EndRun, Finish, HookPoint, Verdict
+from rxworker.hooks.settings import first_turn
 from rxworker.messages import Message, Role
 
 

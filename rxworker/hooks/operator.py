@@ -18,8 +18,17 @@ import reactivex
 from reactivex import Observable
 
 from rxworker.hooks.context import HookContext
-from rxworker.hooks.points import VERDICTS, HookPoint, wrong_verdict
-from rxworker.hooks.verdicts import Abort, Cancel, Continue, Finish, Skip, Verdict
+from rxworker.hooks.points import (
+    VERDICTS,
+    Abort,
+    Cancel,
+    Continue,
+    Finish,
+    HookPoint,
+    Skip,
+    Verdict,
+    wrong_verdict,
+)
 
 C = TypeVar("C", bound=HookContext)
 

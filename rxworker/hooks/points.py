@@ -1,20 +1,123 @@
-"""The points of the loop at which hooks are asked, under their names and under the names they used to have."""
+"""The points of the loop at which hooks are asked, and the verdicts that each accepts.
+
+| point | verdicts |
+|---|---|
+| ``on_message_send`` | `Continue`, `Cancel` |
+| ``before_tool_call`` | `Continue`, `Skip`, `Abort`, `Pause` |
+| ``after_tool_call`` | `Continue`, `Abort` |
+| ``on_turn_end`` | `Finish`, `ContinueWithMessages`, `Pause` |
+| ``on_abort`` | none |
+
+``None`` stands for `Continue`, and for `Finish` at ``on_turn_end``.
+"""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import TypeAlias
+
+from msgspec import Struct
 
 from rxworker.errors import ConfigurationError, HookError
-from rxworker.hooks.verdicts import (
-    Abort,
-    Cancel,
-    Continue,
-    ContinueWithMessages,
-    Finish,
-    Pause,
-    Skip,
-    Verdict,
-)
+from rxworker.messages import Message
+
+
+class Continue(Struct, frozen=True):
+    """Go on: to the next hook, then to what the point stands before."""
+
+
+class Cancel(Struct, frozen=True):
+    """Do not send the request; the run ends with `RunAbortedError`.
+
+    What this request would have been the first to carry is taken back from the conversation, so that the next run does not send it:
+    in the first turn the input of the run, and whatever else was added to it; later what hooks have added and what was sent into the
+    run since the last response. Responses and the results of tools stay.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str
+
+
+class Skip(Struct, frozen=True):
+    """Do not run this call. The model reads why; the hooks after this one are not asked about the call.
+
+    Attributes:
+        reason: For the model.
+    """
+
+    reason: str = "This call was not allowed."
+
+
+class Abort(Struct, frozen=True):
+    """End the run with `RunAbortedError`.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str
+
+
+class Pause(Struct, frozen=True):
+    """End the run as `Paused`; ``worker.resume()`` goes on.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str = ""
+
+
+class Finish(Struct, frozen=True, omit_defaults=True):
+    """The turn may end. The next hook is asked whether it agrees.
+
+    Attributes:
+        final: Whether the turn ends at once: the hooks after this one are not asked.
+    """
+
+    final: bool = False
+
+
+class ContinueWithMessages(Struct, frozen=True):
+    """The turn may not end yet: add these messages and ask the model again.
+
+    Attributes:
+        messages: What to add, for example what is wrong with the answer.
+    """
+
+    messages: tuple[Message, ...]
+
+    @classmethod
+    def user(cls, text: str) -> ContinueWithMessages:
+        """Go on with one message of the user's.
+
+        >>> ContinueWithMessages.user("That is no JSON.").messages[0].role
+        'user'
+        """
+        return cls((Message.user(text),))
+
+
+class EndRun(Exception):  # noqa: N818 - it is a wish, not an error
+    """Raised within a hook to end the run with `RunAbortedError`, also where a verdict cannot say that.
+
+    Attributes:
+        reason: For people.
+        hook: The name of the hook; whoever asks it fills that in.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hook = ""
+
+
+MessageSendVerdict: TypeAlias = Continue | Cancel
+BeforeToolCallVerdict: TypeAlias = Continue | Skip | Abort | Pause
+AfterToolCallVerdict: TypeAlias = Continue | Abort
+TurnEndVerdict: TypeAlias = Finish | ContinueWithMessages | Pause
+Verdict: TypeAlias = Continue | Cancel | Skip | Abort | Pause | Finish | ContinueWithMessages
 
 
 class HookPoint(Enum):
@@ -84,6 +187,3 @@ def wrong_verdict(what: str, hook: str, point: HookPoint, otherwise: str = "None
     accepted = f"{verdicts} or {otherwise}" if verdicts else otherwise
     text = f"hook {hook!r} {what} at {point.value}, where it may answer {accepted}"
     return HookError(text, hook=hook, point=point.value, kind="verdict")
-
-
-__all__ = ["OLDER_NAMES", "VERDICTS", "HookPoint", "point_of", "wrong_verdict"]

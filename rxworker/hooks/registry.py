@@ -1,20 +1,149 @@
-"""The hooks of a worker, in the order in which they are asked."""
+"""The hooks of a worker, the order in which the hooks of a point are asked, and several hooks as one."""
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Unpack
 
-from rxworker.errors import HookError, RunAbortedError
+from rxworker.errors import ConfigurationError, HookError, RunAbortedError
 from rxworker.events import HookVerdict
 from rxworker.hooks.ask import Answer, Report, ask_all
-from rxworker.hooks.base import AnyHook
+from rxworker.hooks.base import AnyHook, Hook
+from rxworker.hooks.coerce import HookLike, hooks_of
 from rxworker.hooks.context import HookContext
-from rxworker.hooks.made import hooks_of
-from rxworker.hooks.objects import HookLike
-from rxworker.hooks.order import in_order
-from rxworker.hooks.points import HookPoint, point_of
-from rxworker.hooks.verdicts import Continue, EndRun, Finish
+from rxworker.hooks.points import Continue, EndRun, Finish, HookPoint, Verdict, point_of
+from rxworker.hooks.settings import HookSettings
+
+
+def in_order(hooks: Sequence[AnyHook]) -> tuple[AnyHook, ...]:
+    """The hooks of one point as they are asked.
+
+    Of those that may come next, since all that have to come before them have come, it is the one with the highest
+    priority, and of these the one that was registered first. A name that nobody has constrains nothing.
+
+    Args:
+        hooks: In the order of registration.
+
+    Raises:
+        ConfigurationError: The constraints go round in a circle.
+
+    >>> from rxworker.hooks.base import Hook
+    >>> def hook(name, **settings):
+    ...     return Hook(print, "on_turn_end", name=name, **settings)
+    >>> [h.name for h in in_order([hook("a"), hook("b", before="a"), hook("c", priority=1), hook("d", after="x")])]
+    ['c', 'b', 'a', 'd']
+    """
+    followers, waits = _edges(hooks)
+    ready = [(-hook.priority, place) for place, hook in enumerate(hooks) if not waits[place]]
+    heapq.heapify(ready)
+    ordered: list[AnyHook] = []
+    while ready:
+        _, place = heapq.heappop(ready)
+        ordered.append(hooks[place])
+        for follower in followers[place]:
+            waits[follower] -= 1
+            if not waits[follower]:
+                heapq.heappush(ready, (-hooks[follower].priority, follower))
+    if len(ordered) < len(hooks):
+        stuck = {place for place, count in enumerate(waits) if count}
+        names = " -> ".join(hooks[place].name for place in _circle(followers, stuck))
+        where = hooks[0].point.value
+        raise ConfigurationError(f"the hooks at {where} cannot be put in order: {names}")
+    return tuple(ordered)
+
+
+def _edges(hooks: Sequence[AnyHook]) -> tuple[list[set[int]], list[int]]:
+    """For each hook those that have to come after it, and how many have to come before it."""
+    places: dict[str, list[int]] = {}
+    for place, hook in enumerate(hooks):
+        places.setdefault(hook.name, []).append(place)
+    followers: list[set[int]] = [set() for _ in hooks]
+    for place, hook in enumerate(hooks):
+        for name in hook.before:
+            followers[place].update(places.get(name, ()))
+        for name in hook.after:
+            for other in places.get(name, ()):
+                followers[other].add(place)
+    waits = [0] * len(hooks)
+    for behind in followers:
+        for place in behind:
+            waits[place] += 1
+    return followers, waits
+
+
+def _circle(followers: Sequence[set[int]], stuck: set[int]) -> list[int]:
+    """One circle, its first hook once more at its end.
+
+    Every stuck hook waits for a stuck one. To go from each to one that it waits for is to come round some time.
+    """
+    waits_for: dict[int, int] = {}
+    for place in sorted(stuck):
+        for follower in followers[place] & stuck:
+            waits_for[follower] = place
+    trail: list[int] = []
+    seen: dict[int, int] = {}
+    place = min(stuck)
+    while place not in seen:
+        seen[place] = len(trail)
+        trail.append(place)
+        place = waits_for[place]
+    circle = trail[seen[place] :]
+    circle.reverse()
+    begin = circle.index(min(circle))
+    return [*circle[begin:], *circle[: begin + 1]]
+
+
+class _Chain:
+    """Asks its hooks one after the other, for whoever asks the chain by hand."""
+
+    def __init__(self, hooks: Sequence[AnyHook], name: str) -> None:
+        self.hooks = hooks
+        self.__name__ = name
+
+    async def __call__(self, context: HookContext) -> Verdict | None:
+        answer = await ask_all(self.hooks, context, _unheard, f"{self.__name__}/")
+        return None if answer is None else answer[0]
+
+
+def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
+    """A hook that asks several, until one says something other than to go on.
+
+    Each keeps its own settings. Those given here are the chain's: its condition and matcher decide about all of them,
+    its time-out is for all together, and its ``on_failure`` says what it means when one has failed whose own says
+    ``abort``. Verdicts, messages and errors carry the way to the hook: ``chain/hook``.
+
+    Args:
+        hooks: Hooks of one point, or objects with one method named like a point; chains may be among them.
+        settings: As of any hook; the name is made of theirs where none is given.
+
+    Raises:
+        ConfigurationError: There is none, or they are of several points.
+
+    >>> from rxworker.hooks import before_tool_call
+    >>> @before_tool_call
+    ... def permit(context: HookContext) -> None: ...
+    >>> @before_tool_call
+    ... def count(context: HookContext) -> None: ...
+    >>> chain(permit, count)
+    Hook('permit+count', before_tool_call)
+    """
+    links = [link for hook in hooks for link in hooks_of(hook)]
+    points = {link.point for link in links}
+    if len(points) != 1:
+        found = ", ".join(sorted(point.value for point in points)) or "none"
+        raise ConfigurationError(f"a chain is of hooks of one point; these are of: {found}")
+    ordered = in_order(links)
+    name = settings.get("name") or "+".join(link.name for link in ordered)
+    settings["name"] = name
+    made: Hook[Any] = Hook(_Chain(ordered, name), points.pop(), **settings)
+    made.chained = ordered
+    return made
+
+
+def _unheard(event: HookVerdict) -> None:
+    del event
 
 
 class Hooks:
@@ -138,6 +267,3 @@ class Hooks:
             point: in_order([hook for hook in hooks if hook.point is point]) for point in points
         }
         self._hooks, self._orders = hooks, orders
-
-
-__all__ = ["Hooks"]

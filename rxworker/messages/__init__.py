@@ -1,7 +1,6 @@
 """What a conversation is: content blocks, messages, the conversation, usage, the reason a response stopped."""
 
 from rxworker.messages.archive import from_json, to_json
-from rxworker.messages.compact import compact
 from rxworker.messages.content import (
     Audio,
     CachePoint,
@@ -20,16 +19,13 @@ from rxworker.messages.content import (
     ToolResult,
 )
 from rxworker.messages.estimate import estimate
-from rxworker.messages.fork import fork, turns
+from rxworker.messages.history import compact, fork, trim, turns
 from rxworker.messages.json import Json, JsonObject
 from rxworker.messages.message import Conversation, Message, Role
-from rxworker.messages.prices import Prices
-from rxworker.messages.repair import NOT_RUN, Reason, repair
+from rxworker.messages.repair import NOT_RUN, Reason, repair, validate
 from rxworker.messages.stop import StopKind, StopReason
 from rxworker.messages.tool import Grammar, TextFormat, ToolMeta
-from rxworker.messages.trim import trim
-from rxworker.messages.usage import Counts, Usage
-from rxworker.messages.validate import validate
+from rxworker.messages.usage import Counts, Prices, Usage
 
 __all__ = [
     # the conversation

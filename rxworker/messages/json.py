@@ -1,4 +1,4 @@
-"""What JSON text decodes to."""
+"""JSON values, and JSON that cannot be changed: still dicts and lists when read or encoded, but every edit raises. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,70 @@ if TYPE_CHECKING:
 else:
     # msgspec resolves the annotations of a Struct when it first decodes one, and has no recursive aliases.
     Json = Any
+from typing import Any, NoReturn, cast
 
 JsonObject: TypeAlias = dict[str, Json]
 
-__all__ = ["Json", "JsonObject"]
+
+def _refuse(*_: object, **__: object) -> NoReturn:
+    raise TypeError(
+        "this JSON is shared and cannot be changed: edit a copy made with copy.deepcopy, and build a new object with it"
+    )
+
+
+class FrozenObject(dict[str, Any]):
+    """A JSON object whose edits raise. A deep copy of it is a plain dict."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+
+    def __copy__(self) -> JsonObject:
+        return dict(self)
+
+    def __reduce__(self) -> Any:
+        # Used by pickle and by copy.deepcopy.
+        return dict, (dict(self),)
+
+
+class FrozenArray(list[Any]):
+    """A JSON array whose edits raise. A deep copy of it is a plain list."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+
+    def __copy__(self) -> list[Json]:
+        return list(self)
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)
+
+
+def freeze(schema: JsonObject) -> JsonObject:
+    """A copy of a JSON object that cannot be changed at any depth; itself if it is one already.
+
+    An object that contains itself is returned as it is, because it has no JSON form.
+
+    >>> freeze({"type": "object"})
+    {'type': 'object'}
+    """
+    if type(schema) is FrozenObject:
+        return schema
+    try:
+        return cast("JsonObject", _frozen(schema))
+    except RecursionError:
+        return schema
+
+
+def _frozen(value: object) -> object:
+    if isinstance(value, FrozenObject | FrozenArray):
+        return value
+    if isinstance(value, dict):
+        items = cast("dict[str, object]", value).items()
+        return FrozenObject({name: _frozen(item) for name, item in items})
+    if isinstance(value, list):
+        return FrozenArray(map(_frozen, cast("list[object]", value)))
+    if type(value) is tuple:
+        return tuple(map(_frozen, cast("tuple[object, ...]", value)))
+    return value

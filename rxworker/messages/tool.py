@@ -8,8 +8,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from rxworker.messages.content import CachePoint
-from rxworker.messages.frozen import freeze
-from rxworker.messages.json import JsonObject
+from rxworker.messages.json import JsonObject, freeze
 
 
 class Grammar(Struct, frozen=True, tag_field="type", tag="grammar"):

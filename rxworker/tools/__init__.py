@@ -1,19 +1,17 @@
 """Tools: functions the model may call, what it is told of them, and how its calls are run."""
 
-from rxworker.tools.attempt import Emit, Relay, Surroundings
 from rxworker.tools.base import Effect, Tool, ToolPolicy, policy_of
 from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.decorate import tool
-from rxworker.tools.docstring import Docstring, parse_docstring
 from rxworker.tools.early import EarlyCalls
-from rxworker.tools.failure import ErrorFormatter
 from rxworker.tools.function import FunctionTool
+from rxworker.tools.invocation import Emit, Relay, Surroundings
 from rxworker.tools.mcp import McpTool, mcp_tools
 from rxworker.tools.operator import run_tools
-from rxworker.tools.results import to_content
-from rxworker.tools.run import Finished, run_call
+from rxworker.tools.results import ErrorFormatter, to_content
+from rxworker.tools.run import Finished, run_call, run_calls
 from rxworker.tools.schema import schema_of
-from rxworker.tools.side_by_side import run_calls
+from rxworker.tools.signature import Docstring, parse_docstring
 from rxworker.tools.toolbox import Toolbox
 
 __all__ = [

@@ -15,7 +15,6 @@ from reactivex import Observable
 
 from rxworker.errors import ConfigurationError, InvalidArgumentError
 from rxworker.messages import CachePoint, TextFormat, ToolMeta
-from rxworker.tools.arguments import ArgumentDecoder
 from rxworker.tools.base import (
     MAX_OUTPUT,
     Effect,
@@ -25,10 +24,9 @@ from rxworker.tools.base import (
     check_policy,
 )
 from rxworker.tools.context import ToolContext
-from rxworker.tools.docstring import parse_docstring
-from rxworker.tools.function import FunctionTool
+from rxworker.tools.function import ArgumentDecoder, FunctionTool
 from rxworker.tools.schema import input_schema
-from rxworker.tools.signature import read_parameters, resolve
+from rxworker.tools.signature import parse_docstring, read_parameters, resolve
 
 P = ParamSpec("P")
 B = TypeVar("B")

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from rxworker.events import Record, ToolStart, ToolStop
 from rxworker.messages import ToolCall
-from rxworker.tools.attempt import Surroundings, ToolEvent
 from rxworker.tools.base import policy_of
-from rxworker.tools.gate import Gate
+from rxworker.tools.cancellation import stop_all
+from rxworker.tools.invocation import Surroundings, ToolEvent
+from rxworker.tools.limiter import Gate
 from rxworker.tools.run import Finished, run_at
-from rxworker.tools.stop import stop_all
 from rxworker.tools.toolbox import Toolbox
 
 

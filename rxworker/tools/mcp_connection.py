@@ -15,8 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any, cast
 
-from rxworker.errors import ConfigurationError, ExecutionFailedError, TransportError
-from rxworker.tools.results import describe
+from rxworker.errors import ConfigurationError, ExecutionFailedError, TransportError, describe
 
 if TYPE_CHECKING:
     import mcp

@@ -18,8 +18,8 @@ from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignme
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.tools.attempt import Emit, Surroundings, ToolEvent, ignore
-from rxworker.tools.gate import Gate
+from rxworker.tools.invocation import Emit, Surroundings, ToolEvent, ignore
+from rxworker.tools.limiter import Gate
 from rxworker.tools.run import Finished, run_at
 from rxworker.tools.toolbox import Toolbox
 

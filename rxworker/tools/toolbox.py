@@ -10,9 +10,9 @@ from typing import cast
 from rxworker.errors import ConfigurationError, ToolError
 from rxworker.messages import ToolCall, ToolMeta
 from rxworker.tools.base import USUAL, Tool, ToolPolicy, check_meta, check_name, policy_of
-from rxworker.tools.failure import ErrorFormatter, tell
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.inline import check_schema
+from rxworker.tools.results import ErrorFormatter, tell
 
 META = attrgetter("meta")
 logger = logging.getLogger("rxworker.tools")

@@ -37,7 +37,7 @@ from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.hooks.ask import names_in
-from rxworker.hooks.verdicts import Continue, Verdict
+from rxworker.hooks.points import Continue, Verdict
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.messages.pairs import calls_made
 from rxworker.operators.disposables import Both, Call

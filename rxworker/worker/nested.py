@@ -26,8 +26,8 @@ from rxworker.errors import (
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.tools import Effect, ToolContext, ToolPolicy
 from rxworker.tools.base import check_name, check_policy
-from rxworker.tools.gate import Gate
 from rxworker.tools.json_decoder import explain
+from rxworker.tools.limiter import Gate
 from rxworker.worker.context import CALLING, INSIDE
 from rxworker.worker.result import Paused, RunResult
 from rxworker.worker.worker import Worker

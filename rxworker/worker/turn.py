@@ -33,7 +33,7 @@ from rxworker.hooks import (
     TurnEndContext,
 )
 from rxworker.hooks.ask import names_in
-from rxworker.hooks.verdicts import Verdict
+from rxworker.hooks.points import Verdict
 from rxworker.hub.scheduler import FlushScheduler
 from rxworker.messages import Conversation, StopKind, StopReason
 from rxworker.providers import Request

@@ -7,7 +7,7 @@ import pytest
 from rxworker.errors import ConfigurationError
 from rxworker.messages import ToolCall
 from rxworker.tools import Toolbox, run_calls, tool
-from rxworker.tools.gate import Gate
+from rxworker.tools.limiter import Gate
 
 
 class Diary:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError
+from rxworker.errors import ConfigurationError, ExecutionFailedError, InvalidArgumentError, describe
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import Image, JsonObject, Text, ToolCall, ToolMeta, ToolResult
 from rxworker.tools import (
@@ -22,7 +22,6 @@ from rxworker.tools import (
     run_calls,
     tool,
 )
-from rxworker.tools.results import describe
 
 
 def call(name: str, id: str = "1", /, **arguments: Any) -> ToolCall:  # noqa: A002

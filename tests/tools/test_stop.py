@@ -47,7 +47,7 @@ class Stubborn:
 
 @pytest_asyncio.fixture
 async def stubborn(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Stubborn, None]:
-    monkeypatch.setattr("rxworker.tools.stop.GRACE", 0.01)
+    monkeypatch.setattr("rxworker.tools.cancellation.GRACE", 0.01)
     it = Stubborn()
     yield it
     it.go.set()  # or the loop could not be closed

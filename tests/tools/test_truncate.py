@@ -13,7 +13,7 @@ from rxworker.messages import Document, Image, Text, ToolCall, ToolMeta, ToolRes
 from rxworker.testing import ScriptedModel
 from rxworker.testing import call as say_call
 from rxworker.tools import Toolbox, ToolContext, ToolPolicy, run_call, tool
-from rxworker.tools.truncate import truncate
+from rxworker.tools.results import truncate
 
 LIMIT = 100_000
 LARGE = 20_000_000

@@ -24,14 +24,14 @@ from rxworker.errors import (
     InvalidArgumentError,
     ToolError,
     ToolTimeoutError,
+    describe,
 )
 from rxworker.events import Record, ToolProgress, ToolStart, ToolStop
 from rxworker.messages import Json, ResultContent, ToolCall, ToolResult
 from rxworker.tools.base import Tool, ToolPolicy, text_parameter
+from rxworker.tools.cancellation import TooLateError, at_work, within
 from rxworker.tools.context import ToolContext
-from rxworker.tools.failure import must_pass
-from rxworker.tools.results import describe, to_result
-from rxworker.tools.stop import TooLateError, at_work, within
+from rxworker.tools.results import must_pass, to_result
 
 ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop
 Emit: TypeAlias = Callable[[ToolEvent], None]

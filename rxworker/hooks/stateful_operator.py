@@ -25,8 +25,7 @@ from rxworker.hooks.operator import (
     name_of,
     refused,
 )
-from rxworker.hooks.points import HookPoint
-from rxworker.hooks.verdicts import Verdict
+from rxworker.hooks.points import HookPoint, Verdict
 
 logger = logging.getLogger("rxworker.hooks")
 

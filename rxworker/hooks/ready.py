@@ -1,0 +1,261 @@
+"""Hooks that are ready to be used. A function makes each; ``.but(...)`` changes its settings."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rxworker.hooks.base import Hook
+from rxworker.hooks.contexts import (
+    MessageSendContext,
+    ToolCallContext,
+    ToolResultContext,
+    TurnEndContext,
+)
+from rxworker.hooks.points import HookPoint, Skip
+from rxworker.messages import Json, JsonObject, Message, Text
+
+COMMAND_TOOLS = r"(?i).*(execute|exec|shell|bash|terminal|command).*"
+
+DANGEROUS = (
+    r"\brm\s+(-\S+\s+)*(-[a-z]*r[a-z]*f|-[a-z]*f[a-z]*r|(-r|-R|--recursive)\s+(-\S+\s+)*(-f|--force))",
+    r"\brm\s+(-\S+\s+)*(-f|--force)\s+(-\S+\s+)*(-r|-R|--recursive)",
+    r"\bmkfs(\.\w+)?\b",
+    r"\bdd\s+.*\b(if|of)=",
+    r"\bformat\s+[a-z]:",
+    r">\s*/dev/(sd|hd|nvme|disk)",
+    r"\bchmod\s+(-\S+\s+)*-R\s+.*\s/\s*$",
+    r":\s*\(\s*\)\s*\{.*\}\s*;\s*:",
+    r"\b(shutdown|reboot|poweroff)\b",
+    r"\b(del|rd|rmdir)\s+(/\w\s+)*/s\b",
+)
+
+
+def dangerous_command_guard(
+    patterns: Iterable[str] = DANGEROUS,
+    *,
+    matcher: str = COMMAND_TOOLS,
+    name: str = "dangerous_command_guard",
+) -> Hook[Any]:
+    """Refuse calls whose arguments hold a command that destroys; the model reads why.
+
+    It catches slips. It is no fence: there are more ways to destroy than can be listed. All texts among the arguments are
+    looked at, and a list of words is looked at as one text, too.
+
+    Args:
+        patterns: Regular expressions; upper and lower case are the same.
+        matcher: Which tools run commands.
+        name: What the hook is called.
+    """
+    found = [re.compile(pattern, re.IGNORECASE | re.MULTILINE) for pattern in patterns]
+
+    def guard(context: ToolCallContext) -> Skip | None:
+        for text in _texts(context.call.input):
+            for pattern in found:
+                match = pattern.search(text)
+                if match is not None:
+                    return Skip(f"A command with {match[0]!r} is too dangerous to be run here.")
+        return None
+
+    return Hook[Any](guard, HookPoint.BEFORE_TOOL_CALL, name=name, matcher=matcher)
+
+
+def _texts(value: Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        yield " ".join(str(inner) for inner in value if isinstance(inner, str))
+        for inner in value:
+            if not isinstance(inner, str):
+                yield from _texts(inner)
+
+
+FILE_TOOLS = r"(?i).*(edit|create|write).*"
+PATHS = ("file_path", "path", "file", "filename")
+# A workspace is not always ours: git must not start what its settings name.
+STATUS = ("git", "-c", "core.fsmonitor=false", "--no-optional-locks", "status", "--porcelain")
+
+
+class _GitStatus:
+    """Remembers what it told last, and tells nothing twice."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+
+    async def __call__(self, context: ToolResultContext) -> None:
+        if context.result.is_error:
+            return
+        status = await context.run_command(STATUS, limit=8_192)
+        run_and_place = f"{context.run} {context.workspace}"
+        if not status.ok or self._told.get(run_and_place) == status.output:
+            return
+        self._told = {run_and_place: status.output}
+        if status.output.strip():
+            context.add_message(f"Files have changed:\n{status.output}", "system")
+
+
+def git_status(*, matcher: str = FILE_TOOLS, name: str = "git_status") -> Hook[Any]:
+    """Tell the model what git says after a tool has changed files, when that is something new.
+
+    Where there is no git, or the workspace is no repository, it says nothing.
+
+    Args:
+        matcher: Which tools change files.
+        name: What the hook is called.
+    """
+    return Hook[Any](
+        _GitStatus(),
+        HookPoint.AFTER_TOOL_CALL,
+        name=name,
+        matcher=matcher,
+        on_failure="continue",
+        timeout=10.0,
+    )
+
+
+def auto_read(
+    *, matcher: str = FILE_TOOLS, limit: int = 65_536, name: str = "auto_read"
+) -> Hook[Any]:
+    """Show the watchers what is in a file after a tool has changed it. The model does not hear it.
+
+    The path is that of the result, where it is JSON with a ``file_path``, or of the call's arguments. A file outside of
+    the workspace is not read.
+
+    Args:
+        matcher: Which tools change files.
+        limit: How many bytes are shown.
+        name: What the hook is called.
+    """
+
+    async def read(context: ToolResultContext) -> None:
+        named = None if context.result.is_error else _path_in(context)
+        if named is None:
+            return
+        root = context.workspace.resolve()
+        path = (root / named).resolve()
+        if not path.is_relative_to(root):
+            context.send_system(f"{named} is outside of the workspace, and not shown.")
+            return
+        try:
+            text = await asyncio.to_thread(_read, path, limit)
+        except OSError as error:
+            context.send_system(f"{named} cannot be read: {error.strerror or error}")
+            return
+        context.send_system(f"{named}:\n{text}")
+
+    return Hook[Any](
+        read,
+        HookPoint.AFTER_TOOL_CALL,
+        name=name,
+        matcher=matcher,
+        on_failure="continue",
+        timeout=10.0,
+    )
+
+
+def _path_in(context: ToolResultContext) -> str | None:
+    for place in (_object(context.content), context.tool_args or {}):
+        for key in PATHS:
+            path = place.get(key)
+            if isinstance(path, str) and path:
+                return path
+    return None
+
+
+def _object(text: str) -> JsonObject:
+    try:
+        value: object = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return msgspec.convert(value, JsonObject) if isinstance(value, dict) else {}
+
+
+def _read(path: Path, limit: int) -> str:
+    with path.open("rb") as file:
+        found = file.read(limit + 1)
+    if b"\0" in found:
+        return "(no text)"
+    text = found[:limit].decode("utf-8", "replace")
+    return f"{text}\n(and more)" if len(found) > limit else text
+
+
+def long_answer_notice(limit: int = 2000, *, name: str = "long_answer_notice") -> Hook[Any]:
+    """Give the watchers a notice when an answer is long. The model does not hear it.
+
+    Args:
+        limit: How many characters an answer may have without a notice.
+        name: What the hook is called.
+    """
+
+    def notice(context: TurnEndContext) -> None:
+        length = len(context.text)
+        if length > limit:
+            context.send_system(f"A long answer, of {length} characters: scroll up to read it all.")
+
+    return Hook[Any](notice, HookPoint.ON_TURN_END, name=name, on_failure="continue")
+
+
+def local_now() -> datetime:
+    """The time on the wall."""
+    return datetime.now().astimezone()
+
+
+class _TimeStamp:
+    """Remembers which message was stamped when: a message that was sent once is sent with the same stamp again."""
+
+    def __init__(self, now: Callable[[], datetime], form: str) -> None:
+        self._now = now
+        self._form = form
+        # By identity, with the message kept alive by the entry; those that are gone from the conversation are let go.
+        self._stamps: dict[int, tuple[Message, str]] = {}
+
+    def __call__(self, context: MessageSendContext) -> None:
+        stamps: dict[int, tuple[Message, str]] = {}
+        for place, message in enumerate(context.messages):
+            if message.role != "user" or message.tool_results or not message.text:
+                continue
+            known = self._stamps.get(id(message))
+            stamp = self._now().strftime(self._form) if known is None else known[1]
+            stamps[id(message)] = (message, stamp)
+            context.messages[place] = Message("user", (Text(f"[{stamp}] "), *message.content))
+        self._stamps = stamps
+
+
+def time_stamp(
+    now: Callable[[], datetime] = local_now, *, form: str = "%H:%M:%S", name: str = "time_stamp"
+) -> Hook[Any]:
+    """Tell the model when the user said what: ``[12:00:00]`` in front of each message of the user's.
+
+    Only the requests carry it, the conversation does not. A message keeps its stamp from one request to the next, so that
+    a provider's cache still fits.
+
+    Args:
+        now: Tells the time.
+        form: How it is written, as for ``strftime``.
+        name: What the hook is called.
+    """
+    return Hook[Any](_TimeStamp(now, form), HookPoint.ON_MESSAGE_SEND, name=name)
+
+
+def terminal_hooks() -> list[Hook[Any]]:
+    """The hooks that suit somebody who works with a model in a terminal, made anew for each worker.
+
+    >>> [hook.name for hook in terminal_hooks()]
+    ['time_stamp', 'dangerous_command_guard', 'git_status', 'auto_read', 'long_answer_notice']
+    """
+    return [
+        time_stamp(),
+        dangerous_command_guard(),
+        git_status(),
+        auto_read(),
+        long_answer_notice(),
+    ]

@@ -1,0 +1,216 @@
+"""The turns of a conversation: going back to one, leaving the oldest out, or replacing them by a summary. Pure.
+
+A turn is one answer: the messages before it, the answer, and the results of the tools that it called. A question that needs three
+rounds of tools is four turns. A conversation that is cut between two turns separates no call from its result, and no thought from the call that it led to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from rxworker.errors import LocalProtocolError
+from rxworker.messages.estimate import estimate
+from rxworker.messages.message import Conversation, Message
+from rxworker.messages.pairs import asked_by, pair
+from rxworker.messages.speech import user_speaks
+
+
+def turns(conversation: Conversation) -> tuple[tuple[Message, ...], ...]:
+    """The messages of each turn, in order; all of them together are the messages of the conversation.
+
+    >>> said = Conversation((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
+    >>> [[message.text for message in turn] for turn in turns(said)]
+    [['hi', 'hello'], ['and?']]
+    """
+    messages = conversation.messages
+    ends = [*starts(messages)[1:], len(messages)]
+    begin = 0
+    made: list[tuple[Message, ...]] = []
+    for end in ends:
+        if end > begin:
+            made.append(messages[begin:end])
+        begin = end
+    return tuple(made)
+
+
+def fork(conversation: Conversation, turn: int) -> Conversation:
+    """The conversation up to and with a turn, from where another one may begin.
+
+    Args:
+        conversation: The whole.
+        turn: Its place among the `turns`, from 0; negative ones count from the end.
+
+    Raises:
+        LocalProtocolError: There is no such turn.
+
+    >>> said = Conversation((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
+    >>> fork(said, 0).messages[-1].text
+    'hello'
+    """
+    begins = starts(conversation.messages)
+    count = len(begins)
+    if not -count <= turn < count:
+        raise LocalProtocolError(f"there is no turn {turn}: the conversation has {count}")
+    ends = [*begins[1:], len(conversation.messages)]
+    return conversation.with_messages(conversation.messages[: ends[turn]])
+
+
+def starts(messages: Sequence[Message]) -> list[int]:
+    """Where the turns begin: behind an answer and its results, wherever the next thing is said.
+
+    >>> starts((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
+    [0, 2]
+    """
+    begins = [0] if messages else []
+    last_results = _last_results(messages)
+    whole = 0  # where the last result of what has been asked stands
+    answered = False  # whether the model has spoken in this turn
+    for place, message in enumerate(messages):
+        is_on = (
+            message.role == "assistant" and place > 0 and messages[place - 1].role == "assistant"
+        )
+        if answered and place > whole and not is_on:
+            begins.append(place)
+            answered = False
+        answered = answered or message.role == "assistant"
+        whole = max(whole, last_results.get(place, 0))
+    return begins
+
+
+def _last_results(messages: Sequence[Message]) -> dict[int, int]:
+    """For each message with calls, the place of the last of their results."""
+    answers = pair(messages)
+    last: dict[int, int] = {}
+    number = 0
+    for place, message in enumerate(messages):
+        for _ in asked_by(message):
+            answer = answers.get(number)
+            number += 1
+            if answer is not None:
+                last[place] = max(last.get(place, 0), answer.place)
+    return last
+
+
+def trim(
+    conversation: Conversation,
+    max_tokens: int,
+    count: Callable[[Message], int] = estimate,
+    keep_first: int = 0,
+) -> Conversation:
+    """The conversation without as many of its oldest turns as it takes to come down to a number of tokens.
+
+    Whole `turns` are left out, so that no call is parted from its result and no thought from its call. What always stays:
+
+    - the system text, and every system message;
+    - the last turn, also where it alone is more than ``max_tokens``;
+    - what the user asked, as long as any of the answer to it stays;
+    - the first turns, if ``keep_first`` says so.
+
+    Args:
+        conversation: Everything said so far.
+        max_tokens: The most that is to be left.
+        count: How many tokens a message takes; a rough `estimate` by default. Called once for each message.
+        keep_first: How many of the first turns stay, such as examples of how to answer.
+
+    >>> said = Conversation((Message.user("one"), Message.assistant("1"), Message.user("two")))
+    >>> [message.text for message in trim(said, 6).messages]
+    ['two']
+    """
+    messages = conversation.messages
+    costs = [count(message) for message in messages]
+    fixed = count(Message.system(conversation.system)) if conversation.system else 0
+    rounds = _rounds(messages, costs)
+    kept = rounds[: max(keep_first, 0)]
+    first = kept[-1].end if kept else 0
+    fixed += sum(costs[:first])
+    fixed += sum(c for c, m in zip(costs, messages, strict=True) if m.role == "system")
+    fixed -= sum(c for c, m in zip(costs[:first], messages, strict=False) if m.role == "system")
+    tail = 0
+    begin, question = len(messages), range(0)
+    for one in reversed(rounds[len(kept) :]):
+        tail += one.tokens
+        asked = one.asked_tokens if one.asked.start >= first else 0
+        if fixed + tail + asked > max_tokens and one.end < len(messages):
+            break
+        begin, question = one.begin, one.asked
+    between = [
+        message
+        for place, message in enumerate(messages[first:begin], first)
+        if message.role == "system" or place in question
+    ]
+    return conversation.with_messages((*messages[:first], *between, *messages[begin:]))
+
+
+class _Round(Struct, frozen=True):
+    """A turn.
+
+    Attributes:
+        begin: Where its messages begin.
+        end: Where they end.
+        tokens: What they take, without system messages.
+        asked: Where the question stands that it is part of the answer to, if that is in an earlier turn.
+        asked_tokens: What the question takes.
+    """
+
+    begin: int
+    end: int
+    tokens: int
+    asked: range
+    asked_tokens: int
+
+
+def _rounds(messages: Sequence[Message], costs: Sequence[int]) -> list[_Round]:
+    rounds: list[_Round] = []
+    question, question_tokens = range(0), 0
+    begins = starts(messages)
+    for begin, end in zip(begins, [*begins[1:], len(messages)], strict=False):
+        places = range(begin, end)
+        said = next((p for p in places if messages[p].role == "assistant"), end)
+        tokens = _sum(messages, costs, places)
+        asks = any(map(user_speaks, messages[begin:said]))
+        if asks:
+            question = range(begin, said)
+            question_tokens = _sum(messages, costs, question)
+        asked = range(0) if asks else question
+        rounds.append(_Round(begin, end, tokens, asked, question_tokens if asked else 0))
+    return rounds
+
+
+def _sum(messages: Sequence[Message], costs: Sequence[int], places: range) -> int:
+    return sum(costs[place] for place in places if messages[place].role != "system")
+
+
+HEADING = "Summary of the conversation so far:"
+
+
+def compact(conversation: Conversation, summary: str | Message, keep: int = 4) -> Conversation:
+    r"""The conversation with a summary instead of all but its last turns.
+
+    The summary is a message of the user's, which every provider accepts in that place; a summary that was put there before
+    is replaced with the turns. It has to say what the user asked, since the question may be among what is replaced.
+    System messages stay. A conversation of no more than ``keep`` turns stays as it is.
+
+    Args:
+        conversation: Everything said so far.
+        summary: What the replaced turns came to; a text is put under a heading.
+        keep: How many of the last `turns` stay as they are.
+
+    Raises:
+        LocalProtocolError: ``keep`` is less than 1: the last turn is what the model is to answer.
+
+    >>> said = Conversation((Message.user("one"), Message.assistant("1"), Message.user("two")))
+    >>> [message.text for message in compact(said, "They count.", keep=1).messages]
+    ['Summary of the conversation so far:\n\nThey count.', 'two']
+    """
+    if keep < 1:
+        raise LocalProtocolError(f"keep={keep!r}: at least the last turn has to stay")
+    messages = conversation.messages
+    begins = starts(messages)
+    if len(begins) <= keep:
+        return conversation
+    begin = begins[-keep]
+    told = [message for message in messages[:begin] if message.role == "system"]
+    said = Message.user(f"{HEADING}\n\n{summary}") if isinstance(summary, str) else summary
+    return conversation.with_messages((*told, said, *messages[begin:]))
