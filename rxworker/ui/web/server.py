@@ -190,7 +190,7 @@ class WebServer:
         settings = settings or Settings()
         if settings.token is None and user is None and not is_loopback(host):
             message = (
-                f"{host} can be reached from other machines, and whoever reaches the server can run its tools: give it a "
+                f"{host} can be reached from other machines, and every client that reaches the server can run its tools: give it a "
                 "token with Settings(token=...), name its users with user=..., or listen on 127.0.0.1"
             )
             raise ConfigurationError(message)
