@@ -1,1 +1,1 @@
-"""User interfaces: the web server and its page, the terminal app."""
+"""User interfaces: the web server with its page, and the terminal app."""

@@ -1,7 +1,4 @@
-"""Tool calls and their results, in one line each.
-
-What a terminal cannot show, in words: pictures and documents of a message, and the sources of a text. Pure.
-"""
+"""Short texts for values that a terminal shows: calls, results, arguments, usage, message parts and citations."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ MOST = 100
 
 
 def describe_call(call: ToolCall, most: int = MOST) -> str:
-    """A call as one would write it.
+    """Return a call as source code would write it.
 
     >>> describe_call(ToolCall("1", "forecast", {"city": "Kyoto", "days": 2}))
     'forecast(city="Kyoto", days=2)'
@@ -37,7 +34,7 @@ def describe_call(call: ToolCall, most: int = MOST) -> str:
 
 
 def describe_arguments(arguments: JsonObject | str, most: int | None = None) -> str:
-    """Arguments as one would write them in a call.
+    """Return arguments as source code would write them.
 
     >>> describe_arguments({"city": "Kyoto", "days": 2})
     'city="Kyoto", days=2'
@@ -49,19 +46,19 @@ def describe_arguments(arguments: JsonObject | str, most: int | None = None) -> 
 
 
 def describe_result(result: ToolResult, most: int = MOST) -> str:
-    """What a call came to.
+    """Return the result of a call in one line.
 
     >>> describe_result(ToolResult("1", "rain", name="forecast"))
     'forecast: rain'
     """
-    told = result.text if result.text or isinstance(result.content, str) else "(no text)"
+    text = result.text if result.text or isinstance(result.content, str) else "(no text)"
     failed = "failed: " if result.is_error else ""
     name = f"{result.name}: " if result.name else ""
-    return one_line(f"{name}{failed}{told}", most)
+    return one_line(f"{name}{failed}{text}", most)
 
 
 def describe_json(value: Json, most: int = MOST) -> str:
-    """A value of a tool's, in one line.
+    """Return a JSON value in one line.
 
     >>> describe_json("two of four"), describe_json({"done": 2})
     ('two of four', '{"done":2}')
@@ -70,7 +67,7 @@ def describe_json(value: Json, most: int = MOST) -> str:
 
 
 def describe_usage(usage: Usage) -> str:
-    """The tokens of a run; empty where nobody told.
+    """Return the tokens of a run; empty if unknown.
 
     >>> describe_usage(Usage(input_tokens=1200, output_tokens=34, cache_read_tokens=1000))
     '1,200 tokens in (1,000 cached), 34 out'
@@ -82,7 +79,7 @@ def describe_usage(usage: Usage) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """A number and its noun.
+    """Return a number and its noun.
 
     >>> plural(1, "turn"), plural(2, "turn")
     ('1 turn', '2 turns')
@@ -98,7 +95,7 @@ MOST_PART = 80
 
 
 def describe_parts(parts: Iterable[Content]) -> str:
-    """The text, and a line for each part that is none.
+    """Return the text of the parts, with one line for each part that is not text.
 
     >>> print(describe_parts([Text("Look:"), Image("image/png", data="AAAA" * 500)]))
     Look:
@@ -106,14 +103,14 @@ def describe_parts(parts: Iterable[Content]) -> str:
     """
     lines: list[str] = []
     for part in parts:
-        told = part.text if isinstance(part, Text | Refusal) else describe_part(part)
-        if told:
-            lines.append(told)
+        text = part.text if isinstance(part, Text | Refusal) else describe_part(part)
+        if text:
+            lines.append(text)
     return clean("\n".join(lines))
 
 
 def describe_part(part: Content) -> str:
-    """A part that is no text, in a line; empty where it says nothing to anybody.
+    """Return one line for a part that is not text; empty if it has no content to show.
 
     >>> describe_part(Document(title="Report", url="https://example.org/r.pdf"))
     '[document Report, application/pdf, https://example.org/r.pdf]'
@@ -124,17 +121,17 @@ def describe_part(part: Content) -> str:
         case Document(media_type=kind, data=data, url=url, title=title):
             return _bracketed(f"document {title or ''}".strip(), kind, _size(data), url or "")
         case OpaqueBlock(kind=kind):
-            return _bracketed("something that is not known here", kind)
+            return _bracketed("unknown content", kind)
         case _:
             return ""
 
 
-def _bracketed(*told: str) -> str:
-    return f"[{one_line(', '.join(each for each in told if each), MOST_PART)}]"
+def _bracketed(*text: str) -> str:
+    return f"[{one_line(', '.join(each for each in text if each), MOST_PART)}]"
 
 
 def _size(data: str | None) -> str:
-    """How much base64 stands for."""
+    """The decoded size of base64 data."""
     if not data:
         return ""
     size = len(data) * 3 // 4
@@ -149,7 +146,7 @@ MOST_SOURCE = 120
 
 
 def describe_sources(citation: JsonObject) -> list[str]:
-    """The titles and addresses in a citation; what the provider calls it, where it has none.
+    """Return the titles and addresses in a citation; if there are none, its quote or its type.
 
     >>> describe_sources({"type": "url_citation", "url": "https://a.org", "title": "A"})
     ['A, https://a.org']
@@ -173,11 +170,11 @@ def _named(value: Json, depth: int) -> Iterator[str]:
     if depth == 0:
         return
     if isinstance(value, dict):
-        told = ", ".join(
+        text = ", ".join(
             each for each in (_first(value, SOURCE_TITLES), _first(value, PLACES)) if each
         )
-        if told:
-            yield one_line(told, MOST_SOURCE)
+        if text:
+            yield one_line(text, MOST_SOURCE)
             return
         value = list(value.values())
     if isinstance(value, list):

@@ -618,7 +618,7 @@ async def test_a_chat_is_told_what_was_wrong_with_its_request(clients: Clients) 
         async def disturb() -> None:
             told = await two.do("sendMessage", {"text": "hi"})
             assert told["error"]["status"] == 409
-            assert "is on" in told["error"]["message"]
+            assert "is running" in told["error"]["message"]
             desk.gate.set()
 
         await asyncio.gather(one.do("sendMessage", {"text": "hi"}), while_it_waits(desk, disturb))

@@ -149,7 +149,7 @@ async def test_every_address_answers_as_the_page_says(gate: asyncio.Event) -> No
         # chats
         assert (await ask("GET", "api/chat/nobody/stream"))[0] == 204
         status, told = await ask("POST", "api/chat?worker=nobody", chat())
-        assert (status, told) == (404, "no worker is called so; there are: worker")
+        assert (status, told) == (404, "there is no worker of that name; there are: worker")
         assert await ask("GET", "api/chat/nobody/messages") == (200, [])
         assert (await ask("POST", "api/chat/nobody/stop"))[0] == 204
         assert await code_of(ask("GET", "api/nothing")) == (404, "not_found")

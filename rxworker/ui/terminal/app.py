@@ -1,10 +1,8 @@
-"""The terminal app: its looks, its keys that hold everywhere, and its end. `ConversationScreen` is what one sees of it.
+"""The terminal app: theme, global keys, signals and shutdown. `ConversationScreen` shows the conversation.
 
-An app that ends well: with its terminal, and with the signals that end programs.
-
-Theory of operation. Signals come in the main thread, whatever it is doing, and the end of the terminal in the guard's.
-Both are passed on to the event loop, which ends the app as if a key had been pressed. Should the loop stand still, since
-it waits for the terminal, the driver lets go of that; should it stand still for other reasons, the guard ends the process.
+Theory of operation. Signals arrive in the main thread at any time; a hangup of the terminal arrives in the guard's thread.
+Both are forwarded to the event loop, which ends the app as if a key had been pressed. If the loop is blocked because it
+waits for the terminal, the driver stops waiting; if it is blocked for another reason, the guard ends the process.
 """
 
 from __future__ import annotations
@@ -30,35 +28,35 @@ from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Worker
 
 
-class LastingApp(App[None]):
-    """Hears signals, and notices that its terminal is gone.
+class SignalApp(App[None]):
+    """An app that handles signals and the loss of its terminal.
 
     Attributes:
-        guard: To be entered around all of it.
+        guard: Context manager to enter around the whole run of the app.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.guard = Guard(self.hang_up, self._restore)
-        self._home: asyncio.AbstractEventLoop | None = None
+        self._event_loop: asyncio.AbstractEventLoop | None = None
         self._early: list[int] = []
-        self._unheard = False
+        self._is_pending = False
 
     def end(self, number: int) -> None:
-        """A signal is to end the app, or to interrupt what it does. Called on the event loop.
+        """Handle a signal: end the app, or interrupt what it does. Called on the event loop.
 
         Args:
-            number: The signal's; that of SIGHUP too where the terminal went without one.
+            number: The number of the signal; SIGHUP also if the terminal closed without a signal.
         """
         self.exit(return_code=128 + number)
 
     @property
     def is_gone(self) -> bool:
-        """Whether the terminal is gone."""
+        """Whether the terminal is closed."""
         return self._terminal is not None and self._terminal.is_gone
 
     def get_driver_class(self) -> type[Driver]:
-        """A driver that lives on when the terminal does not."""
+        """A driver that survives the loss of the terminal."""
         usual = super().get_driver_class()
         if sys.platform == "win32" or usual.__name__ != "LinuxDriver":
             return usual
@@ -67,25 +65,25 @@ class LastingApp(App[None]):
         return TerminalDriver
 
     def on_mount(self) -> None:
-        """The event loop runs: it is told what came before that."""
-        self._home = asyncio.get_running_loop()
+        """Handle the signals that arrived before the event loop ran."""
+        self._event_loop = asyncio.get_running_loop()
         for number in self._early:
-            self._heard(number)
+            self._handle(number)
 
-    def hear(self, number: int) -> None:
-        """A signal came. This is safe at any moment: it only passes on what it has heard."""
-        is_again, self._unheard = self._unheard, True
+    def forward_signal(self, number: int) -> None:
+        """Forward a signal to the event loop. Safe in a signal handler."""
+        is_again, self._is_pending = self._is_pending, True
         if number != signal.SIGINT or is_again:
             self.guard.expect_end(128 + number)
             if self._terminal is not None:
                 self._terminal.hurry()
-        self._tell(number)
+        self._post(number)
 
     def hang_up(self) -> None:
-        """The terminal is gone. Safe in every thread."""
+        """Handle the loss of the terminal. Thread-safe."""
         if self._terminal is not None:
             self._terminal.give_up()
-        self._tell(HUNG_UP - 128)
+        self._post(HUNG_UP - 128)
 
     @property
     def _terminal(self) -> Terminal | None:
@@ -95,31 +93,31 @@ class LastingApp(App[None]):
         if self._terminal is not None:
             self._terminal.restore()
 
-    def _tell(self, number: int) -> None:
-        if self._home is None:
+    def _post(self, number: int) -> None:
+        if self._event_loop is None:
             self._early.append(number)
             return
         with suppress(RuntimeError):  # the loop is closed: the app has ended
-            self._home.call_soon_threadsafe(self._heard, number)
+            self._event_loop.call_soon_threadsafe(self._handle, number)
 
-    def _heard(self, number: int) -> None:
-        self._unheard = False
+    def _handle(self, number: int) -> None:
+        self._is_pending = False
         self.end(number)
 
 
-PATIENCE = 2.0
-BRIEF = 1.0
-"""Seconds that a run has to end, where somebody waits for the app to end and where nobody is there any more."""
+LEAVE_SECONDS = 2.0
+SIGNAL_SECONDS = 1.0
+"""Seconds a run has to end: when the user leaves, and when a signal or a hangup ends the app."""
 INTERRUPTED = 130
 DARK, LIGHT = "textual-dark", "textual-light"
 
 
-class TerminalApp(LastingApp):
+class TerminalApp(SignalApp):
     """A conversation with a worker in full screen.
 
     Args:
-        worker: Who answers.
-        wording: Makes the line that says what went wrong.
+        worker: Answers the messages.
+        wording: Returns the line that describes an error.
     """
 
     CSS_PATH = "app.tcss"
@@ -150,25 +148,25 @@ class TerminalApp(LastingApp):
         return self.conversation
 
     def on_mount(self) -> None:
-        """Make ready."""
-        # Textual has new tasks begin at once, within whoever makes them. Runs are made for tasks that begin later.
+        """Set up the event loop."""
+        # Textual starts tasks eagerly, inside the code that creates them. Runs expect tasks to start later.
         asyncio.get_running_loop().set_task_factory(None)
 
     def on_composer_leave(self) -> None:
-        """Ctrl-D was pressed."""
+        """Leave after Ctrl-D."""
         self.run_worker(self.action_leave())
 
     def on_conversation_screen_leave(self) -> None:
-        """Ctrl-C was pressed, and not for the run."""
+        """Leave after Ctrl-C, if it did not cancel a run."""
         self.run_worker(self.action_leave(INTERRUPTED))
 
     def watch_theme(self, _before: str, _now: str) -> None:
-        """Draw what has colours of its own again."""
+        """Redraw the parts that have colours of their own."""
         for transcript in self.query(Transcript):
             transcript.draw_again()
 
     def action_theme(self) -> None:
-        """Light, or dark."""
+        """Switch between the light and the dark theme."""
         self.theme = LIGHT if self.current_theme.dark else DARK
 
     def action_keys(self) -> None:
@@ -176,30 +174,30 @@ class TerminalApp(LastingApp):
         if not isinstance(self.screen, ModalScreen):
             self.push_screen(KeysScreen())
 
-    async def action_leave(self, code: int = 0, patience: float = PATIENCE) -> None:
-        """Leave. A run that is on is cancelled first, and waited for, but not for ever.
+    async def action_leave(self, code: int = 0, seconds: float = LEAVE_SECONDS) -> None:
+        """Leave. A running run is cancelled first and gets a limited time to end.
 
         Args:
             code: The exit code.
-            patience: The seconds that the run has.
+            seconds: Seconds the run has to end.
         """
         if self._leaving is not None:
             self.exit(return_code=self._leaving)
             return
         self._leaving, self.conversation.is_left = code, True
-        is_stuck = self.session.standing == "cancelling"
+        is_stuck = self.session.status == "cancelling"
         ended = self.session.cancel()
         if ended is not None and not is_stuck:
-            await asyncio.wait([ended], timeout=patience)
+            await asyncio.wait([ended], timeout=seconds)
         totals = self.session.totals
-        told = usage_line(totals.usage, self.session.worker.limits.prices)
+        usage = usage_line(totals.usage, self.session.worker.limits.prices)
         self.exit(
-            return_code=code, message=Text(told, "dim") if told and not self.is_gone else None
+            return_code=code, message=Text(usage, "dim") if usage and not self.is_gone else None
         )
 
     def end(self, number: int) -> None:
-        """A signal came: SIGINT cancels the run that is on, and all else leaves."""
+        """Handle a signal: SIGINT cancels the running run, any other signal leaves."""
         if number == signal.SIGINT and self.session.active is not None:
             self.conversation.action_cancel()
-        elif self._leaving is None:  # a terminal that goes away tells it twice
-            self.run_worker(self.action_leave(128 + number, BRIEF))
+        elif self._leaving is None:  # a terminal that closes may send the signal twice
+            self.run_worker(self.action_leave(128 + number, SIGNAL_SECONDS))

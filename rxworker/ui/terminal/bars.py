@@ -1,6 +1,7 @@
-"""The lines above and below the conversation: who answers, where the run stands, and what it has taken.
+"""The bars above and below the conversation, and the input.
 
-Where the person types. Enter sends, Ctrl-J begins a new line, up and down go through what was sent before.
+The bars show the model, the state of the run and its usage. In the input, Enter sends, Ctrl-J inserts a line break, and up and
+down browse the messages that were sent before.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from rxworker.ui.terminal.session import Session
 
 
 class TwoEnds(Static):
-    """A line with something at its left and something at its right.
+    """A line with a left and a right part.
 
     Args:
-        keep_left: Whether the right goes where there is no room for both; otherwise the left is cut.
-        id: As for every widget.
+        keep_left: Whether the right part is omitted if there is no room for both; otherwise the left part is cut.
+        id: The id of the widget.
     """
 
     def __init__(self, *, keep_left: bool = False, id: str | None = None) -> None:  # noqa: A002
@@ -34,13 +35,13 @@ class TwoEnds(Static):
         self._keep_left = keep_left
 
     def show(self, left: str, right: str) -> None:
-        """Show these."""
+        """Show these texts."""
         if (left, right) != (self.left, self.right):
             self.left, self.right = left, right
             self.refresh()
 
     def render(self) -> Text:
-        """The line."""
+        """Return the line."""
         width = self.size.width
         needed = cell_len(self.right) + (cell_len(self.left) + 1 if self._keep_left else 0)
         right = self.right if needed < width else ""
@@ -55,7 +56,7 @@ class TwoEnds(Static):
 
 
 class WhoBar(TwoEnds):
-    """Who answers, and where the run stands.
+    """The model and the state of the run.
 
     Args:
         session: The conversation.
@@ -67,14 +68,14 @@ class WhoBar(TwoEnds):
         self._session = session
         self._who = who_line(worker.model.name, worker.model.model, len(list(worker.tools)))
 
-    def tell(self, seconds: float | None) -> None:
-        """Show it, with the seconds since the run began, if one is on."""
+    def show_state(self, seconds: float | None) -> None:
+        """Show the state, and the seconds since the run began if one is running."""
         since = "" if seconds is None else f" {seconds:.0f} s"
-        self.show(self._who, self._session.standing + since)
+        self.show(self._who, self._session.status + since)
 
 
 class UsageBar(TwoEnds):
-    """What all runs have taken, and who watches.
+    """The usage of all runs, and the number of watchers.
 
     Args:
         session: The conversation.
@@ -84,15 +85,15 @@ class UsageBar(TwoEnds):
         super().__init__(id="usage", keep_left=True)
         self._session = session
 
-    def tell(self, watchers: int) -> None:
-        """Show it."""
+    def show_usage(self, watchers: int) -> None:
+        """Show the usage and the number of watchers."""
         totals, prices = self._session.totals, self._session.worker.limits.prices
         counted = count_line(totals.turns, totals.calls, watchers)
         self.show(usage_line(totals.usage, prices), counted)
 
 
 class QueueBar(TwoEnds):
-    """What was sent into the run and is not in its conversation yet; there only while something is.
+    """Messages that were sent into the run and are not in its conversation yet. Hidden if there are none.
 
     Args:
         session: The conversation.
@@ -102,30 +103,30 @@ class QueueBar(TwoEnds):
         super().__init__(id="queue")
         self._session = session
 
-    def tell(self) -> None:
-        """Show it."""
+    def show_queue(self) -> None:
+        """Show the messages."""
         waits = " · ".join(one_line(text, 60) for text in self._session.sent.queued.values())
         self.display = bool(waits)
-        self.show(f"will be told: {waits}", "")
+        self.show(f"queued: {waits}", "")
 
 
 def usage_line(usage: Usage, prices: Prices | None) -> str:
-    """Tokens and their cost.
+    """Return tokens and their cost.
 
     >>> usage_line(Usage(input_tokens=1000, output_tokens=100), Prices(input=3.0, output=15.0))
     '1,000 tokens in, 100 out · cost 0.0045 USD'
     """
-    told = describe_usage(usage)
-    if not told:
+    text = describe_usage(usage)
+    if not text:
         return ""
     more = "+" if usage.is_partial else ""
     if prices is None:
-        return f"{told}{more}"
-    return f"{told}{more} · cost {prices.cost(usage):.4f} {one_line(prices.currency, 12)}".rstrip()
+        return f"{text}{more}"
+    return f"{text}{more} · cost {prices.cost(usage):.4f} {one_line(prices.currency, 12)}".rstrip()
 
 
 def count_line(turns: int, calls: int, watchers: int) -> str:
-    """What has happened, in numbers, as far as anything has.
+    """Return the counts that are not zero.
 
     >>> count_line(2, 1, 3), count_line(1, 0, 0)
     ('2 turns · 1 call · 3 watchers', '1 turn')
@@ -135,7 +136,7 @@ def count_line(turns: int, calls: int, watchers: int) -> str:
 
 
 def who_line(provider: str, model: str, tools: int) -> str:
-    """Who answers.
+    """Return provider, model and number of tools.
 
     >>> who_line("openai_chat", "m", 2)
     'openai-chat m · 2 tools'
@@ -148,7 +149,7 @@ MOST_REMEMBERED = 200
 
 
 class Composer(TextArea):
-    """An input of one line that grows with what is typed or pasted."""
+    """An input that grows with its text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+d", "delete_or_leave", "Leave", show=False, tooltip="Leave the app"),
@@ -159,7 +160,7 @@ class Composer(TextArea):
         """Enter was pressed.
 
         Attributes:
-            text: What was typed.
+            text: The text of the input.
         """
 
         def __init__(self, text: str) -> None:
@@ -167,7 +168,7 @@ class Composer(TextArea):
             self.text = text
 
     class Leave(Message):
-        """Ctrl-D was pressed and nothing was typed."""
+        """Ctrl-D was pressed and the input is empty."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -186,37 +187,37 @@ class Composer(TextArea):
         await super()._on_key(event)
 
     def accept(self) -> None:
-        """What was typed is on its way: remember it, and be empty again."""
+        """Store the text in the history and clear the input."""
         self._sent.append(self.text.strip())
         del self._sent[:-MOST_REMEMBERED]
         self._at = None
         self.clear()
 
     def put_back(self, text: str) -> None:
-        """What could not be delivered comes back, in front of what was typed since."""
+        """Insert a text that could not be delivered before the current text."""
         self.text = f"{text}\n{self.text}" if self.text else text
         self.move_cursor(self.document.end)
 
     def action_new_line(self) -> None:
-        """Begin a new line."""
+        """Insert a line break."""
         self.insert("\n")
 
     def action_delete_or_leave(self) -> None:
-        """Delete a character, or leave where nothing is typed."""
+        """Delete a character; leave if the input is empty."""
         if self.text:
             self.action_delete_right()
         else:
             self.post_message(self.Leave())
 
     def action_cursor_up(self, select: bool = False) -> None:
-        """Go up; from the first line to what was sent before."""
+        """Move the cursor up; in the first line, show the previous message of the history."""
         if self.cursor_location[0] > 0 or select or not self._sent or not self._may_leaf():
             super().action_cursor_up(select)
         else:
             self._show(len(self._sent) - 1 if self._at is None else max(0, self._at - 1))
 
     def action_cursor_down(self, select: bool = False) -> None:
-        """Go down; from the last line to what was sent later."""
+        """Move the cursor down; in the last line, show the next message of the history."""
         last = self.cursor_location[0] == self.document.line_count - 1
         if not last or select or self._at is None or not self._may_leaf():
             super().action_cursor_down(select)
@@ -227,7 +228,7 @@ class Composer(TextArea):
             self.clear()
 
     def _may_leaf(self) -> bool:
-        """Only from an empty input, or from one that shows something sent: nothing that was typed is lost."""
+        """Whether the history may replace the text: the input is empty or shows an unchanged message of the history."""
         return not self.text or (self._at is not None and self.text == self._sent[self._at])
 
     def _show(self, at: int) -> None:

@@ -1,12 +1,8 @@
-"""What a person does to a conversation: types, and presses keys.
+"""The screen of the conversation: layout, display of runs, and the actions of the user.
 
-What the app itself says.
-
-The screen on which runs are shown: the bars, the conversation, the input, and what a run does to them.
-
-Theory of operation. A run is followed by one task. It takes everything there is for it, shows it, and rests for a frame;
-meanwhile deltas merge on the other side, so that the screen costs what is new on it and not the number of events. The
-screen decides nothing about the conversation: `Session` does.
+Theory of operation. One task follows a run. It takes all records that are available, shows them, and sleeps for a frame;
+meanwhile the hub merges deltas, so the cost of the screen depends on what is new on it and not on the number of events.
+`Session` makes all decisions about the conversation; the screen makes none.
 """
 
 from __future__ import annotations
@@ -29,32 +25,32 @@ from rxworker.hub import WatcherState
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.bars import Composer, QueueBar, UsageBar, WhoBar
 from rxworker.ui.terminal.dialogs import ApprovalScreen, DetailsScreen
-from rxworker.ui.terminal.session import Session, Standing
+from rxworker.ui.terminal.session import Session, SessionStatus
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Decision, Worker
 
-PLACES: dict[Standing, str] = {
-    "ready": "Say something. Enter sends, Ctrl-J begins a new line.",
-    "answering": "Say something to the run that is on.",
-    "pausing": "It will pause at the next safe moment.",
-    "cancelling": "Cancelling. Ctrl-C again leaves at once.",
-    "paused": "Paused. Ctrl-R goes on; what you say goes with it.",
+PLACES: dict[SessionStatus, str] = {
+    "ready": "Type a message. Enter sends, Ctrl-J inserts a line break.",
+    "answering": "Type a message for the running run.",
+    "pausing": "The run pauses at the next safe moment.",
+    "cancelling": "Cancelling. Press Ctrl-C again to leave at once.",
+    "paused": "Paused. Ctrl-R resumes; a message that you send is added.",
 }
-"""What stands in the empty input."""
-DECIDE = "A call waits for you: Ctrl-R decides."
+"""Placeholders of the empty input."""
+DECIDE = "A call waits for approval: press Ctrl-R to decide."
 
 
 def greeting(worker: Worker) -> str:
-    """What stands where nothing was said yet.
+    """Return the text that is shown before the first message.
 
     >>> from rxworker.testing import ScriptedModel
     >>> print(greeting(Worker(ScriptedModel([]))).splitlines()[0])
-    Say something to begin.
+    Type a message to begin.
     """
     tools = ", ".join(one_line(tool.meta.name) for tool in worker.tools) or "none"
     hooks = ", ".join(one_line(name) for name, _ in worker.hooks.list()) or "none"
-    told = f"Say something to begin.\n\ntools  {tools}\nhooks  {hooks}\n\nF1 shows all keys."
-    return clean(told)
+    text = f"Type a message to begin.\n\ntools  {tools}\nhooks  {hooks}\n\nF1 shows all keys."
+    return clean(text)
 
 
 FRAME = 1 / 30
@@ -63,16 +59,16 @@ NARROW = 70
 
 
 class RunScreen(Screen[None]):
-    """Shows runs, one after the other.
+    """Shows the runs of a session.
 
     Args:
         session: The conversation.
 
     Attributes:
         session: The conversation.
-        rested: Set while no run is on and all is shown.
-        can_fold: Whether a part can be unfolded, or folded.
-        is_left: Whether the person leaves: no run begins any more, and nobody is asked.
+        rested: Set while no run is running and everything is shown.
+        can_fold: Whether a part can be folded or unfolded.
+        is_left: Whether the user leaves: no new run begins, and no approval is requested.
     """
 
     def __init__(self, session: Session) -> None:
@@ -86,7 +82,7 @@ class RunScreen(Screen[None]):
         self._began = 0.0
 
     def compose(self) -> ComposeResult:
-        """From the top to the bottom."""
+        """Return the widgets from top to bottom."""
         yield WhoBar(self.session)
         yield Transcript(greeting(self.session.worker))
         yield QueueBar(self.session)
@@ -95,66 +91,66 @@ class RunScreen(Screen[None]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Make ready."""
+        """Start the clock and focus the input."""
         self._clock = self.set_interval(TICK, self._tick, pause=True)
         self.rested.set()
         self.query_one(Composer).focus()
-        self.show_standing()
+        self.show_status()
 
     def on_resize(self) -> None:
-        """Where there is little room, more keys have theirs."""
+        """Use the compact footer on a narrow screen, to show more keys."""
         self.query_one(Footer).compact = self.size.width < NARROW
 
     def begin(self, text: str) -> None:
-        """Say something: a new run begins."""
+        """Start a new run with a message."""
         try:
             self.session.begin(text)
         except RxWorkerError as error:
-            self.complain(error)
+            self.show_error(error)
             self.query_one(Composer).put_back(text)
             return
         self.follow()
 
     def go_on(self, decision: Decision | None = None) -> None:
-        """Go on with the run that was paused, with a decision about the call that waits, or without."""
+        """Resume the paused run, with or without a decision about the call that waits."""
         try:
             self.session.resume(decision, is_call=decision is not None)
         except RxWorkerError as error:
-            self.complain(error)
+            self.show_error(error)
             return
         self.follow()
 
     def follow(self) -> None:
-        """Show the run that has begun, until it ends."""
+        """Show the run until it ends."""
         self.rested.clear()
         self._began = time.monotonic()
         self.query_one(Transcript).anchor()
         if self._clock is not None:
             self._clock.resume()
-        self.show_standing()
+        self.show_status()
         self.run_worker(self._show_run(), name="follow")
 
     def ask(self) -> None:
-        """Ask the person about the call that waits."""
+        """Request the user's decision about the call that waits."""
 
-    def complain(self, error: BaseException) -> None:
-        """Show what went wrong."""
-        lane = self.session.complain(error)
+    def show_error(self, error: BaseException) -> None:
+        """Show an error."""
+        lane = self.session.error_lane(error)
         self.run_worker(self.query_one(Transcript).show([lane]))
 
-    def show_standing(self) -> None:
-        """Show where the run stands, what it has taken, and what is queued."""
-        session, standing = self.session, self.session.standing
+    def show_status(self) -> None:
+        """Show the state of the run, its usage and the queued messages."""
+        session, status = self.session, self.session.status
         seconds = None if session.active is None else time.monotonic() - self._began
-        self.query_one(WhoBar).tell(seconds)
-        self.query_one(UsageBar).tell(len(self._watchers))
-        self.query_one(QueueBar).tell()
-        self.query_one(Composer).placeholder = DECIDE if session.asks else PLACES[standing]
+        self.query_one(WhoBar).show_state(seconds)
+        self.query_one(UsageBar).show_usage(len(self._watchers))
+        self.query_one(QueueBar).show_queue()
+        self.query_one(Composer).placeholder = DECIDE if session.asks else PLACES[status]
         can_fold = self.query_one(Transcript).can_fold
-        if can_fold != self.can_fold or not self.has_class(f"-{standing}"):
+        if can_fold != self.can_fold or not self.has_class(f"-{status}"):
             self.can_fold = can_fold
             for each in PLACES:
-                self.set_class(each == standing, f"-{each}")
+                self.set_class(each == status, f"-{each}")
             self.refresh_bindings()
 
     async def _show_run(self) -> None:
@@ -164,7 +160,7 @@ class RunScreen(Screen[None]):
         try:
             async for lanes in session.follow():
                 await transcript.show(lanes)
-                self.show_standing()
+                self.show_status()
                 await asyncio.sleep(FRAME)
         finally:
             watching.dispose()
@@ -177,15 +173,15 @@ class RunScreen(Screen[None]):
             self._clock.pause()
         if self.is_left:
             return
-        returned = session.sent.take_back()
+        returned = session.sent.take_unread()
         if returned and session.finished:
             self.begin(returned)
             return
         if returned:
             composer.put_back(returned)
-        self.show_standing()
+        self.show_status()
         self.rested.set()
-        # Nobody is asked in the middle of typing: what is typed next might answer.
+        # Do not open the dialog while the user types: the next key might decide.
         if session.asks and not composer.text:
             self.ask()
 
@@ -194,15 +190,15 @@ class RunScreen(Screen[None]):
 
     def _tick(self) -> None:
         self.query_one(Transcript).tick()
-        self.show_standing()
+        self.show_status()
 
 
 def _ignore(_error: Exception) -> None:
-    """The conversation tells."""
+    """Ignore the error: the conversation shows it."""
 
 
 class ConversationScreen(RunScreen):
-    """The conversation, and all that can be done to it. Its keys mean nothing while another screen lies above it.
+    """The conversation and its actions. Its keys are inactive while another screen is above it.
 
     Args:
         session: The conversation.
@@ -211,29 +207,29 @@ class ConversationScreen(RunScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "cancel", "Cancel", priority=True, tooltip="Cancel the answer"),
         Binding("ctrl+c", "interrupt", "Leave", priority=True, tooltip="Leave the app"),
-        Binding("ctrl+r", "resume", "Go on", priority=True, tooltip="Decide, or go on"),
+        Binding("ctrl+r", "resume", "Resume", priority=True, tooltip="Decide, or resume the run"),
         Binding("ctrl+p", "pause", "Pause", priority=True, tooltip="Pause at a safe moment"),
         Binding("ctrl+o", "fold", "Unfold", priority=True, tooltip="Show all of the last part"),
-        Binding("ctrl+g", "details", "Info", priority=True, tooltip="Who watches, what it has"),
+        Binding("ctrl+g", "details", "Info", priority=True, tooltip="Watchers, tools and hooks"),
         Binding("alt+o", "fold_all", "Unfold all", show=False, priority=True),
         Binding("pageup", "scroll(-1)", "Up", show=False, priority=True),
         Binding("pagedown", "scroll(1)", "Down", show=False, priority=True),
     ]
 
     class Leave(Message):
-        """The person wants to leave."""
+        """The user wants to leave."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Which keys mean something now."""
+        """Return whether a key is active now."""
         match action:
             case "cancel":
                 return self.session.active is not None
             case "interrupt":
                 return self.session.active is None
             case "pause":
-                return self.session.standing == "answering"
+                return self.session.status == "answering"
             case "resume":
-                return self.session.standing == "paused"
+                return self.session.status == "paused"
             case "fold":
                 return self.can_fold
             case _:
@@ -243,10 +239,10 @@ class ConversationScreen(RunScreen):
     def _home(self) -> App[object]:
         return cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
 
-    # What is typed.
+    # Input.
 
     def on_composer_sent(self, message: Composer.Sent) -> None:
-        """Something was said: into the run that is on, to one that was paused, or as a new one's beginning."""
+        """Send a message: into the running run, to the paused run, or as the start of a new run."""
         session, composer = self.session, self.query_one(Composer)
         if session.waiting_call is not None:
             self.notify(DECIDE)
@@ -259,17 +255,17 @@ class ConversationScreen(RunScreen):
         try:
             if session.active is not None:
                 session.send(message.text)
-                self.show_standing()
+                self.show_status()
             else:
                 session.resume(text=message.text)
                 self.follow()
         except RxWorkerError as error:
-            self.complain(error)
+            self.show_error(error)
             return
         composer.accept()
 
     def on_key(self, event: Key) -> None:
-        """What is typed while another part has the focus, or none yet, is meant for the input."""
+        """Redirect keys to the input if another part has the focus."""
         composer = self.query_one(Composer)
         if composer.has_focus:
             return
@@ -281,18 +277,18 @@ class ConversationScreen(RunScreen):
             event.stop()
             composer.post_message(Composer.Sent(composer.text.strip()))
 
-    # What the keys do to the run.
+    # Actions on the run.
 
     def action_cancel(self) -> None:
-        """Cancel the answer; the second time, leave."""
-        if self.session.standing == "cancelling":
+        """Cancel the run; the second time, leave."""
+        if self.session.status == "cancelling":
             self.post_message(self.Leave())
             return
         self.session.cancel()
-        self.show_standing()
+        self.show_status()
 
     def action_interrupt(self) -> None:
-        """Copy what is marked, or leave."""
+        """Copy the selected text, or leave if nothing is selected."""
         marked = self.get_selected_text() or self.query_one(Composer).selected_text
         if marked:
             self._home.copy_to_clipboard(marked)
@@ -305,17 +301,17 @@ class ConversationScreen(RunScreen):
         """Pause at the next safe moment."""
         with suppress(RxWorkerError):  # it has just ended
             self.session.pause()
-        self.show_standing()
+        self.show_status()
 
     def action_resume(self) -> None:
-        """Decide about the call that waits, or go on."""
+        """Decide about the call that waits, or resume the run."""
         if self.session.asks:
             self.ask()
         elif self.session.paused is not None:
             self.go_on()
 
     def ask(self) -> None:
-        """Ask the person about the call that waits."""
+        """Request the user's decision about the call that waits."""
         call, paused = self.session.waiting_call, self.session.paused
         if call is None or paused is None:
             return
@@ -328,23 +324,23 @@ class ConversationScreen(RunScreen):
             self.go_on(decision)
         self.query_one(Composer).focus()
 
-    # What the keys do to the picture.
+    # Actions on the display.
 
     def action_fold(self) -> None:
-        """Unfold the last part that is folded, or fold it."""
+        """Fold or unfold the last part that can be folded."""
         self.query_one(Transcript).fold_last()
 
     def action_fold_all(self) -> None:
-        """Unfold everything, or fold it."""
+        """Fold or unfold all parts."""
         self.query_one(Transcript).fold_all()
 
     def action_scroll(self, pages: int) -> None:
-        """Go through the conversation."""
+        """Scroll the conversation by pages."""
         transcript = self.query_one(Transcript)
         (transcript.scroll_page_up if pages < 0 else transcript.scroll_page_down)(animate=False)
 
     def action_details(self) -> None:
-        """Show who watches."""
+        """Show watchers, tools and hooks."""
         session = self.session
         watchers = None if session.active is None else session.active.watchers
         tools = [tool.meta.name for tool in session.worker.tools]

@@ -1,10 +1,6 @@
-"""Asking a person about a tool call: run it, with these arguments or others, or not.
+"""The modal screens: approval of a tool call, details of the run and the worker, and the list of keys.
 
-A call's arguments as a person reads and changes them. Pure.
-
-Who is watching the run, and how far behind; what the worker may use.
-
-All keys of the app, on one screen.
+A decision about a tool call approves it, with the same or with changed arguments, or denies it.
 """
 
 from __future__ import annotations
@@ -29,16 +25,16 @@ from rxworker.messages import JsonObject, ToolCall
 from rxworker.ui.clean import clean, one_line
 from rxworker.worker import Approve, Decision, Deny
 
-# What a terminal would obey, or show as something else, is written as JSON writes it: the value stays the same.
+# Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 
 
 def arguments_text(arguments: JsonObject | str) -> str:
-    r"""The arguments as they are shown: every character can be seen, and the value is the same.
+    r"""Return the arguments as text in which every character is visible and the value is unchanged.
 
-    Free text is shown as it is, if all of it can be seen; otherwise as a text in JSON.
+    Free text is returned unchanged if all of it is visible; otherwise as a JSON string.
 
     >>> print(arguments_text({"path": "a\u202eb"}))
     {
@@ -53,14 +49,14 @@ def arguments_text(arguments: JsonObject | str) -> str:
 
 
 def read_arguments(text: str, shown: JsonObject | str) -> JsonObject | str:
-    """The arguments that were written.
+    """Parse the arguments that the user edited.
 
     Args:
-        text: What was written.
-        shown: The arguments that were shown: these are of the same kind.
+        text: The edited text.
+        shown: The arguments that were shown: the result has the same kind.
 
     Raises:
-        ValueError: It is not; the message says where.
+        ValueError: The text is not valid; the message contains the position.
 
     >>> read_arguments('{"path": "a"}', {"path": "b"})
     {'path': 'a'}
@@ -72,7 +68,7 @@ def read_arguments(text: str, shown: JsonObject | str) -> JsonObject | str:
     try:
         value: object = json.loads(text)
     except json.JSONDecodeError as error:
-        message = f"this is no JSON: {error.msg}, line {error.lineno}, column {error.colno}"
+        message = f"this is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}"
         raise ValueError(message) from error
     if isinstance(shown, str):
         if not isinstance(value, str):
@@ -92,12 +88,12 @@ def _escape(match: re.Match[str]) -> str:
 
 
 class ApprovalScreen(ModalScreen[Decision | None]):
-    """Shows a call that waits. Its result is the decision, or ``None``: later.
+    """Shows a call that waits for approval. The result is the decision; ``None`` decides later.
 
     Args:
-        call: The call.
+        call: The call that waits.
         reason: Why it waits.
-        others: How many calls wait behind it.
+        others: The number of other calls that wait.
     """
 
     AUTO_FOCUS = "#arguments"
@@ -116,15 +112,15 @@ class ApprovalScreen(ModalScreen[Decision | None]):
         self._others = others
 
     def compose(self) -> ComposeResult:
-        """The call, its arguments, and what may be decided."""
-        waits = f"{one_line(self._asked.name, 60)} waits for you"
+        """Return the call, its arguments and the buttons."""
+        waits = f"{one_line(self._asked.name, 60)} waits for approval"
         more = f", and {self._others} more" if self._others else ""
         with Vertical(id="approval"):
             yield Static(waits + more, id="question", markup=False)
             yield Static(clean(self._reason), id="reason", markup=False)
             yield TextArea(self._shown, read_only=True, id="arguments", tab_behavior="focus")
             yield Static("", id="wrong", markup=False)
-            yield Input(placeholder="Why not? The model reads it.", id="why", compact=True)
+            yield Input(placeholder="Reason for the model (optional)", id="why", compact=True)
             with Horizontal(id="decisions"):
                 yield Button("Run ^s", id="approve", variant="success", compact=True)
                 yield Button("Edit ^e", id="edit", compact=True)
@@ -132,37 +128,37 @@ class ApprovalScreen(ModalScreen[Decision | None]):
                 yield Button("Later esc", id="later", compact=True)
 
     def on_mount(self) -> None:
-        """Leave out what there is nothing to say in."""
+        """Hide the parts that are empty."""
         self.query_one("#reason").display = bool(self._reason)
         self.query_one("#wrong").display = False
 
     async def on_button_pressed(self, event: Button.Pressed) -> None:
-        """A decision was clicked."""
+        """Handle a click on a button."""
         await self.run_action(str(event.button.id))
 
     def on_input_submitted(self) -> None:
-        """A reason against it was given."""
+        """Deny the call with the entered reason."""
         self.action_deny()
 
     def action_approve(self) -> None:
-        """Run it with the arguments as they stand here."""
+        """Approve the call with the arguments that are shown."""
         text = self._editor.text
         if text == self._shown:
             self.dismiss(Approve())
             return
         try:
-            # A tool that takes free text is given text: whatever the arguments are, these stand in their place.
+            # A tool that takes free text gets text, whatever type the model sent.
             self.dismiss(Approve(read_arguments(text, self._asked.input)))
         except ValueError as error:
             self._complain(str(error))
 
     def action_edit(self) -> None:
-        """Let the arguments be changed."""
+        """Make the arguments editable."""
         self._editor.read_only = False
         self._editor.focus()
 
     def action_deny(self) -> None:
-        """Do not run it."""
+        """Deny the call."""
         why = self.query_one("#why", Input).value.strip()
         self.dismiss(Deny(why) if why else Deny())
 
@@ -184,10 +180,10 @@ Watchers = tuple[WatcherState, ...]
 
 
 class DetailsScreen(ModalScreen[None]):
-    """Shows the watchers as they are, and the tools and hooks of the worker.
+    """Shows the watchers of the run, and the tools and hooks of the worker.
 
     Args:
-        watchers: The watchers of the run that is on; ``None``: none is.
+        watchers: The watchers of the running run; ``None`` if no run is running.
         tools: The names of the tools.
         hooks: The names and points of the hooks.
     """
@@ -209,10 +205,10 @@ class DetailsScreen(ModalScreen[None]):
         self._subscription: abc.DisposableBase | None = None
 
     def compose(self) -> ComposeResult:
-        """Three lists."""
+        """Return the three lists."""
         with VerticalScroll(id="details"):
             yield Static("Watchers", classes="head")
-            yield Static("Nothing runs.", id="watchers")
+            yield Static("No run is running.", id="watchers")
             yield Static("Tools", classes="head")
             yield Static(Text(", ".join(one_line(name) for name in self._tools) or "none"))
             yield Static("Hooks", classes="head")
@@ -220,17 +216,17 @@ class DetailsScreen(ModalScreen[None]):
             yield Static(Text("\n".join(hooks) or "none"))
 
     def on_mount(self) -> None:
-        """Follow the watchers."""
+        """Subscribe to the watchers."""
         if self._watchers is not None:
             self._subscription = self._watchers.subscribe(self._show, _ignore)
 
     def on_unmount(self) -> None:
-        """Follow them no more."""
+        """Unsubscribe from the watchers."""
         if self._subscription is not None:
             self._subscription.dispose()
 
     def action_close(self) -> None:
-        """Back to the conversation."""
+        """Close the screen."""
         self.dismiss(None)
 
     def _show(self, watchers: Watchers) -> None:
@@ -238,7 +234,7 @@ class DetailsScreen(ModalScreen[None]):
 
 
 def watcher_table(watchers: Watchers) -> Table:
-    """The watchers, one a row."""
+    """Return a table with one line for each watcher."""
     table = Table.grid(padding=(0, 2, 0, 0))
     names = ("name", "delivery", "behind", "merged", "dropped")
     for name in names:
@@ -246,43 +242,43 @@ def watcher_table(watchers: Watchers) -> Table:
     table.add_row(*(Text(name, "dim") for name in names))
     for watcher in watchers:
         numbers = (watcher.lag, watcher.merged, watcher.dropped)
-        told = (one_line(watcher.name, 30), watcher.delivery, *(f"{n:,}" for n in numbers))
-        table.add_row(*(Text(each) for each in told))
+        cells = (one_line(watcher.name, 30), watcher.delivery, *(f"{n:,}" for n in numbers))
+        table.add_row(*(Text(each) for each in cells))
     return table
 
 
 def _ignore(_error: Exception) -> None:
-    """The conversation tells."""
+    """Ignore the error: the conversation shows it."""
 
 
 KEYS = (
-    ("Enter", "send; into the run, while one is on"),
-    ("Ctrl-J", "begin a new line"),
-    ("Up, Down", "what was sent before, from an empty input"),
-    ("Ctrl-C", "cancel the answer; at rest, or again, leave"),
+    ("Enter", "send; into the run while one is running"),
+    ("Ctrl-J", "insert a line break"),
+    ("Up, Down", "earlier messages, from an empty input"),
+    ("Ctrl-C", "cancel the answer; without a run, or again, leave"),
     ("Ctrl-P", "pause the run at the next safe moment"),
-    ("Ctrl-R", "go on with a paused run, or decide about its call"),
+    ("Ctrl-R", "resume a paused run, or decide about its call"),
     ("Ctrl-O", "unfold the last folded part, or fold it"),
     ("Alt-O", "unfold all parts, or fold them"),
-    ("PgUp, PgDn", "go through the conversation"),
+    ("PgUp, PgDn", "scroll the conversation"),
     ("Tab, Enter", "go to a folded part, and unfold it"),
-    ("Ctrl-G", "who watches the run; tools and hooks"),
+    ("Ctrl-G", "watchers of the run; tools and hooks"),
     ("Ctrl-T", "light or dark"),
     ("Ctrl-\\", "more commands, such as other themes"),
-    ("mouse", "unfold, scroll, mark text; Ctrl-C at rest copies it"),
+    ("mouse", "unfold, scroll, select text; Ctrl-C without a run copies it"),
     ("Ctrl-D, -Q", "leave"),
 )
 
 
 class KeysScreen(ModalScreen[None]):
-    """Shows the keys."""
+    """Shows all keys of the app."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,ctrl+c,f1,q", "close", "Close", priority=True)
     ]
 
     def compose(self) -> ComposeResult:
-        """A table."""
+        """Return the table of keys."""
         table = Table.grid(padding=(0, 2, 0, 0))
         for key, meaning in KEYS:
             table.add_row(Text(key, "bold", no_wrap=True), Text(meaning))
@@ -291,5 +287,5 @@ class KeysScreen(ModalScreen[None]):
             yield Static(table)
 
     def action_close(self) -> None:
-        """Back to the conversation."""
+        """Close the screen."""
         self.dismiss(None)

@@ -1,11 +1,9 @@
-"""Textual's driver for terminals, for one that may go away while the app is open.
+"""Textual's terminal driver, for a terminal that may be slow or disappear while the app is open.
 
-Where the picture goes: a terminal that may be slow, deaf, or gone.
-
-Theory of operation. Textual writes in a thread of its own, from a queue of thirty pieces. Were that thread to die with the
-terminal, or to wait for one that nobody reads, the queue would fill and the event loop would stand still for good. So this
-end never raises, and waits in a way that can be called off: the terminal is opened a second time, so that only our side of
-it does not block, and while it is full the thread waits for room, or for `hurry`. What a terminal does not take is dropped.
+Theory of operation. Textual writes in a thread, from a queue of thirty pieces. If that thread ended with the terminal, or
+blocked on a terminal that is not read, the queue would fill and the event loop would block forever. Therefore `Output`
+never raises, and its wait can be interrupted: it opens the terminal a second time, non-blocking for this process only, and
+while the terminal is full, the thread waits for room or for `hurry`. What a terminal does not accept is dropped.
 """
 
 from __future__ import annotations
@@ -22,19 +20,19 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from rxworker.ui.terminal.run import is_terminal
 
-PATIENCE = 0.5
-"""Seconds that a terminal has to take something, once it is to be quick."""
+WRITE_TIMEOUT = 0.5
+"""Seconds a terminal has to accept data after `Output.hurry`."""
 
 
 class Output:
-    """A text file that is a terminal, as far as Textual looks.
+    """A text file that Textual takes for a terminal.
 
     Args:
-        fileno: The terminal.
-        encoding: Its encoding.
+        fileno: The file descriptor of the terminal.
+        encoding: The encoding of the terminal.
 
     Attributes:
-        is_gone: Whether nothing is written any more.
+        is_gone: Whether the terminal is closed and writes are dropped.
     """
 
     def __init__(self, fileno: int, encoding: str = "utf-8") -> None:
@@ -42,11 +40,11 @@ class Output:
         self._encoding = encoding
         self._given = fileno
         self._fd = _open_again(fileno)
-        self._heard, self._wake = os.pipe()
-        self._patience: float | None = None
+        self._wake_read, self._wake_write = os.pipe()
+        self._timeout: float | None = None
 
     def write(self, text: str) -> int:
-        """Write a text, as soon as the terminal takes it; nothing where it is gone."""
+        """Write a text as soon as the terminal accepts it; drop it if the terminal is gone."""
         data = memoryview(text.encode(self._encoding, "replace"))
         while data and not self.is_gone:
             try:
@@ -58,49 +56,49 @@ class Output:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Do nothing: writes are not buffered."""
 
     def fileno(self) -> int:
-        """The terminal's number."""
+        """The file descriptor of the terminal."""
         return self._given
 
     def isatty(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def hurry(self) -> None:
-        """From now on a terminal that takes nothing for a moment is taken to be gone. Safe in a signal handler."""
-        self._patience = PATIENCE
+        """From now on, treat a terminal that accepts nothing for a moment as gone. Safe in a signal handler."""
+        self._timeout = WRITE_TIMEOUT
         self._call()
 
     def give_up(self) -> None:
-        """Write nothing any more. Safe in every thread."""
+        """Stop writing. Thread-safe."""
         self.is_gone = True
-        self._patience = 0.0
+        self._timeout = 0.0
         self._call()
 
     def close(self) -> None:
-        """Give the numbers back."""
-        for fd in {self._fd, self._heard, self._wake} - {self._given}:
+        """Close the file descriptors."""
+        for fd in {self._fd, self._wake_read, self._wake_write} - {self._given}:
             os.close(fd)
 
     def _wait(self) -> None:
-        """Until there is room, or somebody calls."""
-        patience, waiting = self._patience, select.poll()
+        """Wait until there is room, or until `hurry` or `give_up` is called."""
+        timeout, waiting = self._timeout, select.poll()
         waiting.register(self._fd, select.POLLOUT)
-        if patience is None:
-            waiting.register(self._heard, select.POLLIN)
-        ready = waiting.poll(None if patience is None else patience * 1000)
+        if timeout is None:
+            waiting.register(self._wake_read, select.POLLIN)
+        ready = waiting.poll(None if timeout is None else timeout * 1000)
         if not ready:
             self.is_gone = True
 
     def _call(self) -> None:
         with suppress(OSError):
-            os.write(self._wake, b"!")
+            os.write(self._wake_write, b"!")
 
 
 def _open_again(fileno: int) -> int:
-    """The same terminal, with a mode of its own; the one that was given is shared with other processes."""
+    """Open the same terminal with its own flags; the given descriptor is shared with other processes."""
     try:
         return os.open(os.ttyname(fileno), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:
@@ -108,17 +106,17 @@ def _open_again(fileno: int) -> int:
 
 
 RESTORED = "\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
-"""No mouse, no marked pastes, lines that wrap, plain keys, the screen that was there before, a cursor."""
+"""Escape sequences that restore the terminal: no mouse, no bracketed paste, wrapped lines, plain keys, previous screen, cursor."""
 
 
 class TerminalDriver(LinuxDriver):
-    """As Textual's, but a terminal that is gone, or that nobody reads, holds nothing up. It is a `Terminal`.
+    """Textual's driver, but a terminal that is gone or not read does not block it. Implements `Terminal`.
 
     Args:
         app: The app.
-        debug: As for Textual's.
-        mouse: As for Textual's.
-        size: As for Textual's.
+        debug: See Textual's driver.
+        mouse: See Textual's driver.
+        size: See Textual's driver.
     """
 
     def __init__(
@@ -140,25 +138,25 @@ class TerminalDriver(LinuxDriver):
 
     @property
     def is_gone(self) -> bool:
-        """Whether nobody sees any more what is written."""
+        """Whether the output is no longer visible."""
         return self.output.is_gone
 
     def hurry(self) -> None:
-        """The app is to end: wait for the terminal no longer than a moment. Safe in a signal handler."""
+        """Limit the wait for the terminal to a moment, because the app is about to end. Safe in a signal handler."""
         self.output.hurry()
 
     def give_up(self) -> None:
-        """The terminal is gone: write nothing, and read nothing, which would come at once and for ever."""
+        """Stop writing, and stop reading, which would return at once and forever."""
         self.output.give_up()
         self.exit_event.set()
 
     def run_input_thread(self) -> None:
-        """Read what is typed. That nothing can be read any more is no reason to panic; `Guard` notices it too."""
+        """Read keys. End of input is not an error; `Guard` detects it too."""
         with suppress(OSError):
             super().run_input_thread()
 
     def restore(self) -> None:
-        """Leave the terminal as it was, at once and past all queues, as far as it lets us."""
+        """Restore the terminal at once, bypassing all queues, as far as possible."""
         if self.attrs_before is not None:
             with suppress(termios.error):
                 termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)

@@ -1,11 +1,7 @@
-"""From the records of a conversation to its lanes: the items of a `RunView`, as clean text.
+"""Lanes: the items of a `RunView` as clean text, for the widgets of the terminal.
 
-Each run of the conversation has a view of its own; the run that resumes a paused one continues the items of its calls. A lane is forgotten when
-its item cannot change any more: the widgets keep as many as they like.
-
-A lane: one thing that happens in a conversation, from its beginning to its end. Everything in it is clean text.
-
-Lanes that come whole: what people say, what hooks tell and decide, and what becomes of the run. Pure.
+Each run of the conversation has its own view; a run that resumes a paused run continues the items of its calls. `Lanes`
+drops a lane when its item cannot change any more; the widgets keep as many as they need.
 """
 
 from __future__ import annotations
@@ -44,19 +40,19 @@ LaneKind: TypeAlias = Literal["user", "thinking", "text", "call", "note", "pause
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """What is said, thought or noted. Compared by identity.
+    """An item of the conversation: a message, text, thinking or a note. Compared by identity.
 
     Attributes:
-        kind: What it is.
-        title: What stands above it, or before it.
-        depth: Within how many tool calls it happens.
-        stage: How far it is.
+        kind: The kind of the item.
+        title: The heading.
+        depth: The number of tool calls that enclose it.
+        stage: The stage of the item.
         began: When it began, in seconds since the epoch.
-        ended: When it ended; ``None``: it goes on.
-        pieces: Its text, in the pieces in which it came.
-        sources: What the text rests on.
-        times: How often the like has happened.
-        choice: Which choice of the response it belongs to, from 0. The conversation keeps the first.
+        ended: When it ended; ``None`` while it is open.
+        pieces: Its text, in the pieces that arrived.
+        sources: The sources that the text cites.
+        times: How often it was repeated.
+        choice: The index of the response's choice, from 0. The conversation keeps choice 0.
     """
 
     kind: LaneKind
@@ -72,12 +68,12 @@ class Lane:
 
     @property
     def text(self) -> str:
-        """All of its text."""
+        """The whole text."""
         return "".join(self.pieces)
 
     @property
     def choice_label(self) -> str:
-        """Marks what belongs to a further choice; empty for the first.
+        """The label of a further choice; empty for the first.
 
         >>> Lane("text", choice=1).choice_label
         'Choice 2'
@@ -86,56 +82,56 @@ class Lane:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more happens in it."""
+        """Whether it has ended."""
         return self.stage in OVER
 
     def end(self, now: float, stage: ItemStage = "done") -> None:
-        """It ends, unless it has."""
+        """End it, unless it has ended already."""
         if not self.is_over:
             self.stage, self.ended = stage, now
 
     def seconds(self, now: float) -> float:
-        """How long it has gone on."""
+        """Its duration."""
         return max(0.0, (now if self.ended is None else self.ended) - self.began)
 
 
 @dataclass(slots=True, eq=False)
 class CallLane(Lane):
-    """A tool call: its ``title`` is the tool's name, its text the arguments as they come.
+    """A tool call: ``title`` is the name of the tool, ``pieces`` the arguments as they arrive.
 
     Attributes:
-        call_id: The call's id.
-        arguments: The arguments in one line, once they are whole.
-        progress: What the tool told last.
-        told: How often it has told something.
-        result: What the model reads of it; ``None`` before that.
-        took: The seconds that it ran.
+        call_id: The id of the call.
+        arguments: The complete arguments in one line.
+        progress: The latest progress report of the tool.
+        reports: The number of progress reports.
+        result: The result that the model receives; ``None`` before that.
+        took: The duration of the call in seconds.
     """
 
     call_id: str = ""
     arguments: str = ""
     progress: str = ""
-    told: int = 0
+    reports: int = 0
     result: str | None = None
     took: float = 0.0
 
 
 PEOPLE = ("send", "resume")
-"""The sources of messages that a person has added."""
+"""The sources of messages that the user added."""
 OPAQUE = 200
-"""Characters of what is not known."""
+"""Maximum number of characters of an unknown block."""
 CANCELLED = "the run was cancelled: "
 
 
 def user_lanes(record: Record) -> list[Lane]:
-    """What the person said that a run begins with: the last message, since those before it may be of runs that failed."""
+    """The user message that a run begins with: only the last one, because earlier ones may belong to failed runs."""
     event = record.event
     last = event.conversation.last if isinstance(event, RunStart) else None
-    return [] if last is None or last.role != "user" else [_said(record, last)]
+    return [] if last is None or last.role != "user" else [_user_lane(record, last)]
 
 
 def note_of(record: Record) -> Iterable[Lane]:
-    """The lane that says what a record means, where that is of interest.
+    """Return the lanes of a record that has a lane of its own.
 
     >>> record = Record(1, "r", 1, 1, 0.0, HookMessage("clock", "message", "it is late"))
     >>> [(lane.kind, lane.title, lane.text) for lane in note_of(record)]
@@ -147,15 +143,15 @@ def note_of(record: Record) -> Iterable[Lane]:
             more = "" if data is None else f" {describe_json(data)}"
             return (_note(record, hook, content + more),)
         case HookVerdict(verdict="Pause"):
-            return ()  # the pause says it all
+            return ()  # the lane of the pause contains it
         case HookVerdict(hook=hook, point=point, verdict=verdict, reason=reason, call_id=call):
-            # The reason for skipping a call is the call's result, which its lane shows.
+            # The reason for skipping a call is the result of the call, which the call's lane shows.
             is_elsewhere = not reason or (verdict == "Skip" and call is not None)
             text = f"{verdict} at {point}" + ("" if is_elsewhere else f": {reason}")
             return (_note(record, hook, text),)
         case AttemptRetract(reason=reason, delay=delay):
             when = f"in {delay:.0f} s" if delay >= 1 else "at once"
-            return (_note(record, "new attempt", f"{reason}; asking again {when}"),)
+            return (_note(record, "new attempt", f"{reason}; retrying {when}"),)
         case MessageAdd(messages=messages, source=source):
             return _added(record, messages, source)
         case WatcherDetach(watcher=watcher, error=error):
@@ -163,8 +159,8 @@ def note_of(record: Record) -> Iterable[Lane]:
         case Gap(first=first, last=last):
             return (_note(record, "gap", f"records {first} to {last} were too many for this view"),)
         case RunPause(hook=hook, reason=reason) if not record.path:
-            told = f"{hook}: {reason}" if reason else hook
-            return (_lane(record, "pause", "Waits for you", clean(told), "waiting"),)
+            text = f"{hook}: {reason}" if reason else hook
+            return (_lane(record, "pause", "Paused", clean(text), "waiting"),)
         case RunAbort(cause=cause, reason=reason) if record.path or cause == "cancel":
             title = "cancelled" if cause == "cancel" else "ended"
             return (_note(record, title, reason.removeprefix(CANCELLED)),)
@@ -174,20 +170,20 @@ def note_of(record: Record) -> Iterable[Lane]:
 
 def _added(record: Record, messages: tuple[Message, ...], source: str) -> list[Lane]:
     if source == "tools":
-        return []  # the calls' lanes have them
+        return []  # the lanes of the calls show them
     if source in PEOPLE:
-        return [_said(record, message) for message in messages]
-    title = f"{source} tells the model"
+        return [_user_lane(record, message) for message in messages]
+    title = f"{source} to the model"
     return [_note(record, title, describe_parts(message.content)) for message in messages]
 
 
 def note_opaque(record: Record, event: Opaque) -> Lane:
-    """The lane of something of the provider's that is not known here."""
-    told = "" if event.raw is None else describe_json(event.raw, OPAQUE)
-    return _note(record, f"not known here: {event.kind}", told)
+    """Return the lane of an unknown block of a provider."""
+    text = "" if event.raw is None else describe_json(event.raw, OPAQUE)
+    return _note(record, f"unknown: {event.kind}", text)
 
 
-def _said(record: Record, message: Message) -> Lane:
+def _user_lane(record: Record, message: Message) -> Lane:
     return _lane(record, "user", "", describe_parts(message.content))
 
 
@@ -206,17 +202,17 @@ KINDS: dict[BlockType, LaneKind] = {
     BlockType.REFUSAL: "text",
 }
 TITLES = {
-    BlockType.IMAGE: "a picture",
-    BlockType.OPAQUE: "something that is not known here",
+    BlockType.IMAGE: "an image",
+    BlockType.OPAQUE: "unknown content",
 }
 """The titles of blocks that a terminal cannot show."""
 MOST_SOURCES = 50
 ARGUMENTS = 400
-"""Characters of the line that shows a call's arguments, and of its progress."""
+"""Maximum number of characters of a call's arguments and of its progress."""
 
 
 class Lanes:
-    """Makes lanes of records.
+    """Folds records into lanes.
 
     >>> from rxworker.events import TextDelta
     >>> lanes = Lanes()
@@ -231,7 +227,7 @@ class Lanes:
         self._panels: list[Lane] = []
 
     def feed(self, records: Iterable[Record]) -> list[Lane]:
-        """Take records; return the lanes that are new or have changed, the new ones in order."""
+        """Take records; return the lanes that are new or changed, new ones in order."""
         changed: dict[Lane, None] = {}
         for record in records:
             changed.update(dict.fromkeys(self._take(record)))
@@ -246,9 +242,9 @@ class Lanes:
         for item in step.items:
             lanes += self._show(item)
         if isinstance(event, RunPause | RunAbort):
-            told = list(note_of(record))
-            self._panels += [lane for lane in told if lane.kind == "pause"]
-            lanes += told
+            notes = list(note_of(record))
+            self._panels += [lane for lane in notes if lane.kind == "pause"]
+            lanes += notes
         is_new_attempt = isinstance(event, AttemptStart) and not record.path
         if is_new_attempt or any(
             isinstance(change, StepClose) and not change.scope.path for change in step.changes
@@ -257,7 +253,7 @@ class Lanes:
         return lanes
 
     def _begin(self, record: Record) -> list[Lane]:
-        """A run begins: the pause before it is over, and what waited does so no longer unless this run resumes it."""
+        """Start a run: end the previous pause, and end the calls that waited unless this run resumes them."""
         lanes, self._panels = self._panels, []
         for panel in lanes:
             panel.end(record.time)
@@ -283,10 +279,10 @@ class Lanes:
 
 
 class _Shown:
-    """The lanes of an item, and how much of it they show.
+    """The lanes of an item, and how much of the item they show.
 
     Args:
-        item: What is shown.
+        item: The item.
     """
 
     __slots__ = ("_cited", "_taken", "lanes")
@@ -296,7 +292,7 @@ class _Shown:
         self.lanes = _lanes_of(item)
 
     def update(self, item: ViewItem) -> None:
-        """Show what is new in the item."""
+        """Add what is new in the item."""
         for lane in self.lanes:
             if isinstance(item, NoteView):
                 lane.times = item.times
@@ -325,12 +321,12 @@ class _Shown:
         lane.title = one_line(item.block.tool) or item.block.block_type.value
         lane.began = item.began if item.started is None else item.started
         if item.call is not None:
-            # After the hooks, or the person who was asked.
+            # The arguments after hooks or an approval may differ from what the model wrote.
             lane.arguments = describe_arguments(item.call.input, ARGUMENTS)
         elif item.written is not None and not lane.arguments:
             lane.arguments = describe_arguments(_read(item.text), ARGUMENTS)
-        if item.reports != lane.told:
-            lane.progress, lane.told = describe_json(item.progress, ARGUMENTS), item.reports
+        if item.reports != lane.reports:
+            lane.progress, lane.reports = describe_json(item.progress, ARGUMENTS), item.reports
         if item.result is not None:
             lane.result = _text_of(item.result)
         lane.took = item.seconds
@@ -362,7 +358,7 @@ def _lanes_of(item: ViewItem) -> list[Lane]:
 
 
 def _value(event: InputValueDelta) -> str:
-    """One value of the arguments, as it comes."""
+    """Return the text of one value of the arguments."""
     value = event.value
     if event.append:
         return clean(value) if isinstance(value, str) else describe_json(value)
@@ -370,7 +366,7 @@ def _value(event: InputValueDelta) -> str:
 
 
 def _read(text: str) -> JsonObject | str:
-    """The arguments of a call, from their JSON text; the text itself where it is no JSON object."""
+    """Parse the arguments of a call; return the text if it is not a JSON object."""
     try:
         return msgspec.json.decode(text.encode("utf-8", "replace"), type=JsonObject)
     except msgspec.DecodeError:

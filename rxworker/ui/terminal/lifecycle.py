@@ -1,14 +1,12 @@
-"""Sees to it that the app ends: when the terminal goes away, and when something holds up an end that was asked for.
+"""Ends the app on signals and on the loss of its terminal, even if the event loop is blocked.
 
-Theory of operation. A thread waits for one of two things: that the terminal hangs up, which the system tells whoever
-waits for it, and `expect_end`, which signal handlers call. Either begins a short grace. When it is over and the app
-still has not ended, since a hook or a tool holds the event loop, the process ends. A signal would have done that at once,
-had the app not asked to hear it first.
+Theory of operation. A thread waits for one of two events: the terminal hangs up, which the system reports to every
+process that polls it, or a signal handler calls `expect_end`. Either starts a short grace period. If the app has not
+ended after it, because a hook or a tool blocks the event loop, the process ends. A signal would have ended the process at
+once if the app had not installed a handler.
 
-Signals, heard also while the event loop stands still.
-
-A handler of the loop's own would run on the loop, and so never where the loop waits for a terminal that nobody reads. A
-handler of Python's runs in the main thread, whatever that waits for.
+The signal handlers are those of Python, not of the event loop: a handler of the loop would not run while the loop waits for
+a terminal that is not read. A handler of Python runs in the main thread, whatever that waits for.
 """
 
 from __future__ import annotations
@@ -34,30 +32,30 @@ class Terminal(Protocol):
 
     @property
     def is_gone(self) -> bool:
-        """Whether nobody sees any more what is written."""
+        """Whether the output is no longer visible."""
         ...
 
     def hurry(self) -> None:
-        """The app is to end: wait for the terminal no longer than a moment. Safe in a signal handler."""
+        """Limit the wait for the terminal to a moment, because the app is about to end. Safe in a signal handler."""
         ...
 
     def give_up(self) -> None:
-        """The terminal is gone: write nothing, and read nothing, which would come at once and for ever."""
+        """Stop writing, and stop reading, which would return at once and forever."""
         ...
 
     def restore(self) -> None:
-        """Leave the terminal as it was, at once and past all queues, as far as it lets us."""
+        """Restore the terminal at once, bypassing all queues, as far as possible."""
         ...
 
 
 class Guard:
-    """Watches over a terminal and the end of an app, while it is entered. Otherwise, it does nothing.
+    """Context manager that watches a terminal and the end of an app. Has no effect outside of the context.
 
     Args:
-        hung_up: Called when the terminal is gone, in the guard's thread.
+        hung_up: Called in the guard's thread when the terminal is gone.
         last: Called before the process is ended.
-        terminal: The terminal's number.
-        grace: The seconds that an end may take.
+        terminal: The file descriptor of the terminal.
+        grace: Seconds the app has to end.
     """
 
     def __init__(
@@ -71,12 +69,12 @@ class Guard:
         self._hung_up, self._last = hung_up, last
         self._terminal, self._grace = terminal, grace
         self._code = HUNG_UP
-        self._heard = self._call = -1
+        self._wake_read = self._call = -1
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         if hasattr(select, "poll"):
-            self._heard, self._call = os.pipe()
+            self._wake_read, self._call = os.pipe()
             self._thread = threading.Thread(target=self._watch, name="rxworker-guard", daemon=True)
             self._thread.start()
         return self
@@ -85,15 +83,15 @@ class Guard:
         if self._thread is not None:
             os.write(self._call, ENDED)
             self._thread.join()
-            os.close(self._heard)
+            os.close(self._wake_read)
             os.close(self._call)
             self._thread = None
 
     def expect_end(self, code: int) -> None:
-        """The app is about to end. Safe in a signal handler.
+        """Start the grace period. Safe in a signal handler.
 
         Args:
-            code: The exit code, should the process have to be ended.
+            code: The exit code if the process has to be ended.
         """
         if self._thread is not None:
             self._code = code
@@ -101,12 +99,12 @@ class Guard:
 
     def _watch(self) -> None:
         waiting = select.poll()
-        waiting.register(self._heard, select.POLLIN)
-        waiting.register(self._terminal, 0)  # nothing but its end
+        waiting.register(self._wake_read, select.POLLIN)
+        waiting.register(self._terminal, 0)  # only hangup and errors
         ready = {fd for fd, _ in waiting.poll()}
-        if self._heard in ready and os.read(self._heard, 1) == ENDED:
+        if self._wake_read in ready and os.read(self._wake_read, 1) == ENDED:
             return
-        if self._heard not in ready:
+        if self._wake_read not in ready:
             with suppress(RuntimeError):  # its event loop may have been closed
                 self._hung_up()
         if not self._has_ended():
@@ -114,11 +112,11 @@ class Guard:
             os._exit(self._code)
 
     def _has_ended(self) -> bool:
-        """Wait for the end, but not longer than the grace."""
+        """Wait for the end of the app, at most for the grace period."""
         until, waiting = time.monotonic() + self._grace, select.poll()
-        waiting.register(self._heard, select.POLLIN)
+        waiting.register(self._wake_read, select.POLLIN)
         while waiting.poll(max(0.0, until - time.monotonic()) * 1000):
-            if os.read(self._heard, 1) == ENDED:
+            if os.read(self._wake_read, 1) == ENDED:
                 return True
         return False
 
@@ -130,17 +128,17 @@ SIGNALS = tuple(
 
 @contextmanager
 def on_signals(act: Callable[[int], None]) -> Generator[None, None, None]:
-    """While it lasts, the signals that end programs call ``act`` with their number, and do nothing else.
+    """Within the context, call ``act`` with the number of each signal that would end the program.
 
-    Outside the main thread it changes nothing; nor for signals that are ignored, as SIGHUP is under ``nohup``.
+    Has no effect outside the main thread, nor on ignored signals, such as SIGHUP under ``nohup``.
 
     Args:
-        act: Must be brief, and safe at any moment.
+        act: Must be brief and safe in a signal handler.
 
-    >>> heard: list[int] = []
-    >>> with on_signals(heard.append):
+    >>> received: list[int] = []
+    >>> with on_signals(received.append):
     ...     signal.raise_signal(signal.SIGTERM)
-    >>> heard == [signal.SIGTERM]
+    >>> received == [signal.SIGTERM]
     True
     """
     if threading.current_thread() is not threading.main_thread():

@@ -1,4 +1,4 @@
-"""Opening the terminal app. Textual is imported here and not before, so that whoever has it not can be told."""
+"""Opens the terminal app. Textual is imported here on demand, to raise a helpful error if it is not installed."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Wording = Callable[[BaseException], str]
 
 
 def run_app(worker: Worker, *, wording: Wording | None = None) -> int:
-    """Talk to a worker in full screen, until the person leaves.
+    """Run a conversation with a worker in full screen until the user leaves.
 
-    The runs live on the app's event loop. What was said is in ``worker.conversation`` afterwards.
+    The runs live on the app's event loop. Afterwards, the conversation is in ``worker.conversation``.
 
     Args:
-        worker: Who answers, with its tools and hooks.
-        wording: Makes the line that says what went wrong; by default the error's own.
+        worker: Answers the messages, with its tools and hooks.
+        wording: Returns the line that describes an error; by default the text of the error.
 
     Returns:
-        An exit code: 0, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP or when the terminal was closed. After these two
-        the run that was on has a second to be cancelled, and the app three to end; then the process ends.
+        An exit code: 0, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP or if the terminal was closed. After a signal or a
+        closed terminal, the run has one second to be cancelled and the app three seconds to end; then the process ends.
 
     Raises:
         ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
@@ -55,11 +55,11 @@ def run_app(worker: Worker, *, wording: Wording | None = None) -> int:
 
 
 async def run_app_async(worker: Worker, *, wording: Wording | None = None) -> int:
-    """As `run_app`, where an event loop runs already, for example inside the connection to an MCP server.
+    """Like `run_app`, if an event loop is already running, for example inside the connection to an MCP server.
 
     Args:
-        worker: Who answers.
-        wording: Makes the line that says what went wrong.
+        worker: Answers the messages.
+        wording: Returns the line that describes an error.
 
     Raises:
         ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
@@ -71,7 +71,7 @@ async def run_app_async(worker: Worker, *, wording: Wording | None = None) -> in
 
 
 def has_textual() -> bool:
-    """Whether the app can be opened here."""
+    """Whether Textual is installed."""
     try:
         importlib.import_module("textual")
     except ImportError:
@@ -90,7 +90,7 @@ def _make(worker: Worker, wording: Wording | None) -> TerminalApp:
             "the terminal app needs textual, which is not installed: pip install 'rxworker[tui]'"
         )
         raise ConfigurationError(message)
-    # Standard error may be redirected: the app draws on standard output then.
+    # Standard error may be redirected: then the app draws on standard output.
     streams = {"standard input": sys.__stdin__, "standard output": sys.__stdout__}
     redirected = [name for name, stream in streams.items() if not is_terminal(stream)]
     if redirected:
@@ -104,10 +104,10 @@ def _make(worker: Worker, wording: Wording | None) -> TerminalApp:
 
 @contextmanager
 def _kept_from_hanging(app: TerminalApp) -> Generator[None, None, None]:
-    """Signals are heard, and the end of the terminal is noticed, whatever the app is doing."""
-    with app.guard, on_signals(app.hear):
+    """Handle signals and the loss of the terminal while the app runs."""
+    with app.guard, on_signals(app.forward_signal):
         try:
             yield
         except OSError:
-            if not app.is_gone:  # otherwise there is nobody to tell
+            if not app.is_gone:  # otherwise no terminal is left to show it
                 raise

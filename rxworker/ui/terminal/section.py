@@ -1,12 +1,10 @@
-"""A part of a lane's picture: text that grows, or a document that is drawn once. Long ones are folded.
+"""Sections of a lane's widget: growing text, and Markdown that is rendered once. Long sections are folded.
 
-Text that grows at its end, broken into the lines of a screen. Pure.
+Theory of operation. Lines are filled greedily, so a line that was wrapped does not change when text is appended: only the
+last line is open. Appending therefore costs the new text and one line, however long the text is. When the width changes, all
+lines are wrapped again.
 
-Theory of operation. Lines are filled greedily, so a line that was broken off can never change again by what comes behind
-it: only the last line is open. Adding text therefore costs what is added and one line, however long the text is. When
-the width changes, everything is broken anew.
-
-Markdown of a model as rows of a screen. Nothing of it is hidden: HTML is shown as it stands, and links with their addresses.
+Markdown hides nothing: HTML is shown as text, and links are shown with their addresses.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ _WORDS = re.compile(r"\S+ *| +")
 
 
 class WrappedText:
-    r"""A text and its lines.
+    r"""A text wrapped into lines.
 
     Args:
         width: The columns of a line.
 
     Attributes:
-        lines: The lines; not to be changed.
+        lines: The lines; read only.
 
     >>> text = WrappedText(10)
     >>> text.append("to be or n")
@@ -54,28 +52,28 @@ class WrappedText:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(self._pieces)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing yet."""
+        """Whether there is no text."""
         return not self._pieces
 
     def append(self, piece: str) -> None:
-        """Add text at the end. It must be clean, see `clean`."""
+        """Append text, which must be clean, see `clean`."""
         if piece:
             self._pieces.append(piece)
             self._break(piece)
 
     def replace(self, text: str) -> None:
-        """Begin anew with this text."""
+        """Replace the whole text."""
         self._pieces.clear()
         self.lines.clear()
         self.append(text)
 
     def resize(self, width: int) -> None:
-        """Break the text for lines of this width."""
+        """Wrap the text for lines of this width."""
         width = max(NARROWEST, width)
         if width == self._width:
             return
@@ -117,7 +115,7 @@ def _cells(text: str) -> int:
 
 
 MOST = 40_000
-"""Characters of a text that is drawn as Markdown; a longer one stays as it is."""
+"""Maximum number of characters of a text that is rendered as Markdown."""
 
 _MARKS = re.compile(r"[*_`#|>\[~]|^\s*(?:[-+]|\d+[.)])\s", re.MULTILINE)
 _STYLES = Theme(
@@ -153,7 +151,7 @@ class _Table(TableElement):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for part in super().__rich_console__(console, options):
             if isinstance(part, Table):
-                part.show_edge = False  # it would be an empty row above, and one below
+                part.show_edge = False  # the edge would be an empty line above and below
             yield part
 
 
@@ -168,7 +166,7 @@ class _Document(Markdown):
 
 
 def is_document(text: str) -> bool:
-    """Whether a text looks like Markdown, and is short enough to be drawn as such.
+    """Whether a text looks like Markdown and is short enough to be rendered.
 
     >>> is_document("It **is** so."), is_document("It is so.")
     (True, False)
@@ -177,16 +175,16 @@ def is_document(text: str) -> bool:
 
 
 def draw_document(text: str, console: Console, width: int, *, is_dark: bool) -> list[list[Segment]]:
-    """The rows of a Markdown text.
+    """Render Markdown text into lines of segments.
 
     Args:
-        text: The text, clean.
-        console: Draws it.
+        text: Clean text.
+        console: Renders the text.
         width: Columns.
         is_dark: Whether the background is dark.
     """
     document = _Document("", code_theme="ansi_dark" if is_dark else "ansi_light", hyperlinks=False)
-    # HTML would be swallowed; as text it is shown.
+    # The renderer drops HTML; show it as text.
     parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").enable("table")
     document.parsed = parser.parse(text)
     options = console.options.update(width=max(8, width), height=None)
@@ -200,22 +198,22 @@ def draw_document(text: str, console: Console, width: int, *, is_dark: bool) -> 
 
 
 Paint: TypeAlias = Callable[[str], Style]
-"""From the name of a style to the style."""
+"""Returns the style of a name."""
 
 
 class Section(Protocol):
-    """Knows how many rows it has at a width, and each of them."""
+    """Has a number of lines at a width, and renders each of them."""
 
     def resize(self, width: int) -> None:
         """Lay out for this width."""
         ...
 
     def height(self, *, unfolded: bool) -> int:
-        """How many rows it has."""
+        """Return the number of lines."""
         ...
 
     def row(self, place: int, paint: Paint, *, unfolded: bool) -> list[Segment]:
-        """One of them."""
+        """Render one line."""
         ...
 
 
@@ -224,9 +222,9 @@ class TextSection:
 
     Args:
         style: The name of its style.
-        limit: How many lines are shown while it is folded; ``None``: all.
-        from_end: Whether these are the last ones, of a text that is being written.
-        indent: How many columns it stands to the right.
+        limit: The number of lines that are shown while it is folded; ``None`` shows all.
+        from_end: Whether these are the last lines, for a text that is still growing.
+        indent: The columns of indentation.
 
     Attributes:
         text: The text.
@@ -248,7 +246,7 @@ class TextSection:
 
     @property
     def hidden(self) -> int:
-        """How many lines are not shown while it is folded."""
+        """The number of lines that are hidden while it is folded."""
         limit = self.limit
         return 0 if limit is None else max(0, len(self.text.lines) - limit)
 
@@ -257,14 +255,14 @@ class TextSection:
         self.text.resize(width - self._indent)
 
     def height(self, *, unfolded: bool) -> int:
-        """How many rows it has: of a folded one, the last row says how much is hidden, unless all is."""
+        """Return the number of lines. The last line of a folded section shows how many lines are hidden, unless all are."""
         lines, hidden = len(self.text.lines), self.hidden
         if unfolded or not hidden:
             return lines
         return lines - hidden + (not self.from_end and self.limit != 0)
 
     def row(self, place: int, paint: Paint, *, unfolded: bool) -> list[Segment]:
-        """One of its rows."""
+        """Render one line."""
         hidden, lines = self.hidden, self.text.lines
         folded = hidden > 0 and not unfolded
         if folded and not self.from_end and place == self.limit:
@@ -277,11 +275,11 @@ class TextSection:
 
 
 class DocumentSection:
-    """Markdown, drawn when it is complete.
+    """Markdown, rendered when it is complete.
 
     Args:
         text: The Markdown.
-        console: Draws it.
+        console: Renders the text.
         is_dark: Whether the background is dark.
     """
 
@@ -297,17 +295,17 @@ class DocumentSection:
             self._rows = draw_document(self._text, self._console, width, is_dark=self._is_dark)
 
     def height(self, *, unfolded: bool) -> int:  # noqa: ARG002 - an answer is shown whole
-        """How many rows it has."""
+        """Return the number of lines."""
         return len(self._rows)
 
     def row(self, place: int, paint: Paint, *, unfolded: bool) -> list[Segment]:  # noqa: ARG002
-        """One of its rows."""
+        """Render one line."""
         body = paint("body")
         return [Segment(text, body + (style or Style())) for text, style, _ in self._rows[place]]
 
 
 def more_lines(number: int) -> str:
-    """How much is hidden, in words.
+    """Return the number of hidden lines in words.
 
     >>> more_lines(1), more_lines(1200)
     ('1 more line', '1,200 more lines')
@@ -316,5 +314,5 @@ def more_lines(number: int) -> str:
 
 
 def total_height(sections: Iterable[Section], *, unfolded: bool) -> int:
-    """The rows of all of them."""
+    """Return the number of lines of all sections."""
     return sum(section.height(unfolded=unfolded) for section in sections)

@@ -1,10 +1,6 @@
-"""A conversation with a worker as a person carries it on: one run after the other, and what becomes of each.
+"""A conversation between the user and a worker: runs, messages that are sent into a run, errors and usage.
 
-It knows nothing of widgets. What happens comes out as lanes; what the person does comes in as calls of its methods.
-
-What a person says while a run is on, until the conversation has it.
-
-What went wrong, and what to do about it.
+It does not depend on widgets: it returns lanes, and the actions of the user call its methods.
 """
 
 from __future__ import annotations
@@ -34,10 +30,10 @@ from rxworker.worker import Decision, Paused, Run, Worker
 
 
 class Sent:
-    """Follows messages from the person to the conversation, or back.
+    """Tracks messages from the user until they are in the conversation or are returned.
 
     Attributes:
-        queued: Those that are not in the conversation yet.
+        queued: The messages that are not in the conversation yet.
     """
 
     def __init__(self) -> None:
@@ -45,20 +41,20 @@ class Sent:
         self._returned: list[str] = []
 
     def send(self, run: Run[Any], text: str, *, is_ending: bool) -> None:
-        """Say something to a run.
+        """Send a message into a run.
 
         Args:
             run: The run.
-            text: What is said.
-            is_ending: Whether it was cancelled.
+            text: The message.
+            is_ending: Whether the run was cancelled.
 
         Raises:
-            RxWorkerError: It cannot be said.
+            RxWorkerError: The message cannot be sent.
         """
         try:
             future = run.send(text)
         except LocalProtocolError:
-            # It has just ended, and its last records are on their way to the screen.
+            # The run has just ended, and the screen has not received its last records yet.
             if not run.done() and not is_ending:
                 raise
             self._returned.append(text)
@@ -66,8 +62,8 @@ class Sent:
         self.queued[future] = text
         future.add_done_callback(self._delivered)
 
-    def take_back(self) -> str:
-        """What was said to a run that ended before it could take it."""
+    def take_unread(self) -> str:
+        """Remove and return the messages that the run ended without reading."""
         returned, self._returned = self._returned, []
         return "\n".join(returned)
 
@@ -78,39 +74,39 @@ class Sent:
 
 
 KINDS = {
-    "authentication": ("The key was refused", "Check the key, then say it again."),
-    "permission": ("This is not allowed", "Ask whoever owns the key, or use another model."),
-    "not_found": ("There is no such model or address", "Check the model's name and the address."),
-    "invalid_request": ("The request was refused", "Say it in another way."),
+    "authentication": ("The key was refused", "Check the key, then try again."),
+    "permission": ("Access was denied", "Check the rights of the key, or use another model."),
+    "not_found": ("Unknown model or address", "Check the model's name and the address."),
+    "invalid_request": ("The request was refused", "Rephrase the message."),
     "context_length": (
         "The conversation is too long for this model",
-        "Begin a new conversation, or use a model that reads more.",
+        "Begin a new conversation, or use a model with a larger context window.",
     ),
-    "rate_limit": ("Too many requests", "Wait a moment, then say it again."),
-    "quota": ("The account is used up", "See to the account, then say it again."),
-    "overloaded": ("The model is overloaded", "Wait a moment, then say it again."),
-    "timeout": ("The model took too long", "Say it again."),
-    "server": ("The model's server failed", "Say it again."),
+    "rate_limit": ("Too many requests", "Wait a moment, then try again."),
+    "quota": ("The quota is used up", "Check the account, then try again."),
+    "overloaded": ("The model is overloaded", "Wait a moment, then try again."),
+    "timeout": ("The model took too long", "Try again."),
+    "server": ("The model's server failed", "Try again."),
 }
 KEPT = "The conversation is kept."
 
 
 def advise(error: BaseException, line: str) -> tuple[str, str]:
-    r"""A title, and the words below it.
+    r"""Return a title for an error, and the text below it.
 
     Args:
         error: What ended the run.
-        line: What it says, in one line.
+        line: The error in one line.
 
     >>> advise(ProviderError("no", kind="rate_limit", retry_after=20.0), "slow down")[1]
-    'slow down\nWait 20 s, then say it again. The conversation is kept.'
+    'slow down\nWait 20 s, then try again. The conversation is kept.'
     """
     title, todo = _advice(error)
     if isinstance(error, RxWorkerError) and error.retry_after:
         todo = todo.replace("Wait a moment", f"Wait {error.retry_after:.0f} s")
     request = getattr(error, "request_id", None)
-    told = f"{line} (request {request})" if request and str(request) not in line else line
-    return title, f"{told}\n{todo} {KEPT}".replace("\n ", "\n")
+    text = f"{line} (request {request})" if request and str(request) not in line else line
+    return title, f"{text}\n{todo} {KEPT}".replace("\n ", "\n")
 
 
 def _advice(error: BaseException) -> tuple[str, str]:
@@ -118,30 +114,30 @@ def _advice(error: BaseException) -> tuple[str, str]:
         case ProviderError(kind=kind) if kind in KINDS:
             return KINDS[kind]
         case ConfigurationError():
-            return "Something is missing", "Leave, set it, and come again."
+            return "A setting is missing", "Leave, set it, and start the app again."
         case TransportError():
-            return "No connection", "Check the address and the network, then say it again."
+            return "No connection", "Check the address and the network, then try again."
         case LimitExceededError(limit=limit):
             return (
                 "A limit was reached",
-                f"Go on by saying so, or give the worker a higher {limit}.",
+                f"Send a message to continue, or give the worker a higher {limit}.",
             )
         case HookError(hook=hook):
-            return f"The hook {hook} failed", "Mend it, or take it out."
+            return f"The hook {hook} failed", "Fix it, or remove it."
         case RunAbortedError():
-            return "A hook ended the run", "Say it in another way."
+            return "A hook ended the run", "Rephrase the message."
         case _ if getattr(error, "retryable", False):
-            return "It did not work", "Say it again."
+            return "The run failed", "Try again."
         case _:
-            return "It did not work", ""
+            return "The run failed", ""
 
 
-Standing: TypeAlias = Literal["ready", "answering", "pausing", "cancelling", "paused"]
+SessionStatus: TypeAlias = Literal["ready", "answering", "pausing", "cancelling", "paused"]
 Wording: TypeAlias = Callable[[BaseException], str]
 
 
 class Totals(Struct, frozen=True):
-    """What runs have taken.
+    """The usage of runs.
 
     Attributes:
         usage: Tokens.
@@ -154,31 +150,31 @@ class Totals(Struct, frozen=True):
     calls: int = 0
 
     def __add__(self, other: Totals) -> Totals:
-        """Both together."""
+        """Add two totals."""
         usage, turns = self.usage + other.usage, self.turns + other.turns
         return Totals(usage, turns, self.calls + other.calls)
 
 
 def totals_of(run: Run[Any]) -> Totals:
-    """What a run has taken so far."""
+    """Return the usage of a run so far."""
     state = run.state
     return Totals(state.usage, state.turns, state.all_tool_calls)
 
 
 class Session:
-    """Carries on a conversation.
+    """A conversation and its runs.
 
     Args:
-        worker: Who answers.
-        wording: Makes the line that says what went wrong; by default the error's own.
+        worker: Answers the messages.
+        wording: Returns the line that describes an error; by default the text of the error.
 
     Attributes:
-        worker: Who answers.
-        active: The run that is on.
-        paused: What waits to be resumed.
-        sent: What is sent into the run.
-        finished: Whether the last run came to its proper end.
-        asked_to_pause: Whether it was the person who asked for the pause.
+        worker: Answers the messages.
+        active: The running run.
+        paused: The paused result that can be resumed.
+        sent: The messages that were sent into the run.
+        finished: Whether the last run finished normally.
+        asked_to_pause: Whether the user requested the pause.
     """
 
     def __init__(self, worker: Worker, wording: Wording | None = None) -> None:
@@ -195,8 +191,8 @@ class Session:
         self._held = Totals()
 
     @property
-    def standing(self) -> Standing:
-        """Where the conversation stands."""
+    def status(self) -> SessionStatus:
+        """The state of the conversation."""
         if self.active is not None:
             if self._cancelling:
                 return "cancelling"
@@ -205,7 +201,7 @@ class Session:
 
     @property
     def waiting_call(self) -> ToolCall | None:
-        """The call that somebody has to decide about."""
+        """The call that needs a decision."""
         paused = self.paused
         if paused is None or paused.paused_at is None:
             return None
@@ -213,19 +209,19 @@ class Session:
 
     @property
     def asks(self) -> bool:
-        """Whether somebody is to be asked about a call, since a hook has paused the run at it."""
+        """Whether a hook paused the run at a call that needs a decision."""
         return self.waiting_call is not None and not self.asked_to_pause
 
     @property
     def totals(self) -> Totals:
-        """What all its runs have taken."""
+        """The usage of all runs."""
         return self._before + (self._held if self.active is None else totals_of(self.active))
 
     def begin(self, text: str) -> None:
-        """Say something: a new run begins.
+        """Start a new run with a message.
 
         Raises:
-            RxWorkerError: It cannot.
+            RxWorkerError: The run cannot start.
         """
         self._started(self.worker.run(text))
         self._before, self._held = self._before + self._held, Totals()
@@ -233,31 +229,31 @@ class Session:
     def resume(
         self, decision: Decision | None = None, text: str = "", *, is_call: bool = False
     ) -> None:
-        """Go on with the run that was paused.
+        """Resume the paused run.
 
         Args:
-            decision: About the call that waits.
-            text: What to say besides.
+            decision: The decision about the call that waits.
+            text: A message to add.
             is_call: Whether the decision is about the call that waits.
 
         Raises:
-            RxWorkerError: It cannot.
+            RxWorkerError: The run cannot be resumed.
         """
         paused, decisions = self.paused, list[Decision | None]()
         if is_call and decision is not None and paused is not None and self.waiting_call:
-            # By its place: two calls may have one id.
+            # By its index: two calls may have the same id.
             at = paused.let_through
             decisions = [decision if n == at else None for n in range(len(paused.pending))]
         add = [Message.user(text)] if text else []
-        # A resumed run counts on from what was before.
+        # A resumed run continues the counts of the paused run.
         self._started(self.worker.resume(decisions=decisions or None, add=add))
         self._held = Totals()
 
     def send(self, text: str) -> None:
-        """Say something while the run is on.
+        """Send a message into the running run.
 
         Raises:
-            RxWorkerError: It cannot be said.
+            RxWorkerError: The message cannot be sent.
         """
         if self.active is None:
             self.begin(text)
@@ -265,20 +261,20 @@ class Session:
         self.sent.send(self.active, text, is_ending=self._cancelling)
 
     def pause(self) -> None:
-        """Ask the run to pause at the next safe moment."""
-        if self.active is not None and self.standing == "answering":
+        """Request a pause at the next safe moment."""
+        if self.active is not None and self.status == "answering":
             self.asked_to_pause = True
-            self.active.pause(reason="you asked for it")
+            self.active.pause(reason="requested by the user")
 
     def cancel(self) -> asyncio.Future[None] | None:
-        """End the run. Done when it has ended."""
+        """Cancel the run. The future is done when it has ended."""
         if self.active is None:
             return None
         self._cancelling = True
-        return self.active.cancel(reason="by you")
+        return self.active.cancel(reason="by the user")
 
     async def follow(self) -> AsyncIterator[list[Lane]]:
-        """The lanes that are new or have changed, until the run has ended."""
+        """Yield the lanes that are new or changed, until the run has ended."""
         followed = self.active
         if followed is None:
             return
@@ -286,15 +282,15 @@ class Session:
             async for batch in followed.watch(Coalesce(), name="terminal").batches():
                 yield self._lanes.feed(batch)
         except Exception:
-            # Iterating raises what ended the run; that is asked for below.
+            # Iterating raises the error that ended the run; it is handled below.
             if not followed.done():
                 raise
         lane = await self._end(followed)
         if lane is not None:
             yield [lane]
 
-    def complain(self, error: BaseException) -> Lane:
-        """What went wrong, as a lane."""
+    def error_lane(self, error: BaseException) -> Lane:
+        """Return a lane that shows an error."""
         title, text = advise(error, clean(one_line(self._wording(error))))
         return Lane("error", clean(title), stage="done", pieces=[clean(text)])
 
@@ -306,7 +302,7 @@ class Session:
         except RunCancelledError:
             pass
         except Exception as error:
-            lane = self.complain(error)
+            lane = self.error_lane(error)
         else:
             self.paused = result if isinstance(result, Paused) else None
             self.finished = self.paused is None

@@ -1,6 +1,6 @@
-"""The conversation on the screen: a lane below the other. Of very many, the first are taken off the screen.
+"""The transcript: a scrolling list of lanes, and a widget for each kind of lane.
 
-The widgets of lanes: what people say, what the model thinks and says, tool calls, notes, and panels.
+Only the newest lanes stay on the screen.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ SOURCE_LINES = 4
 
 ENDS: dict[ItemStage, Part] = {
     "stopped": ("■ stopped", "bad"),
-    "retracted": ("↶ taken back", "bad"),
+    "retracted": ("↶ retracted", "bad"),
     "failed": ("✗ failed", "bad"),
 }
 
 
 def marks(lane: Lane) -> list[Part]:
-    """How a lane ended, where that is worth a word."""
+    """Return a label for how a lane ended, unless it ended normally."""
     return [ENDS[lane.stage]] if lane.stage in ENDS else []
 
 
 class TextView(LaneView):
-    """What the model says: plain while it streams, as Markdown when it is whole."""
+    """Text of the model: plain while it streams, Markdown when it is complete."""
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane)
@@ -47,22 +47,22 @@ class TextView(LaneView):
         self._cited = 0
 
     def heading(self) -> tuple[list[Part], list[Part]] | None:
-        """Only for a further choice, and for an answer that did not end well."""
+        """Only for a further choice, and for a text that did not end normally."""
         label, found = self.lane.choice_label, marks(self.lane)
         if label:
             return [(label, "title")], found
         return (found, []) if found else None
 
     def sections(self) -> Sequence[Section]:
-        """The text, or the document, and what it rests on."""
+        """The text or the document, and its sources."""
         return (self._document or self._text, self._sources)
 
     def take(self, pieces: list[str]) -> None:
-        """More text."""
+        """Append text."""
         self._text.text.append("".join(pieces))
 
     def change(self) -> None:
-        """More sources; draw the document when nothing more comes."""
+        """Add sources; render the document when the text is complete."""
         for number, source in enumerate(self.lane.sources[self._cited :], self._cited + 1):
             self._sources.text.append(f"{'' if number == 1 else chr(10)}[{number}] {source}")
         self._cited = len(self.lane.sources)
@@ -72,46 +72,46 @@ class TextView(LaneView):
                 self.draw_document(text)
 
     def draw_document(self, text: str) -> None:
-        """Draw the text as Markdown."""
+        """Render the text as Markdown."""
         app = cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
         is_dark = app.current_theme.dark
         self._document = DocumentSection(text, app.console, is_dark=is_dark)
 
     def draw_again(self) -> None:
-        """The theme has changed."""
+        """Redraw with the new theme."""
         if self._document is not None:
             self.draw_document(self._text.text.text)
             self._settle()
 
 
 class ThinkingView(LaneView):
-    """What the model thinks: its last lines while it does, a line about it when it has."""
+    """Thinking: its last lines while it streams, one line when it is complete."""
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane)
         self._text = TextSection("body", limit=THINKING_LINES, from_end=True)
 
     def heading(self) -> tuple[list[Part], list[Part]]:
-        """How long it has thought."""
+        """The duration."""
         lane = self.lane
         seconds = f"{lane.seconds(self.now()):.1f} s"
         of_choice = f" · {lane.choice_label}" if lane.choice else ""
         if not lane.is_over:
             return [(f"◌ Thinking{of_choice}", "busy")], [(seconds, "dim")]
         sign = "▾" if self.unfolded else "▸"
-        told = "Thought" if seconds == "0.0 s" else f"Thought for {seconds}"
-        return [(f"{sign} {told}{of_choice}", "dim")], marks(lane)
+        title = "Thought" if seconds == "0.0 s" else f"Thought for {seconds}"
+        return [(f"{sign} {title}{of_choice}", "dim")], marks(lane)
 
     def sections(self) -> Sequence[Section]:
-        """The thoughts."""
+        """The thinking text."""
         return (self._text,)
 
     def take(self, pieces: list[str]) -> None:
-        """More thoughts."""
+        """Append text."""
         self._text.text.append("".join(pieces))
 
     def change(self) -> None:
-        """When they are over they are folded away."""
+        """Fold the text when it is complete."""
         if self.lane.is_over:
             self._text.limit = 0
 
@@ -121,7 +121,7 @@ RESULT_LINES = 8
 
 
 class CallView(LaneView):
-    """Shows a tool call. While the arguments are written their end is shown, then they stand beside the name.
+    """A tool call. While the arguments are written, their end is shown; then they are in the heading.
 
     Args:
         lane: The call.
@@ -133,17 +133,17 @@ class CallView(LaneView):
         self._arguments = TextSection("dim", limit=ARGUMENT_LINES, from_end=True)
         self._progress = TextSection("dim", limit=2)
         self._result = TextSection("body", limit=RESULT_LINES)
-        self._told = 0
+        self._reports = 0
 
     def heading(self) -> tuple[list[Part], list[Part]]:
-        """The tool, its arguments, and how far it is."""
+        """The tool, its arguments and its state."""
         call = self._call
-        told = call.arguments if call.stage != "open" else ""
+        arguments = call.arguments if call.stage != "open" else ""
         label = f"({call.choice_label}) " if call.choice else ""
-        return [(f"⚙ {call.title} {label}", "title"), (told, "dim")], [self._state()]
+        return [(f"⚙ {call.title} {label}", "title"), (arguments, "dim")], [self._state()]
 
     def sections(self) -> Sequence[Section]:
-        """The arguments where they are of interest, the progress, and the result."""
+        """The arguments if needed, the progress and the result."""
         call = self._call
         shown: list[Section] = []
         if call.stage == "open" or self.unfolded:
@@ -155,20 +155,20 @@ class CallView(LaneView):
         return shown
 
     def take(self, pieces: list[str]) -> None:
-        """More of the arguments."""
+        """Append to the arguments."""
         self._arguments.text.append("".join(pieces))
 
     def change(self) -> None:
-        """More progress, or the result."""
+        """Show new progress, or the result."""
         call = self._call
-        if call.told != self._told:
-            self._told = call.told
+        if call.reports != self._reports:
+            self._reports = call.reports
             self._progress.text.replace(f"{call.progress}")
         if call.result is not None and self._result.text.is_empty:
             self._result.text.append(call.result)
 
     def can_fold(self) -> bool:
-        """There are arguments to show, or more of the result."""
+        """Whether there are arguments to show, or more of the result."""
         return self._call.is_over or super().can_fold()
 
     def _state(self) -> Part:
@@ -189,50 +189,50 @@ class CallView(LaneView):
             case "stopped":
                 return "■ stopped", "bad"
             case "retracted":
-                return "↶ taken back", "bad"
+                return "↶ retracted", "bad"
 
 
 NOTE_LINES = 6
-SAID_LINES = 12
+USER_LINES = 12
 
 
-class SaidView(LaneView):
-    """What the person said."""
+class UserView(LaneView):
+    """A message of the user."""
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane)
-        self._text = TextSection("body", limit=SAID_LINES)
+        self._text = TextSection("body", limit=USER_LINES)
 
     def sections(self) -> Sequence[Section]:
-        """The words."""
+        """The text."""
         return (self._text,)
 
     def take(self, pieces: list[str]) -> None:
-        """More words."""
+        """Append text."""
         self._text.text.append("".join(pieces))
 
 
 class NoteView(LaneView):
-    """What a hook tells, a message of a hook's to the model, what became of the run."""
+    """A message of a hook to the user or the model, a verdict, or the end of a run."""
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane)
         self._text = TextSection("dim", limit=NOTE_LINES)
 
     def heading(self) -> tuple[list[Part], list[Part]] | None:
-        """Who tells, and what, if it is short."""
+        """The source, and the text if it is short."""
         title = [("· ", "dim"), (self.lane.title, "title")]
         lines = self._text.text.lines
-        told = [(f"  {lines[0]}", "dim")] if lines and self._is_short() else []
+        text_part = [(f"  {lines[0]}", "dim")] if lines and self._is_short() else []
         times = [(f"{self.lane.times} times", "dim")] if self.lane.times > 1 else []
-        return [*title, *told], times
+        return [*title, *text_part], times
 
     def sections(self) -> Sequence[Section]:
-        """What is told, if it does not fit beside the title."""
+        """The text, if it does not fit into the heading."""
         return () if self._is_short() else (self._text,)
 
     def take(self, pieces: list[str]) -> None:
-        """More of it."""
+        """Append text."""
         self._text.text.append("".join(pieces).strip("\n"))
 
     def _lay_out(self, width: int) -> None:
@@ -245,32 +245,32 @@ class NoteView(LaneView):
 
 
 class PanelView(LaneView):
-    """What needs somebody: a pause, an error."""
+    """A pause or an error, which needs an action of the user."""
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane)
-        self._text = TextSection("body", limit=SAID_LINES)
+        self._text = TextSection("body", limit=USER_LINES)
 
     def heading(self) -> tuple[list[Part], list[Part]]:
-        """What it is."""
+        """The title."""
         if self.lane.kind == "error":
             return [(f"✗ {self.lane.title}", "bad")], []
         if self.lane.is_over:
-            return [("‖ Waited for you", "dim")], []
+            return [("‖ Was paused", "dim")], []
         return [(f"‖ {self.lane.title}", "busy")], []
 
     def sections(self) -> Sequence[Section]:
-        """What to do."""
+        """The text."""
         return (self._text,)
 
     def take(self, pieces: list[str]) -> None:
-        """More of it."""
+        """Append text."""
         self._text.text.append("".join(pieces))
 
 
 MOST_LANES = 400
 VIEWS: dict[str, type[LaneView]] = {
-    "user": SaidView,
+    "user": UserView,
     "thinking": ThinkingView,
     "text": TextView,
     "note": NoteView,
@@ -280,7 +280,7 @@ VIEWS: dict[str, type[LaneView]] = {
 
 
 class Transcript(VerticalScroll):
-    """Shows lanes. It stays at the end while it is there, and where the person scrolls to otherwise."""
+    """Shows lanes. It follows the end until the user scrolls up."""
 
     can_focus = False
 
@@ -291,17 +291,17 @@ class Transcript(VerticalScroll):
         self._left_out = 0
 
     def on_mount(self) -> None:
-        """Stay at the end."""
+        """Scroll to the end."""
         self.mount(self._greeting)
         self.anchor()
 
     async def show(self, lanes: Iterable[Lane]) -> None:
-        """Show lanes that are new, and what is new in the others."""
+        """Show new lanes, and update changed ones."""
         fresh: list[LaneView] = []
         for lane in lanes:
             view = self._views.get(lane)
             if view is not None:
-                view.show_news()
+                view.show_changes()
             elif self._is_worth_showing(lane):
                 view = self._views[lane] = view_of(lane)
                 fresh.append(view)
@@ -310,19 +310,19 @@ class Transcript(VerticalScroll):
             await self._make_room()
 
     def tick(self) -> None:
-        """Let the clocks of what goes on go on."""
+        """Redraw the durations of open lanes."""
         for lane, view in self._views.items():
             if not lane.is_over:
                 view.refresh()
 
     def draw_again(self) -> None:
-        """The theme has changed."""
+        """Redraw with the new theme."""
         for view in self._views.values():
             if isinstance(view, TextView):
                 view.draw_again()
 
     def fold_last(self) -> LaneView | None:
-        """Fold or unfold the last lane that can be, among those in view if there is one."""
+        """Fold or unfold the last lane that can be folded, preferably one that is visible."""
         able = [view for view in self._views.values() if view.can_fold()]
         seen = [view for view in able if view.region.overlaps(self.region)]
         if not able:
@@ -331,7 +331,7 @@ class Transcript(VerticalScroll):
         return (seen or able)[-1]
 
     def fold_all(self) -> None:
-        """Unfold all lanes, or fold them if one is unfolded."""
+        """Unfold all lanes; if one is unfolded, fold all."""
         able = [view for view in self._views.values() if view.can_fold()]
         unfold = not any(view.unfolded for view in able)
         for view in able:
@@ -340,7 +340,7 @@ class Transcript(VerticalScroll):
 
     @property
     def can_fold(self) -> bool:
-        """Whether a lane can be unfolded, or folded."""
+        """Whether a lane can be folded or unfolded."""
         return any(view.can_fold() for view in self._views.values())
 
     @property
@@ -349,7 +349,7 @@ class Transcript(VerticalScroll):
         return list(self._views.values())
 
     def _is_worth_showing(self, lane: Lane) -> bool:
-        # A block of thinking may have nothing but its seal; an answer with calls may have an empty text.
+        # A thinking block may contain only a signature; an answer with calls may have an empty text.
         return (
             bool(lane.pieces or lane.sources)
             or lane.kind not in ("thinking", "text")
@@ -364,11 +364,11 @@ class Transcript(VerticalScroll):
         old = [lane for lane in list(self._views)[:over] if lane.is_over]
         self._left_out += len(old)
         await self.remove_children([self._views.pop(lane) for lane in old])
-        told = plural(self._left_out, "earlier part")
-        self._greeting.update(f"{told} no longer shown; the worker still has all that was said")
+        hidden = plural(self._left_out, "earlier part")
+        self._greeting.update(f"{hidden} no longer shown; the worker keeps the whole conversation")
         self._greeting.display = True
 
 
 def view_of(lane: Lane) -> LaneView:
-    """The widget for a lane."""
+    """Return the widget for a lane."""
     return CallView(lane) if isinstance(lane, CallLane) else VIEWS[lane.kind](lane)

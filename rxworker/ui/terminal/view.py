@@ -1,4 +1,4 @@
-"""The widget of a lane. It draws line by line, so that a text that grows costs what is added and what is in view."""
+"""The base class of lane widgets. It renders by line, so the cost of a growing text depends on what is added and visible."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ STAGES: tuple[ItemStage, ...] = (
     "open", "waiting", "running", "done", "failed", "refused", "stopped", "retracted",
 )  # fmt: skip
 DEEPEST = 4
-"""Runs deeper inside than this stand no further to the right."""
+"""Deeper lanes are not indented further."""
 
 
 class LaneView(Widget):
-    """Shows a lane: a heading, and sections below it. What is long is folded; Enter or a click unfolds it.
+    """Shows a lane: a heading and sections. Long sections are folded; Enter or a click unfolds them.
 
     Args:
-        lane: What is shown.
+        lane: The lane.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -52,30 +52,30 @@ class LaneView(Widget):
         self._width = 0
         self._stage: ItemStage | None = None
 
-    # What the kinds of lanes differ in.
+    # Overridden by the kinds of lanes.
 
     def heading(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]] | None:
-        """What stands at the left and at the right of the first row, each part with its style; ``None``: there is none."""
+        """The left and the right part of the first line, each a list of texts and styles; ``None`` for no heading."""
         return None
 
     def sections(self) -> Sequence[Section]:
-        """What stands below it."""
+        """The sections below the heading."""
         return ()
 
     def take(self, pieces: list[str]) -> None:
-        """New pieces of the lane's text."""
+        """Add new pieces of the lane's text."""
 
     def change(self) -> None:
-        """The lane has changed otherwise."""
+        """Update everything but the text."""
 
     def can_fold(self) -> bool:
-        """Whether there is more to show, or less."""
+        """Whether it can be folded or unfolded."""
         return any(isinstance(s, TextSection) and s.hidden for s in self.sections())
 
-    # What all do alike.
+    # Common to all kinds.
 
-    def show_news(self) -> None:
-        """Show what is new in the lane."""
+    def show_changes(self) -> None:
+        """Update from the lane."""
         pieces = self.lane.pieces
         if self._taken < len(pieces):
             self.take(pieces[self._taken :])
@@ -88,17 +88,17 @@ class LaneView(Widget):
         self._settle()
 
     def action_fold(self) -> None:
-        """Show all of it, or less."""
+        """Fold or unfold."""
         if self.can_fold():
             self.unfolded = not self.unfolded
             self._settle()
 
     def on_mount(self) -> None:
-        """Show what there is."""
-        self.show_news()
+        """Update from the lane."""
+        self.show_changes()
 
     def on_click(self, event: Click) -> None:
-        """Fold or unfold, unless something was marked with the mouse."""
+        """Fold or unfold, unless text is selected."""
         if event.chain == 1 and not self.screen.get_selected_text():
             self.action_fold()
 
@@ -119,11 +119,11 @@ class LaneView(Widget):
         return head + total_height(self.sections(), unfolded=self.unfolded)
 
     def get_content_width(self, container: Size, viewport: Size) -> int:  # noqa: ARG002
-        """All there is."""
+        """Return the full width of the container."""
         return container.width
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002
-        """The rows at this width."""
+        """Return the number of lines at this width."""
         if width != self._width:
             self._width = width
             self._lay_out(width)
@@ -131,7 +131,7 @@ class LaneView(Widget):
         return self._rows
 
     def render_line(self, y: int) -> Strip:
-        """One row."""
+        """Render one line."""
         self.drawn += 1
         width, base = self.size.width, self.rich_style
         segments = self._row(y)
@@ -158,19 +158,19 @@ class LaneView(Widget):
         return self.get_component_rich_style(f"lane--{name}")
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        """The text that was marked with the mouse."""
+        """Return the selected text."""
         rows = (
             "".join(segment.text for segment in self._row(y)).rstrip() for y in range(self._rows)
         )
         return selection.extract("\n".join(rows)), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
-        """Another part is marked."""
+        """Redraw after a change of the selection."""
         self.refresh()
 
     @staticmethod
     def now() -> float:
-        """The time, as records tell it."""
+        """The current time, in the same unit as the time of records."""
         return time.time()
 
 
@@ -181,13 +181,13 @@ Part = tuple[str, str]
 def head_row(
     left: Iterable[Part], right: Iterable[Part], width: int, paint: Paint
 ) -> list[Segment]:
-    """A row with something at its left and something at its right; the left is cut where there is no room.
+    """Return a line with a left and a right part; the left part is cut if there is no room.
 
     Args:
-        left: What stands at the left.
-        right: What stands at the right.
+        left: The left part.
+        right: The right part.
         width: Columns.
-        paint: From the name of a style to the style.
+        paint: Returns the style of a name.
 
     >>> row = head_row([("a long title", "title")], [("done", "good")], 12, lambda _: Style())
     >>> "".join(segment.text for segment in row)
@@ -204,12 +204,12 @@ def head_row(
 
 
 def mark(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
-    """A row of which a part is marked.
+    """Return a line with a highlighted part.
 
     Args:
-        strip: The row.
-        span: From where to where; -1: to the end.
-        style: Its background is that of the marked part.
+        strip: The line.
+        span: Start and end; -1 is the end of the line.
+        style: Provides the background colour of the highlighted part.
     """
     start, end = span
     width = strip.cell_length

@@ -22,19 +22,19 @@ from rxworker.protocols.common import Reply, decisions_of
 from rxworker.protocols.registry import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry
-from rxworker.ui.web.responses import ApiError, bytes_answer, json_answer, read_json_bytes
+from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
 from rxworker.ui.web.runs import STOP_SECONDS, Runs
 from rxworker.ui.web.state import STATE, first_event
 from rxworker.ui.web.streams import watch_run
 
 MAX_ID = 200
-"""The most characters of a client's name for a conversation."""
+"""The maximum length of a conversation id that a client chooses."""
 
 SOON = 10.0
-"""Seconds within which a client that was served a history without the last answer asks for the stream of that answer."""
+"""Seconds within which a client that received a history without the last answer must request the stream of that answer."""
 
 RUN_HEADER = "X-Rxworker-Run"
-"""Names the run in an answer, for the API: to cancel it, for example."""
+"""The response header with the id of the run, which the API needs, for example to cancel it."""
 
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -80,9 +80,9 @@ def _get(name: str, protocol: UiProtocol) -> Handler:
 
 
 async def get_chat(request: web.Request) -> web.StreamResponse:
-    """Come back to a chat's run; 204 when none is on.
+    """Stream the current run of a chat again; 204 if no run is running.
 
-    A run that has ended since its chat's history was served without its answer is streamed as if it were on.
+    A run that has ended after the chat's history was served without its answer is streamed as if it were running.
     """
     runs = request.config_dict[STATE].runs_of(request)
     name = request.match_info["id"]
@@ -93,37 +93,39 @@ async def get_chat(request: web.Request) -> web.StreamResponse:
     if entry is None or (entry.run.done() and not _is_left_out(entry)):
         return web.Response(status=204)
     entry.left_out_at = None
-    # The client replaces what it has of the message with what it is sent.
-    run = _watched(request, entry, "chat", _gone_on_with(runs, entry))
+    # The client replaces its copy of the message with this stream.
+    run = _watched(request, entry, "chat", _continued_runs(runs, entry))
     protocol = UI_PROTOCOLS["chat"]
     return await _send(request, entry, protocol.stream(run), protocol.headers)
 
 
 async def get_chat_messages(request: web.Request) -> web.Response:
-    """The messages that a chat begins with, as ``useChat`` keeps them; none where the chat is not known.
+    """Return the messages of a chat for ``useChat``; empty if the chat is unknown.
 
-    The answer of a run that is on is left out: `get_chat` sends all of it.
+    The answer of a running run is left out: `get_chat` streams all of it.
     """
     runs = request.config_dict[STATE].runs_of(request)
     conversation = runs.conversation(request.match_info["id"])
     entry = None if conversation is None else conversation.current
     if entry is None:
-        return json_answer([])
+        return json_response([])
     state = entry.run.state
-    said, pause = state.conversation, None if entry.dismissed is not None else state.pause
+    history, pause = state.conversation, None if entry.dismissed is not None else state.pause
     entry.left_out_at = None if entry.run.done() else asyncio.get_running_loop().time()
     if not entry.run.done():
-        begun = [*_gone_on_with(runs, entry), entry][0]
+        begun = [*_continued_runs(runs, entry), entry][0]
         first = first_event(begun.run)
-        said, pause = (
-            (first.conversation, None) if isinstance(first, RunStart | RunResume) else (said, None)
+        history, pause = (
+            (first.conversation, None)
+            if isinstance(first, RunStart | RunResume)
+            else (history, None)
         )
-    messages = ui_messages_of(said, entry.conversation.id, run=entry.id, pause=pause)
-    return bytes_answer(entry.hide(encode_json(messages)))
+    messages = ui_messages_of(history, entry.conversation.id, run=entry.id, pause=pause)
+    return bytes_response(entry.redact(encode_json(messages)))
 
 
 async def post_chat_stop(request: web.Request) -> web.Response:
-    """Stop the run of a chat: for clients that resume, to which a closed connection is no stop."""
+    """Stop the run of a chat. For clients that resume, because for these a closed connection does not stop the run."""
     conversation = (
         request.config_dict[STATE].runs_of(request).conversation(request.match_info["id"])
     )
@@ -160,25 +162,25 @@ async def _send(
             stack.enter_context(entry.clients.connected(request, resumes=resumes))
         stack.enter_context(state.places.take(entry))
         named = {**headers, RUN_HEADER: entry.id}
-        return await state.streams.send(request, _hidden(pieces, entry), named)
+        return await state.streams.send(request, _redacted(pieces, entry), named)
 
 
-async def _hidden(
+async def _redacted(
     pieces: AsyncGenerator[bytes, None], entry: RunEntry
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(pieces):
         async for piece in pieces:
-            yield entry.hide(piece)
+            yield entry.redact(piece)
 
 
 def _is_left_out(entry: RunEntry) -> bool:
-    """Whether a client has just been served a history without the answer of this run."""
+    """Whether a client has just received a history without the answer of this run."""
     at = entry.left_out_at
     return at is not None and asyncio.get_running_loop().time() - at < SOON
 
 
-def _gone_on_with(runs: Runs, entry: RunEntry) -> list[RunEntry]:
-    """The runs before this one whose message it goes on with, as far as they are kept."""
+def _continued_runs(runs: Runs, entry: RunEntry) -> list[RunEntry]:
+    """The earlier runs whose message this run continues, as far as they are kept."""
     before: list[RunEntry] = []
     while entry.message_id is not None and entry.resumes is not None:
         earlier = runs.get(entry.resumes)
@@ -190,14 +192,16 @@ def _gone_on_with(runs: Runs, entry: RunEntry) -> list[RunEntry]:
 
 
 async def _begin(request: web.Request, given: RunRequest) -> RunEntry:
-    """Begin the run that a client asks for. The run belongs to that client."""
+    """Start the run that a client requests. The run belongs to that client."""
     state = request.config_dict[STATE]
     runs = state.runs_of(request)
     name = given.conversation_id
     if not given.replies and not given.messages:
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
     if not 0 < len(name) <= MAX_ID:
-        raise ApiError(400, "bad_request", f"a conversation's id has 1 to {MAX_ID} characters")
+        raise ApiError(
+            400, "bad_request", f"the id of a conversation must have 1 to {MAX_ID} characters"
+        )
     conversation = runs.conversation(name)
     if conversation is not None:
         await runs.make_free(conversation)
@@ -236,19 +240,21 @@ def _resume(
     runs: Runs, name: str, replies: Sequence[Reply], messages: tuple[Message, ...]
 ) -> RunEntry:
     if len({reply.run for reply in replies}) > 1:
-        raise ApiError(400, "bad_request", "the answers are for several runs: send them one by one")
+        raise ApiError(
+            400, "bad_request", "the answers belong to several runs: send them one by one"
+        )
     if runs.find(replies[0].run).conversation.id != name:
-        message = "another conversation has asked: send the answer in the one that did"
+        message = "the question belongs to another conversation: send the answer there"
         raise ApiError(409, "other_conversation", message)
-    said = tuple(reply.message for reply in replies if reply.message is not None)
-    return runs.resume(replies[0].run, decisions_of(replies), (*said, *messages))
+    replies_text = tuple(reply.message for reply in replies if reply.message is not None)
+    return runs.resume(replies[0].run, decisions_of(replies), (*replies_text, *messages))
 
 
 def _go_back(
-    conversation: ConversationEntry, said: Conversation, latest: Sequence[Message]
+    conversation: ConversationEntry, history: Conversation, latest: Sequence[Message]
 ) -> None:
-    """Let the worker know what was said before, as the client tells it."""
+    """Set the worker's conversation to the earlier messages that the client sent."""
     made = conversation.made
-    earlier = (*made.messages, *said.messages[: len(said.messages) - len(latest)])
-    system = said.system if made.system is None else made.system
+    earlier = (*made.messages, *history.messages[: len(history.messages) - len(latest)])
+    system = history.system if made.system is None else made.system
     conversation.worker.conversation = repair(Conversation(earlier, system))

@@ -1,9 +1,4 @@
-"""The web server as one aiohttp application, to be run by itself or mounted in another.
-
-The JSON API: what the server is, and starting, listing and steering runs.
-
-A run as server-sent events, in the native format.
-"""
+"""The web server as an aiohttp application: its routes, the JSON API, and runs as server-sent events."""
 
 from __future__ import annotations
 
@@ -35,7 +30,14 @@ from rxworker.ui.web.agents import (
 )
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.guard import User, add_headers, make_guard
-from rxworker.ui.web.responses import INDEX, LIMITS, ApiError, bytes_answer, json_answer, read_json
+from rxworker.ui.web.responses import (
+    INDEX,
+    LIMITS,
+    ApiError,
+    bytes_response,
+    json_response,
+    read_json,
+)
 from rxworker.ui.web.runs import WorkerInfo, Workers
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
@@ -52,16 +54,16 @@ def make_app(
     user: User | None = None,
     on_run: OnRun | None = None,
 ) -> web.Application:
-    """The web server: the page, the API, and the streams of runs.
+    """Return the web server as an application: the page, the API, and the streams of runs.
 
-    It runs by itself (see `serve`), or within another application: ``app.add_subapp("/desk/", make_app(...))``. When it is cleaned up, its
-    runs are cancelled and their watchers told.
+    It runs by itself (see `serve`), or within another application: ``app.add_subapp("/desk/", make_app(...))``. On cleanup, its runs
+    are cancelled and their watchers are notified.
 
     Args:
         workers: A function that makes a worker, or several by name. Each conversation gets a worker of its own.
-        settings: How it behaves.
-        user: Names the user who sends a request. Runs are listed and shown to the user who began them, and steered by no other.
-        on_run: Called with each run that a client begins or resumes. What it raises is logged, and does not reach the run.
+        settings: The settings of the server.
+        user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
+        on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.
 
     Raises:
         ConfigurationError: There is no worker, or ``user`` or ``on_run`` is not callable.
@@ -106,29 +108,32 @@ def make_app(
     return app
 
 
-FAREWELL = 2.0
-"""Seconds that a client has to answer when its WebSocket is closed."""
+CLOSE_SECONDS = 2.0
+"""Seconds a client has to answer when its WebSocket is closed."""
 
 
 async def get_page(request: web.Request) -> web.Response:
-    """The page."""
+    """Return the page."""
     return request.config_dict[STATE].page.answer(request, INDEX)
 
 
 async def get_static(request: web.Request) -> web.Response:
-    """A file of the page."""
+    """Return a file of the page."""
     path = request.match_info["path"]
-    if path == INDEX:  # it has an address of its own, which may need the token
+    if path == INDEX:  # served at "/", which may need the token
         raise web.HTTPNotFound
     return request.config_dict[STATE].page.answer(request, path)
 
 
 async def get_socket(request: web.Request) -> web.StreamResponse:
-    """Several runs on one connection."""
+    """Serve several runs on one WebSocket."""
     state = request.config_dict[STATE]
     settings = state.settings
     socket = web.WebSocketResponse(
-        heartbeat=settings.heartbeat, max_msg_size=MAX_MESSAGE, compress=False, timeout=FAREWELL
+        heartbeat=settings.heartbeat,
+        max_msg_size=MAX_MESSAGE,
+        compress=False,
+        timeout=CLOSE_SECONDS,
     )
     if not socket.can_prepare(request):
         raise ApiError(400, "no_websocket", "this address takes a WebSocket")
@@ -151,12 +156,12 @@ async def _shut_down(app: web.Application) -> None:
     await app[STATE].close()
 
 
-PATIENCE = 5.0
+CANCEL_SECONDS = 5.0
 """Seconds that a request waits for the end of the run that it cancels. A tool may take longer to stop."""
 
 
 class Info(Struct, frozen=True):
-    """What the server is."""
+    """The server and its workers."""
 
     instance: str
     version: str
@@ -172,7 +177,7 @@ class RunsAnswer(Struct, frozen=True):
 
 
 class StartBody(Struct, frozen=True):
-    """What begins a run."""
+    """The body of a request that starts a run."""
 
     input: str
     worker: str | None = None
@@ -180,26 +185,26 @@ class StartBody(Struct, frozen=True):
 
 
 class SendBody(Struct, frozen=True):
-    """What is said into a run."""
+    """The body of a request that sends a message into a run."""
 
     message: str
 
 
 class PauseBody(Struct, frozen=True):
-    """Why a run is to pause."""
+    """The body of a request that pauses a run."""
 
     reason: str = "paused by the user"
 
 
 class CancelBody(Struct, frozen=True):
-    """When and why a run is to end."""
+    """The body of a request that cancels a run."""
 
     when: Literal["now", "after_turn"] = "now"
     reason: str = "cancelled by the user"
 
 
 class ApproveBody(Struct, frozen=True, tag="approve"):
-    """Run the call; ``input`` are other arguments than the model's: a text where the tool takes free text."""
+    """Run the call; ``input`` replaces the arguments of the model: a text if the tool takes free text."""
 
     input: JsonObject | str | None = None
 
@@ -211,66 +216,66 @@ class DenyBody(Struct, frozen=True, tag="deny"):
 
 
 class AnswerBody(Struct, frozen=True, tag="answer"):
-    """Do not run the call; this is its result."""
+    """Do not run the call; use this text as its result."""
 
     content: str
 
 
 class ResumeBody(Struct, frozen=True):
-    """What is decided about the calls that wait, by their ids."""
+    """The body of a request that resumes a run: decisions about the calls that wait, by their ids."""
 
     decisions: dict[str, ApproveBody | DenyBody | AnswerBody] = {}
 
 
 async def get_info(request: web.Request) -> web.Response:
-    """What the server is."""
+    """Return the server and its workers."""
     state = request.config_dict[STATE]
     title = state.settings.title
-    return json_answer(
+    return json_response(
         Info(state.instance, rxworker.__version__, title, state.workers.infos(request))
     )
 
 
 async def get_runs(request: web.Request) -> web.Response:
-    """The runs, the newest first."""
+    """Return the runs, newest first."""
     state = request.config_dict[STATE]
     runs = [msgspec.Raw(entry.encoded()) for entry in state.runs_of(request)]
-    return json_answer(RunsAnswer(state.instance, runs))
+    return json_response(RunsAnswer(state.instance, runs))
 
 
 async def get_run(request: web.Request) -> web.Response:
-    """One run."""
+    """Return one run."""
     entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
-    return bytes_answer(entry.encoded())
+    return bytes_response(entry.encoded())
 
 
 async def post_run(request: web.Request) -> web.Response:
-    """Begin a run."""
+    """Start a run."""
     runs = request.config_dict[STATE].runs_of(request)
     body = await read_json(request, StartBody)
     text = _said(body.input, "input")
     entry = runs.start(text, worker=body.worker, conversation=body.conversation)
-    return bytes_answer(entry.encoded(), 201)
+    return bytes_response(entry.encoded(), 201)
 
 
 async def post_send(request: web.Request) -> web.Response:
-    """Say something into a run."""
+    """Send a message into a run."""
     entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
     body = await read_json(request, SendBody)
     entry.send(_said(body.message, "message"))
-    return bytes_answer(entry.encoded())
+    return bytes_response(entry.encoded())
 
 
 async def post_pause(request: web.Request) -> web.Response:
-    """Ask a run to pause at the next safe moment."""
+    """Request a pause of a run at the next safe moment."""
     entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
     body = await read_json(request, PauseBody)
     entry.run.pause(reason=body.reason)
-    return bytes_answer(entry.encoded())
+    return bytes_response(entry.encoded())
 
 
 async def post_cancel(request: web.Request) -> web.Response:
-    """End a run; with ``now``, answer when it has ended. One that is paused waits no longer, and cannot be resumed."""
+    """Cancel a run; with ``now``, respond when it has ended. A paused run can no longer be resumed."""
     runs = request.config_dict[STATE].runs_of(request)
     entry = runs.find(request.match_info["id"])
     body = await read_json(request, CancelBody)
@@ -280,20 +285,20 @@ async def post_cancel(request: web.Request) -> web.Response:
     if entry.status == "paused":
         entry.dismiss(str(RunCancelledError(body.reason)))
         runs.changed(entry)
-        return bytes_answer(entry.encoded())
+        return bytes_response(entry.encoded())
     ended = entry.run.cancel(body.when, reason=body.reason)
     if body.when == "now":
-        await asyncio.wait({ended}, timeout=PATIENCE)
-    return bytes_answer(entry.encoded())
+        await asyncio.wait({ended}, timeout=CANCEL_SECONDS)
+    return bytes_response(entry.encoded())
 
 
 async def post_resume(request: web.Request) -> web.Response:
-    """Go on with a paused run, as a new one."""
+    """Resume a paused run as a new run."""
     runs = request.config_dict[STATE].runs_of(request)
     body = await read_json(request, ResumeBody)
     decisions = {call: _decision(decision) for call, decision in body.decisions.items()}
     entry = runs.resume(request.match_info["id"], decisions)
-    return bytes_answer(entry.encoded(), 201)
+    return bytes_response(entry.encoded(), 201)
 
 
 def _decision(body: ApproveBody | DenyBody | AnswerBody) -> Decision:
@@ -308,16 +313,16 @@ def _decision(body: ApproveBody | DenyBody | AnswerBody) -> Decision:
 
 def _said(text: str, name: str) -> str:
     if not text.strip():
-        raise ApiError(400, "empty", f"{name} is a text that says something")
+        raise ApiError(400, "empty", f"{name} must be a text that is not empty")
     return text
 
 
 RETRY = 1000
-"""Milliseconds after which a client connects again."""
+"""Milliseconds after which a client reconnects."""
 
 
 async def get_events(request: web.Request) -> web.StreamResponse:
-    """The records of a run behind the last one that the client has; 204 when nothing comes any more."""
+    """Stream the records of a run after the last one that the client has; 204 if there are none left."""
     state = request.config_dict[STATE]
     entry = state.runs_of(request).find(request.match_info["id"])
     asked = request.headers.get("Last-Event-ID") or request.query.get("after")
@@ -330,9 +335,9 @@ async def get_events(request: web.Request) -> web.StreamResponse:
 
 
 async def sse_events(entry: RunEntry, watch: Watch) -> AsyncGenerator[bytes, None]:
-    """The frames of a run, to its end."""
+    """Yield the frames of a run until it ends."""
     yield retry_frame(RETRY)
     async with aclosing(batches_of(entry, watch)) as batches:
         async for batch in batches:
             yield b"".join([record_frame(record, entry.encode) for record in batch])
-    yield entry.hide(end_frame(entry.status, entry.reason))
+    yield entry.redact(end_frame(entry.status, entry.reason))

@@ -1,12 +1,10 @@
-"""A run as the server keeps it, and its conversation.
+"""A run and its conversation as the server keeps them, and the client connections that a run belongs to.
 
-The connections of the client that a run belongs to, and the end of a run whose client has stopped it.
-
-Theory of operation. `useChat` and AG-UI stop a run by closing the connection that carries its answer. A reload of the page and a lost
-network close it in the same way, so the server decides by what follows. A client that comes back within
-the grace goes on with the run. A message in the same conversation means that the client has given up the run, which then is cancelled at
-once. Otherwise the run is cancelled after the grace, unless the client has shown that it resumes: a page with ``resume: true`` asks for
-the stream of its chat when it is opened, and to such a page a closed connection is no stop.
+Theory of operation. `useChat` and AG-UI stop a run by closing the connection that carries its answer. A page reload and a network
+failure close it in the same way, so the server decides by what follows. If the client reconnects within the grace period, the run
+continues. A new message in the same conversation means that the client has stopped the run, which is then cancelled at
+once. Otherwise the run is cancelled after the grace period, unless the client has shown that it resumes: a page with ``resume: true``
+requests the stream of its chat when it is opened, and for such a page a closed connection does not stop the run.
 """
 
 from __future__ import annotations
@@ -31,23 +29,23 @@ from rxworker.protocols import (
     pause_of,
     reason_of,
 )
-from rxworker.ui.clean import json_hider
+from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker import Paused, Run, Worker
 
 NOTICE = 0.5
-"""Seconds within which the server notices that a connection was closed."""
+"""Seconds within which the server detects a closed connection."""
 
 STOPPED = "its client has stopped it"
 
 
 class Clients:
-    """The connections on which a client gets the answer of its run.
+    """The connections on which a client receives the answer of its run.
 
     Args:
         run: The run.
-        grace: Seconds after which the run is cancelled when no connection is left; ``None``: never.
+        grace: Seconds after which the run is cancelled if no connection is left; ``None``: never.
     """
 
     def __init__(self, run: Run[object], grace: float | None) -> None:
@@ -61,11 +59,11 @@ class Clients:
     def connected(
         self, request: web.Request, *, resumes: bool = False
     ) -> Generator[None, None, None]:
-        """The client is connected while this lasts.
+        """Context manager: the client is connected within the context.
 
         Args:
-            request: The request that is answered.
-            resumes: Whether the client resumes: its run then goes on without a connection.
+            request: The request that is served.
+            resumes: Whether the client resumes: its run then continues without a connection.
         """
         self._requests[id(request)] = request
         self._gone.clear()
@@ -83,7 +81,7 @@ class Clients:
                     self._timer = loop.call_later(self._grace, self.stop)
 
     async def have_left(self) -> bool:
-        """Whether the client has given up the run: no connection is left, or none in a moment."""
+        """Whether the client has stopped the run: no connection is left, or the last one closes within a moment."""
         if self._grace is None:
             return False
         if self._is_connected():
@@ -102,7 +100,7 @@ class Clients:
         """Cancel the run.
 
         Returns:
-            Done when it has ended.
+            A future that is done when the run has ended.
         """
         return self._run.cancel(reason=STOPPED)
 
@@ -110,27 +108,27 @@ class Clients:
 RunStatus: TypeAlias = Literal["running", "paused", "finished", "aborted"]
 
 TITLE = 120
-"""The most characters of a run's title."""
+"""The maximum number of characters of a run's title."""
 
 LIST_WATCHER = "list of runs"
-"""What the list of runs is called among a run's watchers. It is not shown."""
+"""The name of the watcher that feeds the list of runs. It is not shown."""
 
-MOST_UNHEARD = 32
-"""The most messages that may wait until a run can hear them."""
+MOST_UNREAD = 32
+"""The maximum number of messages that wait to be added to a run's conversation."""
 
 
 class ConversationEntry:
-    """A conversation, and the worker that carries it on.
+    """A conversation and its worker.
 
     Attributes:
-        id: Its name.
-        name: The name of what made the worker.
-        worker: Who carries it on.
-        owner: The user whose it is; ``None`` where the server has no users.
-        made: What the worker was made with.
+        id: The id.
+        name: The name under which the worker was configured.
+        worker: The worker.
+        owner: The user; ``None`` if the server has no users.
+        made: The conversation of the worker when it was created.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
-        received: What a client of another protocol sent last behind the last answer that it had; empty where the last run was begun otherwise.
+        received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
     """
 
     __slots__ = ("_before", "current", "id", "made", "name", "owner", "received", "runs", "worker")
@@ -147,7 +145,7 @@ class ConversationEntry:
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
 
     def run(self, messages: tuple[Message, ...]) -> Run[Any]:
-        """Begin the next run."""
+        """Start the next run."""
         before = self.worker.conversation
         run = self.worker.run(messages)
         self._before = before, messages
@@ -155,64 +153,66 @@ class ConversationEntry:
         return run
 
     def new_in(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """The messages that are not part of the conversation yet.
+        """Return the messages that are not part of the conversation yet.
 
         A client whose last run ended without an answer sends the input of that run again, before the next message.
         """
         known = len(self.received)
         if self._before is None or not known or messages[:known] != self.received:
             return messages
-        before, said = self._before
+        before, messages_sent = self._before
         start = len(before.messages)
-        is_kept = self.worker.conversation.messages[start : start + len(said)] == said
+        is_kept = (
+            self.worker.conversation.messages[start : start + len(messages_sent)] == messages_sent
+        )
         return messages[known:] if is_kept and len(messages) > known else messages
 
     def before(self, messages: tuple[Message, ...]) -> Conversation | None:
-        """What was said before these messages, if they were the last input; ``None`` otherwise."""
+        """Return the conversation before these messages, if they were the last input; otherwise ``None``."""
         if self._before is None or self._before[1] != messages:
             return None
         return self._before[0]
 
 
 class RunEntry:
-    """A run, and what the server knows of it.
+    """A run, and what the server stores about it.
 
     Attributes:
         run: The run.
-        conversation: Whose it is.
+        conversation: Its conversation.
         title: The beginning of its input.
         started: When it began.
         ended: When it ended.
-        paused: What it came to, where it was paused.
-        resumes: The run that it goes on with.
-        resumed_as: The run that goes on with it.
-        message_id: The id of the message that it is shown as, where a client of the UI Message Stream goes on with one.
-        hide: Takes secrets of the environment out of what is sent.
+        paused: The result of a paused run.
+        resumes: The id of the run that it resumes.
+        resumed_as: The id of the run that resumed it.
+        message_id: The id of the message that it continues, for a client of the UI Message Stream.
+        redact: Removes secrets of the environment from data that is sent.
         encode: Encodes its records, once for all clients.
-        delivery: How clients are given its records by default.
-        watching: How many clients watch.
+        delivery: The default delivery policy of its watchers.
+        watching: The number of clients that watch it.
         clients: The connections of the client of another protocol that it belongs to.
-        left_out_at: When a history of the chat was served without its answer, in the time of the event loop; ``None`` when none was since
-            its answer was streamed.
-        is_added: Whether the program began it: the server neither counts it among the runs of clients nor ends it.
-        dismissed: Why it was cancelled while it was paused; ``None`` where it was not.
+        left_out_at: When a history of the chat was served without its answer, in the time of the event loop; ``None`` if not since its
+            answer was streamed.
+        is_added: Whether the program started it: the server does not count it among the runs of clients and does not cancel it.
+        dismissed: Why it was cancelled while it was paused; ``None`` if it was not.
     """
 
     __slots__ = (
         "_known",
         "_prices",
-        "_unheard",
+        "_unread",
         "clients",
         "conversation",
         "delivery",
         "dismissed",
         "encode",
         "ended",
-        "hide",
         "is_added",
         "left_out_at",
         "message_id",
         "paused",
+        "redact",
         "resumed_as",
         "resumes",
         "run",
@@ -242,7 +242,7 @@ class RunEntry:
         self.is_added = False
         self.left_out_at: float | None = None
         self.dismissed: str | None = None
-        hide = self.hide = json_hider()
+        hide = self.redact = json_redactor()
 
         def encode(record: Record, /) -> bytes:
             return hide(encode_record(record))
@@ -252,7 +252,7 @@ class RunEntry:
         self._prices = settings.prices
         rate = settings.writes_per_second
         self.delivery = Coalesce(every=None if rate is None else 1 / rate)
-        self._unheard = 0
+        self._unread = 0
         self._known: bytes | None = None
 
     @property
@@ -261,25 +261,25 @@ class RunEntry:
         return self.run.id
 
     def send(self, text: str) -> None:
-        """Say something into the run.
+        """Send a message into the run.
 
         Raises:
-            ApiError: What was said before waits still.
+            ApiError: Too many earlier messages still wait.
             LocalProtocolError: The run has ended.
         """
-        if self._unheard >= MOST_UNHEARD:
-            message = f"{self._unheard} messages wait to be heard: wait until the model answers"
+        if self._unread >= MOST_UNREAD:
+            message = f"{self._unread} messages wait to be read: wait until the model answers"
             raise ApiError(429, "too_many_messages", message)
 
-        def heard(_future: asyncio.Future[None]) -> None:
-            self._unheard -= 1
+        def on_read(_future: asyncio.Future[None]) -> None:
+            self._unread -= 1
 
-        self.run.send(text).add_done_callback(heard)
-        self._unheard += 1
+        self.run.send(text).add_done_callback(on_read)
+        self._unread += 1
 
     @property
     def status(self) -> RunStatus:
-        """How it stands. A run that was cancelled while it was paused is aborted."""
+        """Its status. A run that was cancelled while it was paused is aborted."""
         if self.dismissed is not None:
             return "aborted"
         status = self.run.state.status
@@ -287,17 +287,17 @@ class RunEntry:
 
     @property
     def reason(self) -> str:
-        """Why it stands so: why it is paused, or what ended it early."""
+        """The reason of the status: why it is paused, or why it ended early."""
         return reason_of(self.run.state) if self.dismissed is None else self.dismissed
 
     def dismiss(self, reason: str) -> None:
-        """Cancel a run that is paused: it waits no longer, and cannot be resumed."""
+        """Cancel a paused run, which can no longer be resumed."""
         self.paused = None
         self.dismissed = reason
         self.changed()
 
     def summary(self) -> RunSummary:
-        """The run in a few words."""
+        """Return the summary of the run."""
         run, state = self.run, self.run.state
         usage = state.usage
         is_dismissed = self.dismissed is not None
@@ -324,26 +324,26 @@ class RunEntry:
         )
 
     def encoded(self) -> bytes:
-        """The summary as JSON. That of a run that has ended is encoded once, for nothing changes but who watches."""
+        """Return the summary as JSON. The JSON of a run that has ended is stored, since only its watchers change."""
         if self._known is not None:
             return self._known
-        data = self.hide(encode_json(self.summary()))
+        data = self.redact(encode_json(self.summary()))
         if self.ended is not None and not self.watching:
             self._known = data
         return data
 
     def settle(self) -> None:
-        """Hold no more than is needed for a run that has ended and that nobody watches."""
+        """Release the encoded records of a run that has ended and is not watched."""
         if self.ended is not None and not self.watching:
             self.encode.clear()
 
     def changed(self) -> None:
-        """The summary is another now."""
+        """Discard the stored summary."""
         self._known = None
 
 
 def watchers_of(run: Run[Any]) -> tuple[WatcherSummary, ...]:
-    """Who watches a run."""
+    """Return the watchers of a run."""
     return tuple(
         WatcherSummary(
             name=w.name,

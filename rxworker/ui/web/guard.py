@@ -1,13 +1,10 @@
-"""What every request passes, and what every answer carries.
+"""The middleware that checks every request and converts errors, and the headers of every response.
 
-The guard stands around all of the application. A request that calls the server by a foreign name, comes from a foreign page, or brings
-no token where one is needed, goes no further. What goes wrong further in is told in one form; what nobody has foreseen is written to
-the server's log under a number, and the client learns only the number.
+A request is refused if its host is not allowed, if it comes from a page of another origin, or if a required token is missing. All
+errors have one form; unexpected errors are logged with an ID, which the client also receives.
 
-The token that opens the server, and the cookie that a browser carries in its place.
-
-A browser cannot put a header onto a WebSocket. It brings the token once, with the address of the page, and gets a cookie that says
-that it had it. The cookie holds no token, but what only somebody with the token can work out; it is good until the token is changed.
+A browser cannot add a header to a WebSocket. It sends the token once, in the address of the page, and receives a cookie. The cookie
+does not contain the token, but a value that can only be derived from it; it is valid until the token is changed.
 """
 
 from __future__ import annotations
@@ -25,18 +22,18 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from rxworker.protocols.registry import UI_PROTOCOLS
-from rxworker.ui.clean import told
-from rxworker.ui.web.responses import ApiError, text_answer
-from rxworker.ui.web.responses import error_answer as json_error
+from rxworker.ui.clean import format_error
+from rxworker.ui.web.responses import ApiError, text_response
+from rxworker.ui.web.responses import error_response as json_error_response
 from rxworker.ui.web.settings import Hosts, Settings, is_own_origin
 
 
 class Token:
-    """A token, and what is worked out from it.
+    """A token and the values that are derived from it.
 
     Attributes:
-        cookie: The name of the cookie. Cookies do not know ports: two servers of one machine with tokens of their own get cookies of
-            their own.
+        cookie: The name of the cookie. Cookies ignore ports: two servers of one machine with different tokens use different cookie
+            names.
 
     >>> token = Token("a long secret")
     >>> token.fits("a long secret"), token.fits("another"), token.fits_cookie(token.cookie_value)
@@ -51,11 +48,11 @@ class Token:
         self.cookie_value = self._derived(b"cookie value")
 
     def fits(self, given: str) -> bool:
-        """Whether it is the token. How long that takes says nothing about the token."""
+        """Whether this is the token. Takes constant time."""
         return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), self._token)
 
     def fits_cookie(self, given: str) -> bool:
-        """Whether it is the cookie's value."""
+        """Whether this is the value of the cookie. Takes constant time."""
         return hmac.compare_digest(
             given.encode("utf-8", "surrogatepass"), self.cookie_value.encode()
         )
@@ -84,27 +81,27 @@ _HTTP_ERRORS = {
 }
 
 CHAT = frozenset({"chat", "chat-messages", "chat-stop", "chat-stream"})
-"""The routes of ``useChat``, which shows the body of an error to its user as it is."""
+"""The routes of ``useChat``, which shows the body of an error to its user unchanged."""
 
 UNLOCK = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Token needed</title>
 <h1>Token needed</h1>
 <p>Open this page once with its token: put <code>?token=</code> and the token behind the address.</p>
-<p>You just have? <a href="./">Go on</a>.</p>
+<p>If you just have, <a href="./">continue</a>.</p>
 </html>
 """
 
 User: TypeAlias = Callable[[web.Request], str | Awaitable[str | None] | None]
-"""Returns a name for the user who sends a request, ``None`` where it is not known; or raises an answer, such as ``web.HTTPSeeOther``."""
+"""Returns the name of the user who sends a request, or ``None`` if unknown; or raises a response, such as ``web.HTTPSeeOther``."""
 
 OWNER = web.RequestKey("rxworker_owner", str)
-"""Where a request keeps its user's name."""
+"""The key of the user's name in a request."""
 
 logger = logging.getLogger("rxworker.ui.web")
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:  # noqa: ARG001 - a signal's signature
-    """Give an answer what every answer carries."""
+    """Add the security headers to a response."""
     headers = response.headers
     for name, value in HEADERS.items():
         headers[name] = value
@@ -112,11 +109,11 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 
 class Guard:
-    """Looks at every request.
+    """Checks requests.
 
     Args:
-        settings: Who may speak to the server.
-        user: Names the user who sends a request.
+        settings: The settings of the server.
+        user: Returns the name of the user who sends a request.
     """
 
     def __init__(self, settings: Settings, user: User | None = None) -> None:
@@ -126,15 +123,15 @@ class Guard:
         self._token = None if settings.token is None else Token(settings.token)
 
     def check_source(self, request: web.BaseRequest) -> None:
-        """See that the request calls us by a name of ours, and comes from no foreign page.
+        """Check that the request names an allowed host and does not come from a page of another origin.
 
         Raises:
-            ApiError: It does not.
+            ApiError: The request is refused.
         """
         hosts = request.headers.getall("Host", [])
-        # A request to a proxy has a whole address, whose host counts as much.
+        # A request to a proxy has an absolute URL, whose host must be checked too.
         if len(hosts) != 1 or not all(map(self._hosts.allow, (hosts[0], request.host))):
-            message = "the server does not go by this name: add it to allowed_hosts if it should"
+            message = "this host name is not allowed: add it to allowed_hosts if it should be"
             raise ApiError(403, "foreign_host", message)
         for origin in request.headers.getall("Origin", []):
             if not is_own_origin(origin, hosts[0], self._origins):
@@ -144,10 +141,10 @@ class Guard:
             raise ApiError(403, "foreign_origin", "another site's page may send no requests here")
 
     def check_token(self, request: web.BaseRequest) -> None:
-        """See that the request brings the token, where one is needed.
+        """Check that the request contains the token, if one is required.
 
         Raises:
-            ApiError: It does not.
+            ApiError: The token is missing or wrong.
         """
         token = self._token
         if token is None:
@@ -161,10 +158,10 @@ class Guard:
         raise ApiError(401, "token_needed", message)
 
     async def check_user(self, request: web.Request) -> None:
-        """Note which user sends the request, where the server has users.
+        """Store the user of the request, if the server has users.
 
         Raises:
-            ApiError: It is not known.
+            ApiError: The user is unknown.
         """
         if self._user is None:
             return
@@ -176,7 +173,7 @@ class Guard:
         request[OWNER] = name
 
     def exchange(self, request: web.Request) -> web.Response | None:
-        """For a page's address with the right token in it: a cookie, and the address without the token."""
+        """Exchange a token in the page's address: return a cookie and a redirect to the address without the token."""
         given = request.query.get("token")
         if given is None:
             return None
@@ -197,9 +194,9 @@ class Guard:
 
 
 def _is_foreign(request: web.BaseRequest) -> bool:
-    """Whether a browser says that another page sends it. A link on such a page may open ours, and no more than that.
+    """Whether the browser reports that another page sends the request. Links on such a page are allowed, everything else is not.
 
-    What listens on another port of this machine is the same site, which is why no more is believed than the same origin.
+    Servers on other ports of this machine are the same site, therefore only the same origin is trusted.
     """
     headers = request.headers
     if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
@@ -209,22 +206,22 @@ def _is_foreign(request: web.BaseRequest) -> bool:
 
 
 def _is_ui_protocol(request: web.Request) -> bool:
-    """Whether a client of a UI protocol sends it, which shows the body of an error, too. Its ``Accept`` names the media type of a stream."""
+    """Whether a client of a UI protocol sends the request, which also shows the body of an error. Its ``Accept`` names the media type of a stream."""
     is_route = request.match_info.route.name in UI_PROTOCOLS
     return is_route and "text/event-stream" in request.headers.get("Accept", "")
 
 
 def make_guard(settings: Settings, user: User | None = None) -> Middleware:
-    """The middleware around all handlers."""
+    """Return the middleware around all handlers."""
     guard = Guard(settings, user)
     open_requests = 0
 
     @web.middleware
-    async def watch_over(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def check_request(request: web.Request, handler: Handler) -> web.StreamResponse:
         nonlocal open_requests
         name = request.match_info.route.name
         shows_body = name in CHAT or _is_ui_protocol(request)
-        error_answer = text_answer if shows_body else json_error
+        error_response = text_response if shows_body else json_error_response
         open_requests += 1
         try:
             if open_requests > settings.max_connections:
@@ -243,46 +240,48 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
             if error.code == "token_needed" and name == "page":
                 response = web.Response(text=UNLOCK, status=401, content_type="text/html")
             else:
-                response = error_answer(error.status, error.code, error.message)
+                response = error_response(error.status, error.code, error.message)
             if error.code == "token_needed":
                 response.headers["WWW-Authenticate"] = "Bearer"
             if error.status in (401, 403, 503):
-                response.force_close()  # who may not come in keeps no place
+                response.force_close()  # a refused client must not occupy a connection
             return response
         except web.HTTPException as error:
             if error.status < 400:
-                raise  # where a user logs in, for example
+                raise  # such as a redirect to a login page
             code, text = _HTTP_ERRORS.get(error.status, ("http", error.reason))
-            response = error_answer(error.status, code, text)
+            response = error_response(error.status, code, text)
             if "Allow" in error.headers:
                 response.headers["Allow"] = error.headers["Allow"]
             return response
         except RemoteProtocolError as error:
-            return error_answer(400, "bad_request", str(error))
+            return error_response(400, "bad_request", str(error))
         except (ConnectionError, TimeoutError):
-            raise  # of the client's connection: nobody hears an answer
+            raise  # of the client's connection: no client is left to receive a response
         except ConfigurationError as error:
-            return _unforeseen(request, error, error_answer)
+            return _unexpected_error(request, error, error_response)
         except LocalProtocolError as error:
-            return error_answer(409, "conflict", str(error))
+            return error_response(409, "conflict", str(error))
         except (
             Exception,
             SystemExit,
-        ) as error:  # a function of the program that exits ends no server
-            return _unforeseen(request, error, error_answer)
+        ) as error:  # SystemExit in a function of the program must not end the server
+            return _unexpected_error(request, error, error_response)
         finally:
             open_requests -= 1
 
-    return watch_over
+    return check_request
 
 
-def _unforeseen(
+def _unexpected_error(
     request: web.Request,
     error: Exception | SystemExit,
-    error_answer: Callable[[int, str, str], web.Response],
+    error_response: Callable[[int, str, str], web.Response],
 ) -> web.Response:
     number = secrets.token_hex(4)
-    # The path alone, as it was sent: a query may hold a token, and so may the headers.
+    # The path alone, as it was sent: the query and the headers may contain a token.
     path = request.rel_url.raw_path
-    logger.error("error %s: %s %s failed\n%s", number, request.method, path, told(error))
-    return error_answer(500, "error", f"the server failed; its log says more under {number}")
+    logger.error("error %s: %s %s failed\n%s", number, request.method, path, format_error(error))
+    return error_response(
+        500, "error", f"the server failed; its log has the details under {number}"
+    )

@@ -1,6 +1,6 @@
-"""What requests are answered with, and how their bodies are read.
+"""HTTP responses (JSON, errors, files of the page) and the reading of request bodies.
 
-The page and its files: read once from the package, and nothing else is ever served.
+The files of the page are read once from the package; no other file is ever served.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from rxworker.protocols import encode_json
 A = TypeVar("A")
 
 LIMITS = web.AppKey("rxworker_limits", tuple[int, float])
-"""The most bytes of a body, and the seconds that it may take."""
+"""The maximum number of bytes of a body, and the seconds that it may take."""
 
 
 ERROR_HEADER = "X-Rxworker-Error"
-"""Carries the code of an error whose body is a text."""
+"""The response header with the code of an error whose body is plain text."""
 
 
 class ApiError(Exception):
-    """A request cannot be granted.
+    """The request is refused.
 
     Attributes:
         status: The HTTP status.
-        code: What went wrong, in a word.
-        message: What to do, for people.
+        code: The error code.
+        message: What to do, for the user.
     """
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -53,37 +53,37 @@ class _ErrorBody(Struct):
     error: _Error
 
 
-def json_answer(value: object, status: int = 200) -> web.Response:
-    """The value as JSON."""
-    return bytes_answer(encode_json(value), status)
+def json_response(value: object, status: int = 200) -> web.Response:
+    """Return the value as JSON."""
+    return bytes_response(encode_json(value), status)
 
 
-def bytes_answer(data: bytes, status: int = 200) -> web.Response:
-    """What is JSON already."""
+def bytes_response(data: bytes, status: int = 200) -> web.Response:
+    """Return data that is JSON already."""
     return web.Response(body=data, status=status, content_type="application/json", charset="utf-8")
 
 
-def error_answer(status: int, code: str, message: str) -> web.Response:
-    """An error as JSON."""
-    return json_answer(_ErrorBody(_Error(code, message)), status)
+def error_response(status: int, code: str, message: str) -> web.Response:
+    """Return an error as JSON."""
+    return json_response(_ErrorBody(_Error(code, message)), status)
 
 
-def text_answer(status: int, code: str, message: str) -> web.Response:
-    """An error as the text that a client shows to its user; the code is in a header."""
+def text_response(status: int, code: str, message: str) -> web.Response:
+    """Return an error as the text that a client shows to its user; the code is in a header."""
     return web.Response(status=status, text=message, headers={ERROR_HEADER: code})
 
 
 async def read_body(request: web.Request) -> bytes:
-    """The body, if it is not too large and does not take too long.
+    """Read the body within the limits of size and time.
 
     Raises:
-        ApiError: It is, or it does.
+        ApiError: It is too large, too slow or compressed.
     """
     if "Content-Encoding" in request.headers:
-        # A little of it may become a lot.
+        # A small compressed body may expand to a large one.
         raise ApiError(415, "encoded", "send the body as it is, without Content-Encoding")
     most, seconds = request.config_dict[LIMITS]
-    too_large = ApiError(413, "too_large", f"the body may have {most} bytes")
+    too_large = ApiError(413, "too_large", f"the body may have at most {most} bytes")
     if (request.content_length or 0) > most:
         raise too_large
     body = bytearray()
@@ -101,10 +101,10 @@ async def read_body(request: web.Request) -> bytes:
 
 
 async def read_json_bytes(request: web.Request) -> bytes:
-    """The body, if it says that it is JSON. A foreign page cannot send such a body without being asked for leave first.
+    """Read a body whose Content-Type is JSON. A page of another origin cannot send such a body without a preflight request.
 
     Raises:
-        ApiError: It is something else, is too large, or takes too long.
+        ApiError: It has another type, is too large or too slow.
     """
     body = await read_body(request)
     if body and request.content_type != "application/json":
@@ -113,16 +113,16 @@ async def read_json_bytes(request: web.Request) -> bytes:
 
 
 async def read_json(request: web.Request, kind: type[A]) -> A:
-    """The body as a value of this type; no body is ``{}``.
+    """Read the body as a value of this type; an empty body is ``{}``.
 
     Raises:
-        ApiError: It is something else.
+        ApiError: It does not match the type.
     """
     body = await read_json_bytes(request)
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ApiError(400, "bad_request", f"the body is not what it should be: {error}") from None
+        raise ApiError(400, "bad_request", f"the body is not valid: {error}") from None
 
 
 INDEX = "index.html"
@@ -142,12 +142,12 @@ TYPES = {
 
 
 class PageFile(Struct, frozen=True):
-    """A file as it is served.
+    """A file of the page.
 
     Attributes:
-        body: What it holds.
-        content_type: What it is.
-        etag: A digest, by which a browser finds that it has the file.
+        body: The content.
+        content_type: The media type.
+        etag: A digest of the content, for the browser's cache.
     """
 
     body: bytes
@@ -156,7 +156,7 @@ class PageFile(Struct, frozen=True):
 
 
 class Page:
-    """The files of the page, by their paths.
+    """The files of the page by path.
 
     >>> Page().files["index.html"].content_type
     'text/html'
@@ -167,7 +167,7 @@ class Page:
         self.files = dict(_files(root, ""))
 
     def answer(self, request: web.Request, path: str) -> web.Response:
-        """The file, or word that the browser has it.
+        """Return the file, or 304 if the browser has it.
 
         Raises:
             ApiError: There is no such file.
@@ -175,7 +175,7 @@ class Page:
         file = self.files.get(path)
         if file is None:
             raise ApiError(404, "not_found", "there is no such file")
-        # The browser asks each time whether it has the newest.
+        # The browser checks each time whether its copy is current.
         headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
         if file.etag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)

@@ -1,7 +1,4 @@
-"""The conversations and runs of one user, who sees and steers no others.
-
-Where the workers of conversations come from, and what they are.
-"""
+"""The runs and conversations of one user, and the workers that are created for conversations."""
 
 from __future__ import annotations
 
@@ -23,10 +20,10 @@ from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.worker import Decision, Run, Worker
 
 MakeWorker: TypeAlias = Callable[[], Worker] | Callable[[web.Request], Worker]
-"""Makes a worker. A function with one required parameter gets the request of the client that begins the conversation."""
+"""Returns a worker. A function with one required parameter receives the request of the client that starts the conversation."""
 
 Workers: TypeAlias = MakeWorker | Mapping[str, MakeWorker]
-"""A function that makes a worker, or several by name. Each conversation gets a worker of its own."""
+"""A function that returns a worker, or several by name. Each conversation gets a worker of its own."""
 
 DEFAULT_NAME = "worker"
 
@@ -43,10 +40,10 @@ class WorkerInfo(Struct, frozen=True):
 
     Attributes:
         name: Its name.
-        provider: Who is asked.
-        model: Which model is asked.
-        tools: What the model may call.
-        prices: What the model's tokens cost, where that is known: the page draws the cost of a run from them.
+        provider: The provider of the model.
+        model: The model.
+        tools: The tools that the model may call.
+        prices: The prices of the model's tokens, if known: the page draws the cost of a run from them.
     """
 
     name: str
@@ -57,25 +54,25 @@ class WorkerInfo(Struct, frozen=True):
 
 
 class MakeWorkerError(Exception):
-    """A function that makes a worker has failed. Whatever it failed with is for the server's log alone."""
+    """A function that creates a worker has failed. The cause is only for the server's log."""
 
 
 class WorkerSource:
-    """Makes workers by name.
+    """Creates workers by name.
 
     Args:
-        workers: A function that makes a worker, or several by name; the first is the default.
-        prices: What tokens cost, by the model's name.
+        workers: A function that returns a worker, or several by name; the first is the default.
+        prices: The prices of tokens, by the model's name.
 
     Raises:
-        ConfigurationError: There is none, or one is no function.
+        ConfigurationError: There is no function, or a value is not callable.
     """
 
     def __init__(self, workers: Workers, prices: Mapping[str, Prices] | None = None) -> None:
         self._prices = prices or {}
         if not callable(workers) and not isinstance(workers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             raise ConfigurationError(
-                f"the workers are {workers!r:.60}; give a function that makes one: make_app(lambda: Worker(...))"
+                f"the workers are {workers!r:.60}; give a function that returns one: make_app(lambda: Worker(...))"
             )
         makers = {DEFAULT_NAME: workers} if callable(workers) else dict(workers)
         if not makers:
@@ -89,7 +86,7 @@ class WorkerSource:
                 raise ConfigurationError(message)
         self._makers = makers
         self._of_request = frozenset(n for n, make in makers.items() if _takes_request(make))
-        # The one that was made to tell about it serves the first conversation: making one may not be cheap.
+        # The worker that was created for `infos` serves the first conversation: creating one may be expensive.
         self._spare: dict[str, Worker] = {}
         self._infos: tuple[WorkerInfo, ...] | None = None
 
@@ -99,31 +96,31 @@ class WorkerSource:
         return next(iter(self._makers))
 
     def make(self, name: str | None, request: web.Request | None = None) -> tuple[str, Worker]:
-        """A worker for a conversation, and its name.
+        """Create a worker for a conversation; return its name and the worker.
 
         Args:
             name: Its name; by default the first.
             request: The request of the client that begins the conversation.
 
         Raises:
-            ApiError: None is called so.
-            MakeWorkerError: It could not be made.
+            ApiError: There is no worker of that name.
+            MakeWorkerError: The function failed.
         """
         name = self.default if name is None else name
         if name not in self._makers:
             known = ", ".join(self._makers)
-            raise ApiError(404, "no_worker", f"no worker is called so; there are: {known}")
+            raise ApiError(404, "no_worker", f"there is no worker of that name; there are: {known}")
         spare = self._spare.pop(name, None)
         return name, self._made(name, request) if spare is None else spare
 
     def infos(self, request: web.Request | None = None) -> tuple[WorkerInfo, ...]:
-        """What the workers are.
+        """Return descriptions of the workers.
 
         Args:
-            request: The request of the client that asks: a worker that is made for a request is made anew each time.
+            request: The request of the client: a worker that is created from a request is created anew each time.
 
         Raises:
-            MakeWorkerError: One could not be made.
+            MakeWorkerError: A function failed.
         """
         if self._infos is not None:
             return self._infos
@@ -161,7 +158,7 @@ def _checked(name: str, made: object) -> Worker:
     if isinstance(made, Worker):
         return made
     if inspect.iscoroutine(made):
-        made.close()  # Python would warn that it was never awaited
+        made.close()  # otherwise Python warns that it was never awaited
     message = f"{name!r} returned {made!r:.80}, which is no Worker: give a plain function, not an async one, that returns a Worker"
     raise ConfigurationError(message)
 
@@ -178,18 +175,18 @@ def _takes_request(make: MakeWorker) -> bool:
 
 
 STOP_SECONDS = 5.0
-"""How long a run whose client has left may take to end."""
+"""Seconds a run has to end after its client has left."""
 
 
 class Runs:
-    """The conversations and runs of one user; of everybody, where the server has no users.
+    """The conversations and runs of one user; of all clients, if the server has no users.
 
     Args:
-        store: Where they are kept.
-        workers: Makes a worker for each conversation.
-        settings: How the server behaves.
+        store: Stores the runs.
+        workers: Creates a worker for each conversation.
+        settings: The settings of the server.
         owner: The user.
-        request: The user's request, for functions that make workers of it.
+        request: The user's request, for functions that create workers from it.
     """
 
     def __init__(
@@ -207,7 +204,7 @@ class Runs:
         self._request = request
 
     def __iter__(self) -> Iterator[RunEntry]:
-        """The runs, the newest first."""
+        """Iterate over the runs, newest first."""
         return self._store.of(self._owner)
 
     @property
@@ -216,23 +213,23 @@ class Runs:
         return self._store.feed(self._owner)
 
     def find(self, run: str) -> RunEntry:
-        """The run of that id.
+        """Return the run with this id.
 
         Raises:
             ApiError: There is none.
         """
         entry = self.get(run)
         if entry is None:
-            message = "there is no such run: it was forgotten, or the server was started anew"
+            message = "there is no such run: it was dropped, or the server was restarted"
             raise ApiError(404, "no_run", message)
         return entry
 
     def get(self, run: str) -> RunEntry | None:
-        """The run of that id, if it is known."""
+        """Return the run with this id, or ``None``."""
         return self._store.get(run, self._owner)
 
     def conversation(self, id: str) -> ConversationEntry | None:  # noqa: A002 - what it is
-        """The conversation of that id, if it is known."""
+        """Return the conversation with this id, or ``None``."""
         return self._store.conversation(id, self._owner)
 
     def start(
@@ -242,15 +239,15 @@ class Runs:
         worker: str | None = None,
         conversation: str | None = None,
     ) -> RunEntry:
-        """Begin a run: the next one of a conversation, or the first of a new one.
+        """Start a run: the next one of a conversation, or the first of a new one.
 
         Args:
-            text: What is said.
-            worker: Who carries a new conversation on.
-            conversation: Which conversation goes on.
+            text: The user's message.
+            worker: The name of the worker of a new conversation.
+            conversation: The id of the conversation to continue.
 
         Raises:
-            ApiError: Too many runs are on, the conversation is busy, or there is no such conversation or worker.
+            ApiError: Too many runs are running, the conversation is busy, or there is no such conversation or worker.
         """
         self.check_room()
         if conversation is None:
@@ -265,7 +262,7 @@ class Runs:
         return self.next_run(entry, (Message.user(text),), text)
 
     def begin_conversation(self, worker: str | None, id: str | None = None) -> ConversationEntry:  # noqa: A002 - what it is
-        """A new conversation without a run. It is kept with its first run.
+        """Return a new conversation without a run. It is stored with its first run.
 
         Raises:
             ApiError: There is no such worker.
@@ -276,10 +273,10 @@ class Runs:
     def next_run(
         self, entry: ConversationEntry, messages: tuple[Message, ...], title: str
     ) -> RunEntry:
-        """Begin the next run of a conversation.
+        """Start the next run of a conversation.
 
         Raises:
-            ApiError: Too many runs are on, or the conversation is busy.
+            ApiError: Too many runs are running, or the conversation is busy.
         """
         self.check_room()
         self.check_free(entry)
@@ -288,15 +285,15 @@ class Runs:
     def resume(
         self, run: str, decisions: Mapping[str, Decision], add: tuple[Message, ...] = ()
     ) -> RunEntry:
-        """Go on with a paused run, as a new one.
+        """Resume a paused run as a new run.
 
         Raises:
-            ApiError: There is no such run, it is not paused, it was resumed already, or too many are on.
-            LocalProtocolError: A decision is for no pending call.
+            ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running.
+            LocalProtocolError: A decision names a call that is not pending.
         """
         before = self.find(run)
         if before.paused is None:
-            message = f"only a paused run is resumed, and this one is {before.status}"
+            message = f"only a paused run can be resumed, and this one is {before.status}"
             raise ApiError(409, "not_paused", message)
         self.check_room()
         self.check_free(before.conversation)
@@ -307,26 +304,26 @@ class Runs:
         return entry
 
     def check_room(self) -> None:
-        """See that another run may begin.
+        """Check that another run may start.
 
         Raises:
-            ApiError: It may not.
+            ApiError: Too many runs are running.
         """
         self._store.check_room(self._owner)
 
     def check_free(self, conversation: ConversationEntry) -> None:
-        """See that a conversation has no run that is on.
+        """Check that a conversation has no running run.
 
         Raises:
-            ApiError: It has.
+            ApiError: It has one.
         """
         current = conversation.current
         if current is not None and not current.run.done():
-            message = f"{current.id} of this conversation is on: wait for its answer, cancel it, or send into it"
+            message = f"{current.id} of this conversation is running: wait for its answer, cancel it, or send into it"
             raise ApiError(409, "busy", message)
 
     async def make_free(self, conversation: ConversationEntry) -> None:
-        """Cancel the run that is on in a conversation if its client has left it, and wait until it has ended."""
+        """If the client of the conversation's running run has left, cancel the run and wait until it has ended."""
         current = conversation.current
         if current is None or current.run.done() or current.clients is None:
             return
@@ -334,7 +331,7 @@ class Runs:
             await asyncio.wait({current.clients.stop()}, timeout=STOP_SECONDS)
 
     def note_resuming(self, id: str) -> None:  # noqa: A002 - what it is
-        """The client of this chat has asked for the stream of its run: it resumes."""
+        """Remember that the client of this chat resumes: it has requested the stream of its run."""
         self._store.note_resuming(id, self._owner)
 
     def is_resuming(self, conversation: ConversationEntry) -> bool:
@@ -342,7 +339,7 @@ class Runs:
         return self._store.is_resuming(conversation)
 
     def changed(self, entry: RunEntry) -> None:
-        """Something about a run is other than before."""
+        """Report a change of a run."""
         self._store.changed(entry)
 
     def _keep(
@@ -353,5 +350,5 @@ class Runs:
 
 
 def new_id() -> str:
-    """A name for a conversation that a client has not named."""
+    """Return an id for a conversation."""
     return f"conversation-{uuid.uuid4().hex[:12]}"

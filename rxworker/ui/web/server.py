@@ -1,9 +1,8 @@
-"""The web server by itself: an address of its own, and an orderly end.
+"""The web server on an address of its own: its connections, their limits, and an orderly shutdown.
 
-The connections of the server: how many there may be, how long one may say nothing, and what it hears when it speaks no HTTP.
-
-Whoever reaches the port may connect, with or without a token. A connection that sends no request soon is closed, and so is one too many:
-a program that has no files left to open cannot run tools either. What cannot be read is neither quoted nor logged, for it may hold a token.
+Every client that reaches the port may connect, with or without a token. A connection that sends no request in time is closed, and so is
+one above the limit: a program without free file descriptors cannot run tools either. A malformed request is neither quoted nor logged,
+since it may contain a token.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web.app import make_app
 from rxworker.ui.web.guard import HEADERS, User
-from rxworker.ui.web.responses import error_answer
+from rxworker.ui.web.responses import error_response
 from rxworker.ui.web.runs import Workers
 from rxworker.ui.web.settings import Settings, is_loopback
 from rxworker.ui.web.state import STATE, ServerState
@@ -33,22 +32,22 @@ from rxworker.ui.web.store import OnRun
 from rxworker.worker import Run
 
 HEAD_SECONDS = 10.0
-"""How long the head of a connection's first request may take to arrive."""
+"""Seconds the head of a connection's first request may take to arrive."""
 
 IDLE_SECONDS = 30.0
-"""How long a connection may wait for its next request."""
+"""Seconds a connection may wait for its next request."""
 
 
 class Connections:
-    """Makes the connections of a server, and counts them.
+    """Creates the connections of a server, and counts them.
 
     Args:
-        server: What answers their requests.
-        most: How many there may be.
-        head_seconds: How long the head of a connection's first request may take.
+        server: The aiohttp server that handles their requests.
+        most: The maximum number of connections.
+        head_seconds: Seconds the head of a connection's first request may take.
 
     Attributes:
-        count: How many there are.
+        count: The number of connections.
     """
 
     def __init__(self, server: web.Server, most: int, head_seconds: float) -> None:
@@ -60,11 +59,11 @@ class Connections:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are more than there may be."""
+        """Whether the limit is exceeded."""
         return self.count > self._most
 
     def __call__(self) -> Connection:
-        """One more."""
+        """Create a connection."""
         return Connection(self, self._server, self._loop)
 
 
@@ -72,9 +71,9 @@ class Connection(web.RequestHandler):
     """A connection.
 
     Args:
-        connections: Where it is counted.
-        server: What answers its requests.
-        loop: Where it lives.
+        connections: Counts it.
+        server: The aiohttp server that handles its requests.
+        loop: The event loop.
     """
 
     __slots__ = ("_connections", "_timer")
@@ -85,11 +84,11 @@ class Connection(web.RequestHandler):
         server: web.Server,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        # Requests are not written to a log: their addresses are nobody's business. Bodies stay as they were sent: see `read_body`.
+        # No access log: addresses may contain private data. Bodies are not decompressed: see `read_body`.
         super().__init__(
             server,
             loop=loop,
-            access_log=None,  # pyright: ignore[reportArgumentType] - as its documentation says
+            access_log=None,  # pyright: ignore[reportArgumentType] - as documented
             keepalive_timeout=IDLE_SECONDS,
             auto_decompress=False,
         )
@@ -97,10 +96,10 @@ class Connection(web.RequestHandler):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It begins, unless it is one too many."""
+        """Accept the connection, or close it if the limit is exceeded."""
         super().connection_made(transport)
         self._connections.count += 1
-        # A transport of uvloop is one without being derived from it.
+        # A transport of uvloop does not derive from asyncio.Transport.
         abort = cast("asyncio.Transport", transport).abort
         if self._connections.is_full:
             abort()
@@ -109,13 +108,13 @@ class Connection(web.RequestHandler):
             self._timer = loop.call_later(self._connections.head_seconds, abort)
 
     def begin(self) -> None:
-        """Its first request is there."""
+        """Cancel the timer: the first request has arrived."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """It has ended."""
+        """Stop counting the connection."""
         self._connections.count -= 1
         self.begin()
         super().connection_lost(exc)
@@ -127,10 +126,10 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is answered to something that is no request."""
+        """Respond to data that is not valid HTTP."""
         if not isinstance(exc, HttpProcessingError) or request.writer.output_size:
             return super().handle_error(request, status, exc, message)
-        response = error_answer(400, "bad_request", "this cannot be read as HTTP")
+        response = error_response(400, "bad_request", "this cannot be read as HTTP")
         response.headers.update(HEADERS)
         response.force_close()
         return response
@@ -138,35 +137,35 @@ class Connection(web.RequestHandler):
 
 @web.middleware
 async def note_request(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tells a connection that its request is there."""
+    """Middleware that reports the first request to its connection."""
     if isinstance(request.protocol, Connection):
         request.protocol.begin()
     return await handler(request)
 
 
 BACKLOG = 128
-"""How many connections may wait to be accepted."""
+"""The maximum number of connections that wait to be accepted."""
 
 CLOSING_SECONDS = 3.0
-"""How long requests may take to end when the server stops."""
+"""Seconds requests have to end when the server stops."""
 
 
 class WebServer:
-    """The web server while it runs: ``async with WebServer(...) as server``.
+    """The web server as a context manager: ``async with WebServer(...) as server``.
 
     Args:
-        workers: As for `make_app`.
-        host: Where it listens. Another address than this machine's own needs a token.
-        port: On which port; 0 for any that is free.
-        settings: How it behaves.
-        user: As for `make_app`.
-        on_run: As for `make_app`.
+        workers: See `make_app`.
+        host: The address to listen on. An address that other machines can reach requires a token.
+        port: The port; 0 for any free port.
+        settings: The settings of the server.
+        user: See `make_app`.
+        on_run: See `make_app`.
 
     Attributes:
-        url: Where the page is.
+        url: The address of the page.
 
     Raises:
-        ConfigurationError: Other machines could reach it, and it has no token; or the address cannot be had.
+        ConfigurationError: Other machines can reach the server and it has no token; or the address is not available.
 
     Example:
         >>> from rxworker import Worker
@@ -191,7 +190,7 @@ class WebServer:
         settings = settings or Settings()
         if settings.token is None and user is None and not is_loopback(host):
             message = (
-                f"{host} can be reached from other machines, and whoever reaches the server can run its tools: give it a "
+                f"{host} can be reached from other machines, and every client that reaches the server can run its tools: give it a "
                 "token with Settings(token=...), name its users with user=..., or listen on 127.0.0.1"
             )
             raise ConfigurationError(message)
@@ -211,12 +210,12 @@ class WebServer:
 
     @property
     def state(self) -> ServerState:
-        """What the server holds, for the program that it is part of."""
+        """The state of the server, for the program that contains it."""
         return self._app[STATE]
 
     @property
     def runs(self) -> Observable[Run[Any]]:
-        """The observable of its runs, for a dashboard; see `ServerState.all_runs`."""
+        """The observable of all runs, for a dashboard; see `ServerState.all_runs`."""
         return self.state.all_runs
 
     def add(
@@ -228,11 +227,11 @@ class WebServer:
         worker: str = "program",
         owner: str | None = None,
     ) -> None:
-        """Show a run that the program has begun itself; see `ServerState.add`."""
+        """Show a run that the program has started; see `ServerState.add`."""
         self.state.add(run, title=title, conversation=conversation, worker=worker, owner=owner)
 
     async def __aenter__(self) -> WebServer:
-        # A handler whose client goes away ends.
+        # Cancel the handler when its client disconnects.
         runner = web.AppRunner(
             self._app, handler_cancellation=True, shutdown_timeout=CLOSING_SECONDS
         )
@@ -279,19 +278,19 @@ async def serve(
     on_run: OnRun | None = None,
     ready: Callable[[str], object] | None = None,
 ) -> None:
-    """Serve until cancelled. Then the runs are cancelled, and their watchers told.
+    """Serve until cancelled. Then cancel the runs and notify their watchers.
 
     Args:
-        workers: A function that makes a worker, or several by name.
-        host: Where to listen. Another address than this machine's own needs a token.
-        port: On which port; 0 for any that is free.
-        settings: How the server behaves.
-        user: As for `make_app`.
-        on_run: As for `make_app`.
-        ready: Hears the page's address when the server listens.
+        workers: A function that returns a worker, or several by name.
+        host: The address to listen on. An address that other machines can reach requires a token.
+        port: The port; 0 for any free port.
+        settings: The settings of the server.
+        user: See `make_app`.
+        on_run: See `make_app`.
+        ready: Called with the page's address when the server listens.
 
     Raises:
-        ConfigurationError: Other machines could reach it, and it has no token; or the address cannot be had.
+        ConfigurationError: Other machines can reach the server and it has no token; or the address is not available.
     """
     async with WebServer(
         workers, host=host, port=port, settings=settings, user=user, on_run=on_run
@@ -302,9 +301,9 @@ async def serve(
 
 
 def _hosts(settings: Settings, host: str) -> tuple[str, ...]:
-    """By which names a server that listens there may be called."""
+    """Return the allowed host names of a server that listens there."""
     if host in ("", "0.0.0.0", "::"):
-        # A foreign name that resolves to this machine is a name; an address can only be meant.
+        # A name that resolves to this machine may belong to an attacker; an IP address may not.
         return (*settings.allowed_hosts, "0.0.0.0/0", "::/0", socket.gethostname())
     return (*settings.allowed_hosts, host)
 
@@ -313,7 +312,7 @@ def _why(error: OSError | OverflowError, host: str, port: int) -> str:
     if isinstance(error, OverflowError):
         return f"port {port} is not a port: choose a number from 0 to 65535"
     if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is in use: stop what listens there, or choose another port"
+        return f"port {port} of {host} is in use: stop the program that listens there, or choose another port"
     if error.errno == errno.EACCES:
         return f"port {port} needs rights that this program does not have: choose one above 1023"
     return f"cannot listen on {host} port {port}: {error.strerror or error}"

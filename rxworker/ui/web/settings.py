@@ -1,9 +1,7 @@
-"""How the web server behaves: what it is called, who may speak to it, and how much it takes on.
+"""The settings of the web server, and the checks of the ``Host`` and ``Origin`` headers.
 
-By which name a request calls the server, and from which page it comes.
-
-A page of somebody else's can make a browser send requests here: straight, or by having its own name resolve to this machine. The first
-are told by ``Origin``, the second by ``Host``. Pure.
+A page of another origin can make a browser send requests to this server: directly, or by having its own name resolve to this machine.
+The ``Origin`` header reveals the first, the ``Host`` header the second. Pure.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_name(header: str) -> str | None:
-    """The name of a ``Host`` header, without its port; ``None`` where it is no such header.
+    """Return the name in a ``Host`` header without its port; ``None`` if the header is malformed.
 
     >>> host_name("LOCALHOST:8080"), host_name("[::1]:8080"), host_name("a b")
     ('localhost', '::1', None)
@@ -47,13 +45,13 @@ def host_name(header: str) -> str | None:
 
 
 class Hosts:
-    """The names by which a server may be called.
+    """The host names that requests may use.
 
     Args:
         allowed: Names, networks of addresses, or ``*``; besides those of this machine.
 
     Raises:
-        ConfigurationError: A network is none.
+        ConfigurationError: A network is malformed.
 
     >>> hosts = Hosts(["desk.example.com", "192.168.0.0/16"])
     >>> hosts.allow("localhost:8080"), hosts.allow("192.168.1.7"), hosts.allow("127.0.0.1.evil.com")
@@ -73,7 +71,7 @@ class Hosts:
             ) from error
 
     def allow(self, header: str) -> bool:
-        """Whether a request with this ``Host`` header is meant for us."""
+        """Whether a request with this ``Host`` header is allowed."""
         name = host_name(header)
         if name is None:
             return False
@@ -89,7 +87,7 @@ class Hosts:
 
 
 def is_own_origin(origin: str, host: str, allowed: Sequence[str] = ()) -> bool:
-    """Whether a page of this origin may send requests to the server that was called by this host.
+    """Whether a page of this origin may send requests to the server at this host.
 
     >>> is_own_origin("http://localhost:8080", "localhost:8080")
     True
@@ -117,35 +115,35 @@ COUNTS = (
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """How the web server behaves. The defaults are for one person at this machine.
+    """The settings of the web server. The defaults suit one user on this machine.
 
     Attributes:
-        title: What the page is called.
-        token: What every request but those for static files must bring; ``None``: nothing, for this machine alone.
-        allowed_hosts: By which names the server may be called, besides ``localhost``, ``127.0.0.1`` and ``[::1]``: names, networks of
+        title: The title of the page.
+        token: The token that every request except those for static files must contain; ``None``: no token, for this machine alone.
+        allowed_hosts: The host names that requests may use, besides ``localhost``, ``127.0.0.1`` and ``[::1]``: names, networks of
             addresses such as ``192.168.0.0/16``, or ``*`` for any name.
-        allowed_origins: The pages that may send requests, besides the server's own; for example ``https://desk.example.com``.
-        max_body: The most bytes of a request's body.
-        max_runs: How many runs may be on at once, of all users together.
-        max_runs_per_user: How many runs of one user may be on at once, where the server has users.
-        max_kept: How many runs that have ended are kept, of all users together; the oldest run of the user with the most runs is
-            forgotten first.
-        max_connections: How many connections there may be at once, of `serve` and `WebServer`; one too many is closed. For an application
-            that is mounted, how many requests and streams may be open at once; one too many is answered with 503. Fewer than the files
-            that the program may open.
-        max_watchers: How many clients may watch, over all runs.
-        max_watchers_per_run: How many may watch one run.
-        body_seconds: How long a request's body may take to arrive.
-        heartbeat: Seconds of silence after which a client is told that the connection lives.
-        stall_seconds: Seconds after which a client that takes nothing is let go; it may come back to where it was.
-        grace: Seconds after which a run is cancelled when nobody watches it; ``None``: never.
-        writes_per_second: How often a client is sent deltas at the most; whatever begins or ends is sent at once. ``None``: as they come.
+        allowed_origins: The origins of other pages that may send requests; for example ``https://desk.example.com``.
+        max_body: The maximum number of bytes of a request's body.
+        max_runs: The maximum number of runs that are running at once, of all users together.
+        max_runs_per_user: The maximum number of runs of one user that are running at once, if the server has users.
+        max_kept: The maximum number of ended runs that are kept, of all users together; the oldest run of the user with the most runs is
+            dropped first.
+        max_connections: The maximum number of connections of `serve` and `WebServer`; further ones are closed. For a mounted
+            application, the maximum number of open requests and streams; further ones are answered with 503. Must be below the
+            number of files that the program may open.
+        max_watchers: The maximum number of watching clients, over all runs.
+        max_watchers_per_run: The maximum number of watching clients of one run.
+        body_seconds: Seconds a request's body may take to arrive.
+        heartbeat: Seconds of silence after which a keep-alive is sent.
+        stall_seconds: Seconds after which a client that reads nothing is disconnected; it may reconnect and continue.
+        grace: Seconds after which a run without watchers is cancelled; ``None``: never.
+        writes_per_second: The maximum rate at which deltas are sent to a client; starts and ends are sent at once. ``None``: no limit.
         cancel_on_disconnect: Seconds after which the run of an AG-UI or ``useChat`` client is cancelled when that client has closed
-            its connection, which is how these clients stop a run; ``None``: never, and such a run goes on without its client.
-        prices: What tokens cost, by the model's name, for the cost of the runs.
+            its connection, which is how these clients stop a run; ``None``: never, and such a run continues without its client.
+        prices: The prices of tokens, by the model's name, for the cost of the runs.
 
     Raises:
-        ConfigurationError: One of them makes no sense.
+        ConfigurationError: A value is not valid.
 
     >>> Settings(token="a long secret")
     Settings(title='rxworker', token=...)
@@ -173,21 +171,19 @@ class Settings(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.token is not None and len(self.token) < SHORTEST_TOKEN:
             raise ConfigurationError(
-                f"the token is too short to keep anybody out: give it {SHORTEST_TOKEN} characters or more, for example "
+                f"the token is too short to be safe: give it {SHORTEST_TOKEN} characters or more, for example "
                 "those of `python -c 'import secrets; print(secrets.token_urlsafe())'`"
             )
         if isinstance(self.allowed_hosts, str) or isinstance(self.allowed_origins, str):
-            raise ConfigurationError("allowed_hosts and allowed_origins are tuples of texts")
+            raise ConfigurationError("allowed_hosts and allowed_origins must be tuples of texts")
         Hosts(self.allowed_hosts)
         for origin in self.allowed_origins:
             if not _ORIGIN.fullmatch(origin):
-                message = (
-                    f"allowed_origins: {origin!r} is no origin, such as https://desk.example.com"
-                )
+                message = f"allowed_origins: {origin!r} is not an origin, such as https://desk.example.com"
                 raise ConfigurationError(message)
         for name in COUNTS:
             if getattr(self, name) < 1:
-                raise ConfigurationError(f"{name}={getattr(self, name)!r} is no number above 0")
+                raise ConfigurationError(f"{name}={getattr(self, name)!r} is not a number above 0")
         if self.cancel_on_disconnect is not None and not self.cancel_on_disconnect >= 0:
             message = f"cancel_on_disconnect={self.cancel_on_disconnect!r}: give seconds, or None"
             raise ConfigurationError(message)
@@ -202,6 +198,6 @@ class Settings(Struct, frozen=True, kw_only=True):
                 raise ConfigurationError(f"{name}={getattr(self, name)!r}: give seconds above 0")
 
     def __repr__(self) -> str:
-        # The token belongs into no log, and neither does a hint of it.
+        # The token must not appear in a log, and neither must a part of it.
         token = "None" if self.token is None else "..."
         return f"Settings(title={self.title!r}, token={token})"

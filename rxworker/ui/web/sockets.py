@@ -1,9 +1,9 @@
-"""A WebSocket that carries several runs, and the list of all.
+"""A WebSocket that carries several runs and the list of runs.
 
-Theory of operation. A connection has one lock for sending, and a task for each run that it carries. A task takes what there is for it,
-waits for the lock, and sends; while the client does not read, all of them wait, and the runs' histories are the only buffer: what
-they take next is merged. Of the list only the newest waits. The client's messages are read one by one, each answered before
-the next is read, so that a client which asks more than it reads only holds up itself.
+Theory of operation. A connection has one send lock, and a task for each run that it carries. A task takes the records that are
+available, waits for the lock, and sends; while the client does not read, all tasks wait, and the only buffer is the history of each run:
+records that a task takes later are merged. Of the list of runs, only the newest state waits. The client's messages are handled one at a
+time, so a client that requests more than it reads only delays itself.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ from rxworker.protocols import (
     records_message,
     socket_message,
 )
-from rxworker.ui.clean import told
+from rxworker.ui.clean import format_error
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.store import RunFeed
-from rxworker.ui.web.streams import Patience, Places, batches_of, watch_run
+from rxworker.ui.web.streams import Places, WriteTimeout, batches_of, watch_run
 
 MAX_MESSAGE = 16 * 1024
-"""The most bytes of a client's message."""
+"""The maximum number of bytes of a client's message."""
 
 MAX_BAD = 8
-"""After so many messages that are none, the client is sent away."""
+"""The number of malformed messages after which the client is disconnected."""
 
 MAX_RATE = 200
-"""The most messages of a client in ten seconds."""
+"""The maximum number of messages of a client in ten seconds."""
 
 RATE_SECONDS = 10.0
 
-LAST_WORDS = 1.0
-"""Seconds in which a client can take the last records when the server goes away."""
+CLOSE_SECONDS = 1.0
+"""Seconds a client has to read the last records when the server stops."""
 
 logger = logging.getLogger("rxworker.ui.web")
 
 
 class Connection:
-    """One client on a WebSocket.
+    """A client on a WebSocket.
 
     Args:
-        request: What it began with.
-        socket: The connection, open.
-        runs: What it may watch.
-        places: How many watchers there may be.
-        instance: The server's name for this start.
-        stall: Seconds after which a client that takes nothing is let go.
-        who: What its watchers are called unless it says so.
+        request: The request that opened it.
+        socket: The open WebSocket.
+        runs: The runs that it may watch.
+        places: Limits the number of watchers.
+        instance: The id of this start of the server.
+        stall: Seconds after which a client that reads nothing is disconnected.
+        who: The default name of its watchers.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Connection:
         self._runs = runs
         self._places = places
         self._instance = instance
-        self._patience = Patience(request, stall)
+        self._write_timeout = WriteTimeout(request, stall)
         self._who = who
         self._turn = asyncio.Lock()
         self._watching: dict[str, asyncio.Task[None]] = {}
@@ -90,14 +90,14 @@ class Connection:
         self._count = 0
 
     async def serve(self) -> None:
-        """Answer the client until it leaves."""
+        """Handle messages until the client disconnects."""
         try:
-            await self._tell(Hello(self._instance))
+            await self._send_message(Hello(self._instance))
             async for message in self._socket:
-                if not await self._heed(message):
+                if not await self._handle(message):
                     break
         except ConnectionError:
-            pass  # the client is gone
+            pass  # the client has disconnected
         finally:
             tasks = [*self._watching.values()]
             if self._listing is not None:
@@ -107,17 +107,17 @@ class Connection:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def close(self) -> None:
-        """The server goes away: send what the runs have said last, and close."""
+        """Send the last records of the runs, and close the connection."""
         if self._watching:
-            await asyncio.wait(self._watching.values(), timeout=LAST_WORDS)
+            await asyncio.wait(self._watching.values(), timeout=CLOSE_SECONDS)
         await self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server was stopped")
 
-    async def _heed(self, message: WSMessage) -> bool:
-        """Do what the client says; whether it may say more."""
+    async def _handle(self, message: WSMessage) -> bool:
+        """Handle a message; return whether to read another one."""
         if message.type is WSMsgType.ERROR:
             return False
-        if not self._may_say_more():
-            return await self._send_away("too_many_messages", "too many messages: slow down")
+        if not self._accepts_message():
+            return await self._disconnect("too_many_messages", "too many messages: slow down")
         try:
             if message.type is not WSMsgType.TEXT:
                 raise RemoteProtocolError("messages are JSON in text messages")
@@ -125,8 +125,8 @@ class Connection:
         except RemoteProtocolError as error:
             self._bad += 1
             if self._bad >= MAX_BAD:
-                return await self._send_away("bad_messages", f"too many bad messages: {error}")
-            await self._tell(Refusal("bad_message", str(error)))
+                return await self._disconnect("bad_messages", f"too many bad messages: {error}")
+            await self._send_message(Refusal("bad_message", str(error)))
             return True
         match asked:
             case ListRuns():
@@ -138,15 +138,15 @@ class Connection:
                 await self._watch(asked)
         return True
 
-    def _may_say_more(self) -> bool:
+    def _accepts_message(self) -> bool:
         now = self._loop.time()
         if now - self._window > RATE_SECONDS:
             self._window, self._count = now, 0
         self._count += 1
         return self._count <= MAX_RATE
 
-    async def _send_away(self, code: str, text: str) -> bool:
-        await self._tell(Refusal(code, text))
+    async def _disconnect(self, code: str, text: str) -> bool:
+        await self._send_message(Refusal(code, text))
         await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=code.encode())
         return False
 
@@ -159,7 +159,7 @@ class Connection:
     async def _watch(self, asked: WatchRun) -> None:
         await self._stop(asked.run)
         if self._runs.get(asked.run) is None:
-            await self._tell(RunGone(asked.run))
+            await self._send_message(RunGone(asked.run))
             return
         task = self._loop.create_task(self._follow(asked))
         self._watching[asked.run] = task
@@ -171,24 +171,24 @@ class Connection:
         task.add_done_callback(done)
 
     async def _follow(self, asked: WatchRun) -> None:
-        """Send a run to its end."""
+        """Send a run until it ends."""
         try:
             await self._send_run(asked)
         except ApiError as error:
-            await self._try_tell(Refusal(error.code, error.message, asked.run))
+            await self._try_send_message(Refusal(error.code, error.message, asked.run))
         except RxWorkerError as error:
-            await self._try_tell(Refusal("detached", str(error), asked.run))
+            await self._try_send_message(Refusal("detached", str(error), asked.run))
         except ConnectionError:
-            return  # the client is gone, and whoever reads from it knows
+            return  # the client has disconnected, which the reading task notices
         except Exception as error:
-            logger.error("sending %r failed\n%s", asked.run, told(error))
-            await self._try_tell(
-                Refusal("error", "the server failed; its log says more", asked.run)
+            logger.error("sending %r failed\n%s", asked.run, format_error(error))
+            await self._try_send_message(
+                Refusal("error", "the server failed; its log has the details", asked.run)
             )
 
-    async def _try_tell(self, message: ServerMessage) -> None:
+    async def _try_send_message(self, message: ServerMessage) -> None:
         with suppress(ConnectionError):
-            await self._tell(message)
+            await self._send_message(message)
 
     async def _send_run(self, asked: WatchRun) -> None:
         entry = self._runs.find(asked.run)
@@ -198,10 +198,10 @@ class Connection:
                 async for batch in batches:
                     await self._send(records_message(asked.run, batch, entry.encode))
         end = RunEnd(asked.run, entry.status, entry.reason)
-        await self._send(entry.hide(socket_message(end)))
+        await self._send(entry.redact(socket_message(end)))
 
     async def _list(self, feed: RunFeed) -> None:
-        """Send the list, and again whenever it has changed."""
+        """Send the list of runs, and again after each change."""
         changed = asyncio.Event()
         newest = feed.now()
 
@@ -221,23 +221,23 @@ class Connection:
         finally:
             feed.leave(self)
 
-    async def _tell(self, message: ServerMessage) -> None:
+    async def _send_message(self, message: ServerMessage) -> None:
         await self._send(socket_message(message))
 
     async def _send(self, data: bytes) -> None:
         async with self._turn:
-            with self._patience.while_sending():
+            with self._write_timeout.while_sending():
                 await self._socket.send_frame(data, WSMsgType.TEXT)
 
 
 class Sockets:
-    """The connections that are open."""
+    """The open connections."""
 
     def __init__(self) -> None:
         self._open: set[Connection] = set()
 
     async def serve(self, connection: Connection) -> None:
-        """Serve a client until it leaves."""
+        """Serve a client until it disconnects."""
         self._open.add(connection)
         try:
             await connection.serve()
@@ -245,6 +245,6 @@ class Sockets:
             self._open.discard(connection)
 
     async def close(self) -> None:
-        """Close all: the server goes away."""
+        """Close all connections."""
         closing = [connection.close() for connection in tuple(self._open)]
         await asyncio.gather(*closing, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What the handlers of one application share, and what the program that it is part of may do with its runs."""
+"""The state that the handlers of one application share, and the methods for the program that contains the server."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from rxworker.worker import Run
 
 
 class ServerState:
-    """All that one application holds: ``app[STATE]``, or the ``state`` of a `WebServer`. Belongs to the server's event loop.
+    """The state of one application: ``app[STATE]``, or the ``state`` of a `WebServer`. Belongs to the server's event loop.
 
-    A program uses `add`, `all_runs` and, where the server has no users, ``runs.start``; the rest is the server's own.
+    A program uses `add`, `all_runs` and, if the server has no users, ``runs.start``; everything else is internal.
 
     Attributes:
-        settings: How it behaves.
-        instance: Another with each start.
-        workers: Where workers come from.
+        settings: The settings.
+        instance: An id that changes with each start.
+        workers: Creates workers.
         store: The runs and conversations of all users.
         runs: The runs and conversations of a server without users.
-        places: How many watch.
-        streams: The streams that are being sent.
-        sockets: The WebSockets that are open.
-        page: The page's files.
+        places: Limits the number of watchers.
+        streams: The open streams.
+        sockets: The open WebSockets.
+        page: The files of the page.
     """
 
     def __init__(
@@ -63,9 +63,9 @@ class ServerState:
 
     @property
     def all_runs(self) -> Observable[Run[Any]]:
-        """The observable of the runs of all users: those that are kept, the oldest first, and then each as it begins.
+        """The observable of the runs of all users: those that are kept, oldest first, then each new run.
 
-        It completes when the server stops. `merge_runs` and the other operators over several runs take it as it is.
+        It completes when the server stops. `merge_runs` and the other operators over several runs accept it.
         """
         return self.store.runs
 
@@ -78,23 +78,23 @@ class ServerState:
         worker: str = "program",
         owner: str | None = None,
     ) -> None:
-        """Show a run that the program has begun itself. Clients watch it, send into it, pause and cancel it, and answer its approvals.
+        """Show a run that the program has started. Clients can watch it, send into it, pause and cancel it, and answer its approvals.
 
-        A run that a client resumes goes on as a new run of the same worker, which ``on_run`` gets. The run belongs to the program: the
-        server does not cancel it when it stops or when it has no watchers, and does not count it among ``max_runs``. A run that is already
-        shown is not added twice.
+        If a client resumes the run, the worker starts a new run, and ``on_run`` receives it. The run belongs to the program: the
+        server does not cancel it when it stops or when the run has no watchers, and does not count it among ``max_runs``. A run that is
+        already shown is not added twice.
 
         Args:
             run: The run; on the server's event loop.
-            title: What the list shows; by default the run's input.
+            title: The title in the list; by default the run's input.
             conversation: The id of its conversation, for example that of a chat; by default that of an earlier run of the same worker,
                 or a new one.
-            worker: What the list shows as the worker's name.
-            owner: The user whose run it is, as ``user`` returns it.
+            worker: The worker's name in the list.
+            owner: The user who owns the run, as ``user`` returns it.
 
         Raises:
             LocalProtocolError: The run lives on another event loop, or its conversation is that of another worker.
-            ConfigurationError: It is not a run; or the server has users and no owner is given, or the other way round.
+            ConfigurationError: It is not a run; or the server has users and no owner is given, or an owner is given and the server has no users.
         """
         if not isinstance(run, Run):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
             raise ConfigurationError(f"run is {run!r:.60}; give it like this: add(worker.run(...))")
@@ -102,9 +102,11 @@ class ServerState:
             message = "the run lives on another event loop: begin it on the server's, or run a server on the run's"
             raise LocalProtocolError(message)
         if self._has_users and owner is None:
-            raise ConfigurationError("whose run is it? add(run, owner=...) with what user= returns")
+            raise ConfigurationError(
+                "the run needs an owner: add(run, owner=...) with a name that user= returns"
+            )
         if owner is not None and not self._has_users:
-            raise ConfigurationError("owner= needs a server that knows its users: give it user=...")
+            raise ConfigurationError("owner= needs a server with users: give it user=...")
         if self.store.get(run.id, owner) is not None:
             return
         entry = self._conversation_of(run, conversation, worker, owner)
@@ -140,7 +142,7 @@ class ServerState:
         return known
 
     def runs_of(self, request: web.Request) -> Runs:
-        """The runs that the client of this request may see and steer."""
+        """Return the runs that the client of this request may see and control."""
         owner = request.get(OWNER)
         return Runs(self.store, self.workers, self.settings, owner, request)
 
@@ -153,14 +155,14 @@ class ServerState:
 
 
 def first_event(run: Run[Any]) -> Event:
-    """The event that a run has begun with."""
+    """Return the first event of a run."""
     first: list[Event] = []
     run.events.pipe(ops.take(1)).subscribe(first.append)
     return first[0]
 
 
 def title_of(run: Run[Any]) -> str:
-    """The text of the user's last messages when the run began."""
+    """Return the text of the user's last messages when the run began."""
     first = first_event(run)
     known = first if isinstance(first, RunStart | RunResume) else run.state
     texts: list[str] = []
@@ -173,4 +175,4 @@ def title_of(run: Run[Any]) -> str:
 
 
 STATE = web.AppKey("rxworker", ServerState)
-"""Where an application keeps it."""
+"""The key of the state in an application."""

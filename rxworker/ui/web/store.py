@@ -1,7 +1,4 @@
-"""What one server keeps: the runs and conversations of all its users, and who is informed of new runs.
-
-The list of runs, told again whenever something in it has changed, but not too often.
-"""
+"""The runs and conversations of all users of a server, and the list of runs that clients receive."""
 
 from __future__ import annotations
 
@@ -18,23 +15,23 @@ from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.hub import Latest
 from rxworker.protocols import RunList, socket_message
-from rxworker.ui.clean import told
+from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import LIST_WATCHER, ConversationEntry, RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker import Paused, Run
 
 PERIOD = 0.25
-"""Seconds between two lists at the least."""
+"""The minimum number of seconds between two lists."""
 
 
 class RunFeed:
-    """Tells the list to its listeners. While there are none, nothing is observed and nothing is encoded.
+    """Sends the list of runs to listeners after changes, at a limited rate. Without listeners, nothing is observed or encoded.
 
     Args:
-        runs: The runs, the newest first.
-        is_shy: Whether it must not be counted among a run's watchers, since a run that nobody watches is to end. Of such a run, only
-            what its watchers are given is news.
+        runs: The runs, newest first.
+        is_shy: Whether it must not count as a watcher of a run, because a run without watchers is cancelled. The list then changes
+            only when a watcher of the run receives records.
     """
 
     def __init__(self, runs: Iterable[RunEntry], *, is_shy: bool = False) -> None:
@@ -47,7 +44,7 @@ class RunFeed:
         self._closed = False
 
     def now(self) -> bytes:
-        """The list as the message that clients get."""
+        """Return the list as the message for clients."""
         return socket_message(RunList([msgspec.Raw(entry.encoded()) for entry in self._runs]))
 
     @property
@@ -56,11 +53,11 @@ class RunFeed:
         return not self._listeners
 
     def listen(self, key: object, listener: Callable[[bytes], None]) -> None:
-        """Tell this listener the list, whenever it changes.
+        """Call a listener with the list after each change.
 
         Args:
-            key: What ends it again.
-            listener: Is called on the event loop, and must be brief.
+            key: The key for `leave`.
+            listener: Called on the event loop; must be brief.
         """
         if not self._listeners:
             for entry in self._runs:
@@ -68,29 +65,29 @@ class RunFeed:
         self._listeners[key] = listener
 
     def leave(self, key: object) -> None:
-        """End what `listen` has begun."""
+        """Remove a listener."""
         if self._listeners.pop(key, None) is not None and not self._listeners:
             self._stop()
 
     def add(self, entry: RunEntry) -> None:
-        """There is another run."""
+        """Add a run."""
         if self._listeners:
             self._observe(entry)
         self.changed(entry)
 
     def changed(self, entry: RunEntry) -> None:
-        """Something about a run is other than before."""
+        """Report a change of a run."""
         entry.changed()
         self._soon()
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Remove all listeners."""
         self._closed = True
         self._listeners.clear()
         self._stop()
 
     def _observe(self, entry: RunEntry) -> None:
-        if entry.id in self._observing or not _has_news(entry):
+        if entry.id in self._observing or not _may_change(entry):
             return
 
         def on_next(_item: object) -> None:
@@ -107,7 +104,7 @@ class RunFeed:
         if not self._is_shy:
             gauge = entry.run.watch(Latest(), after=entry.run.last_seq, name=LIST_WATCHER)
             observation.add(gauge.subscribe(on_next, on_change, on_change))
-        # Its watchers may still catch up when the run has ended.
+        # Watchers may still catch up after the run has ended.
         observation.add(entry.run.watchers.subscribe(on_change, on_end, on_end))
 
     def _soon(self) -> None:
@@ -115,9 +112,9 @@ class RunFeed:
             return
         loop = asyncio.get_running_loop()
         wait = max(0.0, self._last + PERIOD - loop.time())
-        self._timer = loop.call_later(wait, self._tell)
+        self._timer = loop.call_later(wait, self._publish)
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         self._timer = None
         self._last = asyncio.get_running_loop().time()
         data = self.now()
@@ -133,23 +130,23 @@ class RunFeed:
         self._observing.clear()
 
 
-def _has_news(entry: RunEntry) -> bool:
-    """Whether more is to be told of a run: it is on, or somebody still catches up with it."""
+def _may_change(entry: RunEntry) -> bool:
+    """Whether the run may still change: it is running, or a watcher is still catching up."""
     return not entry.run.done() or any(watcher.lag for watcher in entry.run.watchers.now)
 
 
 CLOSING_SECONDS = 5.0
-"""How long the runs may take to end when the server stops."""
+"""Seconds the runs have to end when the server stops."""
 
 MOST_RESUMING = 1000
-"""For how many chats of one user the server remembers that their clients resume."""
+"""The maximum number of chats of one user for which the server remembers that their clients resume."""
 
 OnRun: TypeAlias = Callable[[Run[Any]], object]
-"""Called with each run that a client begins or resumes, before the run has emitted anything but its first records."""
+"""Called with each run that a client starts or resumes, before the run has emitted more than its first records."""
 
 logger = logging.getLogger("rxworker.ui.web")
 
-# What an observer of the runs may raise without hurting a run, a client or another observer: all but an interrupt.
+# Exceptions of an observer of the runs that must not affect a run, a client or another observer.
 LOGGED = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
@@ -157,11 +154,11 @@ class RunStore:
     """All runs and conversations of a server.
 
     Args:
-        settings: How many runs it takes on, and how many it keeps.
-        on_run: Called with each run that a client begins.
+        settings: The settings of the server.
+        on_run: Called with each run that a client starts.
 
     Attributes:
-        runs: The observable of the runs: those that are kept, the oldest first, and then each as it is kept.
+        runs: The observable of the runs: those that are kept, oldest first, then each new one.
     """
 
     def __init__(self, settings: Settings, on_run: OnRun | None = None) -> None:
@@ -177,23 +174,23 @@ class RunStore:
         self.runs: Observable[Run[Any]] = Observable(self._subscribe)
 
     def of(self, owner: str | None) -> Iterator[RunEntry]:
-        """The runs of one user, the newest first."""
+        """Return the runs of one user, newest first."""
         entries = reversed(list(self._entries.values()))
         return (entry for entry in entries if entry.conversation.owner == owner)
 
     def get(self, run: str, owner: str | None) -> RunEntry | None:
-        """The run of that id, if it is known and that user's."""
+        """Return the run with this id, if it is known and belongs to the user."""
         entry = self._entries.get(run)
         return None if entry is None or entry.conversation.owner != owner else entry
 
     def conversation(self, id: str, owner: str | None) -> ConversationEntry | None:  # noqa: A002 - what it is
-        """The conversation of that id, if it is known and that user's."""
+        """Return the conversation with this id, if it is known and belongs to the user."""
         return self._conversations.get((owner, id))
 
     def note_resuming(self, id: str, owner: str | None) -> None:  # noqa: A002 - what it is
-        """The client of this chat has asked for the stream of its run: it resumes. Of the oldest chats this is forgotten."""
+        """Remember that the client of this chat resumes: it has requested the stream of its run. The oldest chats are dropped."""
         chats = self._resuming.setdefault(owner, {})
-        chats.pop(id, None)  # the newest stands last
+        chats.pop(id, None)  # to move it to the end
         chats[id] = None
         if len(chats) > MOST_RESUMING:
             del chats[next(iter(chats))]
@@ -203,12 +200,12 @@ class RunStore:
         return conversation.id in self._resuming.get(conversation.owner, ())
 
     def conversation_of(self, run: Run[Any]) -> ConversationEntry | None:
-        """The conversation that the run's worker carries on, if it is known."""
+        """Return the conversation of the run's worker, if it is known."""
         every = self._conversations.values()
         return next((entry for entry in every if entry.worker is run.worker), None)
 
     def feed(self, owner: str | None) -> RunFeed:
-        """The list of one user's runs, for listeners."""
+        """Return the list of one user's runs, for listeners."""
         feed = self._feeds.get(owner)
         if feed is None:
             runs = _Owned(self, owner)
@@ -216,15 +213,15 @@ class RunStore:
         return feed
 
     def changed(self, entry: RunEntry) -> None:
-        """Something about a run is other than before."""
+        """Report a change of a run."""
         entry.changed()
         self.feed(entry.conversation.owner).changed(entry)
 
     def check_room(self, owner: str | None) -> None:
-        """See that a client of this user may begin another run.
+        """Check that a client of this user may start another run.
 
         Raises:
-            ApiError: It may not.
+            ApiError: Too many runs are running, or the server is stopping.
         """
         if self._closing:
             raise ApiError(503, "closing", "the server is being stopped")
@@ -232,23 +229,21 @@ class RunStore:
         on = [e.conversation.owner for e in entries if not e.run.done() and not e.is_added]
         own = on.count(owner)
         if owner is not None and own >= self._settings.max_runs_per_user:
-            message = (
-                f"{own} of your runs are on, and no more are allowed: wait for one, or cancel one"
-            )
+            message = f"{own} of your runs are running, and no more are allowed: wait for one, or cancel one"
             raise ApiError(429, "too_many_runs", message)
         if len(on) >= self._settings.max_runs:
-            message = f"{len(on)} runs are on, and no more are allowed: wait for one, or cancel one"
+            message = (
+                f"{len(on)} runs are running, and no more are allowed: wait for one, or cancel one"
+            )
             raise ApiError(429, "too_many_runs", message)
 
     def keep(self, entry: RunEntry) -> RunEntry:
-        """Keep a run that has just begun, and inform everybody who wants to know of it."""
+        """Store a run that has just started, and report it to all observers."""
         run, conversation = entry.run, entry.conversation
         self._entries[run.id] = entry
         self._conversations[conversation.owner, conversation.id] = conversation
         conversation.runs.append(run.id)
-        if (
-            entry.resumed_as is None
-        ):  # the program may add a run behind the one that goes on with it
+        if entry.resumed_as is None:  # the program may add a run after the one that resumes it
             conversation.current = entry
         if self._settings.grace is not None and not entry.is_added:
             run.cancel_when_unobserved(grace=self._settings.grace)
@@ -260,7 +255,7 @@ class RunStore:
         return entry
 
     async def close(self) -> None:
-        """Cancel the runs of clients, wait until they have ended, and complete the observable. Runs that were added go on."""
+        """Cancel the runs of clients, wait until they have ended, and complete the observable. Runs that were added continue."""
         self._closing = True
         on = [e.run for e in self._entries.values() if not e.run.done() and not e.is_added]
         ends = [run.cancel(reason="the server was stopped") for run in on]
@@ -275,11 +270,13 @@ class RunStore:
             try:
                 observer.on_completed()
             except LOGGED as error:
-                logger.error("an observer of the server's runs failed at its end\n%s", told(error))
+                logger.error(
+                    "an observer of the server's runs failed at its end\n%s", format_error(error)
+                )
         self._observers.clear()
 
     def forget(self) -> None:
-        """Keep no run and no worker any longer."""
+        """Drop all runs and workers."""
         self._entries.clear()
         self._conversations.clear()
 
@@ -301,27 +298,29 @@ class RunStore:
         return Disposable(leave)
 
     def _inform(self, entry: RunEntry) -> None:
-        """Call the program's observers and its callback. What one raises is logged, and reaches neither the run nor its client."""
+        """Call the program's observers and its callback. Exceptions are logged and affect neither the run nor its client."""
         run = entry.run
         for observer in tuple(self._observers):
             try:
                 observer.on_next(run)
             except LOGGED as error:
                 self._observers.pop(observer, None)
-                logger.error("an observer of the server's runs was detached\n%s", told(error))
+                logger.error(
+                    "an observer of the server's runs was detached\n%s", format_error(error)
+                )
         if self._on_run is None or entry.is_added:
             return
         try:
             self._on_run(run)
         except LOGGED as error:
-            logger.error("on_run failed for %s\n%s", run.id, told(error))
+            logger.error("on_run failed for %s\n%s", run.id, format_error(error))
 
     async def _follow(self, entry: RunEntry) -> None:
-        """Wait for a run's end, and write down what it came to."""
+        """Wait for a run's end, and store its outcome."""
         try:
             result = await entry.run
         except Exception:
-            pass  # its records say why
+            pass  # the records contain the reason
         else:
             if isinstance(result, Paused) and entry.dismissed is None:
                 entry.paused = result
@@ -331,7 +330,7 @@ class RunStore:
         self.changed(entry)
 
     def _forget_oldest(self) -> None:
-        """Forget runs beyond those that are kept, of the user who has the most: first those that do not wait for a decision."""
+        """Drop ended runs above the limit, of the user with the most runs; paused runs last."""
         over = [entry for entry in self._entries.values() if entry.ended is not None]
         surplus = len(over) - self._settings.max_kept
         if surplus <= 0:
@@ -354,7 +353,7 @@ class RunStore:
 
 
 class _Owned:
-    """One user's runs, as often as they are iterated."""
+    """The runs of one user; can be iterated several times."""
 
     def __init__(self, store: RunStore, owner: str | None) -> None:
         self._store = store

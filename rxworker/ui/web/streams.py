@@ -1,9 +1,4 @@
-"""Sending a long answer to a client that may be slow, or gone.
-
-How long a client may take nothing while something is being sent to it.
-
-A client's watch of a run, with a place among those that there are.
-"""
+"""Streaming to clients: watches of runs, limits on watchers, write timeouts and streamed responses."""
 
 from __future__ import annotations
 
@@ -17,30 +12,30 @@ from aiohttp import web
 from rxworker.events import Record
 from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
 from rxworker.protocols import PING, DeliveryName
-from rxworker.ui.clean import told
+from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunStore
 
 
-class Patience:
-    """Closes a connection that takes nothing for too long. One that is merely slow, and takes a little, is left alone.
+class WriteTimeout:
+    """Closes a connection to which nothing could be written for too long. A slow client that reads a little is not affected.
 
     Args:
-        request: Whose connection.
-        seconds: How long.
+        request: The request of the connection.
+        seconds: The timeout.
     """
 
     def __init__(self, request: web.Request, seconds: float) -> None:
         self._request = request
-        # Two looks are needed to see whether anything has moved.
+        # Progress is seen by comparing two samples.
         self._pause = seconds / 2
         self._loop = asyncio.get_running_loop()
 
     @contextmanager
     def while_sending(self) -> Generator[None, None, None]:
-        """Look at the connection while this lasts."""
+        """Watch the connection within the context."""
         timer: asyncio.TimerHandle
         before: int | None = None
 
@@ -62,14 +57,14 @@ class Patience:
         finally:
             timer.cancel()
 
-    def hang_up(self) -> None:
-        """Close the connection: an answer that is not whole must not look whole."""
+    def abort(self) -> None:
+        """Close the connection: a truncated response must not look complete."""
         if self._request.transport is not None:
             self._request.transport.abort()
 
 
 DELIVERIES: dict[DeliveryName, Delivery] = {
-    # A client that is too far behind is sent away, to come back to where it was: no client makes a run wait.
+    # A client that is too far behind is detached and may reconnect: no client delays a run.
     "reliable": Reliable(when_full="detach"),
     "latest": Latest(),
     "drop_oldest": DropOldest(),
@@ -77,11 +72,11 @@ DELIVERIES: dict[DeliveryName, Delivery] = {
 
 
 class Places:
-    """How many clients watch, and how many may.
+    """Limits the number of watching clients.
 
     Args:
         settings: The limits.
-        store: Is informed when a watcher of a run has come or gone.
+        store: Notified when a watcher of a run attaches or detaches.
     """
 
     def __init__(self, settings: Settings, store: RunStore) -> None:
@@ -92,10 +87,10 @@ class Places:
 
     @contextmanager
     def take(self, entry: RunEntry | None = None) -> Generator[None, None, None]:
-        """A place for one watcher of a run, or for a connection that watches none yet.
+        """Context manager: count a watcher of a run, or a connection that watches none yet.
 
         Raises:
-            ApiError: There is none.
+            ApiError: The limit is reached.
         """
         if self._taken >= self._most:
             message = "too many clients watch: close a page, or raise max_watchers"
@@ -119,46 +114,46 @@ class Places:
 def watch_run(
     entry: RunEntry, after: int, delivery: DeliveryName = "coalesce", name: str = ""
 ) -> Watch:
-    """A watch of a run. By default its deltas are merged, and come at the pace of the server's clients.
+    """Watch a run. By default its deltas are merged and arrive at the rate of the server's settings.
 
     Raises:
-        ApiError: The run is not that far.
+        ApiError: The run has no such record yet.
     """
     if after > entry.run.last_seq:
-        message = f"the run has come to record {entry.run.last_seq}, so nobody has seen {after}"
+        message = f"the last record of the run is {entry.run.last_seq}, so no client can have received {after}"
         raise ApiError(400, "bad_cursor", message)
     chosen = DELIVERIES.get(delivery, entry.delivery)
     return entry.run.watch(delivery=chosen, after=after, name=name)
 
 
 async def batches_of(entry: RunEntry, watch: Watch) -> AsyncGenerator[list[Record], None]:
-    """What a watch is given, to the run's end, however the run ended.
+    """Yield the batches of a watch until the run ends, however it ends.
 
     Raises:
-        RxWorkerError: The watcher was detached while the run goes on.
+        RxWorkerError: The watcher was detached while the run continues.
     """
     async with aclosing(watch.batches()) as batches:
         try:
             async for batch in batches:
                 yield batch
         except Exception:
-            # What ended the run stands in its last record.
+            # The last record contains the error that ended the run.
             if not entry.run.done():
                 raise
 
 
-LAST_WORDS = 1.0
-"""Seconds in which a client can take the last records when the server goes away."""
+CLOSE_SECONDS = 1.0
+"""Seconds a client has to read the last records when the server stops."""
 
 
 logger = logging.getLogger("rxworker.ui.web")
 
 
 class Streams:
-    """The answers that are being sent.
+    """The open streams.
 
     Args:
-        settings: When a client is told that the connection lives, and when it is taken for dead.
+        settings: The keep-alive interval and the write timeout.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -168,14 +163,14 @@ class Streams:
     async def send(
         self, request: web.Request, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
     ) -> web.StreamResponse:
-        """Send the pieces as they come, with a comment in each long silence.
+        """Send the pieces as they arrive, with a keep-alive comment when idle.
 
-        A client that takes nothing for too long is let go. Whatever happens, the generator is closed afterwards.
+        A client that reads nothing for too long is disconnected. The generator is always closed afterwards.
 
         Args:
-            request: Who asks.
-            pieces: What is sent: server-sent events, each whole.
-            headers: The answer's headers.
+            request: The request.
+            pieces: Server-sent events, each complete.
+            headers: The headers of the response.
         """
         task = asyncio.current_task()
         assert task is not None
@@ -185,43 +180,43 @@ class Streams:
             async with aclosing(pieces):
                 await sending.send(pieces)
         except ConnectionError:
-            sending.hang_up()  # it is gone
+            sending.abort()  # the client has disconnected
         except asyncio.CancelledError:
-            sending.hang_up()
+            sending.abort()
             raise
         except Exception as error:
-            # The answer has begun, so that it cannot become another one.
+            # The response has begun, so its status cannot change.
             path = request.rel_url.raw_path
-            logger.error("%s %s broke off\n%s", request.method, path, told(error))
-            sending.hang_up()
+            logger.error("%s %s broke off\n%s", request.method, path, format_error(error))
+            sending.abort()
         finally:
             self._sending.discard(task)
         return sending.response
 
     async def close(self) -> None:
-        """The server goes away: let what has come to its end be sent, and end the rest."""
+        """Let the streams send their last records, then cancel those that remain."""
         if self._sending:
-            await asyncio.wait(self._sending, timeout=LAST_WORDS)
+            await asyncio.wait(self._sending, timeout=CLOSE_SECONDS)
         for task in tuple(self._sending):
             task.cancel()
 
 
 class _Sending:
-    """One answer on its way."""
+    """One response that is being sent."""
 
     def __init__(
         self, request: web.Request, response: web.StreamResponse, settings: Settings
     ) -> None:
         self.response = response
         self._request = request
-        self._patience = Patience(request, settings.stall_seconds)
+        self._write_timeout = WriteTimeout(request, settings.stall_seconds)
         self._heartbeat = settings.heartbeat
         self._loop = asyncio.get_running_loop()
         self._is_writing = False
         self._wrote = self._loop.time()
 
     async def send(self, pieces: AsyncGenerator[bytes, None]) -> None:
-        """Send everything."""
+        """Send all pieces."""
         await self.response.prepare(self._request)
         task = asyncio.current_task()
         assert task is not None
@@ -235,12 +230,12 @@ class _Sending:
 
     async def _write(self, piece: bytes) -> None:
         self._is_writing = True
-        with self._patience.while_sending():
+        with self._write_timeout.while_sending():
             await self.response.write(piece)
         self._is_writing, self._wrote = False, self._loop.time()
 
     async def _beat(self, sending: asyncio.Task[object]) -> None:
-        """Say that the connection lives when it is silent, and end the sending when it does not."""
+        """Send a keep-alive comment when idle; cancel the stream when the connection is closed."""
         pause = self._heartbeat / 2
         while True:
             await asyncio.sleep(pause)
@@ -251,6 +246,6 @@ class _Sending:
                     sending.cancel()
                     return
 
-    def hang_up(self) -> None:
+    def abort(self) -> None:
         """Close the connection."""
-        self._patience.hang_up()
+        self._write_timeout.abort()

@@ -346,7 +346,7 @@ async def test_a_retracted_attempt_is_marked_and_said_again() -> None:
     texts = [(item["text"], item["retracted"]) for item in page["items"] if item["kind"] == "text"]
     assert texts == [("This goes wr", True), ("This goes well.", False)]
     # What went wrong and what it led to are told as one.
-    assert page["notes"] == ["Taken back"]
+    assert page["notes"] == ["Retracted"]
 
 
 async def test_nothing_stays_open_when_a_run_has_ended() -> None:

@@ -149,7 +149,7 @@ async def test_what_was_taken_back_is_struck_through(desk: Desk, gated: type[Gat
         await desk.answers(page, "This goes well.")
         gone = page.locator(".block.retracted")
         await expect(gone.locator(".text")).to_have_text("This goes wr")
-        await expect(gone.locator(".speaker")).to_have_text("Answer, taken back")
+        await expect(gone.locator(".speaker")).to_have_text("Answer, retracted")
         await expect(gone.locator(".text")).to_have_css("text-decoration-line", "line-through")
         await expect(page.locator("#notes")).to_contain_text("Overloaded")
 

@@ -110,4 +110,4 @@ async def test_an_earlier_part_that_is_not_kept_any_more_is_told(
         await desk.status(page, "finished")
         other = await desk.open(f"#{desk.runs[1].id}")
         await lanes(other, "delete", "answer")
-        await expect(other.locator("#timeline-note")).to_contain_text("not kept any more")
+        await expect(other.locator("#timeline-note")).to_contain_text("no longer kept")

@@ -65,7 +65,7 @@ async def wait_for_ever(context: ToolContext) -> str:
 
 async def test_what_is_said_and_answered_is_shown(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel(["Hello there!"]))) as person:
-        await person.sees("Say something to begin.")
+        await person.sees("Type a message to begin.")
         await person.ask("Hi")
         assert [(v.lane.kind, v.lane.text) for v in person.lanes] == [
             ("user", "Hi"),
@@ -141,7 +141,7 @@ async def test_an_attempt_that_is_taken_back_is_marked(open_app: Open) -> None:
             "retracted",
             "done",
         ]
-        assert "↶ taken back" in person.screen
+        assert "↶ retracted" in person.screen
         assert "busy" in person.screen
 
 
@@ -296,9 +296,9 @@ async def test_light_and_dark(open_app: Open) -> None:
 async def test_the_keys_can_be_looked_up(open_app: Open) -> None:
     async with open_app(Worker(ScriptedModel([]))) as person:
         await person.press("f1")
-        await person.sees("begin a new line")
+        await person.sees("insert a line break")
         await person.press("escape")
-        await person.sees("Say something to begin.")
+        await person.sees("Type a message to begin.")
 
 
 async def test_sources_stand_below_the_text_and_what_is_not_known_is_counted(
@@ -312,7 +312,7 @@ async def test_sources_stand_below_the_text_and_what_is_not_known_is_counted(
         await transcript.show(lanes.feed(records))
         await person.sees("[4] https://a.org/3")
         assert "2 more lines" in person.screen
-        await person.sees("not known here: logprobs")
+        await person.sees("unknown: logprobs")
         assert "2 times" in person.screen
 
 

@@ -46,7 +46,7 @@ async def test_a_call_that_waits_is_asked_about_and_run_as_it_was_shown(open_app
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
         await person.ask("Clean up.")
-        await person.sees("delete waits for you")
+        await person.sees("delete waits for approval")
         assert "Delete a.txt?" in person.screen
         assert it.deleted == []
         await person.press("ctrl+s")
@@ -58,14 +58,14 @@ async def test_a_call_is_run_with_the_arguments_that_the_person_wrote(open_app: 
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
         await person.ask("Clean up.")
-        await person.sees("delete waits for you")
+        await person.sees("delete waits for approval")
         await person.press("x", "y", "enter")  # in the middle of typing: nothing changes
         editor = person.app.screen.query_one("#arguments", TextArea)
         assert editor.text == '{\n  "path": "a.txt"\n}'
         await person.press("ctrl+e")
         editor.text = '{"path": "b.txt"'
         await person.press("ctrl+s")
-        await person.sees("this is no JSON")
+        await person.sees("this is not valid JSON")
         editor.text = '{"path": "b.txt"}'
         await person.press("ctrl+s")
         await person.sees("Done.")
@@ -77,7 +77,7 @@ async def test_a_call_is_denied_with_a_reason_that_the_model_reads(open_app: Ope
     it = Deleting(call("delete", path="a.txt"), "Then not.")
     async with open_app(it.worker) as person:
         await person.ask("Clean up.")
-        await person.sees("delete waits for you")
+        await person.sees("delete waits for approval")
         person.app.screen.query_one("#why", Input).value = "I need it"
         await person.press("ctrl+d")
         await person.sees("Then not.")
@@ -93,10 +93,10 @@ async def test_a_decision_can_wait_and_what_is_typed_meanwhile_approves_nothing(
     it = Deleting(call("delete", path="a.txt"), "Done.")
     async with open_app(it.worker) as person:
         await person.ask("Clean up.")
-        await person.sees("delete waits for you")
+        await person.sees("delete waits for approval")
         await person.press("escape")
         await person.say("Hm, wait.")
-        await person.sees("delete waits for you")
+        await person.sees("delete waits for approval")
         assert it.deleted == []
         assert person.typed == "Hm, wait."
         await person.press("escape", "ctrl+r")
@@ -110,7 +110,7 @@ async def test_all_that_is_decided_about_can_be_seen(open_app: Open, size: tuple
     it = Deleting(call("delete", path="a.txt") + call("delete", path="b.txt"), "Done.")
     async with open_app(it.worker, size=size) as person:
         await person.ask("Clean up.")
-        await person.sees("delete waits for you, and 1 more")
+        await person.sees("delete waits for approval, and 1 more")
         for text in (
             "Delete a.txt?",
             '"path": "a.txt"',
@@ -126,7 +126,7 @@ async def test_several_calls_are_asked_about_one_after_the_other(open_app: Open)
     it = Deleting(call("delete", path="a") + call("delete", path="b"), "Done.")
     async with open_app(it.worker) as person:
         await person.ask("Clean up.")
-        await person.sees("delete waits for you, and 1 more")
+        await person.sees("delete waits for approval, and 1 more")
         await person.press("ctrl+s")
         await person.sees("Delete b?")
         await person.press("ctrl+d")
@@ -230,14 +230,14 @@ async def test_what_is_typed_while_a_run_is_on_is_sent_into_it(open_app: Open) -
         await person.say("Wait.")
         await person.sees("waits")
         await person.say("Faster!")
-        await person.sees("will be told: Faster!")
+        await person.sees("queued: Faster!")
         said.set()
         await person.rest()
         assert [view.lane.text for view in person.lanes if view.lane.kind == "user"] == [
             "Wait.",
             "Faster!",
         ]
-        assert "will be told" not in person.screen
+        assert "queued" not in person.screen
         assert "Faster!" in [message.text for message in worker.conversation.messages]
 
 
@@ -294,11 +294,11 @@ async def test_a_run_pauses_and_goes_on(open_app: Open) -> None:
         go.set()
         await person.rest()
         assert "paused" in person.screen
-        assert "Waits for you" in person.screen
+        assert "Paused" in person.screen
         assert "Arrived." not in person.screen
         await person.press("ctrl+r")
         await person.sees("Arrived.")
-        assert "Waited for you" in person.screen
+        assert "Was paused" in person.screen
 
 
 async def test_what_is_said_to_a_paused_turn_goes_on_with_it(open_app: Open) -> None:
@@ -372,7 +372,7 @@ async def test_free_text_arguments_can_be_changed(open_app: Open) -> None:
     model = ScriptedModel([Reply(tool_calls=(Call("shell", "rm -r a"),)), "Done."])
     async with open_app(Worker(model, tools=[Shell()], hooks=[ask])) as person:
         await person.ask("Clean up.")
-        await person.sees("shell waits for you")
+        await person.sees("shell waits for approval")
         editor = person.app.screen.query_one("#arguments", TextArea)
         assert editor.text == "rm -r a"
         await person.press("ctrl+e")

@@ -28,7 +28,7 @@ SOON = 8.0
 def test_it_ends_when_its_terminal_is_closed(chat: Open, controls: bool) -> None:
     with ReplayServer([]) as server:
         opened = chat(server.base_url, controls=controls)
-        opened.wait_for("Say something to begin.")
+        opened.wait_for("Type a message to begin.")
         opened.hang_up()
         assert opened.end_unread(SOON) == HUNG_UP
 
@@ -48,7 +48,7 @@ def test_a_run_that_is_on_is_cancelled_when_the_terminal_is_closed(
     )
     with ReplayServer([call("wait")]) as server:
         opened = chat(server.base_url, "--tool", "waiting:wait", controls=controls)
-        opened.wait_for("Say something to begin.")
+        opened.wait_for("Type a message to begin.")
         opened.type("Wait.\r")
         opened.wait_for("● 0.")
         opened.hang_up()
@@ -65,7 +65,7 @@ def test_it_ends_with_a_signal_where_nobody_reads_what_it_shows(
     endless = Answer.from_reply(say("word " * 100_000), pace=0.0005)
     with ReplayServer([endless]) as server:
         opened = chat(server.base_url)
-        opened.wait_for("Say something to begin.")
+        opened.wait_for("Type a message to begin.")
         opened.type("A lot\r")
         opened.wait_for("word word")
         opened.until_still()
@@ -87,7 +87,7 @@ def test_it_ends_with_a_signal_where_a_tool_holds_the_event_loop(
     )
     with ReplayServer([call("hold")]) as server:
         opened = chat(server.base_url, "--tool", "holding:hold")
-        opened.wait_for("Say something to begin.")
+        opened.wait_for("Type a message to begin.")
         opened.type("Hold.\r")
         opened.until((tmp_path / "held").exists)
 

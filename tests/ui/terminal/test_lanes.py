@@ -149,7 +149,7 @@ def test_a_call_goes_from_its_arguments_to_its_result_in_one_lane() -> None:
     assert isinstance(lane, CallLane)
     assert stages == ["waiting", "running", "running"]
     assert (lane.title, lane.text, lane.arguments) == ("look", '{"at":"a"}', 'at="a"')
-    assert (lane.stage, lane.progress, lane.told) == ("done", "half", 1)
+    assert (lane.stage, lane.progress, lane.reports) == ("done", "half", 1)
     assert (lane.result, lane.took) == ("rain", 0.5)
 
 
@@ -175,7 +175,7 @@ def test_an_attempt_that_is_taken_back_is_marked_with_all_that_is_inside_it() ->
     assert fold.told() == [
         ("call", "retracted", '{"at":"a"}'),
         ("text", "retracted", "inner"),
-        ("note", "done", "overloaded; asking again in 3 s"),
+        ("note", "done", "overloaded; retrying in 3 s"),
         ("text", "open", "Again"),
     ]
     assert fold.lanes[1].depth == 1
@@ -250,7 +250,7 @@ def test_what_hooks_tell_and_decide_and_people_send_is_noted() -> None:
             "Skip at before_tool_call",
         ),  # the lane of the call shows the reason as its result
         ("note", "guard", "Cancel at on_message_send: a password"),
-        ("note", "git_status tells the model", "git says"),
+        ("note", "git_status to the model", "git says"),
         ("user", "", "Faster!"),
         ("note", "watcher", "page failed and was detached: OSError: gone"),
         ("note", "gap", "records 3 to 9 were too many for this view"),
@@ -303,8 +303,8 @@ def test_what_is_not_known_is_told_once_and_counted() -> None:
     fold.feed(*(Opaque("logprobs", {"at": number}) for number in range(20)), Opaque("other"))
     told = [(lane.kind, lane.title, lane.text, lane.times) for lane in fold.lanes]
     assert told == [
-        ("note", "not known here: logprobs", '{"at":0}', 20),
-        ("note", "not known here: other", "", 1),
+        ("note", "unknown: logprobs", '{"at":0}', 20),
+        ("note", "unknown: other", "", 1),
     ]
 
 
@@ -318,8 +318,8 @@ def test_blocks_that_are_no_text_are_shown_by_a_title() -> None:
         BlockStop(1, opaque),
     )
     assert [(lane.kind, lane.title, lane.text) for lane in fold.lanes] == [
-        ("note", "a picture", ""),
-        ("note", "something that is not known here", "hologram"),
+        ("note", "an image", ""),
+        ("note", "unknown content", "hologram"),
     ]
 
 

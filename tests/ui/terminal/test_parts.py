@@ -84,7 +84,7 @@ def test_arguments_are_a_json_object(text: str) -> None:
     [
         (ProviderError("x", kind="overloaded"), "Wait a moment"),
         (ProviderError("x", kind="rate_limit", retry_after=7.0), "Wait 7 s"),
-        (ProviderError("x", kind="unknown", retryable=True), "Say it again"),
+        (ProviderError("x", kind="unknown", retryable=True), "Try again"),
         (TransportError("x"), "Check the address"),
         (ConfigurationError("x"), "set it"),
         (LimitExceededError("max_turns", 3), "max_turns"),

@@ -25,7 +25,7 @@ def test_it_fills_the_screen_answers_cancels_and_leaves_the_terminal_as_it_was(c
     long = Answer.from_reply(say("word " * 2000), pace=0.02)
     with ReplayServer(["Hello there!", long]) as server:
         opened = chat(server.base_url)
-        opened.wait_for("Say something to begin.")
+        opened.wait_for("Type a message to begin.")
         opened.wait_for("time_stamp")
         opened.type("Hi\r")
         opened.wait_for("Hello there!")
@@ -49,7 +49,7 @@ def test_it_fills_the_screen_when_only_standard_error_is_redirected(
     errors = tmp_path / "errors.txt"
     with ReplayServer(["Hello there!"]) as server:
         opened = chat(server.base_url, errors=errors)
-        opened.wait_for("Say something to begin.")
+        opened.wait_for("Type a message to begin.")
         opened.type("Hi\r")
         opened.wait_for("Hello there!")
         opened.type("\x04")
@@ -65,7 +65,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(
 ) -> None:
     with ReplayServer([]) as server:
         opened = chat(server.base_url)
-        opened.wait_for("Say something to begin.")
+        opened.wait_for("Type a message to begin.")
         opened.process.send_signal(number)
         assert opened.end() == code
     assert opened.is_restored
@@ -73,7 +73,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(
 
 def test_nobody_listening_is_an_error_and_not_the_end(chat: Open) -> None:
     opened = chat("http://127.0.0.1:9")
-    opened.wait_for("Say something to begin.")
+    opened.wait_for("Type a message to begin.")
     opened.type("Hi\r")
     opened.wait_for("No connection")
     opened.type("\x11")
@@ -93,7 +93,7 @@ def test_a_run_that_cannot_be_cancelled_can_be_left(chat: Open, tmp_path: Path) 
     )
     with ReplayServer([call("wait")]) as server:
         opened = chat(server.base_url, "--tool", "stubborn:wait")
-        opened.wait_for("Say something to begin.")
+        opened.wait_for("Type a message to begin.")
         opened.type("Wait.\r")
         opened.wait_for("● 0.")
         opened.type("\x03")

@@ -201,7 +201,7 @@ async def test_a_busy_conversation_and_a_full_server_say_so(open_desk: OpenDesk)
     first = await desk.http.post(desk.url("api/chat"), json=body)
     status, told = await desk.post("api/chat", body)
     assert status == 409
-    assert "is on: wait for its answer" in told
+    assert "is running: wait for its answer" in told
     assert "{" not in told
     other = await desk.http.post(desk.url("ag-ui"), json=ag_ui("a"))
     assert (await desk.post("ag-ui", ag_ui("a", thread="t-2")))[0] == 429

@@ -261,7 +261,7 @@ async def test_a_stop_that_is_cancelled_still_ends_its_connections() -> None:
 
 @pytest.mark.parametrize("workers", [Worker(ScriptedModel(["Hello!"])), None, 3])
 def test_a_worker_in_place_of_a_function_is_refused(workers: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"give a function that makes one"):
+    with pytest.raises(ConfigurationError, match=r"give a function that returns one"):
         make_app(workers)
 
 

@@ -1,7 +1,7 @@
-// What people do: look at a run, begin one, steer it, decide.
+// Actions of the user: select a run, start one, control it, decide about a call.
 
 import * as api from "./server.js";
-import { banner, clearBanner, menu, say, view } from "./shell.js";
+import { announce, banner, clearBanner, menu, view } from "./shell.js";
 
 const OVER = ["finished", "aborted"];
 
@@ -11,13 +11,13 @@ export class Actions {
     this.page = page;
   }
 
-  // The address of the page says which run is looked at: the browser's history works, and the address can be passed on.
+  // The fragment of the address is the id of the selected run: the browser's history works, and the address can be shared.
   select(id) {
     if (location.hash.slice(1) === (id ?? "")) return;
     location.hash = id ?? "";
   }
 
-  // A run has begun, or goes on, as this one: what was typed meanwhile goes with it.
+  // A run has begun or was resumed as this one: the draft moves to it.
   follow(id) {
     this.page.views.composer.carry(id);
     this.select(id);
@@ -43,8 +43,8 @@ export class Actions {
       renderer.schedule();
       return summary ?? {};
     } catch (problem) {
-      views.composer.tell(problem.message, "bad");
-      say(problem.message);
+      views.composer.showNote(problem.message, "bad");
+      announce(problem.message);
       return null;
     }
   }
@@ -63,7 +63,7 @@ export class Actions {
     return summary !== null;
   }
 
-  // What goes wrong, in words for people.
+  // Returns an error message for the user, or "".
   async submit(text, worker) {
     const { store, selection } = this.page, { id, status, summary } = selection;
     try {
@@ -72,7 +72,7 @@ export class Actions {
         const conversation = OVER.includes(status) ? summary?.conversation : null;
         const begun = await api.start(text, conversation ? null : worker, conversation);
         store.summaries.set(begun.id, begun);
-        // Whoever looks at another run by now stays there.
+        // If the user has selected another run meanwhile, stay there.
         if (selection.id === id) this.follow(begun.id);
       }
       return "";
@@ -102,7 +102,7 @@ export class Actions {
     if (twin) this.page.views.conversation.reveal(twin);
   }
 
-  // A connection that does not come back may be one that the server refuses.
+  // A connection that cannot be reopened may be refused by the server.
   async probe() {
     try {
       await api.info();
@@ -116,6 +116,6 @@ function decoded(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // no run is called so, and the server will say it
+    return text; // not a valid id: the server will report it
   }
 }

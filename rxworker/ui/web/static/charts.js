@@ -1,16 +1,14 @@
-// Tokens and cost so far, and how fast the model writes. What they show stands in words beside them.
-//
+// Charts of tokens, cost and output rate. The text beside a chart contains its key figures.
 // One chart, drawn with uPlot (https://github.com/leeoniya/uPlot) in the colours of the page.
-//
-// The numbers of a timeline as rows for a chart: tokens and cost so far, and how fast was written. Pure.
+// The data of a timeline for the charts is computed by pure functions.
 
 import { byId, el, setText, show } from "./dom.js";
 import { count, money, short } from "./format.js";
 import { costOf, usageOf } from "./run_state.js";
 import { Timeline, marksOf, markText, spanFor } from "./timeline.js";
 
-const REST = 300; // milliseconds between two pictures
-const TAIL = 0.015; // of the axis, behind the last total: a step at the very end would not be seen
+const REST = 300; // milliseconds between two redraws
+const TAIL = 0.015; // part of the axis after the last total: a step at the very end would be invisible
 const whole = (n) => (Number.isInteger(n) ? short(n) : "");
 
 export class ChartsView {
@@ -32,9 +30,9 @@ export class ChartsView {
     for (const chart of [this.tokens, this.cost, this.rate]) chart.recolour();
   }
 
-  // `cost` is that of the run, or null; `prices` are those of its model, or null.
+  // `cost` is the cost of the run or null; `prices` are the prices of its model or null.
   draw(now, cost, prices) {
-    this.say(cost, prices?.currency);
+    this.showFigures(cost, prices?.currency);
     this.asked = [now, prices];
     clearTimeout(this.later);
     const time = performance.now(), rest = this.drawn + (this.still.matches ? 4 * REST : REST) - time;
@@ -58,13 +56,13 @@ export class ChartsView {
     this.rate.set(rateData(timeline, end), elapsed);
   }
 
-  say(cost, currency) {
+  showFigures(cost, currency) {
     const { run } = this.timeline, usage = run ? usageOf(run) : {};
     const parts = [["input", usage.input_tokens, "read"], ["written", usage.output_tokens, "written"], ["", usage.cache_read_tokens, "cached"], ["", usage.reasoning_tokens, "thinking"]];
     const known = parts.filter(([key, n]) => (key ? typeof n === "number" : n));
     const text = known.map(([, n, word]) => `${count(n)} ${word}`).join(" · ");
     const caption = byId("tokens-caption");
-    if (text === "") setText(caption, run === null ? "" : this.timeline.isRunning ? "no numbers yet" : "not told");
+    if (text === "") setText(caption, run === null ? "" : this.timeline.isRunning ? "no numbers yet" : "unknown");
     else if (caption.textContent !== text) {
       const spans = known.map(([key, n, word]) => el("span", { class: key ? `key ${key}` : null, text: `${count(n)} ${word}` }));
       caption.replaceChildren(...spans.flatMap((span, n) => (n ? [" · ", span] : [span])));
@@ -89,7 +87,7 @@ function axis(extra) {
 }
 
 export class Chart {
-  // `least` is the least that the upper end of the scale may be, `blank` what it is without data; `show` writes a number of it.
+  // `least` is the minimum upper end of the scale, `blank` the upper end without data; `show` formats a number.
   constructor(node, lines, { least = 0, blank, show }) {
     this.node = node;
     this.span = spanFor(0);
@@ -117,9 +115,9 @@ export class Chart {
   }
 }
 
-const CHARACTERS = 4; // a token is about so many
+const CHARACTERS = 4; // approximate characters in a token
 
-// Usage at each moment at which it was told, from the beginning to `end`.
+// The usage at each moment at which it was reported, from the beginning to `end`.
 export function usageRows(timeline, end) {
   const rows = [[0, null]];
   for (const run of timeline.runs) for (const [time, usage] of run.series.tokens) rows.push([timeline.place(run, time), usage]);
@@ -137,7 +135,7 @@ export function costData(rows, prices) {
   return [rows.map(([at]) => at), rows.map(([, usage]) => (usage === null ? 0 : costOf(prices, usage)))];
 }
 
-// Tokens a second, in steps.
+// Tokens per second, as steps.
 export function rateData(timeline, end) {
   const times = [0], values = [0];
   for (const run of timeline.runs) {

@@ -1,25 +1,23 @@
-// The message box: it begins a run, goes on with a conversation, or sends a message into a run that is on.
+// The message box: it starts a run, continues a conversation, or sends a message into a running run.
 //
-// A draft belongs to a run, or to the run that is to begin (the id null): another run has another draft. It is kept over a reload. What is
-// sent leaves the field at once, so that what is typed meanwhile is the next message; it comes back if it cannot be sent.
+// A draft belongs to a run, or to the next new run (id null). It survives a reload. A sent message leaves the field at once, so that the
+// user can type the next one; it is restored if it cannot be sent.
 //
-// Messages that were sent into a run and that its model has not read yet.
+// The outbox holds the messages that were sent into a run and that its model has not read yet.
 //
 // A message is delivered when the run's records add it to the conversation (`message_add` with the source "send"). The same text may be
-// sent several times, so each entry knows how many messages with its text there are once it is among them. A run that ends before that
-// gives its messages back.
+// sent several times, so each entry stores how many messages with its text there are once it is delivered. If the run ends before that,
+// the messages return to the message box.
 //
-// What was sent into the run that is looked at, until its model reads it.
-//
-// What this tab remembers over a reload. Storage may be forbidden or full: then it is remembered as long as the page lives.
+// Drafts and outbox are kept in the tab's session storage; if storage is forbidden or full, they last until the page is closed.
 
 import { byId, el, setText, show } from "./dom.js";
 
 const MODES = {
   start: { label: "A new run", button: "Start", hint: "Ask something" },
-  next: { label: "Go on with this conversation", button: "Send", hint: "Say more" },
-  send: { label: "Into the running run", button: "Send in", hint: "Say something to it" },
-  paused: { label: "", button: "Send", hint: "" }, // the decision stands in its place
+  next: { label: "Continue this conversation", button: "Send", hint: "Send a message" },
+  send: { label: "Into the running run", button: "Send in", hint: "Send a message to the run" },
+  paused: { label: "", button: "Send", hint: "" }, // the decision is shown instead
 };
 const keyOf = (id) => `draft ${id ?? ""}`;
 const joined = (...texts) => texts.filter((text) => text !== "").join("\n");
@@ -31,7 +29,7 @@ export class Composer {
     this.button = byId("composer-send");
     this.note = byId("composer-note");
     this.workers = byId("worker");
-    this.submit = submit; // (text, worker) => promise of a message for people, or ""
+    this.submit = submit; // (text, worker) => promise of an error message for the user, or ""
     this.busy = false;
     this.id = null;
     this.form.addEventListener("submit", (event) => {
@@ -44,7 +42,7 @@ export class Composer {
       this.send();
     });
     this.field.addEventListener("input", () => {
-      this.tell("");
+      this.showNote("");
       this.write(this.field.value);
     });
     this.write(recall(keyOf(null)) ?? "");
@@ -73,15 +71,15 @@ export class Composer {
     show(this.workers, this.current === "start" && this.workers.options.length > 1);
   }
 
-  // Another run is looked at: its draft, and not that of the one before.
+  // Another run is selected: show its draft.
   open(id) {
     if (id === this.id) return;
     this.id = id;
-    this.tell("");
+    this.showNote("");
     this.write(recall(keyOf(id)) ?? "");
   }
 
-  // What is in the field belongs to this run now: it has begun, or gone on, as that one.
+  // The text in the field belongs to this run now.
   carry(id) {
     if (id === this.id) return;
     remember(keyOf(this.id), "");
@@ -89,7 +87,7 @@ export class Composer {
     this.write(joined(recall(keyOf(id)) ?? "", this.field.value));
   }
 
-  // A text that was sent comes back, before what was typed since.
+  // Restore a message that could not be sent, before the current text.
   putBack(id, text) {
     if (id === this.id) this.write(joined(text, this.field.value));
     else remember(keyOf(id), joined(text, recall(keyOf(id)) ?? ""));
@@ -106,7 +104,7 @@ export class Composer {
     this.field.style.height = `${Math.min(this.field.scrollHeight + 2, 180)}px`;
   }
 
-  tell(text, tone = "") {
+  showNote(text, tone = "") {
     setText(this.note, text);
     this.note.className = `composer-note ${tone}`;
   }
@@ -116,14 +114,14 @@ export class Composer {
     if (text === "" || this.busy || this.current === "paused") return;
     this.busy = true;
     this.button.disabled = true;
-    this.tell("");
+    this.showNote("");
     this.write("");
     const problem = await this.submit(text, this.workers.options.length > 1 ? this.workers.value : null);
     this.busy = false;
     this.button.disabled = this.current === "paused";
     if (!problem) return;
     this.putBack(id, text);
-    this.tell(problem, "bad");
+    this.showNote(problem, "bad");
   }
 }
 
@@ -134,7 +132,7 @@ export class Outbox {
     this.runs = new Map(); // entries by the run's id: { text, nth, accepted }
   }
 
-  // Before the request is made: the record may come before the answer.
+  // Call it before the request: the record may arrive before the response.
   add(run, text) {
     const entries = this.entries(run.id);
     const nth = delivered(run, text) + entries.filter((one) => one.text === text).length + 1;
@@ -144,7 +142,7 @@ export class Outbox {
     return entry;
   }
 
-  // The server has taken it.
+  // The server has accepted it.
   accept(id, entry) {
     entry.accepted = true;
     this.keep(id);
@@ -156,7 +154,7 @@ export class Outbox {
     this.keep(id);
   }
 
-  // What the model of a run has not read yet.
+  // The messages that the model of a run has not read yet.
   waiting(run) {
     const entries = this.entries(run.id);
     if (entries.length === 0) return entries;
@@ -168,8 +166,8 @@ export class Outbox {
     return left;
   }
 
-  // The texts of a run that has ended and that nobody reads any more; they are given back once.
-  takeBack(run) {
+  // Removes and returns the messages that a run ended without reading.
+  takeUnread(run) {
     const waiting = this.waiting(run);
     if (RUNNING.includes(run.status)) return [];
     const back = waiting.filter((one) => one.accepted);
@@ -179,7 +177,7 @@ export class Outbox {
     return back.map((one) => one.text);
   }
 
-  // Of an earlier load of the page, it is not known whether the server has answered: it is taken to have.
+  // After a reload of the page, entries count as accepted: it is unknown whether the server has responded.
   entries(id) {
     if (!this.runs.has(id)) this.runs.set(id, (recall(`outbox ${id}`) ?? []).map((one) => ({ ...one, accepted: true })));
     return this.runs.get(id);

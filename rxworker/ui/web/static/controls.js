@@ -1,6 +1,6 @@
-// The head of a run: its title, how it stands, and the buttons that steer it.
+// The head of a run: its title, its status, and the buttons that control it.
 //
-// A call that waits for somebody: what it would do, in a field that can be changed, and what to decide.
+// The approval of a call that waits: its arguments in an editable field, and the decision.
 
 import { byId, el, setData, setText, show } from "./dom.js";
 import { brief, count, isUnseen, money, plural, pretty, seconds, statusWord } from "./format.js";
@@ -22,7 +22,7 @@ export class ControlsView {
     this.shown = null;
   }
 
-  // `selection` is null where there is no run to steer.
+  // `selection` is null if no run is selected.
   draw(selection, cost, now, currency) {
     show(byId("run-head"), selection !== null);
     if (selection === null) return;
@@ -31,11 +31,11 @@ export class ControlsView {
     const badge = byId("run-status");
     setText(badge, statusWord(status, selection.cause));
     setData(badge, "status", status);
-    this.tell(this.facts(selection, cost, now, currency));
+    this.showFacts(this.facts(selection, cost, now, currency));
     this.buttons(status, summary);
   }
 
-  // What is known of the run, the least important where there is least room marked as such.
+  // Facts about the run; those that are hidden on narrow screens are marked as minor.
   facts({ timeline, run, summary }, cost, now, currency) {
     const usage = usageOf(run), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
     const facts = [["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
@@ -44,7 +44,7 @@ export class ControlsView {
     return facts.filter(([, text]) => text);
   }
 
-  tell(facts) {
+  showFacts(facts) {
     const node = byId("run-facts");
     while (node.childElementCount > facts.length) node.lastElementChild.remove();
     while (node.childElementCount < facts.length) node.append(el("span"));
@@ -77,11 +77,11 @@ export class ControlsView {
       pause.disabled = this.pausing;
       return [pause, this.button("Cancel", "button", () => this.ask(true, true))];
     }
-    if (summary?.resumed_as) return [this.button("Go to where it went on", "button", () => this.actions.follow(summary.resumed_as))];
+    if (summary?.resumed_as) return [this.button("Open the resumed run", "button", () => this.actions.follow(summary.resumed_as))];
     return [];
   }
 
-  // It pauses at the next safe moment, which may be a while.
+  // The run pauses at the next safe moment, which may take a while.
   async pause() {
     this.pausing = true;
     this.pausing = (await this.actions.pause()) !== null;
@@ -105,8 +105,8 @@ export class ControlsView {
   }
 }
 
-// The focus is moved to a decision only from the message box, in whose place it stands, and where nothing else has it. It goes to the
-// decision as a whole and not to a button: a key that was meant for the message box decides nothing.
+// Focus moves to the approval only from the message box, which it replaces, or if nothing else has the focus. The approval as a whole
+// gets the focus, not a button, so that a key meant for the message box decides nothing.
 function isFree(focused) {
   return focused === null || focused === document.body || byId("composer").contains(focused);
 }
@@ -114,11 +114,11 @@ function isFree(focused) {
 export class ApprovalView {
   constructor(decide) {
     this.node = byId("approval");
-    this.decide = decide; // (run, decisions) => promise; it tells people itself when it fails
+    this.decide = decide; // (run, decisions) => promise; reports failures itself
     this.shown = null;
   }
 
-  // `pause` is that of the run's summary, or null.
+  // `pause` is the pause in the run's summary, or null.
   draw(run, pause) {
     const key = pause ? `${run} ${pause.paused_at ?? pause.hook}` : null;
     if (key === this.shown) return;
@@ -168,7 +168,7 @@ export class ApprovalView {
     ];
   }
 
-  // The arguments in the field, or undefined where they are none.
+  // The arguments in the field, or undefined if they are not valid.
   value() {
     if (this.isText) return this.field.value;
     try {

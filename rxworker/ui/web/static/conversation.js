@@ -1,8 +1,4 @@
-// The conversation as it grows. Of a long one the last part is shown; what is earlier comes when it is asked for.
-//
-// The other things of a conversation: what somebody said, what the model thinks and says, notes in between.
-//
-// A tool call in the conversation: its name and state, its arguments as they are written, how far it is, what it came to.
+// The conversation: views of messages, blocks, calls and notes. Only the last part of a long one is shown; earlier parts on request.
 
 import { byId, el, StickToEnd, GrowingText, setData, setText, show } from "./dom.js";
 import { brief, clip, plural, pretty, seconds } from "./format.js";
@@ -12,10 +8,10 @@ const STEP = 150, MOST = 600;
 const MARKED = 1_600; // milliseconds
 
 export class ConversationView {
-  constructor(heard) {
+  constructor(onText) {
     this.pane = byId("conversation");
     this.latest = byId("latest");
-    this.heard = heard;
+    this.onText = onText;
     this.end = new StickToEnd(this.pane, () => this.offer());
     this.earlier = el("button", { class: "earlier", type: "button", hidden: true, onclick: () => this.showEarlier() });
     this.latest.addEventListener("click", () => this.toEnd());
@@ -35,9 +31,9 @@ export class ConversationView {
     this.draw(new Set());
   }
 
-  // The view of an item; those of a run inside stand within the call that it belongs to.
+  // The view of an item; items of a nested run are placed within its call.
   place(item, container, before = null) {
-    const view = viewOf(item, this.heard);
+    const view = viewOf(item, this.onText);
     this.views.set(item, view);
     if (before) before.before(view.node);
     else container.append(view.node);
@@ -63,14 +59,14 @@ export class ConversationView {
     this.offer();
   }
 
-  // The way back to the end, for somebody who has left it.
+  // The button that scrolls to the end, shown after the user has scrolled up.
   offer() {
     show(this.latest, !this.end.follows);
   }
 
   update(view, item) {
     view.update();
-    // What an earlier run knew of the runs inside came later than the call.
+    // The nested runs of an earlier run become known after the call.
     if (item.isHeir) for (const inner of item.inner?.items ?? []) if (!this.views.has(inner)) this.place(inner, this.innerOf(view));
   }
 
@@ -81,7 +77,7 @@ export class ConversationView {
     } else if (this.views.has(parent)) this.place(item, this.innerOf(this.views.get(parent)));
   }
 
-  // Items before the first that is shown are not shown because they changed.
+  // Items before the first one that is shown stay hidden when they change.
   lastKey() {
     return this.first > 0 ? this.run.root.items[this.first - 1].key : 0;
   }
@@ -151,9 +147,9 @@ class MessageView {
 }
 
 class BlockView {
-  constructor(block, heard) {
+  constructor(block, onText) {
     this.block = block;
-    this.heard = heard;
+    this.onText = onText;
     this.text = el("div", { class: "text" });
     this.growing = new GrowingText(this.text);
     this.label = el("h3", { class: "speaker" });
@@ -172,12 +168,12 @@ class BlockView {
     show(this.reason, block.phase === "aborted" && !block.retracted);
     setText(this.reason, "Cut off here");
     if (block.type === "thinking" && added && block.phase === "open") this.text.scrollTop = this.text.scrollHeight;
-    if (this.heard && block.from !== null && !block.retracted) this.heard(block, added);
+    if (this.onText && block.from !== null && !block.retracted) this.onText(block, added);
   }
 
   title() {
     const { block } = this;
-    if (block.retracted) return `${LABELS[block.type] ?? "Answer"}, taken back`;
+    if (block.retracted) return `${LABELS[block.type] ?? "Answer"}, retracted`;
     if (block.type === "text") return block.choice ? `Choice ${block.choice + 1}` : "Model";
     const label = LABELS[block.type] ?? block.label ?? block.type;
     const took = block.type === "thinking" ? tookOf(block) : null;
@@ -200,10 +196,10 @@ class NoteView {
   }
 }
 
-export function viewOf(item, heard) {
+export function viewOf(item, onText) {
   switch (item.kind) {
     case "call": return new CallView(item);
-    case "block": return new BlockView(item, item.type === "text" && item.scope.depth === 0 ? heard : null);
+    case "block": return new BlockView(item, item.type === "text" && item.scope.depth === 0 ? onText : null);
     case "message": return new MessageView(item);
     default: return new NoteView(item);
   }
@@ -215,7 +211,7 @@ export const WORDS = {
 };
 
 export function wordOf(call) {
-  if (call.retracted) return "taken back";
+  if (call.retracted) return "retracted";
   const word = WORDS[call.state] ?? call.state;
   const took = call.seconds ?? (call.to !== null && call.from !== null ? call.to - call.from : null);
   return took >= 0.05 && (call.state === "done" || call.state === "failed") ? `${word} in ${seconds(took)}` : word;
@@ -240,8 +236,8 @@ export class CallView {
       el("div", { class: "call-body" }, el("h4", { text: "Arguments" }), this.arguments, this.resultPart));
     this.node = el("div", { class: "item call", "data-call": call.id }, this.details, this.progress, this.outcome, this.verdicts, this.inner);
     this.shown = null;
-    this.told = null;
-    this.judged = "";
+    this.shownResult = null;
+    this.shownVerdicts = "";
   }
 
   update() {
@@ -255,12 +251,12 @@ export class CallView {
     show(this.progress, call.state === "running" && call.progress !== "");
     setText(this.progress, call.progress);
     this.conclude();
-    const judged = `${call.verdicts.length} ${call.result === null}`;
-    if (judged !== this.judged) this.judge();
-    this.judged = judged;
+    const verdicts = `${call.verdicts.length} ${call.result === null}`;
+    if (verdicts !== this.shownVerdicts) this.showVerdicts();
+    this.shownVerdicts = verdicts;
   }
 
-  // While it is being written: what has come so far.
+  // While the arguments are written: what has arrived so far.
   write() {
     this.growing ??= new GrowingText(this.arguments);
     this.growing.grow(this.call.pieces);
@@ -281,24 +277,24 @@ export class CallView {
   conclude() {
     const { call } = this;
     show(this.resultPart, call.result !== null);
-    if (call.result === this.told) return;
-    this.told = call.result;
+    if (call.result === this.shownResult) return;
+    this.shownResult = call.result;
     show(this.outcome, Boolean(call.result));
     setText(this.outcome, clip(call.result ?? "", 220));
     this.open();
   }
 
-  // A result may be long: it is laid out when somebody wants to see it.
+  // A result may be long: it is rendered when the user opens it.
   open() {
-    if (!this.details.open || this.laid === this.told) return;
-    this.laid = this.told;
+    if (!this.details.open || this.laid === this.shownResult) return;
+    this.laid = this.shownResult;
     this.result.replaceChildren();
-    new GrowingText(this.result).grow([this.told ?? ""]);
+    new GrowingText(this.result).grow([this.shownResult ?? ""]);
   }
 
-  judge() {
+  showVerdicts() {
     const { result } = this.call;
-    // A refused call has the reason as its result, which stands above.
+    // The result of a refused call contains the reason and is shown above.
     const why = ({ reason }) => (reason && !result?.includes(reason) ? `: ${reason}` : "");
     const lines = this.call.verdicts.map((v) => el("li", { text: `${v.verdict} by ${v.hook}${why(v)}` }));
     this.verdicts.replaceChildren(...lines);

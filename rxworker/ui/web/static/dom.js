@@ -1,9 +1,9 @@
-// Making and changing elements. Text is only ever set as text, and as `readable` makes it.
+// DOM helpers: elements, growing text, and scrolling. Text is only ever set as text, after `readable`.
 //
-// A text that grows. What is added is appended to the last text node; the text is cut into chunks at line ends, so that the
-// browser lays out the last chunk again and not all of a long answer.
+// `GrowingText` appends to the last text node; the text is split into chunks at line ends, so that the browser lays out only the
+// last chunk again and not the whole text.
 //
-// A scrolling element that stays at its end while it grows, until somebody scrolls back.
+// `StickToEnd` keeps a scrolling element at its end while it grows, until the user scrolls up.
 
 import { readable } from "./format.js";
 
@@ -21,7 +21,7 @@ export function el(tag, props = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-// Set a text only where it differs: an unchanged node costs no layout.
+// Set a text only if it differs: an unchanged node causes no layout.
 export function setText(node, text) {
   const shown = readable(text);
   if (node.textContent !== shown) node.textContent = shown;
@@ -35,13 +35,13 @@ export function show(node, visible) {
   if (node.hidden === visible) node.hidden = !visible;
 }
 
-const CHUNK = 2_000; // from here on the next line end begins a new chunk
+const CHUNK = 2_000; // after this length, the next line end starts a new chunk
 const HARD = 16_000; // a line longer than this is cut
 
 export class GrowingText {
   constructor(node) {
     this.node = node;
-    this.seen = 0; // how many pieces are shown
+    this.seen = 0; // number of pieces that are shown
     this.begin();
   }
 
@@ -51,7 +51,7 @@ export class GrowingText {
     this.node.append(this.chunk);
   }
 
-  // Show what has been added to the pieces since the last time.
+  // Show the pieces that were added since the last call.
   grow(pieces) {
     if (this.seen === pieces.length) return "";
     const added = readable(this.seen === 0 && pieces.length === 1 ? pieces[0] : pieces.slice(this.seen).join(""));
@@ -75,7 +75,7 @@ export class GrowingText {
   }
 }
 
-// Not between the halves of a surrogate pair.
+// Do not split a surrogate pair.
 function safe(text, end) {
   const code = text.charCodeAt(end - 1);
   return code >= 0xd800 && code < 0xdc00 ? end + 1 : end;
@@ -86,11 +86,11 @@ const SLACK = 48, EXACT = 2; // pixels
 export class StickToEnd {
   constructor(pane, moved = () => {}) {
     this.pane = pane;
-    this.moved = moved; // after it was scrolled
+    this.moved = moved; // called after scrolling
     this.follows = true;
     this.top = 0;
     pane.addEventListener("scroll", () => this.scrolled(), { passive: true });
-    // What stands below it may take some of its room.
+    // Elements below may take some of its room.
     new ResizeObserver(() => this.follow()).observe(pane);
   }
 
@@ -100,7 +100,7 @@ export class StickToEnd {
     this.top = this.pane.scrollTop;
   }
 
-  // Only somebody who scrolls back stops following: the browser moves the end by itself when it lays out what it had guessed.
+  // Only scrolling up stops following: the browser itself moves the end when it replaces estimated heights.
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.pane;
     const left = scrollHeight - scrollTop - clientHeight;

@@ -1,15 +1,9 @@
-// What is told beside the conversation: errors, what hooks decide and say, limits, watchers that were lost. Pure.
+// Folds the records of a run into the state that the page shows. Pure: it does not depend on the page.
 //
-// What requests and responses do to a run: attempts begin, are taken back and end, and tokens are counted. Pure.
-//
-// The life of a run: it starts, goes from turn to turn, pauses, goes on and ends. Pure.
-//
-// A run as the page needs it, folded from its records. Pure: it knows nothing of the page.
-//
-// `newRun` is a run nobody has heard of; `step(run, record)` takes the next record. What a record changed is put into
-// `run.changed`, which whoever draws empties: a frame costs what changed in it, whatever the length of the run. A record that was
-// seen already changes nothing. Records may stand for several (`covers`), and belong to runs inside the run (`path`).
-// The same records give the same conversation, numbers and status as `fold_run` in Python; a test holds the two equal.
+// `newRun` is a run without records; `step(run, record)` takes the next record. What a record changed is added to
+// `run.changed`, which the renderer clears: a frame costs what changed in it, whatever the length of the run. A record that was
+// already folded changes nothing. Records may cover several others (`covers`), and belong to nested runs (`path`).
+// The same records give the same conversation, numbers and status as `fold_run` in Python; a test checks that the two agree.
 
 import { addMessage, BLOCK_STEPS, closeCalls, closeOpen, isSame, TOOL_STEPS } from "./fold_content.js";
 import { addUsage, lastCall, makeMessage, makeNote, newResponse, newScope, newUsage, put, scopeAt, Series, usageOf } from "./run_state.js";
@@ -22,13 +16,13 @@ export function note(run, scope, record, tone, title, text, fields) {
   return made;
 }
 
-// What an error or a limit has led to. Both are told in one note: people read of one thing that went wrong.
+// An error or a limit and its consequence share one note.
 export function conclude(run, scope, record, tone, title, reason, more = "") {
   const cause = scope.trouble;
   scope.trouble = null;
   if (cause === null || cause.turn !== record.turn) return note(run, scope, record, tone, title, `${reason}${more}`, { inline: true });
-  const isTold = reason === "" || cause.text.includes(reason);
-  Object.assign(cause, { tone, title, text: `${isTold ? cause.text : reason}${more}` });
+  const isContained = reason === "" || cause.text.includes(reason);
+  Object.assign(cause, { tone, title, text: `${isContained ? cause.text : reason}${more}` });
   run.changed.add(cause);
   return cause;
 }
@@ -49,7 +43,7 @@ function hookVerdict(run, scope, event, record) {
     call.verdicts.push({ hook: event.hook, verdict: event.verdict, reason: event.reason ?? "" });
     run.changed.add(call);
   }
-  // Why a call was decided about stands at the call.
+  // The verdict's reason is shown at the call.
   if (call) note(run, scope, record, "verdict", `${event.verdict} · ${call.name}`, event.hook);
   else note(run, scope, record, "verdict", event.verdict, `${event.hook}${event.reason ? `: ${event.reason}` : ""}`);
 }
@@ -71,7 +65,7 @@ export const NOTE_STEPS = {
   error, limit_reached: limitReached, hook_message: hookMessage, hook_verdict: hookVerdict, watcher_detach: watcherDetach, gap,
 };
 
-// The response is over: what is open stays as it is, and its tokens count.
+// The response is over: open blocks are closed, and its tokens are added to the total.
 export function settle(run, scope, time) {
   closeOpen(run, scope, time);
   scope.spent = addUsage(scope.spent, scope.response.usage);
@@ -102,7 +96,7 @@ function attemptRetract(run, scope, event, record) {
   retract(run, scope, record.time);
   settle(run, scope, record.time);
   const again = event.delay ? `, again in ${event.delay.toFixed(1)} s` : "";
-  conclude(run, scope, record, "warn", "Taken back", event.reason, again);
+  conclude(run, scope, record, "warn", "Retracted", event.reason, again);
 }
 
 function status(run, scope, event, record) {
@@ -136,7 +130,7 @@ function talk(run, scope, conversation) {
   for (const message of conversation.messages ?? []) addMessage(run, scope, message, "start");
 }
 
-// The calls that wait and have come to nothing yet, each with what is known of it.
+// Pending calls without a result, each with its entry in `pending`.
 function* waiting(scope, pending) {
   for (const one of pending ?? []) {
     const call = lastCall(scope, one.id);
@@ -196,7 +190,7 @@ function runAbort(run, scope, event, record) {
   if (scope.depth === 0) Object.assign(run, { status: "aborted", cause: event.cause, reason: event.reason });
 }
 
-// The server does not know the run any more: no record follows, so nothing in it is open or at work.
+// The server no longer knows the run: no record will follow, so nothing in it is open or running.
 export function lose(run) {
   for (const scope of [run.root, ...run.scopes.values()]) {
     settle(run, scope, run.last);

@@ -1,8 +1,6 @@
-// What block events do to a run: blocks open, grow, stop and are given up. Pure.
-//
-// What tools do to a run, and the messages that a conversation is made of. Pure.
+// Folds blocks, tool calls and messages into a run. Pure.
 
-import { addText, callFor, know, makeBlock, makeCall, makeMessage, put, resultText, textOf } from "./run_state.js";
+import { addText, callFor, registerCall, makeBlock, makeCall, makeMessage, put, resultText, textOf } from "./run_state.js";
 
 const TYPE_OF_DELTA = {
   text_delta: "text", citation_delta: "text", thinking_delta: "thinking", signature_delta: "thinking",
@@ -11,7 +9,7 @@ const TYPE_OF_DELTA = {
 const isCall = (type) => type === "tool_use" || type === "server_tool_use";
 const isResult = (type) => type === "tool_result" || type === "server_tool_result";
 
-// The open block that an event belongs to; a delta or a stop without a start opens it.
+// The open block of an event; a delta or a stop without a start creates it.
 function blockFor(run, scope, event, record) {
   const found = scope.open.get(event.index);
   if (found) return found;
@@ -26,7 +24,7 @@ function blockFor(run, scope, event, record) {
   }
   if (isCall(type)) {
     made = makeCall(scope, event.metadata?.id ?? "", event.metadata?.name ?? "", { ...shared, writtenFrom: record.time, type });
-    know(scope, made);
+    registerCall(scope, made);
   } else {
     made = makeBlock(scope, type, { ...shared, from: record.time, label: event.metadata?.kind ?? event.metadata?.name ?? "" });
   }
@@ -43,7 +41,7 @@ function named(scope, call, metadata) {
     const same = scope.calls.get(call.id) ?? [];
     scope.calls.set(call.id, same.filter((other) => other !== call));
     call.id = metadata.id;
-    know(scope, call);
+    registerCall(scope, call);
   }
 }
 
@@ -53,7 +51,7 @@ function grow(accepts) {
     if (!accepts.includes(block.type)) return;
     addText(block, event.text);
     if (block.kind === "result") return;
-    // Only adjacent deltas are merged: all that one record stands for was written since the record before it.
+    // Only adjacent deltas are merged: the text of the record was written since the record before it.
     run.series.wrote(record.time, event.text.length, record.covers > 1 ? run.last ?? record.time : record.time);
     run.changed.add(block);
   };
@@ -144,7 +142,7 @@ export function argumentsOf(call) {
   }
 }
 
-// Nothing more comes of what is open: the response has ended without saying so.
+// Closes the open blocks of a response that ended without closing them.
 export function closeOpen(run, scope, time) {
   for (const block of scope.open.values()) {
     if (block.kind === "result") continue;
@@ -196,7 +194,7 @@ function toolProgress(run, scope, event) {
 
 function toolStop(run, scope, event, record) {
   const call = callFor(run, scope, event.call_id, event.result?.name ?? "", notEnded);
-  // Without a result it is still to come: hooks look at it.
+  // Without a result, the result follows after the hooks.
   if (event.result) answer(call, event.result);
   else call.state = event.is_error ? "failed" : "done";
   call.seconds = event.seconds ?? 0;
@@ -217,7 +215,7 @@ function answer(call, result) {
   call.state = call.isError ? "failed" : "done";
 }
 
-// One message of a conversation: its texts, thoughts and calls become items, results find their calls.
+// One message of a conversation: texts, thinking and calls become items, results are added to their calls.
 export function addMessage(run, scope, message, source) {
   const texts = [];
   for (const part of message.content) {
@@ -226,17 +224,17 @@ export function addMessage(run, scope, message, source) {
       if (call.result === null) answer(call, part);
       if (call.from === null && source === "tools") call.state = "skipped";
       run.changed.add(call);
-    } else if (message.role === "assistant") said(run, scope, part, source);
+    } else if (message.role === "assistant") addPart(run, scope, part, source);
     else texts.push(part.type === "text" ? part.text : part.type === "cache_point" ? "" : `[${part.type}]`);
   }
   if (texts.length) put(run, scope, makeMessage(scope, message.role, texts.join(""), { source }));
 }
 
-function said(run, scope, part, source) {
+function addPart(run, scope, part, source) {
   if (part.type === "tool_call" || part.type === "server_tool_call") {
     const fields = { input: part.input, phase: "stopped", state: part.type === "tool_call" ? "waiting" : "provider", source };
     const call = makeCall(scope, part.id, part.name, fields);
-    know(scope, call);
+    registerCall(scope, call);
     put(run, scope, call);
   } else if (part.type !== "cache_point") {
     const block = makeBlock(scope, part.type, { phase: "stopped", source, label: part.kind ?? part.name ?? "" });
@@ -249,7 +247,7 @@ function messageAdd(run, scope, event) {
   for (const message of event.messages) addMessage(run, scope, message, event.source);
 }
 
-// Nothing will run any more: say of each call without a result what became of it.
+// Nothing will run any more: set the final state of each call without a result.
 export function closeCalls(run, scope, time) {
   for (const calls of scope.calls.values()) {
     for (const call of calls) {

@@ -1,4 +1,4 @@
-// Numbers, durations and values as people read them. Pure.
+// Formats numbers, durations and values. Pure.
 
 const WHOLE = new Intl.NumberFormat("en");
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
@@ -29,8 +29,8 @@ export function money(cost, currency = "") {
   return `${amount} ${currency}`.trim();
 }
 
-// A text of others as it is shown: control characters become their pictures, and characters that change the direction of writing cannot
-// act. As `clean` in Python; a test holds the two equal.
+// Text from models and tools in displayable form: control characters become their pictures, and characters that change the direction of
+// writing are removed. Like `clean` in Python; a test checks that the two agree.
 const UNSHOWN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]/g;
 
 export function readable(text) {
@@ -43,7 +43,7 @@ export function readable(text) {
   });
 }
 
-// A value in full. Free text stays as it is, unless it has characters that cannot be seen: then it is written as JSON writes it.
+// A value in full. Free text is unchanged, unless it contains invisible characters: then it is written as JSON.
 export function pretty(value) {
   if (value === undefined || value === null) return "";
   return typeof value === "string" && !isUnseen(value) ? value : revealed(JSON.stringify(value, null, 2));
@@ -51,7 +51,7 @@ export function pretty(value) {
 
 export const isUnseen = (text) => text !== revealed(text);
 
-// What cannot be seen, or turns the order of what can, as JSON writes it: whoever approves must see what is approved.
+// Invisible characters, and those that reorder text, are escaped as in JSON: the user must see what is approved.
 const UNSEEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\udb40[\udc00-\udc7f]/g;
 
 function revealed(text) {
@@ -60,13 +60,13 @@ function revealed(text) {
 
 const ENDED_EARLY = { cancel: "cancelled", error: "failed", limit: "stopped" };
 
-// How a run stands, in a word. Only a run that a hook ends is called aborted.
+// The status of a run in a word. Only a run that a hook ends is called aborted.
 export function statusWord(status, cause) {
   if (status === "new") return "starting";
   return status === "aborted" ? ENDED_EARLY[cause] ?? status : status;
 }
 
-// Arguments in one line: what a lane and a closed card have room for.
+// Arguments in one line, for a lane and a closed card.
 export function brief(value, most = 80) {
   if (value === undefined || value === null) return "";
   let text;

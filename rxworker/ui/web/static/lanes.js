@@ -1,6 +1,6 @@
-// The timeline: a lane for each block and each call of a timeline, on one axis of time.
+// The timeline view: a lane for each block and each call, on one time axis.
 //
-// One lane: a block, or a call. Its bars hold seconds, and the list the span: the browser places them anew when the axis grows.
+// The bars of a lane hold seconds, and the list holds the span: the browser moves the bars when the axis grows.
 
 import { WORDS } from "./conversation.js";
 import { byId, el, StickToEnd, setData, setText, show } from "./dom.js";
@@ -21,10 +21,10 @@ export class LanesView {
 
   open(timeline, now) {
     this.timeline = timeline;
-    this.views = new Map(); // lanes by what they show
-    this.waiting = new Map(); // lanes of calls that waited when an earlier run was paused, by the call's id
+    this.views = new Map(); // lanes by item
+    this.waiting = new Map(); // lanes of calls that waited when an earlier run was paused, by the id of the call
     this.live = new Set();
-    this.count = 0; // of all lanes, with those that are not shown any more
+    this.count = 0; // number of all lanes, including those that are no longer shown
     this.next = timeline.runs.map(() => 0);
     this.span = 0;
     this.list.replaceChildren();
@@ -49,7 +49,7 @@ export class LanesView {
     this.end.follow();
   }
 
-  // Lanes of one of the runs that have come since the last time.
+  // Add the new lanes of a run.
   grow(n, now) {
     const run = this.timeline.runs[n], { lanes } = run;
     if (this.next[n] === lanes.length) return;
@@ -65,7 +65,7 @@ export class LanesView {
     if (view) {
       this.views.delete(view.thing);
       this.waiting.delete(thing.id);
-      view.goOn(thing, place);
+      view.continueWith(thing, place);
     } else {
       view = new LaneView(thing, place, (shown) => this.reveal(this.runOf(shown) ?? run, shown));
       this.insert(view, this.views.get(thing.scope.parent));
@@ -77,7 +77,7 @@ export class LanesView {
     while (this.views.size > MOST) this.forget(...this.views.entries().next().value);
   }
 
-  // A lane of a run inside stands behind the last one that is inside the same call.
+  // A lane of a nested run is placed after the last lane within the same call.
   insert(view, parent) {
     if (!parent?.node.isConnected) return this.list.append(view.node);
     let before = parent.node;
@@ -104,7 +104,7 @@ export class LanesView {
     else this.live.delete(view);
   }
 
-  // Time goes on although nothing is said.
+  // Time passes although no record arrives.
   tick(now) {
     if (!this.timeline.isRunning) return;
     for (const view of this.live) view.stretch(now);
@@ -112,7 +112,7 @@ export class LanesView {
   }
 
   scale(elapsed) {
-    const cut = this.timeline.isCut ? "what came before is not kept any more · " : "";
+    const cut = this.timeline.isCut ? "earlier runs are no longer kept · " : "";
     const last = this.count > this.views.size ? `the last ${this.views.size} of ${this.count} · ` : "";
     setText(this.note, `${cut}${last}${seconds(elapsed)}`);
     const [span, steps] = spanFor(elapsed);
@@ -135,7 +135,7 @@ function breakNode({ seconds: pause, reason }) {
 const NAMES = { text: "answer", thinking: "thinking", refusal: "refusal", tool_result: "result", image: "image" };
 
 export class LaneView {
-  // `place` tells where a moment lies on the axis.
+  // `place` returns the position of a time on the axis.
   constructor(thing, place, reveal) {
     this.thing = thing;
     this.place = place;
@@ -155,8 +155,8 @@ export class LaneView {
     return thing.kind === "call" ? thing.state === "writing" || thing.state === "running" : thing.phase === "open";
   }
 
-  // The call was written in an earlier run, and this is what became of it. What is drawn of its writing stays.
-  goOn(call, place) {
+  // The call was written in an earlier run and continues in this one. Its written bar stays.
+  continueWith(call, place) {
     this.thing = call;
     this.place = place;
   }
@@ -189,7 +189,7 @@ export class LaneView {
 
   words() {
     const { thing } = this;
-    if (thing.retracted) return "taken back";
+    if (thing.retracted) return "retracted";
     if (thing.kind !== "call") {
       const size = plural(thing.size, "character");
       return thing.phase === "aborted" ? `${size}, cut off` : size;

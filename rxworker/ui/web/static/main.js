@@ -1,4 +1,4 @@
-// The page: its parts, and what connects them.
+// The entry point: creates the parts of the page and connects them.
 
 import * as api from "./server.js";
 import { Actions } from "./actions.js";
@@ -12,7 +12,7 @@ import { NotesView, WatchersView } from "./panels.js";
 import { Renderer } from "./render.js";
 import { RunsView, WelcomeView } from "./runs.js";
 import { Connection } from "./server.js";
-import { hear, initShell, initTheme, menu } from "./shell.js";
+import { announceText, initShell, initTheme, menu } from "./shell.js";
 import { SocketHandlers } from "./socket_handlers.js";
 import { Store } from "./store.js";
 import { Selection } from "./timeline.js";
@@ -25,7 +25,7 @@ const actions = new Actions(page), handlers = new SocketHandlers(page);
 const connection = new Connection(handlers, { name: OWN });
 const selection = new Selection(store, connection);
 const views = {
-  conversation: new ConversationView((block, added) => renderer.isNews && hear(added, block.phase !== "open")),
+  conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open")),
   lanes: new LanesView((run, thing) => actions.reveal(run, thing)),
   charts: new ChartsView(), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView(), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)),
@@ -35,7 +35,7 @@ const views = {
 const renderer = new Renderer(page, selection, views);
 Object.assign(page, {
   selection, renderer, views,
-  follow: (id) => actions.follow(id), tell: (text) => views.composer.tell(text, "bad"), again: (id) => connection.again(id),
+  follow: (id) => actions.follow(id), showError: (text) => views.composer.showNote(text, "bad"), again: (id) => connection.again(id),
   restarted: loadInfo, probe: () => actions.probe(),
 });
 
@@ -49,7 +49,7 @@ async function loadInfo() {
     views.composer.setWorkers(info.workers);
     views.welcome.setWorkers(info.workers);
     renderer.schedule();
-  } catch { /* the connection says what is wrong */ }
+  } catch { /* the connection shows the error */ }
 }
 
 addEventListener("hashchange", () => actions.opened());

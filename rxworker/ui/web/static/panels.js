@@ -1,12 +1,10 @@
-// Who watches a run, and how far behind each of them is. Some still catch up when it has ended.
-//
-// What hooks decided and said, errors, limits: the last of them.
+// The side panels: watchers of a run with their lag, and the latest notices (verdicts, messages of hooks, errors, limits).
 
 import { byId, el, setText, show } from "./dom.js";
 import { count, plural, pretty, seconds } from "./format.js";
 import { Timeline } from "./timeline.js";
 
-// How a watcher is served, and what that means.
+// The delivery policies and their descriptions.
 const HOW = {
   coalesce: ["merges", "When it is behind, neighbouring pieces of one text are joined into one record. Nothing is lost."],
   reliable: ["gets everything", "It is given every record by itself, however far behind it is."],
@@ -129,7 +127,7 @@ class NoteLine {
     this.update();
   }
 
-  // An error may turn out to be what ended the run.
+  // An error may turn out to be the cause of the run's end.
   update() {
     setText(this.title, this.note.title);
     setText(this.text, this.note.text);

@@ -1,11 +1,11 @@
-// What is drawn, and when: records are folded once a frame, and only what they changed is drawn.
+// The renderer: folds records once per frame, and draws only what they changed.
 
 import { byId, setData, setText, show } from "./dom.js";
 import { readable, statusWord } from "./format.js";
 import { costOf, usageOf } from "./run_state.js";
-import { forget, say, skipTo } from "./shell.js";
+import { announce, clearPending, skipTo } from "./shell.js";
 
-const HIDDEN = 500; // milliseconds between two pictures that nobody sees: a hidden page has no frames, and is kept up to date all the same
+const HIDDEN = 500; // milliseconds between two updates of a hidden page, which has no frames
 const JUST = 5; // seconds in which a run has just begun
 const OVER = ["finished", "aborted"];
 
@@ -15,11 +15,11 @@ export class Renderer {
     this.outbox = outbox;
     this.selection = selection;
     this.views = views;
-    this.prices = () => null; // those of a worker's model
+    this.prices = () => null; // prices of a worker's model
     this.isDue = false;
     this.isListed = false;
-    this.heard = "";
-    this.isNews = false; // whether what comes is handlers, which is read aloud, and not what was said before anybody looked
+    this.announced = "";
+    this.isLive = false; // whether new text is live and is announced to screen readers
   }
 
   schedule() {
@@ -30,29 +30,29 @@ export class Renderer {
     else requestAnimationFrame(draw);
   }
 
-  // The list of runs is another.
+  // The list of runs has changed.
   list() {
     this.isListed = false;
     this.schedule();
   }
 
-  // Another run is looked at, or none.
+  // Another run, or none, is selected.
   open() {
     const { timeline, run, summary } = this.selection;
-    forget();
-    this.heard = "";
-    this.isNews = false;
+    clearPending();
+    this.announced = "";
+    this.isLive = false;
     this.views.conversation.open(run);
     this.views.controls.open();
     this.views.composer.open(this.selection.id);
-    this.isNews = summary?.status === "running" && this.store.now() - summary.started < JUST;
+    this.isLive = summary?.status === "running" && this.store.now() - summary.started < JUST;
     this.panels();
     if (run) run.changed.clear();
     setData(byId("conversation"), "run", timeline.run?.id ?? "");
     this.list();
   }
 
-  // What stands beside the conversation tells of all runs of the timeline.
+  // The panels beside the conversation show all runs of the timeline.
   panels() {
     const { timeline } = this.selection, now = this.store.now();
     for (const view of [this.views.lanes, this.views.charts, this.views.notes]) view.open(timeline, now);
@@ -70,14 +70,14 @@ export class Renderer {
       this.views.notes.draw();
       run.changed.clear();
       setData(byId("conversation"), "seq", String(run.seq));
-      this.isNews ||= run.seq > 0;
+      this.isLive ||= run.seq > 0;
     }
     this.frame(now);
     if (!this.isListed) this.views.runs.draw(this.store.list, this.selection.id);
     this.isListed = true;
   }
 
-  // Records are missing, which no server of ours does: this run is read from the start.
+  // Records are missing, which should not happen: read this run again from the start.
   again(id) {
     const { selection } = this;
     this.store.forget(id);
@@ -102,17 +102,17 @@ export class Renderer {
     this.queue(run);
     setData(byId("main"), "empty", String(isBlank));
     this.title(summary);
-    this.tell(status, run);
+    this.announceStatus(status, run);
   }
 
-  // What was sent into the run waits here, or comes back because the run has ended.
+  // Show the messages that wait to be read, or return them to the message box if the run has ended.
   queue(run) {
-    // Those before it may have been resumed before a renderer was drawn.
-    const back = this.selection.timeline.runs.flatMap((one) => this.outbox.takeBack(one));
+    // An earlier run may have been resumed before a frame was drawn.
+    const back = this.selection.timeline.runs.flatMap((one) => this.outbox.takeUnread(one));
     if (back.length > 0) {
       this.views.composer.putBack(run.id, back.join("\n"));
-      this.views.composer.tell("The run ended before the model read this. Send it again if it still holds.", "bad");
-      say("The run ended before the model read your message. It is back in the message box.");
+      this.views.composer.showNote("The run ended before the model read this. Send it again if it still holds.", "bad");
+      announce("The run ended before the model read your message. It is back in the message box.");
     }
     this.views.queue.draw(run === null ? [] : this.outbox.waiting(run));
   }
@@ -123,11 +123,11 @@ export class Renderer {
     if (document.title !== text) document.title = text;
   }
 
-  tell(status, run) {
+  announceStatus(status, run) {
     const { selection } = this;
     const words = status === "none" ? "" : `The run ${status === "aborted" && selection.cause === "error" ? "has failed" : `is ${statusWord(status, selection.cause)}`}. ${status === "paused" ? run.pause?.reason ?? "" : ""}`.trim();
-    if (words === this.heard) return;
-    if (this.heard !== "" && words !== "" && status !== "new") say(words);
-    this.heard = words;
+    if (words === this.announced) return;
+    if (this.announced !== "" && words !== "" && status !== "new") announce(words);
+    this.announced = words;
   }
 }

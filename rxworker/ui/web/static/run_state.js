@@ -1,13 +1,9 @@
-// What a run is shown as: blocks, tool calls, messages and notes, in the order in which they came. Pure data.
+// The state of a folded run: scopes, items, usage and series. Pure data.
 //
-// Text grows in pieces and is joined only when somebody asks for all of it: a view remembers how many pieces it has shown,
-// so that what a frame costs depends on what is new.
+// Text grows in pieces and is joined only on request: a view stores how many pieces it has shown,
+// so that the cost of a frame depends on what is new.
 //
-// Tokens, and what they cost. Pure.
-//
-// Numbers over time, bounded: tokens so far, and how much is written in each stretch of time. Pure.
-//
-// One run, or a run inside a run: its items, its open blocks and its calls. Pure.
+// A scope is a run or a nested run: its items, its open blocks and its calls. A series holds numbers over time, limited in size.
 
 let made = 0;
 
@@ -23,7 +19,7 @@ export function makeBlock(scope, type, fields = {}) {
   });
 }
 
-// How many seconds a block was open, where that is known.
+// How many seconds a block was open, if known.
 export function tookOf(block) {
   return block.took ?? (block.from !== null && block.to !== null ? block.to - block.from : null);
 }
@@ -54,7 +50,7 @@ export function textOf(thing) {
   return thing.pieces[0] ?? "";
 }
 
-// The text of a tool result: a string, or parts of which only text is text.
+// The text of a tool result: a string, or the text of its parts.
 export function resultText(content) {
   if (typeof content === "string") return content;
   return (content ?? []).map(partText).join("");
@@ -81,14 +77,14 @@ export function addUsage(a, b) {
   return sum;
 }
 
-// All tokens of a run: of the responses that are over, of the one that is being received, of the runs inside.
+// All tokens of a run: of finished responses, of the current response and of nested runs.
 export function usageOf(run) {
   let usage = addUsage(run.root.spent, run.root.response.usage);
   for (const scope of run.scopes.values()) usage = addUsage(addUsage(usage, scope.spent), scope.response.usage);
   return usage;
 }
 
-// As `Prices.cost` in Python; a test holds the two equal.
+// Like `Prices.cost` in Python; a test checks that the two agree.
 export function costOf(prices, usage) {
   const read = usage.cache_read_tokens ?? 0, written = usage.cache_creation_tokens ?? 0;
   const fresh = Math.max((usage.input_tokens ?? 0) - read - written, 0);
@@ -118,12 +114,12 @@ export class Series {
     const before = this.tokens[this.tokens.length - 1];
     if (before && before[0] === time) this.tokens.pop();
     this.tokens.push([time, usage]);
-    // Every second one goes, but never the last: it is the total.
+    // Drop every second point, but never the last one: it is the total.
     if (this.tokens.length > MOST) this.tokens = this.tokens.filter((_, n) => n % 2 === this.tokens.length % 2 || n === this.tokens.length - 1);
     this.version += 1;
   }
 
-  // `size` characters were written from `since` to `time`: each bin gets its part of that.
+  // `size` characters were written from `since` to `time`: distribute them over the bins.
   wrote(time, size, since = time) {
     const from = Math.min(since, time), to = time;
     this.begin(from);
@@ -135,7 +131,7 @@ export class Series {
     this.version += 1;
   }
 
-  // Which part of a stretch of time lies in a bin.
+  // The part of a time span that lies in a bin.
   share(n, from, to) {
     if (to === from) return 1;
     const begins = this.start + n * this.width;
@@ -158,9 +154,9 @@ export function newScope(path, parent) {
   return {
     path, parent, depth: path.length, items: [],
     open: new Map(), // blocks and calls that are being written, by index
-    calls: new Map(), // every call by its id; a provider may give two calls one id
-    attempt: [], // what the current attempt said, to be struck out when it is taken back
-    trouble: null, // the error or the limit that has led to nothing yet
+    calls: new Map(), // every call by its id; a provider may give two calls the same id
+    attempt: [], // items of the current attempt, to be marked if it is retracted
+    trouble: null, // the error or limit without a consequence so far
     response: newResponse(), spent: newUsage(), hasResponse: false,
   };
 }
@@ -169,7 +165,7 @@ export function newResponse() {
   return { status: null, usage: null };
 }
 
-// The scope that a path leads to, made when it is first heard of.
+// The scope of a path, created on first use.
 export function scopeAt(run, path) {
   if (path.length === 0) return run.root;
   const key = JSON.stringify(path);
@@ -189,7 +185,7 @@ export function put(run, scope, item) {
   return item;
 }
 
-export function know(scope, call) {
+export function registerCall(scope, call) {
   const same = scope.calls.get(call.id);
   if (same) same.push(call);
   else scope.calls.set(call.id, [call]);
@@ -200,7 +196,7 @@ export function lastCall(scope, id) {
   return same ? same[same.length - 1] : null;
 }
 
-// The first call of that id that this has not happened to yet; one that nobody wrote is made.
+// The first open call with this id; created if unknown.
 export function callFor(run, scope, id, name, isOpen) {
   const same = scope.calls.get(id) ?? [];
   const found = same.find((call) => !call.retracted && isOpen(call));
@@ -208,7 +204,7 @@ export function callFor(run, scope, id, name, isOpen) {
   const last = same[same.length - 1];
   if (last && !last.retracted) return last;
   const call = makeCall(scope, id, name, { state: "waiting", phase: "stopped" });
-  know(scope, call);
+  registerCall(scope, call);
   put(run, scope, call);
   return call;
 }

@@ -1,6 +1,4 @@
-// The list of runs, newest first. A run that was resumed is one line with the run that went on from it.
-//
-// What stands where no run is looked at, or one that is gone.
+// The list of runs, newest first, and the view when no run is selected. A resumed run is one entry with the run that resumed it.
 
 import { byId, el, setData, setText, show } from "./dom.js";
 import { ago, clip, statusWord } from "./format.js";
@@ -35,7 +33,7 @@ export class RunsView {
     this.more.addEventListener("click", () => this.reach());
   }
 
-  // Show older runs too.
+  // Show older runs.
   reach() {
     const last = this.list.lastElementChild;
     this.most += STEP;
@@ -59,7 +57,7 @@ export class RunsView {
       let line = this.lines.get(run.id);
       if (!line) this.lines.set(run.id, (line = new RunLine(run.id)));
       line.update(run, run.id === selected);
-      // Only what is out of place is moved: moving a node takes the focus from it.
+      // Move only nodes that are out of place: moving a node takes the focus from it.
       if (this.list.children[place] !== line.node) this.list.insertBefore(line.node, this.list.children[place] ?? null);
     });
     show(byId("no-runs"), shown.length === 0);
@@ -68,7 +66,7 @@ export class RunsView {
   }
 }
 
-const UNNAMED = "worker"; // a server with one worker has not named it
+const UNNAMED = "worker"; // the name of the only worker, if the server gives it none
 const MOST = 12, LATEST = 3;
 
 export class WelcomeView {
@@ -82,7 +80,7 @@ export class WelcomeView {
     this.list();
   }
 
-  // What the worker that would begin may call.
+  // The tools of the worker that would answer.
   list() {
     const worker = this.workers.get(byId("worker").value) ?? this.workers.values().next().value, tools = worker?.tools ?? [];
     setText(byId("welcome-can-label"), worker && worker.name !== UNNAMED ? `The ${worker.name} may call` : "It may call");
@@ -92,7 +90,7 @@ export class WelcomeView {
     show(byId("welcome-can"), chips.length > 0);
   }
 
-  // The newest runs, so that a page that is opened on none leads to them where the list is not in view.
+  // The newest runs, for a page where the list is not visible.
   offer(runs) {
     const key = JSON.stringify(runs.map((run) => [run.id, run.status]));
     if (key === this.offered) return;
@@ -107,6 +105,6 @@ export class WelcomeView {
     show(byId("welcome"), isBlank);
     show(byId("conversation"), !isBlank);
     setText(byId("welcome-title"), isGone ? "This run is gone" : "What should it do?");
-    setText(byId("welcome-text"), isGone ? "The server does not know it any more: it was forgotten, or the server was started anew. Ask again below." : "Every run appears here as it happens: what the model thinks, says and calls, each in its own lane.");
+    setText(byId("welcome-text"), isGone ? "The server does not know it any more: it was dropped, or the server was restarted. Ask again below." : "Every run appears here as it happens: what the model thinks, says and calls, each in its own lane.");
   }
 }

@@ -1,11 +1,11 @@
-// One WebSocket for everything that is watched. It comes back by itself, and goes on behind what was seen.
+// The connection to the server: one WebSocket for everything that is watched, and the JSON API.
 //
-// Theory of operation. `watched` maps a run to a function that tells the number of the last record seen of it. Whenever a connection
-// opens, each of them is asked for again from there, and so is the list of runs: a lost connection costs nothing but time. Waits
-// between attempts double, with jitter, so that a server that comes back is not met by all pages at once. Another `instance` in the
-// greeting is another server process: what it does not know it calls gone.
+// Theory of operation. `watched` maps a run to a function that returns the number of its last known record. Whenever a connection
+// opens, each run is requested again from there, and so is the list of runs: a lost connection loses no records. Waits
+// between attempts double, with jitter, so that not all pages reconnect at once. Another `instance` in the
+// greeting is another server process: it reports runs that it does not know as gone.
 //
-// The server's JSON API. Addresses are relative to the page, so that it works wherever the application is mounted.
+// Addresses of the API are relative to the page, so that it works wherever the application is mounted.
 
 const FIRST = 300, LONGEST = 8_000, STABLE = 5_000;
 
@@ -32,12 +32,12 @@ export class Connection {
     socket.onclose = () => socket === this.socket && this.lost();
   }
 
-  // Try at once: the network is back, or somebody looks at the page again.
+  // Try at once: the network is back, or the page is visible again.
   hurry() {
     if (this.timer !== null) this.open();
   }
 
-  // The network is gone; the browser may notice on the socket only much later.
+  // The network is gone; the browser may detect it on the socket only much later.
   drop() {
     const socket = this.socket;
     if (socket === null) return;
@@ -101,7 +101,7 @@ export class Connection {
       case "error":
         this.handlers.error(message);
         break;
-      default: // a newer server may say more
+      default: // a newer server may send more types
     }
   }
 
@@ -109,7 +109,7 @@ export class Connection {
     const isNew = this.instance !== null && this.instance !== instance;
     this.instance = instance;
     this.ready = true;
-    // Only a connection that holds makes the next wait short again.
+    // Only a stable connection resets the wait.
     this.stable = setTimeout(() => (this.tries = 0), STABLE);
     this.handlers.state("open");
     this.handlers.hello(instance, isNew);
@@ -155,7 +155,7 @@ function post(path, body = {}) {
 
 const of = (run, verb) => `api/runs/${encodeURIComponent(run)}/${verb}`;
 
-// What the server is, and what its clock says, in seconds since the epoch.
+// Information about the server, and the time of its clock in seconds since the epoch.
 export async function info() {
   let clock = Date.now();
   const found = await ask("api/info", {}, (response) => (clock = Date.parse(response.headers.get("date") ?? "") || clock));

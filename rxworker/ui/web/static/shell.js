@@ -1,8 +1,6 @@
-// The frame of the page: the banner, the menu of a narrow page, and which of its views is shown.
-//
-// Light or dark: as the system says, until somebody chooses.
-//
-// What a screen reader hears: the answer in whole sentences, and what happens to the run. Never single tokens.
+// The frame of the page: banner, menu, views, theme, and announcements for screen readers.
+// The theme is that of the system until the user chooses one.
+// Announcements are whole sentences of the answer and changes of the run's status, never single tokens.
 
 import { byId, setData, setText, show } from "./dom.js";
 
@@ -27,13 +25,13 @@ export function isMenuOpen() {
   return document.body.classList.contains("menu-open");
 }
 
-// What is said of a lost connection stays until there is one.
+// The banner of a lost connection stays until there is one.
 export function clearBanner(tone = null) {
   const shown = byId("banner").dataset.tone;
   if (tone === null ? shown !== "lost" : shown === tone) banner("");
 }
 
-// The skip link leads to what is asked of people now: the decision while there is one, else the message box.
+// The skip link leads to the decision if there is one, else to the message box.
 export function skipTo(decides) {
   const link = document.querySelector(".skip");
   setText(link, decides ? "Skip to the decision" : "Skip to the message box");
@@ -83,15 +81,15 @@ export function initTheme(changed) {
 }
 
 const REST = 2_500, MOST = 400;
-let heard = "", timer = null;
+let pending = "", timer = null;
 
 function flush(all) {
   timer = null;
-  if (heard.trim() === "") return;
-  const cut = all ? heard.length : sentenceEnd(heard);
+  if (pending.trim() === "") return;
+  const cut = all ? pending.length : sentenceEnd(pending);
   if (cut === 0) return;
-  say(heard.slice(0, cut).trim());
-  heard = heard.slice(cut);
+  announce(pending.slice(0, cut).trim());
+  pending = pending.slice(cut);
 }
 
 function sentenceEnd(text) {
@@ -100,7 +98,7 @@ function sentenceEnd(text) {
   return end === 0 && text.length > MOST ? MOST : end;
 }
 
-export function say(text) {
+export function announce(text) {
   const region = byId("announcer");
   const line = document.createElement("p");
   setText(line, text.length > MOST ? `${text.slice(0, MOST)}…` : text);
@@ -108,15 +106,15 @@ export function say(text) {
   while (region.childElementCount > 3) region.firstElementChild.remove();
 }
 
-// More of the answer; `isWhole` when its block has ended.
-export function hear(text, isWhole) {
-  heard = (heard + text).slice(-4 * MOST);
+// Announces more of the answer; `isWhole` when its block has ended.
+export function announceText(text, isWhole) {
+  pending = (pending + text).slice(-4 * MOST);
   if (isWhole) {
     clearTimeout(timer);
     flush(true);
   } else timer ??= setTimeout(() => flush(false), REST);
 }
 
-export function forget() {
-  heard = "";
+export function clearPending() {
+  pending = "";
 }

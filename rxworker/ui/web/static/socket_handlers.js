@@ -1,13 +1,13 @@
-// What comes from the server: the list of runs, records, and word of what is gone.
+// Handlers for messages from the server: the list of runs, records, and runs that are gone.
 
 import { byId, setData, setText } from "./dom.js";
 import { clip } from "./format.js";
 import { banner, clearBanner } from "./shell.js";
 
-const LATER = 500; // milliseconds until a watcher that was sent away comes back
+const LATER = 500; // milliseconds until a detached watcher attaches again
 
 export class SocketHandlers {
-  // `page`: { store, selection, renderer, follow(id), tell(text), again(id), restarted(), probe() }
+  // `page`: { store, selection, renderer, follow(id), showError(text), again(id), restarted(), probe() }
   constructor(page) {
     this.page = page;
     this.isAnother = false;
@@ -24,10 +24,10 @@ export class SocketHandlers {
     const { store, selection, renderer } = this.page;
     const before = selection.summary, earlier = store.list;
     store.setRuns(list);
-    if (this.isAnother) this.lament(earlier);
+    if (this.isAnother) this.reportLostRuns(earlier);
     renderer.list();
     const now = selection.summary;
-    // Somebody decided, here or in another tab: follow.
+    // The pause was decided here or in another tab: follow the new run.
     if (before && now && !before.resumed_as && now.resumed_as) this.page.follow(now.resumed_as);
     else if (selection.isAnother) {
       selection.open(selection.id);
@@ -35,8 +35,8 @@ export class SocketHandlers {
     }
   }
 
-  // Another server process: what it does not know is gone.
-  lament(earlier) {
+  // Another server process: runs that it does not know are gone.
+  reportLostRuns(earlier) {
     const { store } = this.page;
     this.isAnother = false;
     for (const id of store.runs.keys()) if (!store.summaries.has(id)) store.lose(id);
@@ -64,9 +64,9 @@ export class SocketHandlers {
   }
 
   error(message) {
-    // It was too far behind, and was sent away: it comes back to where it was.
+    // The watcher was too far behind and was detached: attach again at the same position.
     if (message.code === "detached" && message.run) setTimeout(() => this.page.again(message.run), LATER);
-    else this.page.tell(message.message ?? "The server refused.");
+    else this.page.showError(message.message ?? "The server refused.");
   }
 
   state(word) {

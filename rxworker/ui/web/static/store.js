@@ -1,21 +1,21 @@
-// What the page knows: the runs of the server, and the runs that were looked at, folded. Pure.
+// The data of the page: the list of runs, and the folded runs. Pure.
 
 import { lose, newRun, step } from "./fold.js";
 
 const KEPT = 6; // runs besides those that are shown
-const EARLIER = 8; // of the runs that one went on from, the last so many are shown
+const EARLIER = 8; // maximum number of earlier runs that are shown
 
 export class Store {
   constructor() {
     this.summaries = new Map();
-    this.remembered = new Map(); // the last word of the server about runs that are folded, and that it may have forgotten
+    this.remembered = new Map(); // last known summaries of folded runs that the server may have dropped
     this.list = [];
-    this.runs = new Map(); // folded, the one looked at last at the end
-    this.over = new Set(); // whose records are all here
+    this.runs = new Map(); // folded runs, the last viewed one at the end
+    this.over = new Set(); // runs whose records are complete
     this.gone = new Set();
-    this.shown = new Set(); // not to be let go
+    this.shown = new Set(); // runs that must not be dropped
     this.queue = [];
-    this.ahead = 0; // how many seconds the server's clock is ahead of ours
+    this.ahead = 0; // seconds by which the server's clock is ahead
   }
 
   setRuns(list) {
@@ -24,7 +24,7 @@ export class Store {
     this.summaries = new Map(list.map((summary) => [summary.id, summary]));
   }
 
-  // The run as far as it was folded; with it, those that nobody looked at for longest are let go.
+  // The folded run; drops the runs that were not viewed for the longest time.
   look(id) {
     const run = this.runs.get(id) ?? newRun(id);
     this.runs.delete(id);
@@ -33,7 +33,7 @@ export class Store {
     return run;
   }
 
-  // The runs that this one went on from, the oldest first; and whether there were others before.
+  // The earlier runs that this run continues, oldest first; and whether there were others before.
   earlier(id) {
     const ids = [];
     let before = this.summaries.get(id)?.resumes;
@@ -44,7 +44,7 @@ export class Store {
     return [ids, Boolean(before)];
   }
 
-  // What the server says of a run, or has said.
+  // The last known summary of a run.
   known(id) {
     return this.summaries.get(id) ?? this.remembered.get(id) ?? null;
   }
@@ -59,17 +59,17 @@ export class Store {
     if (!this.runs.has(id)) return;
     for (const record of records) this.queue.push([id, record]);
     const last = records[records.length - 1];
-    // No record comes from the future.
+    // A record cannot come from the future.
     if (last) this.ahead = Math.max(this.ahead, last.time - Date.now() / 1000);
   }
 
-  // What the server's clock says, to the second. A difference that small is none.
+  // Sets the time of the server's clock, which has a resolution of a second. A difference that small is ignored.
   set(clock) {
     const ahead = clock - Date.now() / 1000;
     this.ahead = Math.abs(ahead) < 2 ? 0 : ahead;
   }
 
-  // Fold what has come; whether there was a hole that has to be asked for again.
+  // Folds the queued records; returns the id of a run with missing records, or null.
   apply() {
     let holed = null;
     for (const [id, record] of this.queue) {
@@ -83,7 +83,7 @@ export class Store {
     return holed;
   }
 
-  // The server does not know the run any more.
+  // The server no longer knows the run.
   lose(id) {
     this.apply();
     this.gone.add(id);

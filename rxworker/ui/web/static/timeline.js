@@ -1,17 +1,17 @@
-// A run together with the runs that it went on from, as one. Pure.
+// A timeline: a run together with the earlier runs that it continues. Pure.
 //
-// A run that was paused and resumed is two runs of the server, one for people. A timeline puts them onto one axis of time, on which a
-// pause takes no room: seconds at work. The last run is the one that is looked at; those before it have ended.
+// A run that was paused and resumed is two runs on the server, and one for the user. A timeline places them on one time axis, on which a
+// pause takes no room. The last run is the selected one; the others have ended.
 //
-// The axis of time that lanes and charts share: how long it is, and where its marks stand. It grows in steps. Pure.
+// The time axis, shared by lanes and charts, grows in steps.
 //
-// Which run is looked at, with those that it went on from: they are watched, and stand on one axis of time.
+// The selection is the run that the user views; its whole timeline is watched.
 
 import { seconds } from "./format.js";
 import { lastCall, tookOf } from "./run_state.js";
 
 export class Timeline {
-  // `runs`: the oldest first. `isCut`: whether there were runs before them that the server does not know any more.
+  // `runs`: oldest first. `isCut`: whether there were earlier runs that the server no longer knows.
   constructor(runs = [], isCut = false) {
     this.runs = runs;
     this.isCut = isCut;
@@ -30,7 +30,7 @@ export class Timeline {
     return this.run?.status === "running";
   }
 
-  // Earlier runs may still be on their way: where the others begin then changes.
+  // Records of earlier runs may still arrive, which moves the starts of later runs.
   update() {
     this.begins = [];
     let begins = 0;
@@ -40,19 +40,19 @@ export class Timeline {
     }
   }
 
-  // Where a moment of a run lies, in seconds from the beginning.
+  // The position of a time of a run, in seconds from the beginning.
   place(run, time) {
     return this.begins[this.runs.indexOf(run)] + time - (run.started ?? time);
   }
 
-  // How long it has been at work, at a moment of the last run.
+  // The total time at work, at a time of the last run.
   elapsed(now) {
     const { run } = this;
     if (run === null || run.started === null) return this.begins[this.begins.length - 1] ?? 0;
     return this.place(run, this.isRunning ? Math.max(now, run.last) : run.last);
   }
 
-  // Where it was paused, and what came between.
+  // The pauses: position, duration and reason.
   breaks() {
     const found = [];
     this.runs.forEach((run, n) => {
@@ -65,8 +65,8 @@ export class Timeline {
     return found;
   }
 
-  // A resumed run begins with what was said before; how that came about only the earlier runs tell: how long things took, what hooks
-  // decided of them, and the runs inside.
+  // A resumed run begins with the earlier messages; only the earlier runs contain durations, verdicts of hooks
+  // and nested runs.
   inherit() {
     for (const run of this.earlier.reverse()) {
       for (const [item, twin] of this.pairs(run)) {
@@ -83,7 +83,7 @@ export class Timeline {
     }
   }
 
-  // What an earlier run's block or call is called in the conversation of the last one.
+  // The item of the last run that corresponds to an item of an earlier run.
   twin(run, thing) {
     if (run === this.run) return thing;
     let outer = thing;
@@ -91,7 +91,7 @@ export class Timeline {
     return this.pairs(run).get(outer) ?? null;
   }
 
-  // A call is known by its id, a block by its place among those of its kind.
+  // Calls correspond by id, blocks by their index among those of their type.
   pairs(run) {
     const found = new Map(), theirs = blocksOf(run), ours = blocksOf(this.run);
     for (const [type, blocks] of theirs) blocks.slice(0, ours.get(type)?.length ?? 0).forEach((block, n) => found.set(block, ours.get(type)[n]));
@@ -113,7 +113,7 @@ function blocksOf(run) {
   return found;
 }
 
-// How long it may be, and into how many parts it is divided.
+// The possible spans, each with its number of parts.
 const SPANS = [
   [0.5, 5], [1, 5], [2, 4], [4, 4], [6, 3], [8, 4], [10, 5], [15, 3], [20, 4], [30, 3], [40, 4], [60, 4], [90, 3], [120, 4], [180, 3], [240, 4], [300, 5],
   [420, 7], [600, 5], [900, 3], [1200, 4], [1800, 3], [2400, 4], [3600, 4],
@@ -150,7 +150,7 @@ export class Selection {
     return this.id ? this.store.status(this.id) : "none";
   }
 
-  // What sort of end it came to, where it was aborted.
+  // The cause of an early end.
   get cause() {
     return this.run?.cause || this.summary?.cause || "";
   }
@@ -167,14 +167,14 @@ export class Selection {
     for (const run of this.timeline.earlier) run.changed.clear();
   }
 
-  // The list says by now which runs came before.
+  // Whether the list of runs now contains other earlier runs.
   get isAnother() {
     if (!this.store.summaries.has(this.id)) return false;
     const [ids, isCut] = this.store.earlier(this.id);
     return isCut !== this.timeline.isCut || ids.join() !== this.timeline.earlier.map((run) => run.id).join();
   }
 
-  // Whether what stands before the run is another now: more has come of it, or the run itself has begun.
+  // Whether the timeline has changed: an earlier run has grown, or the run itself has begun.
   settle() {
     const { timeline, run } = this;
     const changed = timeline.earlier.filter((one) => one.changed.size > 0);
