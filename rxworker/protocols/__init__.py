@@ -1,11 +1,19 @@
 """Records to the wire formats that user interfaces speak."""
 
 from rxworker.protocols.native import (
+    PING,
+    SSE_HEADERS,
     EncodedRecords,
     EncodeRecord,
+    StreamEnd,
     decode_record,
     encode_json,
     encode_record,
+    end_frame,
+    read_last_event_id,
+    record_frame,
+    retry_frame,
+    sse_frame,
 )
 from rxworker.protocols.registry import (
     UI_PROTOCOLS,
@@ -18,36 +26,24 @@ from rxworker.protocols.socket import (
     DeliveryName,
     Hello,
     ListRuns,
+    PauseSummary,
+    PendingCall,
     Refusal,
     RunEnd,
     RunGone,
     RunList,
     RunRecords,
+    RunSummary,
     ServerMessage,
     UnwatchRun,
+    WatcherSummary,
     WatchRun,
+    pause_of,
     read_client_message,
     read_server_message,
+    reason_of,
     records_message,
     socket_message,
-)
-from rxworker.protocols.sse import (
-    PING,
-    SSE_HEADERS,
-    StreamEnd,
-    end_frame,
-    read_last_event_id,
-    record_frame,
-    retry_frame,
-    sse_frame,
-)
-from rxworker.protocols.summary import (
-    PauseSummary,
-    PendingCall,
-    RunSummary,
-    WatcherSummary,
-    pause_of,
-    reason_of,
 )
 
 __all__ = [

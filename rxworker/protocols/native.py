@@ -1,7 +1,15 @@
-"""The library's own wire format: a record as one line of JSON.
+r"""The library's own wire format: a record as one line of JSON, and as a server-sent event. Pure: it returns bytes and sends nothing.
 
-Whatever a record holds, it has a line. Half of a surrogate pair becomes U+FFFD, and a value that has no JSON form the name of its type
+Every record can be encoded. Half of a surrogate pair becomes U+FFFD, and a value that has no JSON form becomes the name of its type
 in parentheses. An event that is nested too deeply for JSON becomes an `Opaque` that says so.
+
+The frame of a record has its number as ``id:``, so an ``EventSource`` that reconnects sends its position in ``Last-Event-ID``. After the last
+record comes an ``end`` event with the status of the run. A client that connects again after that gets a 204, and an ``EventSource``
+then does not reconnect.
+
+    id: 5\ndata: {"seq":5,...}\n\n          a record
+    : ping\n\n                              a keep-alive comment
+    event: end\ndata: {"status":...}\n\n    the end of the stream
 """
 
 from __future__ import annotations
@@ -9,13 +17,14 @@ from __future__ import annotations
 from typing import Protocol, get_args
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Event, Opaque, Record
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import whole
-from rxworker.protocols.common.lines import type_name
+from rxworker.protocols.common import type_name
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
@@ -159,4 +168,88 @@ def _clean(value: Json) -> Json:
     return value
 
 
-__all__ = ["EncodeRecord", "EncodedRecords", "decode_record", "encode_json", "encode_record"]
+PING = b": ping\n\n"
+"""A comment that keeps a connection from being taken for dead."""
+
+SSE_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store, no-transform",
+    # Asks nginx not to hold events back.
+    "X-Accel-Buffering": "no",
+}
+"""The headers of a stream of server-sent events."""
+
+
+class StreamEnd(Struct, frozen=True):
+    """What the ``end`` event says.
+
+    Attributes:
+        status: How the run ended: ``finished``, ``paused`` or ``aborted``.
+        reason: Why, for people.
+    """
+
+    status: str
+    reason: str = ""
+
+
+def sse_frame(data: bytes, *, event: str | None = None, id: int | None = None) -> bytes:  # noqa: A002 - the field's name
+    r"""One frame.
+
+    Args:
+        data: What it carries; of several lines, each gets a field of its own.
+        event: Its type; an ``EventSource`` takes one without a type for a ``message``.
+        id: What the client says as ``Last-Event-ID`` when it connects again.
+
+    >>> sse_frame(b"one\ntwo", event="note", id=3)
+    b'id: 3\nevent: note\ndata: one\ndata: two\n\n'
+    """
+    head = b"" if id is None else b"id: %d\n" % id
+    if event is not None:
+        head += b"event: %b\n" % event.encode()
+    if b"\n" in data or b"\r" in data:
+        data = b"\ndata: ".join(data.splitlines())
+    return b"%bdata: %b\n\n" % (head, data)
+
+
+def record_frame(record: Record, encode: EncodeRecord = encode_record) -> bytes:
+    r"""The frame of a record.
+
+    >>> from rxworker.events import TurnStop
+    >>> record_frame(Record(5, "r", 1, 1, 2.5, TurnStop()))
+    b'id: 5\ndata: {"seq":5,"run":"r","turn":1,"attempt":1,"time":2.5,"event":{"type":"turn_stop"}}\n\n'
+    """
+    return b"id: %d\ndata: %b\n\n" % (record.seq, encode(record))
+
+
+def end_frame(status: str, reason: str = "") -> bytes:
+    r"""The frame behind the last record.
+
+    >>> end_frame("finished")
+    b'event: end\ndata: {"status":"finished","reason":""}\n\n'
+    """
+    return sse_frame(encode_json(StreamEnd(status, reason)), event="end")
+
+
+def retry_frame(milliseconds: int) -> bytes:
+    r"""Tells the client how long to wait before it connects again.
+
+    >>> retry_frame(500)
+    b'retry: 500\n\n'
+    """
+    return b"retry: %d\n\n" % milliseconds
+
+
+def read_last_event_id(text: str | None) -> int:
+    """The number of the last record that a client has, of its ``Last-Event-ID``; 0 where it says nothing.
+
+    Raises:
+        RemoteProtocolError: It is no number.
+
+    >>> read_last_event_id("17"), read_last_event_id(None), read_last_event_id("")
+    (17, 0, 0)
+    """
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) <= 15):
+        raise RemoteProtocolError("the last event's id is the number of a record, from 0")
+    return int(text)

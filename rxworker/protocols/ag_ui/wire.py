@@ -315,38 +315,3 @@ def ours(value: JsonObject) -> JsonObject:
     {'rxworker': {'refusal': True}}
     """
     return {"rxworker": value}
-
-
-__all__ = [
-    "ActivitySnapshot",
-    "AgUiEvent",
-    "Custom",
-    "Interrupt",
-    "MessagesSnapshot",
-    "Outcome",
-    "ReasoningEncryptedValue",
-    "ReasoningEnd",
-    "ReasoningMessageContent",
-    "ReasoningMessageEnd",
-    "ReasoningMessageStart",
-    "ReasoningStart",
-    "RunError",
-    "RunFinished",
-    "RunStarted",
-    "StepFinished",
-    "StepStarted",
-    "SubagentError",
-    "SubagentFinished",
-    "SubagentStarted",
-    "TextMessageContent",
-    "TextMessageEnd",
-    "TextMessageStart",
-    "TokenUsage",
-    "ToolCallArgs",
-    "ToolCallEnd",
-    "ToolCallResult",
-    "ToolCallStart",
-    "WireMessage",
-    "call_object",
-    "ours",
-]

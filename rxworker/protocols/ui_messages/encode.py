@@ -1,17 +1,21 @@
-"""From the records of a run to the parts of a UI Message Stream."""
+"""From the records of a run to the parts of a UI Message Stream, version 1, and to the bytes of a response.
+
+`UiMessageEncoder` has the table from changes to parts. The parts of the message as a whole are here; blocks, calls and notes are in `parts`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from types import MappingProxyType
 from typing import Any
 
 from rxworker.events import Record
-from rxworker.protocols.ui_messages.blocks import BlockParts
-from rxworker.protocols.ui_messages.calls import CallParts
-from rxworker.protocols.ui_messages.inside import Inside
-from rxworker.protocols.ui_messages.message import MessageParts
-from rxworker.protocols.ui_messages.notes import note
-from rxworker.protocols.ui_messages.wire import UiMessagePart
+from rxworker.messages import StopKind, StopReason
+from rxworker.protocols.common import data_line, interrupt_id, pump
+from rxworker.protocols.ui_messages import wire
+from rxworker.protocols.ui_messages.parts import BlockParts, CallParts, Inside, note
+from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState
 from rxworker.views import (
     BlockClose,
@@ -134,4 +138,150 @@ def _table(
     }
 
 
-__all__ = ["UiMessageEncoder"]
+DONE = b"data: [DONE]\n\n"
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+        "x-vercel-ai-ui-message-stream": "v1",
+    }
+)
+
+
+def sse_bytes(part: UiMessagePart) -> bytes:
+    r"""A part as a frame of server-sent events.
+
+    >>> from rxworker.protocols.ui_messages.wire import TextEnd
+    >>> sse_bytes(TextEnd("1"))
+    b'data: {"type":"text-end","id":"1"}\n\n'
+    """
+    return data_line(part)
+
+
+async def ui_message_stream(
+    batches: AsyncIterable[Sequence[Record]],
+    message_id: str | None = None,
+    *,
+    can_reset: bool = True,
+    before: Sequence[AsyncIterable[Sequence[Record]]] = (),
+) -> AsyncGenerator[bytes, None]:
+    """The bytes to write, a piece for each batch of records, and `DONE` at the end. The answer has the headers `HEADERS`.
+
+    Everything that is open is closed at the end, also where the run fails, or its watcher is detached. A client that comes
+    back is sent all of the message again, from its first record.
+
+    Args:
+        batches: The records, for example ``watch.batches()``.
+        message_id: The message's id; for a run that was resumed, that of the message that it goes on with. A client that comes back
+            tells by it that it has the message.
+        can_reset: Whether the client knows ``reset-step``.
+        before: The records of the runs that it goes on with, in order: for a client that comes back, and for which all of them are one
+            message.
+    """
+    last = len(before)
+    for place, source in enumerate((*before, batches)):
+        encoder = UiMessageEncoder(message_id, can_reset=can_reset)
+        async with aclosing(pump(source, encoder.feed, encoder.close)) as pieces:
+            async for parts in pieces:
+                told = [p for p in parts if _is_told(p, is_first=place == 0, is_last=place == last)]
+                yield b"".join(map(sse_bytes, told))
+    yield DONE
+
+
+def _is_told(part: UiMessagePart, *, is_first: bool, is_last: bool) -> bool:
+    """Whether it is a part of the message: one that is made of several runs begins once, and ends once."""
+    return (is_first or not isinstance(part, Start)) and (is_last or not isinstance(part, Finish))
+
+
+_FINISH = {
+    StopKind.END_TURN: "stop",
+    StopKind.STOP_SEQUENCE: "stop",
+    StopKind.MAX_TOKENS: "length",
+    StopKind.TOOL_USE: "tool-calls",
+    StopKind.REFUSAL: "content-filter",
+    StopKind.CONTENT_FILTER: "content-filter",
+}
+
+
+class MessageParts:
+    """The parts of a message as a whole.
+
+    Args:
+        message_id: The message's id.
+        can_reset: Whether the client knows ``reset-step``.
+        calls: Where calls are kept.
+
+    >>> [part.message_id for part in MessageParts("message-1", CallParts(), can_reset=True).begin(ViewBegin("run-1"))]
+    ['message-1']
+    """
+
+    def __init__(self, message_id: str | None, calls: CallParts, *, can_reset: bool) -> None:
+        self._message_id = message_id
+        self._calls = calls
+        self._can_reset = can_reset
+        self._in_step = False
+
+    def begin(self, change: ViewBegin) -> Iterator[UiMessagePart]:
+        """It begins, or goes on with calls that waited."""
+        yield wire.Start(self._message_id)
+        for pending in change.pending:
+            # In place, where the client has the call; and otherwise it learns of it.
+            yield from self._calls.available(pending.id, pending.call.name, pending.call.input)
+
+    def open_step(self, change: StepOpen) -> Iterator[UiMessagePart]:
+        """A turn begins; those of runs inside are no steps of the message."""
+        if not change.scope.id:
+            self._in_step = True
+            yield wire.StartStep()
+
+    def close_step(self, change: StepClose) -> Iterator[UiMessagePart]:
+        """A turn is over."""
+        if not change.scope.id:
+            self._in_step = False
+            yield wire.FinishStep()
+
+    def finish(self, change: ViewFinish) -> Iterator[UiMessagePart]:
+        """The run has finished."""
+        yield wire.Finish(_finish_reason(change.stop_reason))
+
+    def pause(self, change: ViewPause) -> Iterator[UiMessagePart]:
+        """The run waits, and asks."""
+        asked = False
+        for pending in change.pending:
+            name = interrupt_id(change.run, pending.call.id)
+            if pending.needs_decision:
+                asked = True
+                yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)
+            else:
+                # The client sends an answer when no call of the step is left; nobody has a say in these now.
+                yield wire.ToolApprovalRequest(name, pending.id, is_automatic=True)
+                yield wire.ToolApprovalResponse(name, approved=True)
+        data = {"run": change.run, "hook": change.hook, "reason": change.reason}
+        yield Data("data-pause", data, "pause")
+        yield wire.Finish("tool-calls" if asked else "stop")
+
+    def abort(self, change: ViewAbort) -> Iterator[UiMessagePart]:
+        """The run ended without a result."""
+        if change.cause == "cancel":
+            yield wire.Abort(change.reason)
+            return
+        yield wire.ErrorPart(change.reason or change.cause)
+        yield wire.Finish("error")
+
+    def cut(self, change: ViewCut) -> Iterator[UiMessagePart]:
+        """The watcher hears no more of the run."""
+        yield wire.Abort(change.reason)
+        yield wire.ErrorPart(change.reason)
+
+    def take_back(self, change: Retract) -> Iterator[UiMessagePart]:
+        """What a response has said is void."""
+        if self._can_reset and self._in_step and not change.scope.id:
+            yield wire.ResetStep()
+            return
+        data = {"reason": change.reason, "ids": change.blocks, "toolCallIds": change.calls}
+        yield Data("data-retract", data)
+
+
+def _finish_reason(reason: StopReason | None) -> str:
+    return "other" if reason is None else _FINISH.get(reason.kind, "other")

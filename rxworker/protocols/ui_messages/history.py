@@ -23,9 +23,8 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common.history import CallIds
-from rxworker.protocols.common.interrupts import interrupt_id
-from rxworker.protocols.ui_messages.result import output_of
+from rxworker.protocols.common import CallIds, interrupt_id
+from rxworker.protocols.ui_messages.parts import output_of
 from rxworker.views.scopes import NOT_RUN
 
 
@@ -197,6 +196,3 @@ def _part(block: object) -> JsonObject | None:
             return part
         case _:
             return None
-
-
-__all__ = ["UiMessage", "ui_messages_of"]

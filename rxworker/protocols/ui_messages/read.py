@@ -11,9 +11,7 @@ from msgspec import Struct
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Content, Conversation, JsonObject, Message, Text, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common.history import Gathering
-from rxworker.protocols.common.interrupts import Reply, split_interrupt
-from rxworker.protocols.common.media import media
+from rxworker.protocols.common import Gathering, Reply, media, split_interrupt
 from rxworker.worker import Answer, Approve, Deny
 
 DENIED = "This call was not approved."
@@ -210,6 +208,3 @@ def _text(output: object) -> str:
     if isinstance(output, str):
         return output
     return encode_lenient(output).decode()  # pyright: ignore[reportArgumentType] - it came as JSON
-
-
-__all__ = ["ChatRequest", "read_chat_request"]

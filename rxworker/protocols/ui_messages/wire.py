@@ -212,31 +212,3 @@ UiMessagePart: TypeAlias = (
     | Abort
     | ErrorPart
 )
-
-__all__ = [
-    "Abort",
-    "Data",
-    "ErrorPart",
-    "Finish",
-    "FinishStep",
-    "ReasoningDelta",
-    "ReasoningEnd",
-    "ReasoningStart",
-    "ResetStep",
-    "SourceUrl",
-    "Start",
-    "StartStep",
-    "TextDeltaPart",
-    "TextEnd",
-    "TextStart",
-    "ToolApprovalRequest",
-    "ToolApprovalResponse",
-    "ToolInputAvailable",
-    "ToolInputDelta",
-    "ToolInputError",
-    "ToolInputStart",
-    "ToolOutputAvailable",
-    "ToolOutputDenied",
-    "ToolOutputError",
-    "UiMessagePart",
-]
