@@ -24,7 +24,7 @@ from rxworker.messages.lenient_json import encode_lenient
 from rxworker.worker import Decision
 
 
-class Reply(Struct, frozen=True):
+class InterruptReply(Struct, frozen=True):
     """A client's answer to a paused run.
 
     Attributes:
@@ -66,11 +66,11 @@ def split_interrupt(name: str) -> tuple[str, str]:
     return run, call_id
 
 
-def decisions_of(replies: Iterable[Reply]) -> dict[str, Decision]:
+def decisions_of(replies: Iterable[InterruptReply]) -> dict[str, Decision]:
     """What was decided, by the calls' ids, as ``worker.resume`` takes it.
 
     >>> from rxworker.worker import Approve
-    >>> decisions_of([Reply("run-1", "call_1", Approve()), Reply("run-1")])
+    >>> decisions_of([InterruptReply("run-1", "call_1", Approve()), InterruptReply("run-1")])
     {'call_1': Approve(input=None)}
     """
     return {

@@ -114,7 +114,7 @@ class RunGone(Struct, frozen=True, tag="gone"):
     run: str
 
 
-class Refusal(Struct, frozen=True, tag="error", omit_defaults=True):
+class RequestRefused(Struct, frozen=True, tag="error", omit_defaults=True):
     """What the client asked for cannot be had.
 
     Attributes:
@@ -128,7 +128,7 @@ class Refusal(Struct, frozen=True, tag="error", omit_defaults=True):
     run: str | None = None
 
 
-ServerMessage: TypeAlias = Hello | RunList | RunRecords | RunEnd | RunGone | Refusal
+ServerMessage: TypeAlias = Hello | RunList | RunRecords | RunEnd | RunGone | RequestRefused
 
 _client = msgspec.json.Decoder(ClientMessage)
 _server = msgspec.json.Decoder(ServerMessage)

@@ -54,9 +54,9 @@ from rxworker.worker.context import (
     result_of,
 )
 from rxworker.worker.journal import BY_CALLER
-from rxworker.worker.loop import Voice
+from rxworker.worker.loop import Emitter
 from rxworker.worker.paused import APPROVAL
-from rxworker.worker.result import seal_of
+from rxworker.worker.result import signature_of
 
 
 def start_early(
@@ -77,7 +77,7 @@ def start_early(
         def on_next(event: Event) -> None:
             call = _whole_call(context, event) if isinstance(event, BlockStop) else None
             if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
-                throw_away(context, scope)  # what was said before is taken back
+                discard_early(context, scope)  # what was said before is taken back
             observer.on_next(event)
             if call is not None and not is_over and _may_start(context, scope, call[0]):
                 token = CALLING.set(context)
@@ -87,7 +87,7 @@ def start_early(
         def on_error(error: Exception) -> None:
             nonlocal is_over
             is_over = True
-            throw_away(context, scope)
+            discard_early(context, scope)
             observer.on_error(error)
 
         def on_completed() -> None:
@@ -99,7 +99,7 @@ def start_early(
             nonlocal is_over
             if not is_over:
                 is_over = True
-                throw_away(context, scope)
+                discard_early(context, scope)
 
         def on_many(parts: Parts[Event]) -> None:
             for part in parts:
@@ -115,7 +115,7 @@ def start_early(
     return Stage(subscribe)
 
 
-def throw_away(
+def discard_early(
     context: RunContext, scope: TurnScope, keep: Mapping[int, ToolCall] | None = None
 ) -> None:
     """Cancel the early calls that nobody will ask for, and tell the watchers of their end.
@@ -193,7 +193,7 @@ Emit = Callable[[Event], None]
 BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL
 
 
-async def call_tools(context: RunContext, scope: TurnScope, voice: Voice[Event]) -> None:
+async def call_tools(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
     """Ask, run, look at the results, and put them into the conversation.
 
     Raises:
@@ -208,10 +208,10 @@ async def call_tools(context: RunContext, scope: TurnScope, voice: Voice[Event])
         if waiting or scope.refused or scope.answered:
             # What idempotency keys begin with is the same however often the turn is paused, so that no call is made twice.
             scope.key = scope.key or f"{context.journal.run}/{state.turns}"
-            await _ask_and_run(context, scope, state, waiting, voice.emit)
+            await _ask_and_run(context, scope, state, waiting, emitter.emit)
     finally:
         if scope.early is not None:
-            throw_away(context, scope)
+            discard_early(context, scope)
 
 
 def _made(state: RunState) -> tuple[Waiting, ...]:
@@ -233,10 +233,10 @@ async def _ask_and_run(
         hold_back(context, emit)(ToolStop(answer, place=each.place))
         tool = context.tools.get(each.call.name)
         results[each.place] = await _look_at(context, scope, each, tool, answer, emit)
-    if context.pausing.reason is not None:
+    if context.pause_request.reason is not None:
         # The hooks are asked about all of these when the run goes on.
-        throw_away(context, scope)
-        context.pausing.take(emit, _pause(scope, BY_CALLER, waiting, results))
+        discard_early(context, scope)
+        context.pause_request.take(emit, _pause(scope, BY_CALLER, waiting, results))
         scope.paused = True
         return
     early = scope.early
@@ -248,7 +248,7 @@ async def _ask_and_run(
         if scope.paused:
             return
     if early is not None:
-        throw_away(context, scope, keep={each.place: each.call for each in allowed})
+        discard_early(context, scope, keep={each.place: each.call for each in allowed})
     # A tool may be removed while it runs; the hooks are asked about its result all the same.
     tools = [context.tools.get(each.call.name) for each in allowed]
     CALLING.set(context)
@@ -317,7 +317,9 @@ async def _ask(
         if hooks:
             verdict, hook, left, asked = await _ask_about(context, scope, each, tool, emit)
         # What a person has approved are these very arguments.
-        is_approved = each.is_approved and (left is call or seal_of(left) == seal_of(call))
+        is_approved = each.is_approved and (
+            left is call or signature_of(left) == signature_of(call)
+        )
         match verdict:
             case Skip(reason=reason):
                 results[place] = ToolResult(call.id, reason, is_error=True, name=call.name)
@@ -332,7 +334,7 @@ async def _ask(
             case _:
                 allowed.append(replace(each, call=left))
                 continue
-        throw_away(context, scope)
+        discard_early(context, scope)
         pending = [*allowed, replace(each, call=left), *waiting[number + 1 :]]
         pause = replace(
             _pause(scope, hook, pending, results, reason),
@@ -365,7 +367,7 @@ async def _ask_about(
         call=replace(each.call, input=copy.deepcopy(each.call.input)),
         tool=tool,
         spared=each.spared,
-        **context.situation(scope.variables),
+        **context.hook_input(scope.variables),
     )
     verdict, hook = await context.hooks.ask(BEFORE, asked, emit)
     return verdict, hook, asked.call, len(asked.asked)
@@ -386,7 +388,7 @@ async def _look_at(
             call=each.call,
             result=result,
             tool=tool,
-            **context.situation(scope.variables),
+            **context.hook_input(scope.variables),
         )
         verdict, hook = await context.hooks.ask(AFTER, asked, emit)
         if isinstance(verdict, Abort):

@@ -41,7 +41,7 @@ from rxworker.state import RunState
 from rxworker.timeline import Timeline
 from rxworker.tools import EarlyCalls, Toolbox, run_call
 from rxworker.transport import Model, Retry
-from rxworker.worker.journal import Inbox, Journal, Pausing
+from rxworker.worker.journal import Journal, Mailbox, PauseRequest
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.result import Output
 
@@ -146,7 +146,7 @@ def _error(text: str, hook: str, point: str) -> HookError:
     return HookError(f"after hook {hook!r} {text}", hook=hook, point=HookPoint(point).value)
 
 
-class Situation(TypedDict):
+class HookInput(TypedDict):
     """What every hook is given, whatever its point."""
 
     conversation: Conversation
@@ -184,11 +184,11 @@ class RunContext(Struct, frozen=True, eq=False):
         scheduler: Whose time it is.
         journal: Where what happens is written down.
         workspace: The folder that hooks work in.
-        around: The runs that this one is inside of: the one that it is a tool call of, and so on outwards.
+        parents: The runs that this one is inside of: the one that it is a tool call of, and so on outwards.
         variables: Shared by the hooks and tools of the run, from its first turn to its end.
         called: The names of the tools that the model has called, each once, those from before a pause included.
-        inbox: What was sent to it while it is on.
-        pausing: Whether the application asked for a pause.
+        mailbox: What was sent to it while it is on.
+        pause_request: Whether the application asked for a pause.
         tasks: What is under way and has to be waited for before the run can end.
     """
 
@@ -206,23 +206,23 @@ class RunContext(Struct, frozen=True, eq=False):
     scheduler: abc.SchedulerBase
     journal: Journal
     workspace: Path
-    around: tuple[RunContext, ...]
+    parents: tuple[RunContext, ...]
     variables: dict[str, object] = {}
     called: dict[str, None] = {}
-    inbox: Inbox = field(default_factory=Inbox)
-    pausing: Pausing = field(default_factory=Pausing)
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    pause_request: PauseRequest = field(default_factory=PauseRequest)
     tasks: set[asyncio.Task[None]] = set()
 
     @property
     def line(self) -> tuple[RunContext, ...]:
         """This run, the run that it is inside of, and so on outwards."""
-        return (self, *self.around)
+        return (self, *self.parents)
 
-    def situation(self, variables: dict[str, object]) -> Situation:
+    def hook_input(self, variables: dict[str, object]) -> HookInput:
         """What a hook is given now. What it says is checked, and goes into the records."""
         journal = self.journal
         state = journal.state
-        return Situation(
+        return HookInput(
             conversation=state.conversation,
             emit=checked(journal.emit, lambda: journal.hub.ended),
             variables=variables,
@@ -304,9 +304,9 @@ def before_request(context: RunContext, state: RunState, emit: Emit) -> None:
     if limits.max_turns is not None and state.turns >= limits.max_turns:
         raise _reached("max_turns", limits.max_turns, emit)
     _within(limits, state, emit)
-    for run in context.around:
+    for run in context.parents:
         _within(run.limits, run.journal.state, emit)
-    if limits.max_depth is not None and len(context.around) > limits.max_depth:
+    if limits.max_depth is not None and len(context.parents) > limits.max_depth:
         raise _reached("max_depth", limits.max_depth, emit)
 
 
@@ -346,7 +346,7 @@ def before_calls(context: RunContext, state: RunState, more: int, emit: Emit) ->
         LimitExceededError: They may not.
     """
     _may_call(context.limits, state, more, emit)
-    for run in context.around:
+    for run in context.parents:
         _may_call(run.limits, run.journal.state, more, emit)
 
 

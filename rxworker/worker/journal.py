@@ -116,17 +116,17 @@ _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})
 SOURCE = "send"
 TOO_LATE = "the run ended before the message could be put into its conversation"
 
-Waiting: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None]]]
+Undelivered: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None]]]
 
 
-class Inbox(Struct, eq=False):
+class Mailbox(Struct, eq=False):
     """What was sent to a run and is not delivered yet.
 
     Attributes:
         waiting: In order, each with the future that is done when it is delivered.
     """
 
-    waiting: Waiting = []
+    waiting: Undelivered = []
 
     def put(self, messages: tuple[Message, ...]) -> asyncio.Future[None]:
         """Take messages; done when they are in the conversation."""
@@ -155,16 +155,16 @@ BY_CALLER = "pause"
 """What stands in a `RunPause` in the place of a hook's name."""
 
 
-class Pausing(Struct, eq=False):
+class PauseRequest(Struct, eq=False):
     """Whether somebody asked for a pause.
 
     Attributes:
         reason: Why, for people, if somebody did: the next safe moment will be a pause.
 
-    >>> pausing = Pausing()
-    >>> pausing.ask("lunch")
+    >>> request = PauseRequest()
+    >>> request.ask("lunch")
     >>> taken: list[Event] = []
-    >>> pausing.take(taken.append, RunPause(BY_CALLER))
+    >>> request.take(taken.append, RunPause(BY_CALLER))
     >>> taken == [RunPause(BY_CALLER, reason="lunch")]
     True
     """

@@ -24,7 +24,7 @@ from rxworker.transport.clock import LoopClock
 A = TypeVar("A")
 
 
-class Voice(abc.ObserverBase[A]):
+class Emitter(abc.ObserverBase[A]):
     """What work speaks through. It observes what it follows.
 
     Args:
@@ -62,7 +62,7 @@ class Voice(abc.ObserverBase[A]):
 
         Work is handed on as it is: each coroutine in between would be gone through whenever what is awaited goes on.
         """
-        if type(source) is Work:
+        if type(source) is CoroutineObservable:
             return source.work(self)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - a cast would be a call
         return self.listen(source, scheduler)
 
@@ -105,12 +105,12 @@ class Voice(abc.ObserverBase[A]):
             self._following.dispose()
 
 
-Speaker: TypeAlias = Callable[[Voice[A]], Awaitable[None]]
+EmitFn: TypeAlias = Callable[[Emitter[A]], Awaitable[None]]
 """Work: it takes what it is to speak through."""
 
 
 @final
-class Work(Stage[A]):
+class CoroutineObservable(Stage[A]):
     """An observable of what a coroutine emits, which whoever follows it can await instead.
 
     It completes when the coroutine returns, and fails when that raises. Disposing a subscription cancels it.
@@ -123,7 +123,7 @@ class Work(Stage[A]):
         work: See above.
     """
 
-    def __init__(self, work: Speaker[A], tasks: set[asyncio.Task[None]]) -> None:
+    def __init__(self, work: EmitFn[A], tasks: set[asyncio.Task[None]]) -> None:
         self.work = work  # and nothing of the base's, which would hold a function to subscribe with
         self._tasks = tasks
 
@@ -132,30 +132,30 @@ class Work(Stage[A]):
         observer: abc.ObserverBase[A],
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        return _Working(self.work, observer, self._tasks)
+        return _TaskSubscription(self.work, observer, self._tasks)
 
 
-class _Working(abc.DisposableBase, Generic[A]):
+class _TaskSubscription(abc.DisposableBase, Generic[A]):
     """A subscription to work: its task."""
 
-    __slots__ = ("_is_disposed", "_is_over", "_observer", "_task", "_voice")
+    __slots__ = ("_emitter", "_is_disposed", "_is_over", "_observer", "_task")
 
     def __init__(
         self,
-        work: Speaker[A],
+        work: EmitFn[A],
         observer: abc.ObserverBase[A],
         tasks: set[asyncio.Task[None]],
     ) -> None:
         self._observer = observer
-        self._voice = Voice(observer.on_next, many(observer))
+        self._emitter = Emitter(observer.on_next, many(observer))
         self._is_disposed = self._is_over = False
         self._task = asyncio.get_running_loop().create_task(self._go(work))
         tasks.add(self._task)
         self._task.add_done_callback(tasks.discard)
 
-    async def _go(self, work: Speaker[A]) -> None:
+    async def _go(self, work: EmitFn[A]) -> None:
         try:
-            await work(self._voice)
+            await work(self._emitter)
         except asyncio.CancelledError as error:
             # Not ours: something that a hook or a tool waited for was cancelled. The run must hear of it.
             if not self._is_disposed:
@@ -179,7 +179,7 @@ class _Working(abc.DisposableBase, Generic[A]):
         is_again, self._is_disposed = self._is_disposed, True
         # Work that completes disposes itself, and must not be cut off while its successor starts. Who leaves while it speaks ends it.
         if not is_again and not self._is_over:
-            self._voice.leave()
+            self._emitter.leave()
             self._task.cancel()
 
 
@@ -228,14 +228,14 @@ def repeat_turns(
         ['a', 'b', 'a', 'b']
     """
 
-    async def turns(voice: Voice[A]) -> None:
-        await voice.follow(turn(), scheduler)
+    async def turns(emitter: Emitter[A]) -> None:
+        await emitter.follow(turn(), scheduler)
         while goes_on():
             await asyncio.sleep(0)
-            await voice.follow(turn(), scheduler)
+            await emitter.follow(turn(), scheduler)
 
     if isinstance(scheduler, LoopClock):
-        return Work(turns, set())
+        return CoroutineObservable(turns, set())
 
     def subscribe(
         observer: abc.ObserverBase[A], _scheduler: abc.SchedulerBase | None = None

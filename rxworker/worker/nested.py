@@ -43,9 +43,9 @@ class _Task(Struct, frozen=True, forbid_unknown_fields=True):
     task: str
 
 
-# The workers that are at work around what runs now, so that one does not wait for itself.
-_AROUND: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
-    "rxworker_workers_around", default=frozenset()
+# The workers whose runs contain the current one, so that a worker does not wait for itself.
+_ACTIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
+    "rxworker_active_workers", default=frozenset()
 )
 
 
@@ -135,7 +135,7 @@ async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> st
         result: RunResult[Any] = await run
     except asyncio.CancelledError:
         if not run.done():
-            await run.cancel(reason="the run around it was cancelled")
+            await run.cancel(reason="the outer run was cancelled")
         raise
     finally:
         watching.dispose()
@@ -183,15 +183,15 @@ class _Shared:
 
     @contextlib.asynccontextmanager
     async def use(self) -> AsyncGenerator[Worker, None]:
-        worker, around = self._worker, _AROUND.get()
-        if id(worker) in around:
+        worker, active = self._worker, _ACTIVE.get()
+        if id(worker) in active:
             raise LocalProtocolError(
                 "this worker is at work already: it cannot be called by itself"
             )
-        token = _AROUND.set(around | {id(worker)})
+        token = _ACTIVE.set(active | {id(worker)})
         try:
             async with self._gate.place():
                 worker.conversation = self._conversation
                 yield worker
         finally:
-            _AROUND.reset(token)
+            _ACTIVE.reset(token)

@@ -30,7 +30,7 @@ from rxworker.messages.pairs import calls_made, places_left, places_of
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import TurnScope, Waiting
 from rxworker.worker.journal import BY_CALLER
-from rxworker.worker.result import Paused, check_sealed
+from rxworker.worker.result import Paused, check_signatures
 
 
 class Approve(Struct, frozen=True):
@@ -197,7 +197,7 @@ def resumed(
         ConfigurationError: Something is of another kind altogether.
     """
     _check_kinds(paused, decisions, added)
-    check_sealed(paused.pending, paused.seals)
+    check_signatures(paused.pending, paused.seals)
     decided = _decided(paused, decisions)
     made = calls_made(paused.conversation)
     places = places_of(paused.pending, paused.places, made)

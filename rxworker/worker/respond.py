@@ -33,12 +33,12 @@ from rxworker.operators import Stage, error_to_exception
 from rxworker.providers import Request
 from rxworker.transport.clock import LoopClock
 from rxworker.transport.seams import PRESSURE
-from rxworker.worker.call_tools import start_early, throw_away
+from rxworker.worker.call_tools import discard_early, start_early
 from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
-from rxworker.worker.loop import Voice
+from rxworker.worker.loop import Emitter
 
 
-async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) -> None:
+async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
     """Say what a response says, through the worker's operators and its timeline; again, until it succeeds or there is no use in it.
 
         response   ---d--#            d what the response said
@@ -59,15 +59,15 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
         attempts += 1
         response: Observable[Event] = model.stream(request)
         if context.operators:
-            response = through(context.operators, response, context.scheduler)
+            response = apply_operators(context.operators, response, context.scheduler)
         # Applied by hand: what `pipe` adds costs more than the operators do.
         response = context.timeline(response)
         if context.tools.starts_early:
             response = start_early(context, scope, response)
-        voice.emit(started)
+        emitter.emit(started)
         begun = history.last_seq
         try:
-            await voice.listen(response, context.scheduler)
+            await emitter.listen(response, context.scheduler)
             _expect_end(context)
             return
         except Exception as error:
@@ -76,11 +76,11 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
             if wait is None:
                 raise
             # A model may raise out of the subscription, and not through it.
-            throw_away(context, scope)
+            discard_early(context, scope)
             scope.early = None
             context.timeline.retract(reason_of(error))
-            voice.emit(AttemptRetract(reason_of(error), wait))
-        await voice.listen(_pause(wait, context.scheduler))
+            emitter.emit(AttemptRetract(reason_of(error), wait))
+        await emitter.listen(_pause(wait, context.scheduler))
 
 
 def _expect_end(context: RunContext) -> None:
@@ -128,7 +128,7 @@ B = TypeVar("B")
 P = ParamSpec("P")
 
 
-def through(
+def apply_operators(
     operators: Sequence[ResponseOperator],
     source: Observable[ResponseEvent],
     scheduler: abc.SchedulerBase,
@@ -145,7 +145,7 @@ def through(
         observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
         upstream = SingleAssignmentDisposable()
-        home = _Home()
+        thread = _LoopThread()
 
         def fail(error: BaseException) -> None:
             upstream.dispose()
@@ -168,13 +168,13 @@ def through(
             return Observable(subscribe)
 
         def on_next(event: ResponseEvent) -> None:
-            home.run(lambda: observer.on_next(event))
+            thread.run(lambda: observer.on_next(event))
 
         def on_error(error: Exception) -> None:
-            home.run(lambda: observer.on_error(error))
+            thread.run(lambda: observer.on_error(error))
 
         def on_completed() -> None:
-            home.run(observer.on_completed)
+            thread.run(observer.on_completed)
 
         clock = _Clock(asyncio.get_running_loop(), fail)
         result = source
@@ -191,7 +191,7 @@ def through(
     return Observable(subscribe)
 
 
-class _Home:
+class _LoopThread:
     """The event loop's thread: what is asked for in another one is done here, in the order of asking."""
 
     def __init__(self) -> None:
@@ -275,7 +275,7 @@ class RunPressure(Struct, frozen=True, eq=False):
         """Whether nothing should be read now."""
         if self.context.journal.hub.is_full:
             return True
-        for run in self.context.around:  # noqa: SIM110 - `any` makes a generator for each read
+        for run in self.context.parents:  # noqa: SIM110 - `any` makes a generator for each read
             if run.journal.hub.is_full:
                 return True
         return False

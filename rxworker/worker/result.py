@@ -35,10 +35,10 @@ else:
 T = TypeVar("T")
 
 
-def seal_of(call: ToolCall) -> str:
+def signature_of(call: ToolCall) -> str:
     """A digest of a call: its id, its name and its exact arguments.
 
-    >>> seal_of(ToolCall("1", "look", {"at": "a"})) == seal_of(ToolCall("1", "look", {"at": "b"}))
+    >>> signature_of(ToolCall("1", "look", {"at": "a"})) == signature_of(ToolCall("1", "look", {"at": "b"}))
     False
     """
     # Not with msgspec: a model may write half a character, which UTF-8 cannot say.
@@ -46,7 +46,7 @@ def seal_of(call: ToolCall) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def check_sealed(calls: Sequence[ToolCall], seals: Sequence[str]) -> None:
+def check_signatures(calls: Sequence[ToolCall], seals: Sequence[str]) -> None:
     """Refuse calls that are other ones than those that were shown to whoever decided.
 
     Raises:
@@ -55,7 +55,7 @@ def check_sealed(calls: Sequence[ToolCall], seals: Sequence[str]) -> None:
     if len(calls) != len(seals):
         raise LocalProtocolError(f"{len(seals)} calls were paused, and {len(calls)} are to go on")
     for call, seal in zip(calls, seals, strict=True):
-        if seal_of(call) != seal:
+        if signature_of(call) != seal:
             raise LocalProtocolError(
                 f"the call {call.id!r} of {call.name} was changed since the run paused: what was approved may not be what "
                 "would run; give other arguments with decisions={call.id: Approve(input={...})}"
@@ -242,7 +242,7 @@ def result_of(
         places=pause.places,
         hooks=pause.hooks,
         asked=pause.asked,
-        seals=tuple(seal_of(call) for call in pause.pending),
+        seals=tuple(signature_of(call) for call in pause.pending),
         variables=dict(variables),
         called=tuple(called),
     )

@@ -225,7 +225,7 @@ class Run(Generic[T_co]):
         def leave() -> None:
             self.cancel(reason=f"nobody has watched it for {grace:g} seconds")
 
-        return when_unobserved(self._journal.hub, grace, self._context.scheduler, leave)
+        return when_idle(self._journal.hub, grace, self._context.scheduler, leave)
 
     def pause(self, *, reason: str = "paused by the caller") -> None:
         """Pause at the next moment at which nothing is cut off: before tools run, after they have, or where the run would finish.
@@ -243,7 +243,7 @@ class Run(Generic[T_co]):
         expect("reason", reason, str, "run.pause(reason='lunch')")
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: there is nothing to pause")
-        self._context.pausing.ask(reason)
+        self._context.pause_request.ask(reason)
 
     def done(self) -> bool:
         """Whether the run has ended."""
@@ -274,7 +274,7 @@ class Run(Generic[T_co]):
             raise ConfigurationError("only words of the user or the system are sent into a run")
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: begin another with worker.run(...)")
-        return self._context.inbox.put(messages)
+        return self._context.mailbox.put(messages)
 
     def cancel(
         self,
@@ -359,7 +359,7 @@ class Run(Generic[T_co]):
             raise LocalProtocolError(message)
 
 
-def when_unobserved(
+def when_idle(
     hub: Hub, grace: float, scheduler: abc.SchedulerBase, act: Callable[[], None]
 ) -> abc.DisposableBase:
     """Call a function when nobody has watched for a while.

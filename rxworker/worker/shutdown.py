@@ -59,7 +59,7 @@ async def shut_down(context: RunContext, error: Exception) -> None:
         raised = cancelled  # the event loop is closing: no hook is skipped for that
     raised = _close_response(context, reason, emit) or raised
     _stop_tools(context, cause, emit)
-    raised = await _tell_hooks(context, cause, reason, error) or raised
+    raised = await _notify_hooks(context, cause, reason, error) or raised
     emit(RunAbort(cause, reason))
     if raised is not None:
         raise raised
@@ -121,7 +121,7 @@ def _stop_tools(context: RunContext, cause: Cause, emit: Callable[[Event], None]
             emit(ToolOutput(ToolResult(call.id, HELD_BACK, is_error=True, name=call.name), place))
 
 
-async def _tell_hooks(
+async def _notify_hooks(
     context: RunContext, cause: Cause, reason: str, error: Exception
 ) -> BaseException | None:
     """Call every ``on_abort`` hook, also when another one fails.
@@ -136,7 +136,7 @@ async def _tell_hooks(
             cause=cause,
             reason=reason,
             error=error,
-            **context.situation(context.variables),
+            **context.hook_input(context.variables),
         )
         try:
             await context.hooks.ask_one(hook, told)

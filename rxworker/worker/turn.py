@@ -48,7 +48,7 @@ from rxworker.worker.context import (
     messages_of,
 )
 from rxworker.worker.journal import BY_CALLER
-from rxworker.worker.loop import Voice, Work
+from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.respond import respond
 from rxworker.worker.result import Output
 
@@ -74,21 +74,21 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
     """
     deferred = context.journal.hub.deferred
 
-    async def stages(voice: Voice[Event]) -> None:
+    async def stages(emitter: Emitter[Event]) -> None:
         if not scope.is_resumed:
-            await prepare(context, scope, voice.emit)
-            await respond(context, scope, voice)
+            await prepare(context, scope, emitter.emit)
+            await respond(context, scope, emitter)
             if deferred.is_needed:
-                await _hear_out(deferred)
-        await call_tools(context, scope, voice)
-        await decide(context, scope, voice.emit)
+                await _yield_to_watchers(deferred)
+        await call_tools(context, scope, emitter)
+        await decide(context, scope, emitter.emit)
         if deferred.is_needed and context.journal.state.status == "running":
-            await _hear_out(deferred)
+            await _yield_to_watchers(deferred)
 
-    return Work(stages, context.tasks)
+    return CoroutineObservable(stages, context.tasks)
 
 
-async def _hear_out(deferred: Deferred) -> None:
+async def _yield_to_watchers(deferred: Deferred) -> None:
     """Let who reads at its own pace see what has come, and say something to it: it is told in the next turn of the loop, and reads in the one after."""
     await asyncio.sleep(0)
     if deferred.is_needed:
@@ -113,8 +113,8 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         state = journal.state
     emit(TurnStart())
     # The start of a turn by itself changes nothing in the conversation.
-    if context.inbox.waiting or state.response is not None:
-        context.inbox.deliver(emit)
+    if context.mailbox.waiting or state.response is not None:
+        context.mailbox.deliver(emit)
         state = journal.state
     conversation = state.conversation
     if context.hooks.at(MESSAGE_SEND):
@@ -127,7 +127,7 @@ async def _ask_before_request(
 ) -> Conversation:
     """What the hooks leave of the conversation for this request."""
     asked = MessageSendContext(
-        **context.situation(scope.variables),
+        **context.hook_input(scope.variables),
     )
     try:
         verdict, hook = await context.hooks.ask(MESSAGE_SEND, asked, emit)
@@ -135,11 +135,11 @@ async def _ask_before_request(
             raise RunAbortedError(verdict.reason, hook=hook)
         return Conversation(messages_of(asked), asked.system)
     except (RunAbortedError, HookError) as error:
-        _take_back(context.journal.state, error.hook or "", emit)
+        _retract(context.journal.state, error.hook or "", emit)
         raise
 
 
-def _take_back(state: RunState, hook: str, emit: Emit) -> None:
+def _retract(state: RunState, hook: str, emit: Emit) -> None:
     """Take what no request has carried yet out of the conversation, so that the next run does not send what was held back here.
 
     In the first turn of a run that is all that the run has added. Later the response stays, and so do the results of its calls.
@@ -167,16 +167,16 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         return
     if scope.called:
         emit(TurnStop())
-        if context.pausing.reason is not None:
-            context.pausing.take(emit, RunPause(BY_CALLER))
+        if context.pause_request.reason is not None:
+            context.pause_request.take(emit, RunPause(BY_CALLER))
         return
     reason = context.journal.state.stop_reason
     if reason is not None and reason.kind is PAUSE_TURN:
         # The provider wants its own words back to go on with.
         emit(TurnStop())
         return
-    if context.inbox.waiting:
-        context.inbox.deliver(emit)
+    if context.mailbox.waiting:
+        context.mailbox.deliver(emit)
         emit(TurnStop())
         return
     complaint = None if context.output is None else _complaint(context, context.output, reason)
@@ -198,16 +198,16 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
             emit(RunPause(hook, reason=reason, hooks=tuple(names_in(hooks)), asked=asked))
         case _:
             # The hooks may have taken their time, and something may have been sent meanwhile.
-            if context.inbox.waiting:
-                context.inbox.deliver(emit)
+            if context.mailbox.waiting:
+                context.mailbox.deliver(emit)
                 emit(TurnStop())
                 return
             emit(TurnStop())
-            if context.pausing.reason is None:
+            if context.pause_request.reason is None:
                 emit(RunStop())
             else:
                 names = tuple(names_in(hooks))
-                context.pausing.take(emit, RunPause(BY_CALLER, hooks=names, asked=len(names)))
+                context.pause_request.take(emit, RunPause(BY_CALLER, hooks=names, asked=len(names)))
 
 
 async def _ask_at_end(
@@ -218,7 +218,7 @@ async def _ask_at_end(
         since=context.since,
         called=tuple(context.called),
         spared=scope.spared,
-        **context.situation(scope.variables),
+        **context.hook_input(scope.variables),
     )
     verdict, hook = await context.hooks.ask(TURN_END, asked, emit)
     return verdict, hook, len(asked.asked)

@@ -327,12 +327,12 @@ class Worker:
     ) -> Run[Any]:
         loop = asyncio.get_running_loop()
         outer = INSIDE.get()
-        around: tuple[RunContext, ...] = ()
+        parents: tuple[RunContext, ...] = ()
         budgets = () if self.budget is None else (self.budget,)
         if outer is not None:
             # It is for this run alone, and not for what its tools begin by themselves.
             INSIDE.set(None)
-            around = outer.line
+            parents = outer.line
             # Each once: a run and the run around it may share one.
             budgets = tuple(dict.fromkeys((*budgets, *outer.budgets)))
         context = RunContext(
@@ -350,7 +350,7 @@ class Worker:
             parallel=self.parallel,
             retry=self.retry,
             workspace=self.workspace,
-            around=around,
+            parents=parents,
             variables=scope.variables,
             called=dict.fromkeys(called),
             scheduler=loop_clock(),

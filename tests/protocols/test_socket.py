@@ -10,7 +10,7 @@ from rxworker.protocols import (
     EncodedRecords,
     Hello,
     ListRuns,
-    Refusal,
+    RequestRefused,
     RunEnd,
     RunGone,
     RunList,
@@ -37,8 +37,8 @@ SERVER: list[ServerMessage] = [
     RunRecords("r", []),
     RunEnd("r", "aborted", "why"),
     RunGone("r"),
-    Refusal("code", "what to do", "r"),
-    Refusal("code", "what to do"),
+    RequestRefused("code", "what to do", "r"),
+    RequestRefused("code", "what to do"),
 ]
 
 

@@ -16,7 +16,7 @@ from rxworker.providers.base import HttpRequest
 from rxworker.testing import Answer, ReplayServer, stall
 from rxworker.transport import HttpTransport
 from rxworker.transport.seams import PRESSURE
-from rxworker.worker.loop import Voice
+from rxworker.worker.loop import Emitter
 
 FRAMES = [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]
 
@@ -63,7 +63,7 @@ def first(source: Observable[bytes]) -> Observable[bytes]:
 
 async def followed(source: Observable[bytes]) -> list[bytes]:
     heard: list[bytes] = []
-    await Voice(heard.append, lambda parts: heard.extend(flatten(parts))).follow(source)
+    await Emitter(heard.append, lambda parts: heard.extend(flatten(parts))).follow(source)
     return heard
 
 
@@ -113,7 +113,7 @@ async def test_being_left_from_elsewhere_closes_the_connection_and_goes_on() -> 
         heard.append(chunk)
 
     async with ReplayServer([stall()]) as server:
-        await Voice(take, lambda parts: heard.extend(flatten(parts))).follow(
+        await Emitter(take, lambda parts: heard.extend(flatten(parts))).follow(
             cut(send(server.base_url), enough)
         )
         await server.wait_closed()

@@ -17,7 +17,7 @@ from rxworker.hub import Coalesce, Delivery, Hub, Latest, Reliable, WatcherState
 from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call, say, stall, think
 from rxworker.tools import ToolContext
-from rxworker.worker.run import when_unobserved
+from rxworker.worker.run import when_idle
 
 
 class Stand:
@@ -27,7 +27,7 @@ class Stand:
         self.clock = TestScheduler()
         self.hub = Hub(defer=self._soon)
         self.acted: list[float] = []
-        self.subscription = when_unobserved(self.hub, grace, self.clock, self._act)
+        self.subscription = when_idle(self.hub, grace, self.clock, self._act)
 
     def _soon(self, call: Callable[[], None]) -> None:
         def go(_: abc.SchedulerBase, __: object = None) -> None:

@@ -23,7 +23,7 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common import Gathering, Reply, media, split_interrupt
+from rxworker.protocols.common import Gathering, InterruptReply, media, split_interrupt
 from rxworker.worker import Answer, Approve, Decision, Deny
 
 
@@ -55,7 +55,7 @@ class AgUiInput(Struct, frozen=True):
     run_id: str
     messages: tuple[Message, ...] = ()
     conversation: Conversation = Conversation()
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[InterruptReply, ...] = ()
     tools: tuple[ToolMeta, ...] = ()
     context: tuple[AgUiContext, ...] = ()
     state: Json = None
@@ -253,7 +253,7 @@ class _Payload(msgspec.Struct, frozen=True, rename="camel"):
     reason: str | None = None
 
 
-def reply_of(name: str, status: str, payload: object) -> Reply:
+def reply_of(name: str, status: str, payload: object) -> InterruptReply:
     """The answer to one interrupt.
 
     Args:
@@ -273,10 +273,10 @@ def reply_of(name: str, status: str, payload: object) -> Reply:
         message = f"an answer has the status {status!r}: it must be 'resolved' or 'cancelled'"
         raise LocalProtocolError(message)
     if not call_id:
-        return Reply(run, message=None if status == "cancelled" else _message(payload))
+        return InterruptReply(run, message=None if status == "cancelled" else _message(payload))
     if status == "cancelled":
-        return Reply(run, call_id, Deny("The user did not want to decide."))
-    return Reply(run, call_id, _decision(payload))
+        return InterruptReply(run, call_id, Deny("The user did not want to decide."))
+    return InterruptReply(run, call_id, _decision(payload))
 
 
 def _decision(payload: object) -> Decision:

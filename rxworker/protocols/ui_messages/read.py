@@ -11,7 +11,7 @@ from msgspec import Struct
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Content, Conversation, JsonObject, Message, Text, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common import Gathering, Reply, media, split_interrupt
+from rxworker.protocols.common import Gathering, InterruptReply, media, split_interrupt
 from rxworker.worker import Answer, Approve, Deny
 
 DENIED = "This call was not approved."
@@ -34,7 +34,7 @@ class ChatRequest(Struct, frozen=True):
     id: str
     messages: tuple[Message, ...] = ()
     conversation: Conversation = Conversation()
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[InterruptReply, ...] = ()
     trigger: str = "submit-message"
     message_id: str | None = None
     last_message_id: str | None = None
@@ -188,7 +188,7 @@ def _result(part: _Part, call: ToolCall) -> ToolResult | None:
             return None
 
 
-def _replies(parts: tuple[_Part, ...]) -> Iterator[Reply]:
+def _replies(parts: tuple[_Part, ...]) -> Iterator[InterruptReply]:
     """What was decided about the calls of the last answer."""
     for part in parts:
         approval = part.approval
@@ -197,11 +197,11 @@ def _replies(parts: tuple[_Part, ...]) -> Iterator[Reply]:
         if part.state == "approval-responded" and approval.approved is not None:
             run, call_id = split_interrupt(approval.id)
             denied = Deny() if approval.reason is None else Deny(approval.reason)
-            yield Reply(run, call_id, Approve() if approval.approved else denied)
+            yield InterruptReply(run, call_id, Approve() if approval.approved else denied)
         elif part.state == "output-available" and approval.approved is None:
             # The client has answered instead of the tool.
             run, call_id = split_interrupt(approval.id)
-            yield Reply(run, call_id, Answer(_text(part.output)))
+            yield InterruptReply(run, call_id, Answer(_text(part.output)))
 
 
 def _text(output: object) -> str:

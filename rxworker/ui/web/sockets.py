@@ -18,7 +18,7 @@ from rxworker.errors import RemoteProtocolError, RxWorkerError
 from rxworker.protocols import (
     Hello,
     ListRuns,
-    Refusal,
+    RequestRefused,
     RunEnd,
     RunGone,
     ServerMessage,
@@ -127,7 +127,7 @@ class Connection:
             self._bad += 1
             if self._bad >= MAX_BAD:
                 return await self._send_away("bad_messages", f"too many bad messages: {error}")
-            await self._tell(Refusal("bad_message", str(error)))
+            await self._tell(RequestRefused("bad_message", str(error)))
             return True
         match asked:
             case ListRuns():
@@ -147,7 +147,7 @@ class Connection:
         return self._count <= MAX_RATE
 
     async def _send_away(self, code: str, text: str) -> bool:
-        await self._tell(Refusal(code, text))
+        await self._tell(RequestRefused(code, text))
         await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=code.encode())
         return False
 
@@ -176,15 +176,15 @@ class Connection:
         try:
             await self._send_run(asked)
         except ApiError as error:
-            await self._try_tell(Refusal(error.code, error.message, asked.run))
+            await self._try_tell(RequestRefused(error.code, error.message, asked.run))
         except RxWorkerError as error:
-            await self._try_tell(Refusal("detached", str(error), asked.run))
+            await self._try_tell(RequestRefused("detached", str(error), asked.run))
         except ConnectionError:
             return  # the client is gone, and whoever reads from it knows
         except Exception as error:
             logger.error("sending %r failed\n%s", asked.run, told(error))
             await self._try_tell(
-                Refusal("error", "the server failed; its log says more", asked.run)
+                RequestRefused("error", "the server failed; its log says more", asked.run)
             )
 
     async def _try_tell(self, message: ServerMessage) -> None:
