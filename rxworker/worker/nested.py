@@ -1,8 +1,8 @@
-"""A worker as a tool of another one.
+"""A worker as a tool of another worker.
 
-Theory of operation. A call begins a run of the inner worker and waits for it. The inner run's records go through the call's
-context into the records of the outer run, under the id of the call, so that whoever watches the outer run sees both. What
-ends the call ends the inner run: when the outer run is cancelled, or has used up its time, so has the inner one.
+Theory of operation. A call starts a run of the inner worker and waits for it. The inner run's records go through the call's
+context into the records of the outer run, under the id of the call, so watchers of the outer run receive both. The end of the
+call ends the inner run, for example when the outer run is cancelled or reaches a time limit.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class WorkerTool:
     """A worker as a tool, made by `worker_tool`.
 
     Attributes:
-        meta: What the model is told of it.
+        meta: Its description for the model.
         policy: How it may be run.
     """
 
@@ -90,19 +90,19 @@ def worker_tool(
 
     Its records appear among those of the outer run, with the id of the call in their ``path``. Its tokens count among the outer
     run's. Cancelling the outer run cancels it and waits for it. The outer run's limits on tokens, cost, tool calls and seconds, and
-    its budget, hold for both together; the inner run has its own besides, and ``max_depth`` bounds how deep it goes. What goes wrong in it is an error result, and so is a pause: nobody could resume it.
+    its budget, apply to both together; the inner run also has its own limits, and ``max_depth`` bounds the depth. An error in it is an error result, and so is a pause, since it could not be resumed.
 
     Args:
         worker: A worker, or a function that makes one. One worker serves one call at a time, each from the conversation that it
-            has now; with a function, calls run side by side.
+            has now; with a function, calls run in parallel.
         name: What the model calls it by.
         description: When and how to use it.
         timeout: Seconds until a call is given up.
-        effect: What it does to the world; see ``@tool``.
-        requires_approval: Whether somebody has to agree to each call.
+        effect: Its effect; see ``@tool``.
+        requires_approval: Whether a person must approve each call.
 
     Raises:
-        ConfigurationError: It is no worker, or the name is none.
+        ConfigurationError: The worker or the name is invalid.
 
     >>> from rxworker.testing import ScriptedModel, call
     >>> poet = Worker(ScriptedModel(["An old pond."]), system="You write verses.")
@@ -141,13 +141,13 @@ async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> st
         watching.dispose()
     if isinstance(result, Paused):
         why = result.reason or result.hook
-        text = f"it paused and waits for somebody, which it cannot do inside another run: {why}"
+        text = f"it paused, and a nested run cannot wait for a decision: {why}"
         raise ExecutionFailedError(text, tool=name)
     return result.text
 
 
 def _ignore(_: Exception) -> None:
-    """Whoever awaits the run gets it."""
+    """The task that awaits the run receives the error."""
 
 
 def _task_of(input_json: str | bytes, name: str) -> str:
@@ -161,7 +161,7 @@ def _task_of(input_json: str | bytes, name: str) -> str:
 
 
 def _fresh(make: MakeWorker) -> Callable[[], AbstractAsyncContextManager[Worker]]:
-    """A worker for each call."""
+    """Make a worker for each call."""
 
     @contextlib.asynccontextmanager
     async def use() -> AsyncGenerator[Worker, None]:
@@ -174,7 +174,7 @@ def _fresh(make: MakeWorker) -> Callable[[], AbstractAsyncContextManager[Worker]
 
 
 class _Shared:
-    """One worker, one call at a time. Each begins with the conversation that the worker had when it became a tool."""
+    """One worker, which serves one call at a time. Each call starts with the conversation that the worker had when it became a tool."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

@@ -304,7 +304,7 @@ async def test_only_one_of_several_processes_has_a_saved_run() -> None:
     every: dict[str, Decision] = {call.id: Approve() for call in paused.pending}
     here, there = worker_of("done"), worker_of("done")
     await here.resume(load_paused(data), decisions=every, claim=claim)
-    with pytest.raises(LocalProtocolError, match="resumed by somebody else"):
+    with pytest.raises(LocalProtocolError, match="resumed by another process"):
         there.resume(load_paused(data), decisions=every, claim=claim)
     assert len(RAN) == 3
 

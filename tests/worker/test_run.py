@@ -309,7 +309,7 @@ async def test_a_run_that_nobody_watches_and_that_fails_is_logged(
     worker = Worker(ScriptedModel([fail("too much \ud83d", "invalid_request")]))
     run = worker.run("hi")
     await asyncio.wait([run._driver.task])
-    assert "nobody watched it: too much \ufffd" in caplog.text
+    assert "without a watcher: too much \ufffd" in caplog.text
 
 
 async def test_each_turn_begins_after_the_last_one_was_seen_by_everybody() -> None:

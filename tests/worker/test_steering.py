@@ -292,7 +292,7 @@ async def test_no_run_begins_once_nobody_wants_to_hear_of_it() -> None:
 )
 async def test_only_words_are_sent_into_a_run(message: Message) -> None:
     run = Worker(ScriptedModel(["done"])).run("go")
-    with pytest.raises(ConfigurationError, match="only words"):
+    with pytest.raises(ConfigurationError, match="only messages"):
         run.send(message)
     assert (await run).text == "done"
 

@@ -169,7 +169,7 @@ async def test_a_run_that_nobody_watches_any_more_is_cancelled() -> None:
             break
     assert not run.done()
     subscription.dispose()
-    with pytest.raises(RunCancelledError, match="nobody has watched it for 0 seconds"):
+    with pytest.raises(RunCancelledError, match="it had no watcher for 0 seconds"):
         await run
     assert model.left == 1
     assert run.state.cause == "cancel"
