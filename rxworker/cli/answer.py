@@ -292,9 +292,9 @@ class RunPrinter:
             case AttemptStart():
                 self._retracted.pop(scope, None)
             case Status(status=ResponseStatus.STARTED) if scope in self._retracted:
-                self._mark(scope, "taken back: the response starts again")
+                self._mark(scope, "retracted: the response starts again")
             case AttemptRetract(reason=reason):
-                self._mark(scope, f"taken back, asking again: {one_line(reason)}")
+                self._mark(scope, f"retracted, requesting again: {one_line(reason)}")
             case HookMessage(hook=hook, content=content):
                 page.note(f"{one_line(hook)}: {one_line(content)}")
             case HookVerdict(hook=hook, verdict=verdict, reason=reason):

@@ -21,7 +21,7 @@ PIECE = 64 * 1024
 
 
 def decode(provider: str, file: str, *, as_json: bool = False) -> int:
-    """Print what the body of a response says.
+    """Print the content of a response.
 
     Args:
         provider: Whose protocol it is.

@@ -156,13 +156,13 @@ WEB_PACE = 0.03
 def second_web_answer() -> Reply:
     """The model has received the forecasts, and wants to book."""
     thoughts = "Kyoto is wet and cool. Lisbon is dry and mild. A booking costs money, so somebody has to agree to it."
-    said = (
+    text = (
         "Lisbon it is: 19 degrees and dry on both days, while Kyoto has rain. I found a small place by the river, with "
         "a view of the ferries. Shall I book it?"
     )
     asked = call("book_room", city="Lisbon", nights=2, guests=2)
     usage = Usage(input_tokens=598, output_tokens=141, cache_read_tokens=380)
-    return think(thoughts) + say(said) + asked + Reply(usage=usage)
+    return think(thoughts) + say(text) + asked + Reply(usage=usage)
 
 
 def third_web_answer(*, booked: bool) -> Reply:
@@ -191,11 +191,11 @@ def web_answer(request: Request) -> Reply:
     >>> [called.name for called in web_answer(question).tool_calls]
     ['forecast', 'forecast']
     """
-    heard = [result for message in _since_question(request) for result in message.tool_results]
-    booking = next((result for result in heard if result.name == "book_room"), None)
+    results = [result for message in _since_question(request) for result in message.tool_results]
+    booking = next((result for result in results if result.name == "book_room"), None)
     if booking is not None:
         return third_web_answer(booked=not booking.is_error)
-    return second_web_answer() if heard else first_answer()
+    return second_web_answer() if results else first_answer()
 
 
 def _since_question(request: Request) -> list[Message]:

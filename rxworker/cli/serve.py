@@ -95,13 +95,13 @@ def serve(
     except ConfigurationError as error:
         raise CommandError(explain(error), MISUSED) from error
 
-    def tell(server: WebServer) -> None:
+    def print_address(server: WebServer) -> None:
         write_line(f"rxworker serves {server.url}")
         if token_env is not None:
             write_line(f"Open {server.url}?token= with the token of {token_env} behind it, once.")
         write_line("Ctrl-C ends it.")
 
-    return run_server(workers, host=host, port=port, settings=settings, ready=tell)
+    return run_server(workers, host=host, port=port, settings=settings, ready=print_address)
 
 
 def run_server(

@@ -1,4 +1,4 @@
-"""Records to the wire formats that user interfaces speak."""
+"""Wire formats of runs for user interfaces, and the registry of UI protocols."""
 
 from rxworker.protocols.native import (
     PING,
@@ -67,14 +67,14 @@ __all__ = [
     "StreamEnd",
     "PING",
     "SSE_HEADERS",
-    # a WebSocket: what a client says
+    # messages of a client on a WebSocket
     "ClientMessage",
     "WatchRun",
     "UnwatchRun",
     "ListRuns",
     "DeliveryName",
     "read_client_message",
-    # and what a server says
+    # messages of a server
     "ServerMessage",
     "Hello",
     "RunList",
@@ -85,7 +85,7 @@ __all__ = [
     "read_server_message",
     "records_message",
     "socket_message",
-    # a run in a few words
+    # the summary of a run
     "RunSummary",
     "PauseSummary",
     "PendingCall",

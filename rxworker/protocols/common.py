@@ -25,13 +25,13 @@ from rxworker.worker import Decision
 
 
 class InterruptReply(Struct, frozen=True):
-    """A client's answer to a paused run.
+    """A client's reply to a paused run.
 
     Attributes:
-        run: The run that was paused.
-        call_id: The call that it is about, by the model's id; empty where the run was paused at the end of a turn.
-        decision: What to do with the call.
-        message: What to tell the model, at the end of a turn.
+        run: The paused run.
+        call_id: The model's id of the call; empty if the run was paused at the end of a turn.
+        decision: The decision about the call.
+        message: A message for the model, at the end of a turn.
     """
 
     run: str
@@ -41,7 +41,7 @@ class InterruptReply(Struct, frozen=True):
 
 
 def interrupt_id(run: str, call_id: str) -> str:
-    """The name of what a run waits for.
+    """The id of an interrupt: a call, or the end of a turn, that a paused run waits at.
 
     >>> interrupt_id("run-1", "call_1")
     'run-1:call_1'
@@ -50,10 +50,10 @@ def interrupt_id(run: str, call_id: str) -> str:
 
 
 def split_interrupt(name: str) -> tuple[str, str]:
-    """The run and the call that a name stands for.
+    """The run and the call of an interrupt id.
 
     Raises:
-        LocalProtocolError: It is none of ours.
+        LocalProtocolError: The id has another form.
 
     >>> split_interrupt("run-1:call_1")
     ('run-1', 'call_1')
@@ -67,7 +67,7 @@ def split_interrupt(name: str) -> tuple[str, str]:
 
 
 def decisions_of(replies: Iterable[InterruptReply]) -> dict[str, Decision]:
-    """What was decided, by the calls' ids, as ``worker.resume`` takes it.
+    """The decisions of replies, by the ids of the calls, as ``worker.resume`` takes them.
 
     >>> from rxworker.worker import Approve
     >>> decisions_of([InterruptReply("run-1", "call_1", Approve()), InterruptReply("run-1")])
@@ -81,7 +81,7 @@ def decisions_of(replies: Iterable[InterruptReply]) -> dict[str, Decision]:
 
 
 class CallIds:
-    """The ids of calls as they are shown: the second call of an id has ``~2`` behind it.
+    """The shown ids of calls: ``~2`` is appended for the second call of an id.
 
     >>> ids = CallIds()
     >>> ids.of_call("x"), ids.of_call("x"), ids.of_result("x")
@@ -106,24 +106,24 @@ class CallIds:
         return waiting.popleft() if waiting else native
 
 
-class Said(Struct, frozen=True):
-    """What a client sends of a conversation.
+class ClientMessages(Struct, frozen=True):
+    """The messages that a client sends.
 
     Attributes:
-        conversation: All of it.
-        latest: What the user said last, behind the last answer.
+        conversation: The whole conversation.
+        latest: The user's messages after the last answer.
     """
 
     conversation: Conversation
     latest: tuple[Message, ...]
 
 
-class Gathering:
-    """Gathers messages one by one: results of tools side by side are one message.
+class MessageCollector:
+    """Collects messages one by one. Adjacent tool results become one message.
 
-    >>> gathering = Gathering()
-    >>> gathering.say("user", [Text("hi")])
-    >>> gathering.said.latest[0].text
+    >>> collector = MessageCollector()
+    >>> collector.add("user", [Text("hi")])
+    >>> collector.messages.latest[0].text
     'hi'
     """
 
@@ -132,9 +132,9 @@ class Gathering:
         self._results: list[ToolResult] = []
         self._system: list[str] = []
 
-    def say(self, role: str, content: list[Content]) -> None:
-        """A message; one without content says nothing."""
-        self._settle()
+    def add(self, role: str, content: list[Content]) -> None:
+        """Add a message, unless it is empty."""
+        self._flush()
         if role == "system":
             text = "".join(block.text for block in content if isinstance(block, Text))
             if self._messages:
@@ -146,23 +146,23 @@ class Gathering:
                 Message("user" if role == "user" else "assistant", tuple(content))
             )
 
-    def answer(self, result: ToolResult) -> None:
-        """The result of a tool."""
+    def add_result(self, result: ToolResult) -> None:
+        """Add the result of a tool."""
         self._results.append(result)
 
     @property
-    def said(self) -> Said:
-        """All of it."""
-        self._settle()
+    def messages(self) -> ClientMessages:
+        """The messages so far."""
+        self._flush()
         latest: list[Message] = []
         for message in reversed(self._messages):
             if message.role != "user" or message.tool_results:
                 break
             latest.append(message)
         system = "\n\n".join(self._system) or None
-        return Said(Conversation(tuple(self._messages), system), tuple(reversed(latest)))
+        return ClientMessages(Conversation(tuple(self._messages), system), tuple(reversed(latest)))
 
-    def _settle(self) -> None:
+    def _flush(self) -> None:
         if self._results:
             self._messages.append(Message("user", tuple(self._results)))
             self._results = []
@@ -174,10 +174,10 @@ SCHEMES = ("https://", "http://")
 def media(
     media_type: str, *, data: str = "", url: str = "", title: str | None = None
 ) -> Image | Document:
-    """A picture or a document, by its bytes in base64 or its address; the address may hold the bytes.
+    """An image or a document, from base64 or from a URL, which may be a data URL.
 
     Raises:
-        LocalProtocolError: It is neither a picture nor a document, or is somewhere a provider cannot fetch it from.
+        LocalProtocolError: It is neither, or a provider cannot fetch it from that URL.
 
     >>> media("image/png", url="data:image/png;base64,AAAA")
     Image(media_type='image/png', data='AAAA', url=None, echo=None, file_id=None)
@@ -200,7 +200,7 @@ def media(
 
 
 def type_name(event: object) -> str:
-    """The name of an event's type: its tag, or for an event without one the name of its class.
+    """The name of an event's type: its tag, or the name of its class if it has no tag.
 
     >>> from rxworker.events import TurnStop
     >>> type_name(TurnStop())
@@ -211,7 +211,7 @@ def type_name(event: object) -> str:
 
 
 def data_line(value: Struct | Json) -> bytes:
-    r"""The value as a frame.
+    r"""The value as a frame of server-sent events.
 
     >>> data_line({"type": "x"})
     b'data: {"type":"x"}\n\n'
@@ -229,15 +229,15 @@ async def pump(
     feed: Callable[[Record], list[E]],
     close: Callable[[str], list[E]],
 ) -> AsyncGenerator[list[E], None]:
-    """The events of each batch that makes any, and at the end those that close what is open.
+    """Encode batches of records, and close at the end what is still open.
 
-    A run that failed ends its watch with what ended it. Its last record has told so already; what ends a watch otherwise is
-    told as the reason. Whoever stops reading ends the watch.
+    A watch of a failed run ends with the error of the run, which the last record has already reported. Any other error is
+    passed to ``close`` as the reason. Closing the generator ends the watch.
 
     Args:
         batches: The records.
-        feed: Makes the events of a record.
-        close: Makes the last events.
+        feed: Encodes a record.
+        close: Returns the last events, for a reason.
     """
     reason = ENDED
     source = aiter(batches)
@@ -248,7 +248,7 @@ async def pump(
                 yield events
     except RxWorkerError as error:
         reason = error.message
-    except Exception as error:  # what it says may be meant for nobody outside
+    except Exception as error:  # its message may be confidential
         reason = f"{ENDED}: {type(error).__name__}"
     finally:
         leave = getattr(source, "aclose", None)

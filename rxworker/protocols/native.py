@@ -1,7 +1,7 @@
 r"""The library's own wire format: a record as one line of JSON, and as a server-sent event. Pure: it returns bytes and sends nothing.
 
 Every record can be encoded. Half of a surrogate pair becomes U+FFFD, and a value that has no JSON form becomes the name of its type
-in parentheses. An event that is nested too deeply for JSON becomes an `Opaque` that says so.
+in parentheses. An event that is nested too deeply for JSON becomes an `Opaque` with a note.
 
 The frame of a record has its number as ``id:``, so an ``EventSource`` that reconnects sends its position in ``Last-Event-ID``. After the last
 record comes an ``end`` event with the status of the run. A client that connects again after that gets a 204, and an ``EventSource``
@@ -32,7 +32,7 @@ _TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(Event))
 
 
 class EncodeRecord(Protocol):
-    """What makes bytes of a record: `encode_record`, or an `EncodedRecords` that remembers."""
+    """The type of a function that encodes a record: `encode_record`, or an `EncodedRecords` with its cache."""
 
     def __call__(self, record: Record, /) -> bytes:
         """The record as JSON."""
@@ -56,13 +56,13 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes | str) -> Record:
-    """The record that `encode_record` has written.
+    """Decode the output of `encode_record`.
 
     An event of an unknown type, for example one of a later version, becomes an `Opaque` whose ``kind`` is that type and whose ``raw``
     is the whole event.
 
     Raises:
-        RemoteProtocolError: It is none, or an event of a known type lacks what that type needs.
+        RemoteProtocolError: It is not a record, or an event of a known type lacks a field.
 
     >>> line = b'{"seq":1,"run":"r","turn":0,"attempt":0,"time":0,"event":{"type":"owl","wings":2}}'
     >>> decode_record(line).event
@@ -95,17 +95,17 @@ def _with_unknown_event(data: bytes | str) -> Record | None:
 
 
 class EncodedRecords:
-    """Encodes each record once for all who get the same one.
+    """Encodes each record once for all watchers that receive it.
 
-    Watchers that keep up get the same records, if not the same objects. Only the last ones are remembered: whoever is further behind
-    gets records of his own.
+    Watchers that keep up receive equal records. Only the last ones are in the cache; the records of a watcher that is further behind
+    are encoded again.
 
     Args:
-        limit: How many records are remembered.
-        encode: What encodes each.
+        limit: The number of records in the cache.
+        encode: Encodes a record.
 
     Attributes:
-        count: How many records were encoded.
+        count: The number of records that were encoded.
 
     >>> from rxworker.events import TurnStop
     >>> encode = EncodedRecords()
@@ -126,7 +126,7 @@ class EncodedRecords:
         """The record as JSON."""
         place = record.seq, record.covers
         known = self._known.get(place)
-        # Two deliveries may make different records of the same numbers, so the place alone does not tell.
+        # Two deliveries may make different records of the same numbers, so the numbers do not identify a record.
         if known is not None and (known[0] is record or known[0] == record):
             return known[1]
         data = self._encode(record)
@@ -137,12 +137,12 @@ class EncodedRecords:
         return data
 
     def clear(self) -> None:
-        """Forget them."""
+        """Empty the cache."""
         self._known.clear()
 
 
 def encode_json(value: object) -> bytes:
-    r"""Any value as JSON, whatever it holds; what has no JSON form is named in parentheses.
+    r"""Any value as JSON. A value that has no JSON form becomes the name of its type in parentheses.
 
     >>> encode_json({"half": "\ud83d", "what": 1j}).decode()
     '{"half":"�","what":"(complex)"}'
@@ -169,23 +169,23 @@ def _clean(value: Json) -> Json:
 
 
 PING = b": ping\n\n"
-"""A comment that keeps a connection from being taken for dead."""
+"""A keep-alive comment, sent when idle."""
 
 SSE_HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
     "Cache-Control": "no-store, no-transform",
-    # Asks nginx not to hold events back.
+    # Disables the buffer of nginx.
     "X-Accel-Buffering": "no",
 }
 """The headers of a stream of server-sent events."""
 
 
 class StreamEnd(Struct, frozen=True):
-    """What the ``end`` event says.
+    """The data of the ``end`` event.
 
     Attributes:
         status: How the run ended: ``finished``, ``paused`` or ``aborted``.
-        reason: Why, for people.
+        reason: The reason, for people.
     """
 
     status: str
@@ -196,9 +196,9 @@ def sse_frame(data: bytes, *, event: str | None = None, id: int | None = None) -
     r"""One frame.
 
     Args:
-        data: What it carries; of several lines, each gets a field of its own.
-        event: Its type; an ``EventSource`` takes one without a type for a ``message``.
-        id: What the client says as ``Last-Event-ID`` when it connects again.
+        data: The data. Each line becomes a field.
+        event: The type; without one an ``EventSource`` dispatches a ``message``.
+        id: The id, which the client sends as ``Last-Event-ID`` when it reconnects.
 
     >>> sse_frame(b"one\ntwo", event="note", id=3)
     b'id: 3\nevent: note\ndata: one\ndata: two\n\n'
@@ -222,7 +222,7 @@ def record_frame(record: Record, encode: EncodeRecord = encode_record) -> bytes:
 
 
 def end_frame(status: str, reason: str = "") -> bytes:
-    r"""The frame behind the last record.
+    r"""The frame after the last record.
 
     >>> end_frame("finished")
     b'event: end\ndata: {"status":"finished","reason":""}\n\n'
@@ -231,7 +231,7 @@ def end_frame(status: str, reason: str = "") -> bytes:
 
 
 def retry_frame(milliseconds: int) -> bytes:
-    r"""Tells the client how long to wait before it connects again.
+    r"""The frame that sets the reconnection time of the client.
 
     >>> retry_frame(500)
     b'retry: 500\n\n'
@@ -240,10 +240,10 @@ def retry_frame(milliseconds: int) -> bytes:
 
 
 def read_last_event_id(text: str | None) -> int:
-    """The number of the last record that a client has, of its ``Last-Event-ID``; 0 where it says nothing.
+    """Read the number of the last record that a client has from its ``Last-Event-ID``; 0 without one.
 
     Raises:
-        RemoteProtocolError: It is no number.
+        RemoteProtocolError: It is not a number.
 
     >>> read_last_event_id("17"), read_last_event_id(None), read_last_event_id("")
     (17, 0, 0)

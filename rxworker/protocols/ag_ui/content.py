@@ -61,7 +61,7 @@ from rxworker.views import (
 
 
 class BlockEvents:
-    """The events of blocks, in the run itself and in the runs inside it.
+    """The events of blocks, in the run itself and in its nested runs.
 
     >>> from rxworker.views import Scope
     >>> block = ShownBlock(Scope(), "text-1", "response-1", BlockType.TEXT)
@@ -70,17 +70,17 @@ class BlockEvents:
     """
 
     def __init__(self) -> None:
-        # By scope: the response that is being told, and the message that its calls are part of.
+        # By scope: the current response, and the message that its calls are part of.
         self._parents: dict[str, tuple[str, str]] = {}
 
     def open_scope(self, change: ScopeOpen) -> Iterator[AgUiEvent]:
-        """A run inside begins."""
+        """A nested run begins."""
         scope = change.scope
         name = scope.name or "run"
         yield SubagentStarted(scope.id, name, scope.parent or None, scope.call_id or None)
 
     def close_scope(self, change: ScopeClose) -> Iterator[AgUiEvent]:
-        """A run inside has ended."""
+        """A nested run has ended."""
         self._parents.pop(change.scope.id, None)
         if change.error is None:
             yield SubagentFinished(change.scope.id)
@@ -90,19 +90,19 @@ class BlockEvents:
     def open(self, change: BlockOpen) -> Iterator[AgUiEvent]:
         """A block begins."""
         block = change.block
-        inside = block.scope.id or None
+        scope_id = block.scope.id or None
         if block.block_type is BlockType.THINKING:
-            yield ReasoningStart(_span(block), inside)
-            yield ReasoningMessageStart(block.id, "reasoning", inside)
+            yield ReasoningStart(_span(block), scope_id)
+            yield ReasoningMessageStart(block.id, "reasoning", scope_id)
         elif block.is_call:
             yield ToolCallStart(
-                block.id, block.tool, self._parent_of(block, block.response), inside
+                block.id, block.tool, self._parent_of(block, block.response), scope_id
             )
         else:
             self._parent_of(block, block.id)  # the calls behind a text are part of its message
             is_refusal = block.block_type is BlockType.REFUSAL
             metadata = ours({"refusal": True}) if is_refusal else None
-            yield TextMessageStart(block.id, "assistant", inside, metadata)
+            yield TextMessageStart(block.id, "assistant", scope_id, metadata)
 
     def _parent_of(self, block: ShownBlock, first: str) -> str:
         """The message that the calls of the block's response are part of: the first one, if there is none yet."""
@@ -115,39 +115,39 @@ class BlockEvents:
     def grow(self, change: BlockGrow) -> Iterator[AgUiEvent]:
         """A block has more text."""
         block = change.block
-        inside = block.scope.id or None
+        scope_id = block.scope.id or None
         if block.block_type is BlockType.THINKING:
-            yield ReasoningMessageContent(block.id, change.text, inside)
+            yield ReasoningMessageContent(block.id, change.text, scope_id)
         elif block.is_call:
-            yield ToolCallArgs(block.id, change.text, inside)
+            yield ToolCallArgs(block.id, change.text, scope_id)
         else:
-            yield TextMessageContent(block.id, change.text, inside)
+            yield TextMessageContent(block.id, change.text, scope_id)
 
     def extra(self, change: BlockExtra) -> Iterator[AgUiEvent]:
         """A block has a signature or a citation."""
         block, event = change.block, change.event
-        inside = block.scope.id or None
+        scope_id = block.scope.id or None
         if isinstance(event, SignatureDelta):
-            yield ReasoningEncryptedValue("message", block.id, event.signature, inside)
+            yield ReasoningEncryptedValue("message", block.id, event.signature, scope_id)
         else:
             value = {"messageId": block.id, "citation": event.citation}
-            yield Custom("rxworker.citation", value, inside)
+            yield Custom("rxworker.citation", value, scope_id)
 
     def close(self, change: BlockClose) -> Iterator[AgUiEvent]:
         """A block ends."""
         block = change.block
-        inside = block.scope.id or None
+        scope_id = block.scope.id or None
         if block.block_type is BlockType.THINKING:
-            yield ReasoningMessageEnd(block.id, inside)
-            yield ReasoningEnd(_span(block), inside)
+            yield ReasoningMessageEnd(block.id, scope_id)
+            yield ReasoningEnd(_span(block), scope_id)
         elif block.is_call:
-            yield ToolCallEnd(block.id, inside)
+            yield ToolCallEnd(block.id, scope_id)
         else:
             metadata = None if change.aborted is None else ours({"aborted": change.aborted})
-            yield TextMessageEnd(block.id, inside, metadata)
+            yield TextMessageEnd(block.id, scope_id, metadata)
 
     def whole(self, change: BlockWhole) -> Iterator[AgUiEvent]:
-        """A block has come in one piece."""
+        """A whole block arrives."""
         block = change.block
         value = {"type": block.block_type.value, "kind": change.kind, "echo": change.echo}
         yield Custom("rxworker.block", value, block.scope.id or None)
@@ -158,22 +158,22 @@ def _span(block: ShownBlock) -> str:
 
 
 def call_start(change: CallStart) -> Iterator[AgUiEvent]:
-    """A call is run."""
+    """A call starts."""
     call = change.call
     value = {"toolCallId": change.id, "name": call.name, "input": call.input}
     yield Custom("rxworker.tool_start", value, change.scope.id or None)
 
 
 def call_progress(change: CallProgress) -> Iterator[AgUiEvent]:
-    """A tool tells how far it is."""
+    """A tool reports progress."""
     content: JsonObject = {"toolCallId": change.id, "progress": change.progress}
     name = f"{change.id}.progress"
-    inside = change.scope.id or None
-    yield ActivitySnapshot(name, "rxworker.tool_progress", content, inside)
+    scope_id = change.scope.id or None
+    yield ActivitySnapshot(name, "rxworker.tool_progress", content, scope_id)
 
 
 def call_result(change: CallResult, *, is_new: bool) -> Iterator[AgUiEvent]:
-    """A call has its result; a client before 1.0 knows only the text of it."""
+    """A call has its result. A client before 1.0 gets only its text."""
     result = change.result
     content = result_content(result) if is_new else result_text(result)
     metadata = ours({"isError": result.is_error, "seconds": change.seconds})
@@ -182,8 +182,8 @@ def call_result(change: CallResult, *, is_new: bool) -> Iterator[AgUiEvent]:
     )
 
 
-def take_back(change: Retract) -> Iterator[AgUiEvent]:
-    """What a response has said is void."""
+def retract(change: Retract) -> Iterator[AgUiEvent]:
+    """A response is retracted."""
     value = {
         "reason": change.reason,
         "messageIds": change.blocks,
@@ -193,34 +193,34 @@ def take_back(change: Retract) -> Iterator[AgUiEvent]:
 
 
 def note(change: Note) -> Iterator[AgUiEvent]:
-    """Something to know."""
+    """Any other event."""
     record = change.record
-    inside = change.scope.id or None
+    scope_id = change.scope.id or None
     event = record.event
     if isinstance(event, MessageAdd):
-        yield from _added(record, event, inside)
+        yield from _added(record, event, scope_id)
         return
-    yield Custom(f"rxworker.{type_name(event)}", event, inside)
+    yield Custom(f"rxworker.{type_name(event)}", event, scope_id)
 
 
-def _added(record: Record, event: MessageAdd, inside: str | None) -> Iterator[AgUiEvent]:
+def _added(record: Record, event: MessageAdd, scope_id: str | None) -> Iterator[AgUiEvent]:
     for place, message in enumerate(event.messages):
         if message.text:
             name = f"{record.run}.{record.seq}.{place}"
-            yield TextMessageStart(name, message.role, inside, ours({"source": event.source}))
-            yield TextMessageContent(name, message.text, inside)
-            yield TextMessageEnd(name, inside)
+            yield TextMessageStart(name, message.role, scope_id, ours({"source": event.source}))
+            yield TextMessageContent(name, message.text, scope_id)
+            yield TextMessageEnd(name, scope_id)
 
 
 def messages_of(conversation: Conversation, prefix: str) -> tuple[WireMessage, ...]:
     """The messages of a snapshot.
 
     Args:
-        conversation: What was said.
-        prefix: What the names of the messages begin with.
+        conversation: The conversation.
+        prefix: The prefix of the message ids.
 
-    >>> said = Conversation((Message.user("hi"), Message.assistant("hello")))
-    >>> [(message.role, message.content) for message in messages_of(said, "run-1")]
+    >>> conversation = Conversation((Message.user("hi"), Message.assistant("hello")))
+    >>> [(message.role, message.content) for message in messages_of(conversation, "run-1")]
     [('user', 'hi'), ('assistant', 'hello')]
     """
     ids = CallIds()
@@ -255,10 +255,10 @@ def _assistant(message: Message, name: str, ids: CallIds) -> Iterator[WireMessag
             yield WireMessage(
                 f"{name}.{place}", "reasoning", block.text, encrypted_value=block.signature
             )
-    said = [block.text for block in message.content if isinstance(block, Text | Refusal)]
+    texts = [block.text for block in message.content if isinstance(block, Text | Refusal)]
     calls = tuple(_call(call, ids) for call in message.tool_calls)
-    if said or calls:
-        yield WireMessage(name, "assistant", "".join(said) or None, tool_calls=calls)
+    if texts or calls:
+        yield WireMessage(name, "assistant", "".join(texts) or None, tool_calls=calls)
 
 
 def _call(call: ToolCall, ids: CallIds) -> JsonObject:
@@ -279,7 +279,7 @@ def _part(block: object) -> JsonObject | None:
 
 
 def source_of(block: Image | Document) -> JsonObject | None:
-    """Where the bytes of a picture or a document are; ``None`` where only its provider knows.
+    """The source of an image or a document; ``None`` if only its provider has it.
 
     >>> source_of(Image(url="https://example.com/cat.png"))
     {'type': 'url', 'value': 'https://example.com/cat.png', 'mimeType': 'image/png'}
@@ -292,7 +292,7 @@ def source_of(block: Image | Document) -> JsonObject | None:
 
 
 def result_text(result: ToolResult) -> str:
-    """The text of a result, with a word for each picture or document in it.
+    """The text of a result, with the media type of each image or document in it.
 
     >>> result_text(ToolResult("call_1", (Text("Look: "), Image(url="https://example.com"))))
     'Look: (image/png)'
@@ -305,7 +305,7 @@ def result_text(result: ToolResult) -> str:
 
 
 def result_content(result: ToolResult) -> str | list[JsonObject]:
-    """A result as parts, where it holds more than text.
+    """The content of a result: text, or parts if it contains more than text.
 
     >>> result_content(ToolResult("call_1", "sunny"))
     'sunny'

@@ -20,7 +20,7 @@ from rxworker.protocols.ag_ui.content import (
     call_start,
     messages_of,
     note,
-    take_back,
+    retract,
 )
 from rxworker.protocols.ag_ui.wire import (
     AgUiEvent,
@@ -66,15 +66,15 @@ Encode = Callable[[Any], Iterator[AgUiEvent]]
 
 
 class AgUiEncoder:
-    """Takes the records of one run and returns events of AG-UI; any records, and always events that its clients accept.
+    """Encodes the records of one run as events of AG-UI. The events are valid for any records, also incomplete ones.
 
     Args:
-        thread_id: The client's name for the conversation.
-        run_id: The client's name for the run.
-        protocol: The version that the client speaks, as its input says; ``None`` for clients before 1.0, which know neither cancelled runs
+        thread_id: The client's id of the conversation.
+        run_id: The client's id of the run.
+        protocol: The protocol version in the input of the client; ``None`` for clients before 1.0, which support neither cancelled runs
             nor results with pictures.
-        snapshot: Whether to tell first what was said before, for a client that does not have it.
-        parent_run_id: The run that the client branched off, as its input says.
+        snapshot: Whether to send the conversation so far first, for a client that does not have it.
+        parent_run_id: The run that the client branched off, as in its input.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -97,14 +97,14 @@ class AgUiEncoder:
     ) -> None:
         is_new = protocol is not None and not protocol.startswith("0.")
         self._tracker = Tracker()
-        self._tally = Tally()
+        self._totals = UsageTotals()
         self._runs = RunEvents(
             thread_id,
             run_id,
             is_new=is_new,
             snapshot=snapshot,
             parent_run_id=parent_run_id,
-            tally=self._tally,
+            totals=self._totals,
         )
         self._table = _table(self._runs, BlockEvents(), is_new=is_new)
 
@@ -114,24 +114,24 @@ class AgUiEncoder:
         return self._tracker.is_over
 
     def feed(self, record: Record) -> list[AgUiEvent]:
-        """The events that a record makes, which may be none."""
+        """Encode a record, which may give no events."""
         if not self._tracker.is_over and record.seq > self._tracker.seq:
-            self._tally.feed(record)
+            self._totals.feed(record)
         return self._encoded(self._tracker.feed(record))
 
     def catch_up(self, state: RunState, run: str) -> list[AgUiEvent]:
-        """The events that lead a late watcher to this state; the records that follow it come next.
+        """The events that bring a late watcher to this state. The records after it come next.
 
         Args:
-            state: What the records so far have come to.
+            state: The state after the records so far.
             run: The run's id.
         """
         self._runs.snapshot = True
-        self._tally.catch_up(state)
+        self._totals.catch_up(state)
         return self._encoded(self._tracker.catch_up(state, run))
 
     def close(self, reason: str) -> list[AgUiEvent]:
-        """There are no more records: close what is open and say why. Nothing, if the run has told of its end."""
+        """Close what is open, and report the reason. Returns nothing if the run has already ended."""
         return self._encoded(self._tracker.close(reason))
 
     def _encoded(self, changes: list[Change]) -> list[AgUiEvent]:
@@ -139,7 +139,7 @@ class AgUiEncoder:
 
 
 def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[object], Encode]:
-    """From changes to what encodes them."""
+    """The table from changes to their encoders."""
     return {
         ViewBegin: runs.begin,
         ViewFinish: runs.finish,
@@ -158,13 +158,13 @@ def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[o
         CallStart: call_start,
         CallProgress: call_progress,
         CallResult: partial(call_result, is_new=is_new),
-        Retract: take_back,
+        Retract: retract,
         Note: note,
     }
 
 
 def sse_bytes(event: AgUiEvent) -> bytes:
-    r"""An event as a frame of server-sent events.
+    r"""Encode an event as a frame of server-sent events.
 
     >>> from rxworker.protocols.ag_ui.wire import StepStarted
     >>> sse_bytes(StepStarted("turn 1"))
@@ -184,18 +184,18 @@ async def ag_ui_stream(
     state: RunState | None = None,
     run: str = "",
 ) -> AsyncGenerator[bytes, None]:
-    """The bytes to write, a piece for each batch of records. The content type is ``text/event-stream``.
+    """The bytes of the response, one chunk for each batch of records. The content type is ``text/event-stream``.
 
     Everything that is open is closed at the end, also where the run fails, or its watcher is detached.
 
     Args:
         batches: The records, for example ``watch.batches()``.
-        thread_id: The client's name for the conversation.
-        run_id: The client's name for the run.
-        protocol: The version that the client speaks, as its input says.
-        snapshot: Whether to tell first what was said before.
-        parent_run_id: As the client's input says.
-        state: What the records before these have come to, for a late watcher.
+        thread_id: The client's id of the conversation.
+        run_id: The client's id of the run.
+        protocol: The version that the client speaks, as in its input.
+        snapshot: Whether to send the conversation so far first.
+        parent_run_id: As in the client's input.
+        state: The state before the records, for a late watcher.
         run: The run's id, with ``state``.
     """
     encoder = AgUiEncoder(
@@ -220,25 +220,25 @@ ANSWER_SCHEMA: JsonObject = {
     },
     "required": ["approved"],
 }
-MESSAGE_SCHEMA: JsonObject = {"type": "string", "description": "What to say to the model."}
+MESSAGE_SCHEMA: JsonObject = {"type": "string", "description": "A message for the model."}
 
 
 class RunEvents:
     """The events of a run as a whole.
 
     Args:
-        thread_id: The client's name for the conversation.
-        run_id: The client's name for the run.
+        thread_id: The client's id of the conversation.
+        run_id: The client's id of the run.
         is_new: Whether the client declared version 1.0 or a later one.
-        snapshot: Whether to tell first what was said before.
+        snapshot: Whether to send the conversation so far first.
         parent_run_id: The run that the client branched off.
-        tally: Its tokens.
+        totals: Its usage.
 
     Attributes:
-        snapshot: Whether to tell first what was said before.
+        snapshot: Whether to send the conversation so far first.
 
     >>> from rxworker.views import ViewFinish
-    >>> events = RunEvents("thread-1", "run-1", is_new=True, snapshot=False, parent_run_id=None, tally=Tally())
+    >>> events = RunEvents("thread-1", "run-1", is_new=True, snapshot=False, parent_run_id=None, totals=UsageTotals())
     >>> [event.outcome.type for event in events.finish(ViewFinish())]
     ['success']
     """
@@ -251,30 +251,30 @@ class RunEvents:
         is_new: bool,
         snapshot: bool,
         parent_run_id: str | None,
-        tally: Tally,
+        totals: UsageTotals,
     ) -> None:
         self._thread_id = thread_id
         self._run_id = run_id
         self._is_new = is_new
         self._parent_run_id = parent_run_id
-        self._tally = tally
+        self._totals = totals
         self.snapshot = snapshot
 
     def begin(self, change: ViewBegin) -> Iterator[AgUiEvent]:
-        """It begins."""
+        """The run begins."""
         # A client that did not declare a version may not know the field.
         protocol = "1.0" if self._is_new else None
         yield RunStarted(self._thread_id, self._run_id, protocol, self._parent_run_id)
         if self.snapshot:
-            said = change.conversation or Conversation()
-            yield MessagesSnapshot(messages_of(said, change.run))
+            conversation = change.conversation or Conversation()
+            yield MessagesSnapshot(messages_of(conversation, change.run))
 
     def finish(self, _: ViewFinish) -> Iterator[AgUiEvent]:
-        """It has finished."""
+        """The run has finished."""
         yield self._finished(Outcome("success"))
 
     def pause(self, change: ViewPause) -> Iterator[AgUiEvent]:
-        """It waits, and asks."""
+        """The run is paused."""
         asked = [call for call in change.pending if call.needs_decision]
         interrupts = tuple(_interrupt(change, call) for call in asked)
         if not interrupts:
@@ -286,26 +286,26 @@ class RunEvents:
         yield self._finished(Outcome("interrupt", interrupts))
 
     def abort(self, change: ViewAbort) -> Iterator[AgUiEvent]:
-        """It ended without a result."""
+        """The run was aborted."""
         if change.cause == "cancel" and self._is_new:
             yield self._finished(Outcome("cancelled"))
         else:
-            yield RunError(change.reason or change.cause, change.cause, self._tally.usage)
+            yield RunError(change.reason or change.cause, change.cause, self._totals.usage)
 
     def cut(self, change: ViewCut) -> Iterator[AgUiEvent]:
-        """The watcher hears no more of it."""
-        yield RunError(change.reason, "detached", self._tally.usage)
+        """The watch ended before the run."""
+        yield RunError(change.reason, "detached", self._totals.usage)
 
     def open_step(self, change: StepOpen) -> Iterator[AgUiEvent]:
         """A turn begins."""
         yield StepStarted(f"turn {change.turn}", change.scope.id or None)
 
     def close_step(self, change: StepClose) -> Iterator[AgUiEvent]:
-        """A turn is over."""
+        """A turn has ended."""
         yield StepFinished(f"turn {change.turn}", change.scope.id or None)
 
     def _finished(self, outcome: Outcome) -> RunFinished:
-        return RunFinished(self._thread_id, self._run_id, outcome, self._tally.usage)
+        return RunFinished(self._thread_id, self._run_id, outcome, self._totals.usage)
 
 
 def _interrupt(change: ViewPause, pending: WaitingCall) -> Interrupt:
@@ -323,13 +323,13 @@ def _interrupt(change: ViewPause, pending: WaitingCall) -> Interrupt:
 Names = tuple[str, str]
 
 
-class Tally:
-    """Adds up the usage of all responses of a run and of the runs inside it.
+class UsageTotals:
+    """The usage of all responses of a run and its nested runs, by provider and model.
 
-    >>> tally = Tally()
+    >>> totals = UsageTotals()
     >>> for place, event in enumerate([AttemptStart("acme", "large"), Usage(10, 5)], start=1):
-    ...     tally.feed(Record(seq=place, run="r", turn=1, attempt=1, time=0.0, event=event))
-    >>> tally.usage[0].total_tokens
+    ...     totals.feed(Record(seq=place, run="r", turn=1, attempt=1, time=0.0, event=event))
+    >>> totals.usage[0].total_tokens
     15
     """
 
@@ -339,23 +339,23 @@ class Tally:
         self._names: dict[tuple[str, ...], Names] = {}
 
     def feed(self, record: Record) -> None:
-        """Take a record; most do not matter."""
+        """Take the next record."""
         event = record.event
         match event:
             case Usage():
                 self._open[record.path] = event
             case AttemptStart():
-                self._settle(record.path)
+                self._flush(record.path)
                 self._names[record.path] = (event.provider, event.model)
             case Status(status=ResponseStatus.STARTED):
-                self._settle(record.path)
+                self._flush(record.path)
                 provider, model = self._names.get(record.path, ("", ""))
                 self._names[record.path] = (event.provider or provider, event.model or model)
             case _:
                 return
 
     def catch_up(self, state: RunState) -> None:
-        """The tokens that a run took until now, those of the response that is being received left out."""
+        """Start with the usage of a run so far. The usage of the current response is replaced by its next report."""
         response = state.response
         names = (state.provider, (response.model if response else None) or "")
         self._names[()] = names
@@ -365,14 +365,14 @@ class Tally:
 
     @property
     def usage(self) -> tuple[TokenUsage, ...]:
-        """The tokens so far."""
+        """The usage so far."""
         for path in list(self._open):
-            self._settle(path)
+            self._flush(path)
         return tuple(
             _token_usage(names, usage) for names, usage in self._spent.items() if usage != Usage()
         )
 
-    def _settle(self, path: tuple[str, ...]) -> None:
+    def _flush(self, path: tuple[str, ...]) -> None:
         last = self._open.pop(path, None)
         if last is not None:
             names = self._names.get(path, ("", ""))

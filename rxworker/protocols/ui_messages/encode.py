@@ -14,7 +14,7 @@ from rxworker.events import Record
 from rxworker.messages import StopKind, StopReason
 from rxworker.protocols.common import data_line, interrupt_id, pump
 from rxworker.protocols.ui_messages import wire
-from rxworker.protocols.ui_messages.parts import BlockParts, CallParts, Inside, note
+from rxworker.protocols.ui_messages.parts import BlockParts, CallParts, NestedRuns, note
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState
 from rxworker.views import (
@@ -45,12 +45,12 @@ Encode = Callable[[Any], Iterator[UiMessagePart]]
 
 
 class UiMessageEncoder:
-    """Takes the records of one run and returns parts of one message; any records, and always parts that ``useChat`` accepts.
+    """Encodes the records of one run as the parts of one message. ``useChat`` accepts the parts for any records, also incomplete ones.
 
     Args:
-        message_id: The message's id. For a run that was resumed, that of the message that it goes on with.
-        can_reset: Whether the client knows ``reset-step``, which takes back what a failed response has said. Without it, a data part
-            says so.
+        message_id: The id of the message. For a resumed run, the id of the message that it continues.
+        can_reset: Whether the client supports ``reset-step``, which retracts a failed response. Otherwise a data part
+            reports the retraction.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -66,7 +66,7 @@ class UiMessageEncoder:
         calls = CallParts()
         message = MessageParts(message_id, calls, can_reset=can_reset)
         self._tracker = Tracker()
-        self._inside = Inside()
+        self._nested = NestedRuns()
         self._table = _table(message, BlockParts(calls), calls)
 
     @property
@@ -75,33 +75,33 @@ class UiMessageEncoder:
         return self._tracker.is_over
 
     def feed(self, record: Record) -> list[UiMessagePart]:
-        """The parts that a record makes, which may be none."""
+        """Encode a record, which may give no parts."""
         return self._encoded(self._tracker.feed(record))
 
     def catch_up(self, state: RunState, run: str) -> list[UiMessagePart]:
-        """The parts of what is being said; what was said before is in the client's messages, or replayed to it.
+        """The parts of the current response. The client already has the earlier messages.
 
         Args:
-            state: What the records so far have come to.
+            state: The state after the records so far.
             run: The run's id.
         """
         return self._encoded(self._tracker.catch_up(state, run))
 
     def close(self, reason: str) -> list[UiMessagePart]:
-        """There are no more records: close what is open and say why. Nothing, if the run has told of its end."""
+        """Close what is open, and report the reason. Returns nothing if the run has already ended."""
         return self._encoded(self._tracker.close(reason))
 
     def _encoded(self, changes: list[Change]) -> list[UiMessagePart]:
         return [part for change in changes for part in self._parts(change)]
 
     def _parts(self, change: Change) -> Iterator[UiMessagePart]:
-        if _is_inside(change):
-            return self._inside.feed(change)
+        if _is_nested(change):
+            return self._nested.feed(change)
         return self._table[type(change)](change)
 
 
-def _is_inside(change: Change) -> bool:
-    """Whether it is told by a run inside, and would be taken for the run's own."""
+def _is_nested(change: Change) -> bool:
+    """Whether the change belongs to a nested run."""
     match change:
         case ScopeOpen() | ScopeClose():
             return True
@@ -116,7 +116,7 @@ def _is_inside(change: Change) -> bool:
 def _table(
     message: MessageParts, blocks: BlockParts, calls: CallParts
 ) -> dict[type[object], Encode]:
-    """From changes to what encodes them."""
+    """The table from changes to their encoders."""
     return {
         ViewBegin: message.begin,
         ViewFinish: message.finish,
@@ -125,7 +125,7 @@ def _table(
         ViewCut: message.cut,
         StepOpen: message.open_step,
         StepClose: message.close_step,
-        Retract: message.take_back,
+        Retract: message.retract,
         BlockOpen: blocks.open,
         BlockGrow: blocks.grow,
         BlockExtra: blocks.extra,
@@ -150,7 +150,7 @@ HEADERS: Mapping[str, str] = MappingProxyType(
 
 
 def sse_bytes(part: UiMessagePart) -> bytes:
-    r"""A part as a frame of server-sent events.
+    r"""Encode a part as a frame of server-sent events.
 
     >>> from rxworker.protocols.ui_messages.wire import TextEnd
     >>> sse_bytes(TextEnd("1"))
@@ -166,17 +166,17 @@ async def ui_message_stream(
     can_reset: bool = True,
     before: Sequence[AsyncIterable[Sequence[Record]]] = (),
 ) -> AsyncGenerator[bytes, None]:
-    """The bytes to write, a piece for each batch of records, and `DONE` at the end. The answer has the headers `HEADERS`.
+    """The bytes of the response, one chunk for each batch of records, and `DONE` at the end. The response needs the headers `HEADERS`.
 
     Everything that is open is closed at the end, also where the run fails, or its watcher is detached. A client that comes
     back is sent all of the message again, from its first record.
 
     Args:
         batches: The records, for example ``watch.batches()``.
-        message_id: The message's id; for a run that was resumed, that of the message that it goes on with. A client that comes back
-            tells by it that it has the message.
-        can_reset: Whether the client knows ``reset-step``.
-        before: The records of the runs that it goes on with, in order: for a client that comes back, and for which all of them are one
+        message_id: The id of the message; for a resumed run, the id of the message that it continues. A client that reconnects
+            recognises the message by it.
+        can_reset: Whether the client supports ``reset-step``.
+        before: The records of the runs that it continues, in order, for a client that reconnects, since all of them are one
             message.
     """
     last = len(before)
@@ -184,13 +184,13 @@ async def ui_message_stream(
         encoder = UiMessageEncoder(message_id, can_reset=can_reset)
         async with aclosing(pump(source, encoder.feed, encoder.close)) as pieces:
             async for parts in pieces:
-                told = [p for p in parts if _is_told(p, is_first=place == 0, is_last=place == last)]
-                yield b"".join(map(sse_bytes, told))
+                sent = [p for p in parts if _is_part(p, is_first=place == 0, is_last=place == last)]
+                yield b"".join(map(sse_bytes, sent))
     yield DONE
 
 
-def _is_told(part: UiMessagePart, *, is_first: bool, is_last: bool) -> bool:
-    """Whether it is a part of the message: one that is made of several runs begins once, and ends once."""
+def _is_part(part: UiMessagePart, *, is_first: bool, is_last: bool) -> bool:
+    """Whether it belongs to the message: a message of several runs has one start and one end."""
     return (is_first or not isinstance(part, Start)) and (is_last or not isinstance(part, Finish))
 
 
@@ -209,8 +209,8 @@ class MessageParts:
 
     Args:
         message_id: The message's id.
-        can_reset: Whether the client knows ``reset-step``.
-        calls: Where calls are kept.
+        can_reset: Whether the client supports ``reset-step``.
+        calls: The parts of calls.
 
     >>> [part.message_id for part in MessageParts("message-1", CallParts(), can_reset=True).begin(ViewBegin("run-1"))]
     ['message-1']
@@ -223,20 +223,20 @@ class MessageParts:
         self._in_step = False
 
     def begin(self, change: ViewBegin) -> Iterator[UiMessagePart]:
-        """It begins, or goes on with calls that waited."""
+        """The message begins, or continues with pending calls."""
         yield wire.Start(self._message_id)
         for pending in change.pending:
-            # In place, where the client has the call; and otherwise it learns of it.
+            # A client that has the call updates it, and any other adds it.
             yield from self._calls.available(pending.id, pending.call.name, pending.call.input)
 
     def open_step(self, change: StepOpen) -> Iterator[UiMessagePart]:
-        """A turn begins; those of runs inside are no steps of the message."""
+        """A turn begins; turns of nested runs are not steps of the message."""
         if not change.scope.id:
             self._in_step = True
             yield wire.StartStep()
 
     def close_step(self, change: StepClose) -> Iterator[UiMessagePart]:
-        """A turn is over."""
+        """A turn has ended."""
         if not change.scope.id:
             self._in_step = False
             yield wire.FinishStep()
@@ -246,7 +246,7 @@ class MessageParts:
         yield wire.Finish(_finish_reason(change.stop_reason))
 
     def pause(self, change: ViewPause) -> Iterator[UiMessagePart]:
-        """The run waits, and asks."""
+        """The run is paused."""
         asked = False
         for pending in change.pending:
             name = interrupt_id(change.run, pending.call.id)
@@ -254,7 +254,7 @@ class MessageParts:
                 asked = True
                 yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)
             else:
-                # The client sends an answer when no call of the step is left; nobody has a say in these now.
+                # The client replies when no call of the step waits, so these are approved automatically.
                 yield wire.ToolApprovalRequest(name, pending.id, is_automatic=True)
                 yield wire.ToolApprovalResponse(name, approved=True)
         data = {"run": change.run, "hook": change.hook, "reason": change.reason}
@@ -262,7 +262,7 @@ class MessageParts:
         yield wire.Finish("tool-calls" if asked else "stop")
 
     def abort(self, change: ViewAbort) -> Iterator[UiMessagePart]:
-        """The run ended without a result."""
+        """The run was aborted."""
         if change.cause == "cancel":
             yield wire.Abort(change.reason)
             return
@@ -270,12 +270,12 @@ class MessageParts:
         yield wire.Finish("error")
 
     def cut(self, change: ViewCut) -> Iterator[UiMessagePart]:
-        """The watcher hears no more of the run."""
+        """The watch ended before the run."""
         yield wire.Abort(change.reason)
         yield wire.ErrorPart(change.reason)
 
-    def take_back(self, change: Retract) -> Iterator[UiMessagePart]:
-        """What a response has said is void."""
+    def retract(self, change: Retract) -> Iterator[UiMessagePart]:
+        """A response is retracted."""
         if self._can_reset and self._in_step and not change.scope.id:
             yield wire.ResetStep()
             return

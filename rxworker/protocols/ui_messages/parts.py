@@ -81,7 +81,7 @@ class BlockParts:
             yield wire.TextDeltaPart(block.id, change.text)
 
     def extra(self, change: BlockExtra) -> Iterator[UiMessagePart]:
-        """A block has a signature, which is told at its end, or a citation."""
+        """A block has a signature, which is sent at its end, or a citation."""
         event = change.event
         if isinstance(event, SignatureDelta):
             self._signatures[change.block.id] = event.signature
@@ -101,21 +101,25 @@ class BlockParts:
             yield from self._calls.close(change)
             return
         signature = self._signatures.pop(block.id, None)
-        sealed: JsonObject | None = None
+        metadata: JsonObject | None = None
         if signature is not None:
-            sealed = {"rxworker": {"signature": signature}}
+            metadata = {"rxworker": {"signature": signature}}
         is_thinking = block.block_type is BlockType.THINKING
-        yield wire.ReasoningEnd(block.id, sealed) if is_thinking else wire.TextEnd(block.id, sealed)
+        yield (
+            wire.ReasoningEnd(block.id, metadata)
+            if is_thinking
+            else wire.TextEnd(block.id, metadata)
+        )
 
     def whole(self, change: BlockWhole) -> Iterator[UiMessagePart]:
-        """A block has come in one piece."""
+        """A whole block arrives."""
         block = change.block
         data = {"kind": change.kind or block.block_type.value, "echo": change.echo}
         yield Data("data-block", data, block.id)
 
 
 class _Call:
-    """A call that is shown: the pieces of its arguments, and the arguments when they are whole."""
+    """A call: the pieces of its arguments, and the arguments when they are complete."""
 
     __slots__ = ("input", "pieces")
 
@@ -143,12 +147,12 @@ class CallParts:
         yield wire.ToolInputStart(block.id, block.tool, encoding, is_provided)
 
     def grow(self, change: BlockGrow) -> Iterator[UiMessagePart]:
-        """It has written more of the arguments."""
+        """A call has more arguments."""
         self._calls[change.block.id].pieces.append(change.text)
         yield wire.ToolInputDelta(change.block.id, change.text)
 
     def close(self, change: BlockClose) -> Iterator[UiMessagePart]:
-        """The arguments are whole, or will never be."""
+        """The arguments are complete, or the call was aborted."""
         block = change.block
         call = self._calls[block.id]
         text = "".join(call.pieces)
@@ -164,7 +168,7 @@ class CallParts:
     def available(
         self, name: str, tool: str, value: Json, *, is_provided: bool = False
     ) -> Iterator[UiMessagePart]:
-        """These are the arguments of a call.
+        """The complete arguments of a call.
 
         Args:
             name: The call's id, as it is shown.
@@ -176,14 +180,14 @@ class CallParts:
         yield wire.ToolInputAvailable(name, tool, value, is_provided or None)
 
     def start(self, change: CallStart) -> Iterator[UiMessagePart]:
-        """A call is run."""
+        """A call starts."""
         call = self._calls.get(change.id)
         if call is None or call.input != change.call.input:
-            # A hook, or whoever approved the call, has changed its arguments.
+            # A hook or an approval has changed its arguments.
             yield from self.available(change.id, change.call.name, change.call.input)
 
     def progress(self, change: CallProgress) -> Iterator[UiMessagePart]:
-        """A tool tells how far it is."""
+        """A tool reports progress."""
         data = {"toolCallId": change.id, "progress": change.progress}
         yield Data("data-progress", data, change.id)
 
@@ -192,7 +196,7 @@ class CallParts:
         result = change.result
         if change.id not in self._calls:
             if change.is_placeholder:
-                return  # its arguments were never whole, and it was said so
+                return  # its arguments were never complete, which has been reported
             known = change.call
             value = {} if known is None else known.input
             name = result.name if known is None else known.name
@@ -208,7 +212,7 @@ class CallParts:
 
 
 def output_of(result: ToolResult) -> Json:
-    """What the model reads: a text, or parts where it holds more.
+    """The output for the model: text, or parts if it contains more than text.
 
     >>> output_of(ToolResult("call_1", "sunny"))
     'sunny'
@@ -229,11 +233,11 @@ def output_of(result: ToolResult) -> Json:
     return parts
 
 
-class Inside:
-    """Makes data parts of the changes of runs inside.
+class NestedRuns:
+    """Encodes the changes of nested runs as data parts.
 
     >>> scope = Scope("call_1", ("call_1",), "ask", "call_1")
-    >>> [part.data for part in Inside().feed(ScopeOpen(scope))]
+    >>> [part.data for part in NestedRuns().feed(ScopeOpen(scope))]
     [{'name': 'ask', 'toolCallId': 'call_1', 'status': 'running'}]
     """
 
@@ -241,7 +245,7 @@ class Inside:
         self._texts: dict[str, list[str]] = {}
 
     def feed(self, change: Change) -> Iterator[Data]:
-        """The parts that a change makes, which may be none."""
+        """Encode a change, which may give no parts."""
         match change:
             case ScopeOpen(scope=scope):
                 yield _status(scope, "running")
@@ -295,7 +299,7 @@ def _about(block: ShownBlock) -> JsonObject:
 
 
 def note(change: Note) -> Iterator[UiMessagePart]:
-    """Something to know. What matters later is kept in the message; the rest is for the moment."""
+    """Any other event. The client keeps those that matter later; the others are transient."""
     record = change.record
     event = record.event
     match event:
