@@ -71,7 +71,7 @@ def account(summary: Summary, provider: Provider) -> str:
     response   m
     text
       Hello
-    stop       not told
+    stop       not reported
     """
     return "\n".join(_lines(summary, provider))
 
@@ -111,7 +111,7 @@ def _call(call: CalledTool) -> str:
 def _stop(summary: Summary) -> str:
     stop = summary.stop_reason
     if stop is None:
-        return "not told"
+        return "not reported"
     raw = f" ({one_line(stop.raw)})" if stop.raw else ""
     detail = f": {one_line(stop.detail)}" if stop.detail else ""
     return f"{stop.kind.value}{raw}{detail}"
@@ -126,7 +126,7 @@ def _usage(usage: Usage, provider: Provider) -> str:
         "written to cache": counts.cache_creation,
     }
     shown = [f"{number:,} {title}" for title, number in told.items() if number is not None]
-    return ", ".join(shown) or "not told"
+    return ", ".join(shown) or "not reported"
 
 
 def account_json(summary: Summary, provider: Provider) -> JsonObject:

@@ -8,13 +8,7 @@ from contextlib import aclosing
 from aiohttp import web
 
 from rxworker.hub import Watch
-from rxworker.protocols import (
-    SSE_HEADERS,
-    end_frame,
-    read_last_event_id,
-    record_frame,
-    retry_frame,
-)
+from rxworker.protocols import SSE_HEADERS, end_frame, read_last_event_id, record_frame, retry_frame
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.keys import STATE
 from rxworker.ui.web.watching import batches_of, watch_run
