@@ -43,7 +43,7 @@ def chat(server: ReplayServer | None, *options: str, provider: str = "anthropic"
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai-chat", "openai_chat"])
-def test_each_line_is_a_message_and_the_conversation_goes_on(
+def test_each_line_is_a_message_and_the_conversation_continues(
     provider: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     piped(monkeypatch, "Hello?\n\nAnd then?")

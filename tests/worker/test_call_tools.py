@@ -479,7 +479,7 @@ async def test_a_pause_that_is_at_no_call_takes_decisions_about_any() -> None:
 # --- a run that was saved by the version before
 
 
-async def test_a_run_of_the_version_before_goes_on_and_asks_all_other_hooks() -> None:
+async def test_a_run_of_the_version_before_continues_and_asks_all_other_hooks() -> None:
     import hashlib
     import hmac
 

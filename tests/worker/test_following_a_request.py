@@ -67,7 +67,7 @@ async def followed(source: Observable[bytes]) -> list[bytes]:
     return heard
 
 
-async def test_it_hears_all_and_goes_on() -> None:
+async def test_it_hears_all_and_continues() -> None:
     async with ReplayServer([Answer.from_frames(FRAMES)]) as server:
         assert b"".join(await followed(send(server.base_url))) == b"".join(FRAMES)
         assert len(server.requests) == 1
@@ -79,7 +79,7 @@ async def test_what_goes_wrong_is_raised() -> None:
             await followed(send(server.base_url))
 
 
-async def test_leaving_when_enough_was_heard_closes_the_connection_and_goes_on() -> None:
+async def test_leaving_when_enough_was_heard_closes_the_connection_and_continues() -> None:
     async with ReplayServer([stall()]) as server:
         heard = await followed(first(send(server.base_url)))
         await server.wait_closed()
@@ -103,7 +103,7 @@ async def test_who_leaves_waits_for_nobody_that_cannot_take_more() -> None:
         await server.wait_closed()
 
 
-async def test_being_left_from_elsewhere_closes_the_connection_and_goes_on() -> None:
+async def test_being_left_from_elsewhere_closes_the_connection_and_continues() -> None:
     enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     heard: list[bytes] = []
 

@@ -92,7 +92,7 @@ def test_turns_that_are_followed_say_what_turns_do_that_are_subscribed_to(turns:
 
 
 @pytest.mark.parametrize("way", [subscribed, followed])
-async def test_everybody_has_heard_the_end_of_a_turn_before_the_next_begins(
+async def test_every_watcher_has_received_the_end_of_a_turn_before_the_next_begins(
     way: Callable[[Observable[str]], asyncio.Future[Heard]],
 ) -> None:
     told: list[str] = []
@@ -179,7 +179,7 @@ async def test_no_turn_begins_behind_one_in_which_the_listener_has_left(is_plain
     assert (seen, begun) == (["a", "b", "a", "over"], 2)
 
 
-async def test_what_is_cancelled_under_work_is_told_to_who_subscribed() -> None:
+async def test_what_is_cancelled_under_work_is_reported_to_who_subscribed() -> None:
     failed: list[Exception] = []
     turn_of("x").subscribe(on_error=failed.append)
     await asyncio.sleep(0)

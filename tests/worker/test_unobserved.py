@@ -120,7 +120,7 @@ def test_watching_the_watchers_does_not_keep_it() -> None:
     assert asyncio.run(watched())
 
 
-def test_disposing_it_lets_the_run_go_on_alone() -> None:
+def test_disposing_it_lets_the_run_continue() -> None:
     stand = Stand()
     stand.wait(5)
     stand.subscription.dispose()
@@ -158,7 +158,7 @@ async def test_a_grace_is_a_time() -> None:
     await run
 
 
-async def test_a_run_that_nobody_watches_any_more_is_cancelled() -> None:
+async def test_a_run_that_is_no_longer_watched_is_cancelled() -> None:
     model = ScriptedModel([say("Once") + stall(), "Again."])
     worker = Worker(model)
     run = worker.run("Go.")
@@ -219,7 +219,7 @@ async def test_a_late_snapshot_has_everything_and_nothing_follows() -> None:
 # who watches
 
 
-async def test_the_watchers_of_a_run_are_told_by_name() -> None:
+async def test_the_watchers_of_a_run_are_reported_by_name() -> None:
     run = Worker(ScriptedModel(["Hello."])).run("Go.")
     told: list[tuple[WatcherState, ...]] = []
     over = asyncio.Event()
