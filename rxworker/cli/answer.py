@@ -43,33 +43,33 @@ from rxworker.views import (
 )
 from rxworker.worker import Run, Worker
 
-Voice: TypeAlias = Literal["text", "thinking"]
+TextKind: TypeAlias = Literal["text", "thinking"]
 
 STYLES = {"text": "", "thinking": "dim italic"}
 
 
 class Page(Protocol):
-    """Takes what is said as it comes, and notes about it, each on a line of its own."""
+    """Takes the text of an answer as it arrives, and notes, each on its own line."""
 
-    def say(self, voice: Voice, piece: str) -> None:
-        """More of what the model says or thinks."""
+    def write(self, kind: TextKind, piece: str) -> None:
+        """Write more of the text or the thinking."""
         ...
 
     def note(self, line: str, *, failed: bool = False) -> None:
-        """A line about what happens."""
+        """Write a line about an event."""
         ...
 
     def mark(self, line: str) -> None:
-        """A line between two parts of the text, where the text stands: what came before it is no longer valid."""
+        """Write a line between two parts of the text: the text before it is no longer valid."""
         ...
 
     def end_line(self) -> None:
-        """Begin a new line, unless at the beginning of one."""
+        """Start a new line, unless the current one is empty."""
         ...
 
 
 class TerminalPage:
-    """A page for a person.
+    """A page in a terminal.
 
     Args:
         console: The terminal.
@@ -77,66 +77,66 @@ class TerminalPage:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._voice: Voice | None = None
+        self._kind: TextKind | None = None
         self._in_line = False
 
-    def say(self, voice: Voice, piece: str) -> None:
-        """More of what the model says or thinks."""
-        if voice != self._voice:
+    def write(self, kind: TextKind, piece: str) -> None:
+        """Write more of the text or the thinking."""
+        if kind != self._kind:
             self.end_line()
-            self._voice = voice
+            self._kind = kind
             piece = piece.lstrip("\n")
         if piece:
-            self._console.out(clean(piece), style=STYLES[voice], end="", highlight=False)
+            self._console.out(clean(piece), style=STYLES[kind], end="", highlight=False)
             self._in_line = not piece.endswith("\n")
 
     def note(self, line: str, *, failed: bool = False) -> None:
-        """A line about what happens."""
+        """Write a line about an event."""
         self.end_line()
         self._console.out(f"  {line}", style="red" if failed else "dim", highlight=False)
 
     def mark(self, line: str) -> None:
-        """A line between two parts of the text."""
+        """Write a line between two parts of the text."""
         self.end_line()
         self._console.out(f"[{line}]", style="yellow", highlight=False)
 
     def end_line(self) -> None:
-        """Begin a new line, unless at the beginning of one."""
+        """Start a new line, unless the current one is empty."""
         if self._in_line:
             self._console.out("")
-        self._in_line, self._voice = False, None
+        self._in_line, self._kind = False, None
 
 
 class PlainPage:
-    """A page for a program: what the model says on standard output, notes on standard error, thoughts nowhere."""
+    """A page for a program: text on standard output, notes on standard error, and no thinking."""
 
     def __init__(self) -> None:
         self._in_line = False
 
-    def say(self, voice: Voice, piece: str) -> None:
-        """More of what the model says or thinks."""
-        if voice == "text" and piece:
+    def write(self, kind: TextKind, piece: str) -> None:
+        """Write more of the text or the thinking."""
+        if kind == "text" and piece:
             print(clean(piece), end="", flush=True)
             self._in_line = not piece.endswith("\n")
 
     def note(self, line: str, *, failed: bool = False) -> None:
-        """A line about what happens."""
+        """Write a line about an event."""
         self.end_line()
         write_error(f"rxworker: {line}" if failed else line)
 
     def mark(self, line: str) -> None:
-        """A line between two parts of the text, on standard output: who reads only that must not join them."""
+        """Write a line between two parts of the text, on standard output, so that a program does not join them."""
         self.end_line()
         print(f"[{line}]", flush=True)
 
     def end_line(self) -> None:
-        """Begin a new line, unless at the beginning of one."""
+        """Start a new line, unless the current one is empty."""
         if self._in_line:
             print(flush=True, file=sys.stdout)
         self._in_line = False
 
 
-VOICES: dict[BlockType, Voice] = {
+TEXT_KINDS: dict[BlockType, TextKind] = {
     BlockType.TEXT: "text",
     BlockType.REFUSAL: "text",
     BlockType.THINKING: "thinking",
@@ -157,58 +157,60 @@ class Interrupt(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """The run has ended. ``error``: what it raised."""
+    """The run has ended, with ``error`` if it failed."""
 
     error: Exception | None = None
 
 
-News: TypeAlias = Record | Interrupt | Ended
+Notification: TypeAlias = Record | Interrupt | Ended
 
 
 def answer(
     worker: Worker, background: Background, line: str, page: Page, *, counted: bool
 ) -> Outcome:
-    """Ask, and show what happens until the run has ended.
+    """Start a run, and print it until it has ended.
 
     Args:
-        worker: Who answers.
-        background: Where it runs.
-        line: What is asked.
-        page: Where it is shown.
-        counted: Whether to note the tokens at the end.
+        worker: The worker.
+        background: Runs the event loop.
+        line: The input.
+        page: The page to print on.
+        counted: Whether to print the tokens at the end.
     """
-    news: SimpleQueue[News] = SimpleQueue()
-    with on_interrupt(partial(news.put, Interrupt())):
+    notifications: SimpleQueue[Notification] = SimpleQueue()
+    with on_interrupt(partial(notifications.put, Interrupt())):
         try:
-            run = background.call(partial(_begin, worker, line, news))
+            run = background.call(partial(_begin, worker, line, notifications))
         except Exception as error:
             page.note(explain(error), failed=True)
             return Outcome.FAILED
-        outcome = _follow(run, background, news, page)
+        outcome = _follow(run, background, notifications, page)
     usage = describe_usage(run.state.usage)
     if counted and usage and outcome is not Outcome.LEFT:
         page.note(usage)
     return outcome
 
 
-def _begin(worker: Worker, line: str, news: SimpleQueue[News]) -> Run:
-    """Called on the loop."""
+def _begin(worker: Worker, line: str, notifications: SimpleQueue[Notification]) -> Run:
+    """Start the run. Called on the event loop."""
     run = worker.run(line)
 
     def on_error(error: Exception) -> None:
-        news.put(Ended(error))
+        notifications.put(Ended(error))
 
     def on_completed() -> None:
-        news.put(Ended())
+        notifications.put(Ended())
 
-    run.subscribe(news.put, on_error, on_completed)
+    run.subscribe(notifications.put, on_error, on_completed)
     return run
 
 
-def _follow(run: Run, background: Background, news: SimpleQueue[News], page: Page) -> Outcome:
+def _follow(
+    run: Run, background: Background, notifications: SimpleQueue[Notification], page: Page
+) -> Outcome:
     is_cancelling, printer = False, RunPrinter(page)
     while True:
-        match news.get():
+        match notifications.get():
             case Interrupt():
                 if is_cancelling:
                     page.end_line()
@@ -236,32 +238,32 @@ def _outcome(error: Exception | None, page: Page) -> Outcome:
 
 
 class RunPrinter:
-    """Prints one run on a page. What is printed stays: a mark separates retracted text from the text that replaces it.
+    """Prints one run on a page. Printed text stays: a mark separates retracted text from the text that replaces it.
 
     Args:
-        page: Where it prints.
+        page: The page to print on.
     """
 
     def __init__(self, page: Page) -> None:
         self._page = page
         self._tracker = Tracker()
         self._printed: set[str] = set()
-        # By scope, since the attempts of runs inside the run are retracted apart from its own: whether text was printed.
+        # Whether text was printed, by scope, since the attempts of nested runs are retracted separately.
         self._retracted: dict[str, bool] = {}
 
     def print(self, record: Record) -> None:
-        """Print what a person wants to read of a record, which of many records is nothing."""
+        """Print the part of a record that is meant for a person, if any."""
         for change in self._tracker.feed(record):
             self._show(change)
 
     def _show(self, change: Change) -> None:
         page = self._page
         match change:
-            case BlockGrow(block=block, text=text) if block.block_type in VOICES:
-                voice = VOICES[block.block_type]
-                if voice == "text":
+            case BlockGrow(block=block, text=text) if block.block_type in TEXT_KINDS:
+                kind = TEXT_KINDS[block.block_type]
+                if kind == "text":
                     self._printed.add(block.id)
-                page.say(voice, text)
+                page.write(kind, text)
             case BlockClose():
                 page.end_line()
             case Retract(scope=scope, blocks=blocks):
@@ -290,9 +292,9 @@ class RunPrinter:
             case AttemptStart():
                 self._retracted.pop(scope, None)
             case Status(status=ResponseStatus.STARTED) if scope in self._retracted:
-                self._mark(scope, "taken back: the response starts again")
+                self._mark(scope, "retracted: the response starts again")
             case AttemptRetract(reason=reason):
-                self._mark(scope, f"taken back, asking again: {one_line(reason)}")
+                self._mark(scope, f"retracted, requesting again: {one_line(reason)}")
             case HookMessage(hook=hook, content=content):
                 page.note(f"{one_line(hook)}: {one_line(content)}")
             case HookVerdict(hook=hook, verdict=verdict, reason=reason):

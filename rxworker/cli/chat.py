@@ -48,21 +48,21 @@ def chat(
     plain: bool = False,
     hooks: bool = True,
 ) -> int:
-    """Read messages and show answers until there are no more.
+    """Read messages and print answers until the input ends.
 
     Args:
-        provider: Whose protocol is spoken.
-        model: Who is asked.
-        base_url: Where the service is.
+        provider: The name of the provider.
+        model: The model's name.
+        base_url: The address of the service.
         api_key_env: The environment variable that holds the key.
-        system: What the model is told about its task.
+        system: The system prompt.
         max_tokens: The most tokens of an answer.
-        tools: What the model may call, as ``module:function``.
-        plain: Whether to go on line by line where the screen could be filled.
-        hooks: Whether the ready hooks are asked, see `terminal_hooks`.
+        tools: The tools that the model may call, as ``module:function``.
+        plain: Whether to print line by line instead of in full screen.
+        hooks: Whether the ready hooks are used, see `terminal_hooks`.
 
     Returns:
-        0; 1 when an answer failed and nobody is there to go on; 130 after Ctrl-C; in full screen also 143 after SIGTERM, and
+        0; 1 when an answer failed and the input is not a terminal; 130 after Ctrl-C; in full screen also 143 after SIGTERM, and
         129 when the terminal was closed.
 
     Raises:
@@ -90,11 +90,11 @@ def chat(
 
 
 def converse(worker: Worker, *, is_person: bool) -> int:
-    """Carry on a conversation over standard input and output.
+    """Hold a conversation over standard input and output.
 
     Args:
-        worker: Who answers.
-        is_person: Whether a person sits at both ends.
+        worker: The worker.
+        is_person: Whether input and output are terminals.
     """
     page = TerminalPage(Console(highlight=False)) if is_person else PlainPage()
     if is_person:
@@ -114,7 +114,7 @@ def converse(worker: Worker, *, is_person: bool) -> int:
 
 
 def greeting(worker: Worker) -> str:
-    """Who answers, with which tools, and how to leave."""
+    """The first line: the model, its tools, and the keys."""
     who = f"{worker.model.name.replace('_', '-')} {worker.model.model}"
     return f"{who}, tools: {worker.tools}. Ctrl-C cancels an answer, Ctrl-D leaves."
 
@@ -135,11 +135,11 @@ def _key(variable: str | None) -> str | None:
 
 
 PROMPT = "> "
-MOMENT = 0.1
+RESEND_SECONDS = 0.1
 
 
 def ask_line(background: Background) -> str | None:
-    """The next line that the person types; ``None``: there are no more.
+    """Read the next line from the terminal; ``None`` at the end of the input.
 
     Args:
         background: Runs the event loop.
@@ -148,9 +148,9 @@ def ask_line(background: Background) -> str | None:
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     with suppress(ImportError):
-        # Once imported, input() lets one edit the line and go back to earlier ones.
+        # Once imported, input() supports line editing and a history.
         importlib.import_module("readline")
-    with _sent_again(background):
+    with _resend_interrupt(background):
         print()
         try:
             return input(PROMPT)
@@ -160,8 +160,8 @@ def ask_line(background: Background) -> str | None:
 
 
 @contextmanager
-def _sent_again(background: Background) -> Generator[None, None, None]:
-    """Send a Ctrl-C again that has not ended this after a moment."""
+def _resend_interrupt(background: Background) -> Generator[None, None, None]:
+    """Send Ctrl-C again if the prompt is still open after a moment."""
     is_main = threading.current_thread() is threading.main_thread()
     if sys.platform == "win32" or not is_main:
         yield
@@ -175,11 +175,11 @@ def _sent_again(background: Background) -> Generator[None, None, None]:
         if is_asking:
             signal.pthread_kill(main, signal.SIGINT)
 
-    def hear() -> None:
+    def on_signal() -> None:
         if signal.SIGINT in os.read(read_end, 64):
-            loop.call_later(MOMENT, send_again)
+            loop.call_later(RESEND_SECONDS, send_again)
 
-    background.call(lambda: loop.add_reader(read_end, hear))
+    background.call(lambda: loop.add_reader(read_end, on_signal))
     before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     try:
         yield

@@ -21,17 +21,17 @@ PIECE = 64 * 1024
 
 
 def decode(provider: str, file: str, *, as_json: bool = False) -> int:
-    """Print what the body of a response says.
+    """Print the content of a response.
 
     Args:
         provider: Whose protocol it is.
-        file: Where it is; ``-`` is standard input.
-        as_json: Whether to print one JSON object, or an account for people.
+        file: The path; ``-`` is standard input.
+        as_json: Whether to print one JSON object, or text for people.
 
     Raises:
         CommandError: There is no such provider, or the file cannot be read.
     """
-    # No model is asked; the name is for error texts only.
+    # No request is sent; the name is for error messages only.
     decoding: Provider = find_provider(provider)("unknown")
     summary = summarise(read_events(decoding, _read(file)))
     if as_json:
@@ -42,7 +42,7 @@ def decode(provider: str, file: str, *, as_json: bool = False) -> int:
 
 
 def read_events(provider: Provider, data: bytes) -> Iterator[ResponseEvent]:
-    """The events of a whole body. What is against the protocol ends them with an error event."""
+    """The events of a whole body. A protocol error ends them with an error event."""
     decoder = provider.decoder()
     try:
         for at in range(0, len(data), PIECE):
@@ -64,14 +64,14 @@ COLUMN = 11
 
 
 def account(summary: Summary, provider: Provider) -> str:
-    """What a response came to, for people.
+    """The content of a response, for people.
 
     >>> from rxworker.providers import Anthropic
     >>> print(account(Summary(text="Hello", model="m"), Anthropic("m")))
     response   m
     text
       Hello
-    stop       not told
+    stop       not reported
     """
     return "\n".join(_lines(summary, provider))
 
@@ -111,7 +111,7 @@ def _call(call: CalledTool) -> str:
 def _stop(summary: Summary) -> str:
     stop = summary.stop_reason
     if stop is None:
-        return "not told"
+        return "not reported"
     raw = f" ({one_line(stop.raw)})" if stop.raw else ""
     detail = f": {one_line(stop.detail)}" if stop.detail else ""
     return f"{stop.kind.value}{raw}{detail}"
@@ -126,7 +126,7 @@ def _usage(usage: Usage, provider: Provider) -> str:
         "written to cache": counts.cache_creation,
     }
     shown = [f"{number:,} {title}" for title, number in told.items() if number is not None]
-    return ", ".join(shown) or "not told"
+    return ", ".join(shown) or "not reported"
 
 
 def account_json(summary: Summary, provider: Provider) -> JsonObject:

@@ -37,7 +37,7 @@ from rxworker.views import RunView
 from rxworker.worker import Run, Worker
 
 REST = 0.022
-"""Seconds that the timeline's watcher rests after each record: it falls behind, and catches up."""
+"""Seconds that the timeline's watcher waits after each record, so that it falls behind and catches up."""
 
 NEXT = """
 Next:
@@ -69,7 +69,7 @@ async def _demo(fast: bool) -> int:
     interrupted = False
 
     def interrupt() -> None:
-        # Once: what is being cleaned up then is left to end.
+        # Only once, so that the cleanup is not cancelled.
         nonlocal interrupted
         if not interrupted:
             interrupted = True
@@ -86,7 +86,7 @@ async def _demo(fast: bool) -> int:
 
 
 async def _watch(run: Run, fast: bool) -> Views:
-    """Attach the watchers, show what they see, and wait for the run and for the slowest of them."""
+    """Attach the watchers, show their views, and wait for the run and for the slowest watcher."""
     views = Views()
     console = Console(highlight=False)
     watch_text(run, views)
@@ -115,7 +115,7 @@ async def _tell(run: Run) -> None:
 
 FRAME = 1 / 20
 WIDE, TALL = 88, 22
-"""From how many columns on the numbers stand beside the text, and how many lines are used at most."""
+"""The columns from which the numbers are beside the text, and the maximum of lines."""
 SMALLEST = (40, 18)
 HOW = {"text": "subscribe", "timeline": "async for", "usage": "map"}
 MOST_ROWS = 3
@@ -125,7 +125,7 @@ MOST_CHARACTERS = 4000
 
 
 def fits(console: Console) -> bool:
-    """Whether there is room for the views, and somebody who sees them move."""
+    """Whether the output is a terminal with room for the views."""
     width, height = console.size
     return console.is_interactive and width >= SMALLEST[0] and height >= SMALLEST[1]
 
@@ -158,9 +158,9 @@ def draw_text(view: RunView, question: str, console: Console, width: int, height
     """The end of the text, as much as fits; without text that was retracted.
 
     Args:
-        view: What to draw.
-        question: What was asked.
-        console: Where it will be shown.
+        view: The view to draw.
+        question: The question.
+        console: The console.
         width: Columns of the panel.
         height: Lines of the panel.
     """
@@ -183,7 +183,7 @@ def draw_usage(
     """Tokens by request, and how many records each watcher has received.
 
     Args:
-        view: What to draw.
+        view: The view to draw.
         seen: How many records each watcher has received.
         width: Columns of the panel.
         height: Lines of the panel.
@@ -232,7 +232,7 @@ def _numbers(usage: Usage) -> tuple[str, str, str]:
 async def show(
     views: Views, console: Console, is_over: Callable[[], bool], published: Callable[[], int]
 ) -> None:
-    """Draw again and again until it is over. The last picture stays on the screen."""
+    """Redraw until the run has ended. The last frame stays on the screen."""
     with Live(
         draw(views, console, 0), console=console, auto_refresh=False, vertical_overflow="crop"
     ) as live:

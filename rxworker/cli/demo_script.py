@@ -35,7 +35,7 @@ STATIONS = 4
 
 
 def first_answer() -> Reply:
-    """The model thinks, and asks for both forecasts at once."""
+    """The model thinks, and requests both forecasts at once."""
     thoughts = "Two cities, two forecasts. Neither needs the other, so I ask for both at once."
     asked = call("forecast", city="Kyoto", days=2) + call("forecast", city="Lisbon", days=2)
     used = Reply(usage=Usage(input_tokens=412, output_tokens=96))
@@ -43,7 +43,7 @@ def first_answer() -> Reply:
 
 
 def second_answer() -> Reply:
-    """The model has heard the results, and answers."""
+    """The model has received the results, and answers."""
     thoughts = "Kyoto is wet and cool. Lisbon is dry and mild."
     text = (
         "Go to Lisbon: 19 degrees and dry on both days, while Kyoto has rain. Pack good shoes for the hills "
@@ -54,14 +54,14 @@ def second_answer() -> Reply:
 
 
 @on_message_send(name="scripted demo")
-def say_that_it_is_scripted(context: MessageSendContext) -> None:
-    """Tell whoever watches a run that its answers come from a script."""
+def announce_script(context: MessageSendContext) -> None:
+    """Emit a message for the watchers: the answers come from a script."""
     if context.turn == 1:
         context.send_message(SCRIPTED)
 
 
 def answers(*, fast: bool) -> list[Answer]:
-    """What the server answers, request by request.
+    """The answers of the server, one for each request.
 
     >>> len(answers(fast=True))
     2
@@ -71,7 +71,7 @@ def answers(*, fast: bool) -> list[Answer]:
 
 
 def make_forecast(*, fast: bool) -> FunctionTool[..., object]:
-    """The tool. It takes its time, and tells how far it is.
+    """The forecast tool. It takes a while, and reports its progress.
 
     >>> make_forecast(fast=True).meta.name
     'forecast'
@@ -96,14 +96,14 @@ def make_forecast(*, fast: bool) -> FunctionTool[..., object]:
 
 
 def demo_worker() -> Worker:
-    """A worker that plans short trips from a script. Told to book one, it asks for approval.
+    """A worker that plans short trips from a script. If it is asked to book one, it requests approval.
 
     >>> demo_worker().tools.names
     ('forecast', 'book')
     """
     model = ScriptedModel(demo_answer, delay=PACE, name="demo", model=MODEL)
     tools = [make_forecast(fast=False), book]
-    return Worker(model, tools=tools, hooks=[say_that_it_is_scripted, ask_to_book], system=SYSTEM)
+    return Worker(model, tools=tools, hooks=[announce_script, ask_to_book], system=SYSTEM)
 
 
 @tool
@@ -118,13 +118,13 @@ async def book(city: str, nights: int) -> str:
 
 
 @before_tool_call(name="ask_to_book", matcher="book")
-def ask_to_book(context: ToolCallContext) -> Pause:  # noqa: ARG001 - what a hook is given
-    """Booking costs money, so a person decides."""
+def ask_to_book(context: ToolCallContext) -> Pause:  # noqa: ARG001 - the signature of a hook
+    """Pause for a decision, since booking costs money."""
     return Pause("Booking costs money. May I?")
 
 
 def demo_answer(request: Request) -> Reply:
-    """What the model says to what was said last."""
+    """The answer of the model to the last message."""
     last = request.conversation.messages[-1]
     results = last.tool_results
     if any(result.name == "book" for result in results):
@@ -132,7 +132,7 @@ def demo_answer(request: Request) -> Reply:
         return say("Then I book nothing." if refused else "The room is booked. Have a good trip!")
     if results:
         return second_answer()
-    return booking() if "book" in said(last) else first_answer()
+    return booking() if "book" in text_of(last) else first_answer()
 
 
 def booking() -> Reply:
@@ -141,32 +141,32 @@ def booking() -> Reply:
     return think(thoughts) + say("I book a room.") + call("book", city="Lisbon", nights=2)
 
 
-def said(message: Message) -> str:
-    """The text of a message, in small letters."""
+def text_of(message: Message) -> str:
+    """The text of a message in lower case."""
     return message.text.lower()
 
 
 PRICES = {MODEL: Prices(input=3.0, output=15.0, cache_read=0.3)}
-"""Made up, so that the page has a cost to show."""
+"""Invented prices, so that the page can show a cost."""
 
 WEB_PACE = 0.03
 """Seconds between two events of the model."""
 
 
 def second_web_answer() -> Reply:
-    """The model has heard the forecasts, and wants to book."""
+    """The model has received the forecasts, and wants to book."""
     thoughts = "Kyoto is wet and cool. Lisbon is dry and mild. A booking costs money, so somebody has to agree to it."
-    said = (
+    text = (
         "Lisbon it is: 19 degrees and dry on both days, while Kyoto has rain. I found a small place by the river, with "
         "a view of the ferries. Shall I book it?"
     )
     asked = call("book_room", city="Lisbon", nights=2, guests=2)
     usage = Usage(input_tokens=598, output_tokens=141, cache_read_tokens=380)
-    return think(thoughts) + say(said) + asked + Reply(usage=usage)
+    return think(thoughts) + say(text) + asked + Reply(usage=usage)
 
 
 def third_web_answer(*, booked: bool) -> Reply:
-    """The model has heard what became of the booking, and ends."""
+    """The model has received the result of the booking, and finishes."""
     opening = (
         "Your room is booked. Here is what to pack:"
         if booked
@@ -184,22 +184,22 @@ def third_web_answer(*, booked: bool) -> Reply:
 
 
 def web_answer(request: Request) -> Reply:
-    """What the model says next: it depends on what its tools have said since the question.
+    """The next answer of the model, which depends on the results since the question.
 
     >>> from rxworker.messages import Conversation
     >>> question = Request(Conversation((Message.user("Where to?"),)))
     >>> [called.name for called in web_answer(question).tool_calls]
     ['forecast', 'forecast']
     """
-    heard = [result for message in _since_question(request) for result in message.tool_results]
-    booking = next((result for result in heard if result.name == "book_room"), None)
+    results = [result for message in _since_question(request) for result in message.tool_results]
+    booking = next((result for result in results if result.name == "book_room"), None)
     if booking is not None:
         return third_web_answer(booked=not booking.is_error)
-    return second_web_answer() if heard else first_answer()
+    return second_web_answer() if results else first_answer()
 
 
 def _since_question(request: Request) -> list[Message]:
-    """What came behind the last words of the user's."""
+    """The messages after the last question."""
     since: list[Message] = []
     for message in reversed(request.conversation.messages):
         if message.role == "user" and not message.tool_results:
@@ -209,7 +209,7 @@ def _since_question(request: Request) -> list[Message]:
 
 
 def make_book_room(*, fast: bool) -> FunctionTool[..., object]:
-    """The tool that somebody has to agree to.
+    """The booking tool, which requires approval.
 
     >>> make_book_room(fast=True).policy.requires_approval
     True

@@ -69,7 +69,7 @@ class Views:
 
 
 def watch_text(run: Run, views: Views) -> abc.DisposableBase:
-    """Follow the text with a plain subscription: each record is pushed as it comes."""
+    """Follow the text with a plain subscription: each record is pushed on arrival."""
 
     def on_next(record: Record) -> None:
         views.text.step(record)
@@ -88,12 +88,12 @@ def watch_usage(run: Run, views: Views) -> abc.DisposableBase:
 
 
 async def watch_timeline(run: Run, views: Views, pause: float = 0.0) -> None:
-    """Follow the timeline with a loop that rests after each record. It falls behind, and delays no other watcher.
+    """Follow the timeline with a loop that waits after each record. It falls behind, and delays no other watcher.
 
     Args:
-        run: What to follow.
+        run: The run.
         views: Holds the view.
-        pause: Seconds of rest.
+        pause: Seconds of waiting.
     """
     async for record in run:
         views.timeline.step(record)
@@ -119,7 +119,7 @@ def summary_line(view: RunView, watchers: int) -> str:
 
 
 class PlainAccount:
-    """Takes the records of a run, and returns a line for each part that becomes complete: the demonstration where nothing can be drawn over.
+    """Takes the records of a run, and returns a line for each part that becomes complete: the demonstration without a terminal.
 
     >>> from rxworker.events import TurnStart
     >>> account = PlainAccount()
@@ -156,12 +156,12 @@ def _text_of(items: list[ViewItem], block_id: str) -> str:
 
 
 def _ignore(_error: Exception) -> None:
-    """The error is raised where the run is awaited."""
+    """Ignore the error, which awaiting the run raises."""
 
 
 Activity: TypeAlias = Literal["thinking", "text", "arguments", "tool", "other"]
 Stretch: TypeAlias = tuple[Activity, float, float | None]
-"""What was done, from when, and until when (``None``: it goes on), in seconds since the run began."""
+"""An activity, its start and its end (``None`` if it continues), in seconds since the start of the run."""
 
 ACTIVITIES: dict[BlockType, Activity] = {
     BlockType.THINKING: "thinking",
@@ -178,7 +178,7 @@ STYLES: dict[Activity, str] = {
     "tool": "magenta",
     "other": "white",
 }
-# Told apart without colours too: for a terminal, and for one that knows ASCII only.
+# Distinguishable without colours, in a terminal and in one with ASCII only.
 MARKS: dict[Activity, tuple[str, str]] = {
     "thinking": ("─", "-"),
     "text": ("━", "="),
@@ -193,10 +193,10 @@ def draw_timeline(view: RunView, width: int, height: int, *, ascii_only: bool = 
     """The last blocks and calls of the run itself, as many as fit, over an axis of seconds.
 
     Args:
-        view: What to draw.
+        view: The view to draw.
         width: Columns of the panel.
         height: Lines of the panel.
-        ascii_only: Whether the terminal knows no other characters.
+        ascii_only: Whether the terminal supports only ASCII.
     """
     shown = [item for item in view.blocks() if not item.block.choice][-max(1, height - 3) :]
     inner = width - 4
@@ -220,11 +220,11 @@ def draw_timeline(view: RunView, width: int, height: int, *, ascii_only: bool = 
 
 
 def stretches(item: BlockView, start: float) -> list[Stretch]:
-    """The times in which something was done in a block or a call.
+    """The times of activity in a block or a call.
 
     Args:
         item: The block or call.
-        start: When the run began.
+        start: The start of the run.
     """
     activity = ACTIVITIES.get(item.block.block_type, "other")
     if not isinstance(item, CallView):
@@ -243,7 +243,7 @@ def _since(time: float | None, start: float) -> float | None:
 
 
 def axis_span(seconds: float) -> float:
-    """How many seconds the axis shows: it grows in steps, so that the bars do not creep.
+    """How many seconds the axis shows: it grows in steps, so that the bars do not move with each frame.
 
     >>> axis_span(0.3), axis_span(4.5)
     (1, 6)
@@ -304,7 +304,7 @@ def _line(
 
 
 def _detail(item: BlockView, columns: int) -> str:
-    """The result or the progress of a call, or its text: of a text that is being written the end, since that is new."""
+    """The result or the progress of a call, or the text of a block: the end of a growing text, since that is new."""
     if isinstance(item, CallView):
         if item.result is not None:
             return describe_result(item.result).removeprefix(f"{item.result.name}: ")

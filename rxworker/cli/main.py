@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         write_error(f"rxworker: {explain(error)}")
         return FAILED
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of the output has closed the pipe.
         silence()
         return 0
     except OSError as error:
@@ -132,9 +132,9 @@ examples:
 
 In a terminal it fills the screen, where textual is installed; F1 shows the keys there.
 Ctrl-C cancels an answer and keeps the conversation; at the prompt, or a second time, it leaves. Ctrl-D leaves.
-The ready hooks tell the model the time and what git says to changed files, refuse commands that destroy, and show
+The ready hooks give the model the time and the git status of changed files, refuse destructive commands, and show
 changed files and notices to you.
-Of a pipe, each line is a message: answers go to standard output, tools and errors to standard error.
+From a pipe, each line is a message: answers go to standard output, tools and errors to standard error.
 """
 SERVE = """
 examples:
@@ -142,7 +142,7 @@ examples:
   rxworker serve --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
   TOKEN=... rxworker serve --host 0.0.0.0 --token-env TOKEN --provider anthropic --model claude-sonnet-4-5
 
-Only this machine can reach it, unless --host says otherwise; then it needs a token. Ctrl-C ends it, and cancels its runs.
+Only this machine can reach it, unless --host is given; then it needs a token. Ctrl-C ends it, and cancels its runs.
 """
 DECODE = """
 examples:
@@ -152,10 +152,10 @@ examples:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaint is one line."""
+    """A parser that reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Complain."""
+        """Raise the error."""
         raise CommandError(f"{message} (see {self.prog} --help)", MISUSED)
 
 
@@ -177,12 +177,12 @@ def _add_demo(commands: argparse._SubParsersAction[Parser]) -> None:
     demo.add_argument("--fast", action="store_true", help="without pauses")
     demo.add_argument("--web", action="store_true", help="on a page in the browser")
     demo.add_argument(
-        "--port", type=_port, default=8080, help="with --web: on which port; 0 for any that is free"
+        "--port", type=_port, default=8080, help="with --web: the port; 0 for any free one"
     )
     demo.add_argument(
         "--no-open",
         action="store_true",
-        help="with --web: print the address and leave the browser alone",
+        help="with --web: print the address and do not open the browser",
     )
 
 
@@ -201,17 +201,17 @@ def _add_chat(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
-    about = "runs in the browser: begin, watch and steer them"
+    about = "start, watch and control runs in the browser"
     serve = commands.add_parser(
         "serve",
         help=about,
-        description="Serve a page, and an API, on which runs are begun, watched and steered.",
+        description="Serve a page and an API to start, watch and control runs.",
         epilog=SERVE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = serve.add_argument
-    add("--host", default="127.0.0.1", help="where to listen; by default 127.0.0.1")
-    add("--port", type=_port, default=8080, help="on which port; by default 8080, 0 for any")
+    add("--host", default="127.0.0.1", help="the address to listen on; by default 127.0.0.1")
+    add("--port", type=_port, default=8080, help="the port; by default 8080, 0 for any free one")
     add("--token-env", metavar="NAME", help="the environment variable that holds the token")
     add(
         "--allow-host",
@@ -226,11 +226,11 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _add_worker(parser: Parser, *, required: bool) -> None:
     add = parser.add_argument
-    add("--provider", required=required, help=f"whose protocol: {provider_names()}")
+    add("--provider", required=required, help=f"the provider: {provider_names()}")
     add("--model", required=required, help="the model's name")
-    add("--base-url", metavar="URL", help="where the service is, for a server of your own")
+    add("--base-url", metavar="URL", help="the address of the service, for your own server")
     add("--api-key-env", metavar="NAME", help="the environment variable that holds the key")
-    add("--system", metavar="TEXT", help="what the model is told about its task")
+    add("--system", metavar="TEXT", help="the system prompt")
     add("--max-tokens", metavar="N", type=_positive, help="the most tokens of an answer")
     add(
         "--tool",
@@ -242,11 +242,11 @@ def _add_worker(parser: Parser, *, required: bool) -> None:
 
 
 def _add_decode(commands: argparse._SubParsersAction[Parser]) -> None:
-    about = "what a captured stream says"
+    about = "print the content of a captured stream"
     decode = commands.add_parser(
         "decode",
         help=about,
-        description="Tell what a captured stream says.",
+        description="Print the content of a captured stream.",
         epilog=DECODE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

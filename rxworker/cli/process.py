@@ -25,35 +25,35 @@ from rxworker.errors import RxWorkerError
 from rxworker.messages import JsonObject
 from rxworker.ui.clean import one_line
 
-# JSON leaves these as they are; a terminal may take some for the beginning of a command.
+# JSON does not escape these; a terminal may interpret some as the start of a command.
 _LATE_CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def prepare_streams() -> None:
-    """Let a character that the terminal's encoding does not have become a question mark, not an exception."""
+    """Replace characters that the terminal's encoding lacks by question marks, instead of raising an exception."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person is at the other end; nobody is where the stream was closed."""
+    """Whether the stream is a terminal; a closed stream is not."""
     return stream is not None and stream.isatty()
 
 
 def write_line(text: str) -> None:
-    """A line on standard output."""
+    """Write a line to standard output."""
     print(text, flush=True)
 
 
 def write_error(text: str) -> None:
-    """A line on standard error, which may be gone."""
+    """Write a line to standard error, unless it is closed."""
     with suppress(OSError, ValueError):
         print(text, file=sys.stderr, flush=True)
 
 
 def write_json(value: JsonObject) -> None:
-    """One line of JSON on standard output, in UTF-8 whatever the terminal's encoding is."""
+    """Write one line of JSON to standard output, in UTF-8 regardless of the terminal's encoding."""
     data = (to_line(value) + "\n").encode("utf-8", "backslashreplace")
     buffer = getattr(sys.stdout, "buffer", None)
     if isinstance(buffer, io.BufferedIOBase):
@@ -74,7 +74,7 @@ def to_line(value: JsonObject) -> str:
 
 
 def read_input() -> bytes:
-    """All of standard input.
+    """Read all of standard input.
 
     Raises:
         OSError: It is closed, or cannot be read.
@@ -86,14 +86,14 @@ def read_input() -> bytes:
 
 
 def flush() -> None:
-    """Write out what is held back, so that a reader who is gone is noticed here and not at exit."""
+    """Flush the streams, so that a closed pipe is noticed here and not at exit."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # pyright: ignore[reportUnnecessaryComparison] - closed with >&-
             stream.flush()
 
 
 def silence() -> None:
-    """Nobody reads standard output any more: let what is held back go nowhere."""
+    """Redirect standard output to the null device, since its reader has closed the pipe."""
     with suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -108,7 +108,7 @@ FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130
 
-# The errors speak of arguments of Python calls; here these are options.
+# The errors name arguments of Python calls; on the command line these are options.
 _OPTIONS = {
     "pass api_key=...": "name another with --api-key-env",
     "api_key=...": "--api-key-env",
@@ -117,7 +117,7 @@ _OPTIONS = {
 
 
 class CommandError(Exception):
-    """The command cannot do what it was asked.
+    """The command failed.
 
     Attributes:
         code: The exit code.
@@ -147,7 +147,7 @@ def explain(error: BaseException) -> str:
 
 
 def need_rich(command: str) -> None:
-    """See that rich can be imported.
+    """Check that rich can be imported.
 
     Raises:
         CommandError: It is not installed.
@@ -162,17 +162,17 @@ def need_rich(command: str) -> None:
 
 @contextmanager
 def on_interrupt(act: Callable[[], None]) -> Generator[None, None, None]:
-    """While it lasts, Ctrl-C calls ``act`` and raises nothing.
+    """Within the ``with`` block, Ctrl-C calls ``act`` instead of raising an exception.
 
-    Outside the main thread, and where Ctrl-C is ignored, as in a background job, it changes nothing.
+    Outside the main thread, and if Ctrl-C is ignored, as in a background job, nothing changes.
 
     Args:
         act: Must be brief, and safe at any moment: put something in a queue, schedule something on a loop.
 
-    >>> heard: list[str] = []
-    >>> with on_interrupt(lambda: heard.append("Ctrl-C")):
+    >>> received: list[str] = []
+    >>> with on_interrupt(lambda: received.append("Ctrl-C")):
     ...     signal.raise_signal(signal.SIGINT)
-    >>> heard
+    >>> received
     ['Ctrl-C']
     """
     before = signal.getsignal(signal.SIGINT)
@@ -195,7 +195,7 @@ B = TypeVar("B")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop of uvloop's, or of asyncio's where uvloop is not installed."""
+    """An event loop of uvloop, which takes half the time for the same bytes, or of asyncio if uvloop is not installed."""
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     import uvloop
@@ -204,7 +204,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run_async(main: Coroutine[Any, Any, B]) -> B:
-    """What ``asyncio.run`` is, on such a loop.
+    """Like ``asyncio.run``, on such an event loop.
 
     >>> async def answer() -> int:
     ...     return 42
@@ -215,11 +215,11 @@ def run_async(main: Coroutine[Any, Any, B]) -> B:
         return runner.run(main)
 
 
-PATIENCE = 1.0
+STOP_SECONDS = 1.0
 
 
 class Background:
-    """Runs an event loop while it is entered. Leaving cancels what still runs on it, and waits, but not for ever.
+    """Run an event loop in another thread within a ``with`` block. Its end cancels the tasks, and waits at most `STOP_SECONDS`.
 
     >>> import asyncio
     >>> with Background() as background:
@@ -229,7 +229,7 @@ class Background:
 
     def __init__(self) -> None:
         self._ready = threading.Event()
-        # A daemon: a tool that refuses to be cancelled must not keep the process.
+        # A daemon: a tool that ignores its cancellation must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="rxworker-loop", daemon=True)
 
     def __enter__(self) -> Self:
@@ -244,15 +244,15 @@ class Background:
         trace: TracebackType | None,
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(PATIENCE)
+        self._thread.join(STOP_SECONDS)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop, while it is entered."""
+        """The event loop, within the ``with`` block."""
         return self._loop
 
     def call(self, function: Callable[[], B]) -> B:
-        """Call a function on the loop, and wait for what it returns or raises."""
+        """Call a function on the loop, and return its result or raise its exception."""
 
         async def work() -> B:
             return function()

@@ -37,10 +37,10 @@ def provider_names() -> str:
 def find_provider(
     name: str,
 ) -> type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat] | type[OpenAIResponses]:
-    """The provider of that name; hyphens stand for underscores.
+    """The provider of that name; hyphens are read as underscores.
 
     Raises:
-        CommandError: There is none.
+        CommandError: The name is unknown.
 
     >>> find_provider("openai-chat").__name__
     'OpenAIChat'
@@ -63,10 +63,10 @@ SHAPE = "write it as module:function, for example my_tools:look_up"
 
 
 def import_tools(names: Iterable[str]) -> Toolbox:
-    """The tools of these names, in order.
+    """Import the tools of these names, in order.
 
     Raises:
-        CommandError: One cannot be had, or two tools have one name.
+        CommandError: A tool cannot be imported, or two tools have the same name.
     """
     toolbox = Toolbox()
     for name in names:
@@ -79,13 +79,13 @@ def import_tools(names: Iterable[str]) -> Toolbox:
 
 
 def import_tool(name: str) -> Tool:
-    """The tool of that name. A plain function is made one. Modules of the current directory are found.
+    """Import the tool of that name. A plain function becomes a tool. Modules in the current directory are found.
 
     Args:
-        name: A module and something in it, as in ``package.module:function`` or ``module:object.method``.
+        name: A module and an attribute of it, as in ``package.module:function`` or ``module:object.method``.
 
     Raises:
-        CommandError: There is no such thing, or it is no tool.
+        CommandError: It does not exist, or it is not a tool.
     """
     module_name, colon, path = name.partition(":")
     parts = path.split(".")
@@ -106,14 +106,14 @@ def _import(name: str, module_name: str) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        # The module itself, or one of its packages; or else something that it imports in turn.
+        # The module itself or one of its packages is missing; otherwise a module that it imports.
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             message = f"there is no module {error.name!r}, neither installed nor in {here}"
             raise CommandError(f"--tool {name}: {message}", MISUSED) from error
         raise CommandError(f"--tool {name}: {_broken(error)}", MISUSED) from error
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a module may do anything, SystemExit too
+    except BaseException as error:  # a module may raise anything, also SystemExit
         raise CommandError(f"--tool {name}: {_broken(error)}", MISUSED) from error
 
 

@@ -22,10 +22,10 @@ from rxworker.cli.demo_script import (
     SCRIPTED,
     SYSTEM,
     WORKER,
+    announce_script,
     demo_worker,
     make_model,
     make_tools,
-    say_that_it_is_scripted,
 )
 from rxworker.cli.process import MISUSED, CommandError, explain, on_interrupt, run_async, write_line
 from rxworker.cli.resolve import find_provider, import_tools
@@ -57,18 +57,18 @@ def serve(
     """Serve until Ctrl-C.
 
     Args:
-        provider: Whose protocol is spoken.
-        model: Who is asked.
-        host: Where to listen.
-        port: On which port; 0 for any that is free.
+        provider: The name of the provider.
+        model: The model's name.
+        host: The address to listen on.
+        port: The port; 0 for any free one.
         token_env: The environment variable that holds the token.
-        base_url: Where the service is.
+        base_url: The address of the service.
         api_key_env: The environment variable that holds the key.
-        system: What the model is told about its task.
+        system: The system prompt.
         max_tokens: The most tokens of an answer.
-        tools: What the model may call, as ``module:function``.
-        allowed_hosts: By which names the server may be called, besides this machine's own.
-        demo: Whether a model of the demonstration's answers, in place of a provider.
+        tools: The tools that the model may call, as ``module:function``.
+        allowed_hosts: Further host names that requests may use.
+        demo: Whether a scripted model answers instead of a provider.
 
     Returns:
         0 when it was asked to end.
@@ -95,13 +95,13 @@ def serve(
     except ConfigurationError as error:
         raise CommandError(explain(error), MISUSED) from error
 
-    def tell(server: WebServer) -> None:
+    def print_address(server: WebServer) -> None:
         write_line(f"rxworker serves {server.url}")
         if token_env is not None:
             write_line(f"Open {server.url}?token= with the token of {token_env} behind it, once.")
         write_line("Ctrl-C ends it.")
 
-    return run_server(workers, host=host, port=port, settings=settings, ready=tell)
+    return run_server(workers, host=host, port=port, settings=settings, ready=print_address)
 
 
 def run_server(
@@ -112,20 +112,20 @@ def run_server(
     settings: Settings,
     ready: Callable[[WebServer], object],
 ) -> int:
-    """Serve until Ctrl-C or the system ends it, and end in order.
+    """Serve until Ctrl-C or SIGTERM, and shut down cleanly.
 
     Args:
-        workers: Who answers.
-        host: Where to listen.
-        port: On which port.
-        settings: How the server behaves.
-        ready: Hears that the server listens.
+        workers: Make the workers.
+        host: The address to listen on.
+        port: The port.
+        settings: The settings of the server.
+        ready: Called when the server listens.
 
     Returns:
         0 when the system asked it to end.
 
     Raises:
-        CommandError: The address cannot be had.
+        CommandError: The address is not available.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     stopped = False
@@ -137,7 +137,7 @@ def run_server(
         asked = False
 
         def end() -> None:
-            # Once: what is being cleaned up then is left to end.
+            # Only once, so that the cleanup is not cancelled.
             nonlocal asked
             if not asked:
                 asked = True
@@ -216,14 +216,14 @@ WATCHERS: tuple[tuple[str, Delivery, float], ...] = (
     ("slow", DropOldest(limit=40), 0.12),
     ("gauge", Latest(), 0.5),
 )
-"""What the watchers of the demo are called, how they are given their records, and how many seconds they rest after each."""
+"""The watchers of the demo: the name, the delivery, and the seconds that it waits after each record."""
 
 
 def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) -> int:
     """Serve the demo until Ctrl-C.
 
     Args:
-        port: Where to listen; 0 for any port that is free.
+        port: The port; 0 for any free one.
         open_page: Whether to open the page in the browser.
         fast: Whether to leave out the pauses.
 
@@ -231,7 +231,7 @@ def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) ->
         0 when the system asked it to end.
 
     Raises:
-        CommandError: The port cannot be had.
+        CommandError: The port is not available.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
 
@@ -249,7 +249,7 @@ def demo_web(*, port: int = PORT, open_page: bool = True, fast: bool = False) ->
 
 
 def begin(server: WebServer, *, open_page: bool) -> str:
-    """Begin a run. It waits for a decision in the middle, so it can be opened at any time.
+    """Start a run. It waits for a decision in the middle, so it can be opened at any time.
 
     Args:
         server: The demo's server.
@@ -260,7 +260,7 @@ def begin(server: WebServer, *, open_page: bool) -> str:
     """
     url = f"{server.url}#{server.state.runs.start(QUESTION).id}"
     if open_page:
-        # Some browsers keep whoever starts them waiting.
+        # Some browsers block the process that starts them.
         threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
     return url
 
@@ -274,7 +274,7 @@ class WatchedWorker(Worker):
 
     def __init__(self, *, fast: bool = False) -> None:
         model, tools = make_model(fast=fast), make_tools(fast=fast)
-        super().__init__(model, tools=tools, system=SYSTEM, hooks=[say_that_it_is_scripted])
+        super().__init__(model, tools=tools, system=SYSTEM, hooks=[announce_script])
         self._rest = 0.0 if fast else 1.0
         self._watching: set[asyncio.Task[None]] = set()
 
@@ -290,15 +290,15 @@ class WatchedWorker(Worker):
 
 
 async def watch(run: Run[Any], name: str, delivery: Delivery, rest: float) -> None:
-    """Watch a run to its end, at a pace of one's own.
+    """Watch a run to its end, with a pause after each record.
 
     Args:
-        run: What to watch.
-        name: What the watcher is called.
-        delivery: How it is given its records.
-        rest: Seconds of rest after each of them.
+        run: The run.
+        name: The name of the watcher.
+        delivery: Its delivery.
+        rest: Seconds to wait after each record.
     """
-    # How the run ends is for others to tell.
+    # Other watchers report how the run ends.
     with contextlib.suppress(RxWorkerError):
         async for _ in run.watch(delivery, name=name):
             await asyncio.sleep(rest)

@@ -1,11 +1,19 @@
-"""Records to the wire formats that user interfaces speak."""
+"""Wire formats of runs for user interfaces, and the registry of UI protocols."""
 
 from rxworker.protocols.native import (
+    PING,
+    SSE_HEADERS,
     EncodedRecords,
     EncodeRecord,
+    StreamEnd,
     decode_record,
     encode_json,
     encode_record,
+    end_frame,
+    read_last_event_id,
+    record_frame,
+    retry_frame,
+    sse_frame,
 )
 from rxworker.protocols.registry import (
     UI_PROTOCOLS,
@@ -18,36 +26,24 @@ from rxworker.protocols.socket import (
     DeliveryName,
     Hello,
     ListRuns,
-    Refusal,
+    PauseSummary,
+    PendingCall,
+    RequestRefused,
     RunEnd,
     RunGone,
     RunList,
     RunRecords,
+    RunSummary,
     ServerMessage,
     UnwatchRun,
+    WatcherSummary,
     WatchRun,
+    pause_of,
     read_client_message,
     read_server_message,
+    reason_of,
     records_message,
     socket_message,
-)
-from rxworker.protocols.sse import (
-    PING,
-    SSE_HEADERS,
-    StreamEnd,
-    end_frame,
-    read_last_event_id,
-    record_frame,
-    retry_frame,
-    sse_frame,
-)
-from rxworker.protocols.summary import (
-    PauseSummary,
-    PendingCall,
-    RunSummary,
-    WatcherSummary,
-    pause_of,
-    reason_of,
 )
 
 __all__ = [
@@ -71,25 +67,25 @@ __all__ = [
     "StreamEnd",
     "PING",
     "SSE_HEADERS",
-    # a WebSocket: what a client says
+    # messages of a client on a WebSocket
     "ClientMessage",
     "WatchRun",
     "UnwatchRun",
     "ListRuns",
     "DeliveryName",
     "read_client_message",
-    # and what a server says
+    # messages of a server
     "ServerMessage",
     "Hello",
     "RunList",
     "RunRecords",
     "RunEnd",
     "RunGone",
-    "Refusal",
+    "RequestRefused",
     "read_server_message",
     "records_message",
     "socket_message",
-    # a run in a few words
+    # the summary of a run
     "RunSummary",
     "PauseSummary",
     "PendingCall",

@@ -1,7 +1,15 @@
-"""The library's own wire format: a record as one line of JSON.
+r"""The library's own wire format: a record as one line of JSON, and as a server-sent event. Pure: it returns bytes and sends nothing.
 
-Whatever a record holds, it has a line. Half of a surrogate pair becomes U+FFFD, and a value that has no JSON form the name of its type
-in parentheses. An event that is nested too deeply for JSON becomes an `Opaque` that says so.
+Every record can be encoded. Half of a surrogate pair becomes U+FFFD, and a value that has no JSON form becomes the name of its type
+in parentheses. An event that is nested too deeply for JSON becomes an `Opaque` with a note.
+
+The frame of a record has its number as ``id:``, so an ``EventSource`` that reconnects sends its position in ``Last-Event-ID``. After the last
+record comes an ``end`` event with the status of the run. A client that connects again after that gets a 204, and an ``EventSource``
+then does not reconnect.
+
+    id: 5\ndata: {"seq":5,...}\n\n          a record
+    : ping\n\n                              a keep-alive comment
+    event: end\ndata: {"status":...}\n\n    the end of the stream
 """
 
 from __future__ import annotations
@@ -9,13 +17,14 @@ from __future__ import annotations
 from typing import Protocol, get_args
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Event, Opaque, Record
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import whole
-from rxworker.protocols.common.lines import type_name
+from rxworker.protocols.common import type_name
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)
@@ -23,7 +32,7 @@ _TAGS = frozenset(kind.__struct_config__.tag for kind in get_args(Event))
 
 
 class EncodeRecord(Protocol):
-    """What makes bytes of a record: `encode_record`, or an `EncodedRecords` that remembers."""
+    """The type of a function that encodes a record: `encode_record`, or an `EncodedRecords` with its cache."""
 
     def __call__(self, record: Record, /) -> bytes:
         """The record as JSON."""
@@ -47,13 +56,13 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: bytes | str) -> Record:
-    """The record that `encode_record` has written.
+    """Decode the output of `encode_record`.
 
     An event of an unknown type, for example one of a later version, becomes an `Opaque` whose ``kind`` is that type and whose ``raw``
     is the whole event.
 
     Raises:
-        RemoteProtocolError: It is none, or an event of a known type lacks what that type needs.
+        RemoteProtocolError: It is not a record, or an event of a known type lacks a field.
 
     >>> line = b'{"seq":1,"run":"r","turn":0,"attempt":0,"time":0,"event":{"type":"owl","wings":2}}'
     >>> decode_record(line).event
@@ -86,17 +95,17 @@ def _with_unknown_event(data: bytes | str) -> Record | None:
 
 
 class EncodedRecords:
-    """Encodes each record once for all who get the same one.
+    """Encodes each record once for all watchers that receive it.
 
-    Watchers that keep up get the same records, if not the same objects. Only the last ones are remembered: whoever is further behind
-    gets records of his own.
+    Watchers that keep up receive equal records. Only the last ones are in the cache; the records of a watcher that is further behind
+    are encoded again.
 
     Args:
-        limit: How many records are remembered.
-        encode: What encodes each.
+        limit: The number of records in the cache.
+        encode: Encodes a record.
 
     Attributes:
-        count: How many records were encoded.
+        count: The number of records that were encoded.
 
     >>> from rxworker.events import TurnStop
     >>> encode = EncodedRecords()
@@ -117,7 +126,7 @@ class EncodedRecords:
         """The record as JSON."""
         place = record.seq, record.covers
         known = self._known.get(place)
-        # Two deliveries may make different records of the same numbers, so the place alone does not tell.
+        # Two deliveries may make different records of the same numbers, so the numbers do not identify a record.
         if known is not None and (known[0] is record or known[0] == record):
             return known[1]
         data = self._encode(record)
@@ -128,12 +137,12 @@ class EncodedRecords:
         return data
 
     def clear(self) -> None:
-        """Forget them."""
+        """Empty the cache."""
         self._known.clear()
 
 
 def encode_json(value: object) -> bytes:
-    r"""Any value as JSON, whatever it holds; what has no JSON form is named in parentheses.
+    r"""Any value as JSON. A value that has no JSON form becomes the name of its type in parentheses.
 
     >>> encode_json({"half": "\ud83d", "what": 1j}).decode()
     '{"half":"�","what":"(complex)"}'
@@ -159,4 +168,88 @@ def _clean(value: Json) -> Json:
     return value
 
 
-__all__ = ["EncodeRecord", "EncodedRecords", "decode_record", "encode_json", "encode_record"]
+PING = b": ping\n\n"
+"""A keep-alive comment, sent when idle."""
+
+SSE_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store, no-transform",
+    # Disables the buffer of nginx.
+    "X-Accel-Buffering": "no",
+}
+"""The headers of a stream of server-sent events."""
+
+
+class StreamEnd(Struct, frozen=True):
+    """The data of the ``end`` event.
+
+    Attributes:
+        status: How the run ended: ``finished``, ``paused`` or ``aborted``.
+        reason: The reason, for people.
+    """
+
+    status: str
+    reason: str = ""
+
+
+def sse_frame(data: bytes, *, event: str | None = None, id: int | None = None) -> bytes:  # noqa: A002 - the field's name
+    r"""One frame.
+
+    Args:
+        data: The data. Each line becomes a field.
+        event: The type; without one an ``EventSource`` dispatches a ``message``.
+        id: The id, which the client sends as ``Last-Event-ID`` when it reconnects.
+
+    >>> sse_frame(b"one\ntwo", event="note", id=3)
+    b'id: 3\nevent: note\ndata: one\ndata: two\n\n'
+    """
+    head = b"" if id is None else b"id: %d\n" % id
+    if event is not None:
+        head += b"event: %b\n" % event.encode()
+    if b"\n" in data or b"\r" in data:
+        data = b"\ndata: ".join(data.splitlines())
+    return b"%bdata: %b\n\n" % (head, data)
+
+
+def record_frame(record: Record, encode: EncodeRecord = encode_record) -> bytes:
+    r"""The frame of a record.
+
+    >>> from rxworker.events import TurnStop
+    >>> record_frame(Record(5, "r", 1, 1, 2.5, TurnStop()))
+    b'id: 5\ndata: {"seq":5,"run":"r","turn":1,"attempt":1,"time":2.5,"event":{"type":"turn_stop"}}\n\n'
+    """
+    return b"id: %d\ndata: %b\n\n" % (record.seq, encode(record))
+
+
+def end_frame(status: str, reason: str = "") -> bytes:
+    r"""The frame after the last record.
+
+    >>> end_frame("finished")
+    b'event: end\ndata: {"status":"finished","reason":""}\n\n'
+    """
+    return sse_frame(encode_json(StreamEnd(status, reason)), event="end")
+
+
+def retry_frame(milliseconds: int) -> bytes:
+    r"""The frame that sets the reconnection time of the client.
+
+    >>> retry_frame(500)
+    b'retry: 500\n\n'
+    """
+    return b"retry: %d\n\n" % milliseconds
+
+
+def read_last_event_id(text: str | None) -> int:
+    """Read the number of the last record that a client has from its ``Last-Event-ID``; 0 without one.
+
+    Raises:
+        RemoteProtocolError: It is not a number.
+
+    >>> read_last_event_id("17"), read_last_event_id(None), read_last_event_id("")
+    (17, 0, 0)
+    """
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdecimal() and len(text) <= 15):
+        raise RemoteProtocolError("the last event's id is the number of a record, from 0")
+    return int(text)

@@ -14,8 +14,8 @@ from msgspec import Struct
 from rxworker.events import Record
 from rxworker.messages import Conversation, Message
 from rxworker.protocols.ag_ui import ag_ui_stream, read_run_input
-from rxworker.protocols.common.interrupts import Reply
-from rxworker.protocols.sse import SSE_HEADERS
+from rxworker.protocols.common import InterruptReply
+from rxworker.protocols.native import SSE_HEADERS
 from rxworker.protocols.ui_messages import HEADERS, read_chat_request, ui_message_stream
 
 Batches: TypeAlias = AsyncIterable[Sequence[Record]]
@@ -62,7 +62,7 @@ class RunRequest(Struct, frozen=True):
     conversation_id: str
     messages: tuple[Message, ...]
     conversation: Conversation = Conversation()
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[InterruptReply, ...] = ()
     replaces: bool = False
     message_id: str | None = None
     stream: EncodeRun | None = None

@@ -1,7 +1,7 @@
-"""What a client and a server say to each other over a WebSocket that carries several runs. Pure.
+"""The messages of a WebSocket that carries several runs, and the summary of a run in the list of runs. Pure.
 
-Every message is one JSON object in a text message, and says with ``type`` what it is. The client names for each run the last record
-that it has; the server sends what follows. A connection that broke is made again in the same way, so nothing is lost or comes twice.
+Every message is one JSON object in a text message, and its ``type`` names its kind. The client names for each run the last record
+that it has; the server sends what follows. A client reconnects in the same way, so nothing is lost and nothing comes twice.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from msgspec import Struct
 
 from rxworker.errors import RemoteProtocolError
 from rxworker.events import Record
+from rxworker.messages import Json, Usage
 from rxworker.protocols.native import EncodeRecord, encode_json, encode_record
+from rxworker.state import RunState
 
 DeliveryName: TypeAlias = Literal["coalesce", "reliable", "latest", "drop_oldest"]
-"""How a client wants a run: see the hub's deliveries."""
+"""The names of the hub's deliveries."""
 
 MAX_NAME = 80
-"""The most characters of a name or an id in a client's message."""
+"""The maximum length of a name or an id in a client's message."""
 
 
 class WatchRun(Struct, frozen=True, tag="watch", omit_defaults=True):
-    """The client wants the records of a run.
+    """Subscribe to the records of a run.
 
     Attributes:
         run: The run's id.
-        after: The number of the last record that it has.
-        delivery: How it wants them.
-        name: What it wants to be called among the watchers.
+        after: The number of the last record that the client has.
+        delivery: The delivery.
+        name: The name of the watcher.
     """
 
     run: str
@@ -40,7 +42,7 @@ class WatchRun(Struct, frozen=True, tag="watch", omit_defaults=True):
 
 
 class UnwatchRun(Struct, frozen=True, tag="unwatch"):
-    """The client wants no more of a run.
+    """Unsubscribe from a run.
 
     Attributes:
         run: The run's id.
@@ -50,17 +52,17 @@ class UnwatchRun(Struct, frozen=True, tag="unwatch"):
 
 
 class ListRuns(Struct, frozen=True, tag="list"):
-    """The client wants the list of runs, now and whenever it changes."""
+    """Subscribe to the list of runs."""
 
 
 ClientMessage: TypeAlias = WatchRun | UnwatchRun | ListRuns
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """The server's first words.
+    """The first message of the server.
 
     Attributes:
-        instance: Another with each start of the server: what was known of an earlier one is gone.
+        instance: The id of this start of the server. Runs of an earlier one are gone.
     """
 
     instance: str
@@ -81,7 +83,7 @@ class RunRecords(Struct, frozen=True, tag="records"):
 
     Attributes:
         run: The run's id.
-        records: Each as `encode_record` has written it.
+        records: Each as encoded by `encode_record`.
     """
 
     run: str
@@ -89,12 +91,12 @@ class RunRecords(Struct, frozen=True, tag="records"):
 
 
 class RunEnd(Struct, frozen=True, tag="end"):
-    """All records of a run were sent.
+    """The end of a run: all its records were sent.
 
     Attributes:
         run: The run's id.
         status: How it ended: ``finished``, ``paused`` or ``aborted``.
-        reason: Why, for people.
+        reason: The reason, for people.
     """
 
     run: str
@@ -103,7 +105,7 @@ class RunEnd(Struct, frozen=True, tag="end"):
 
 
 class RunGone(Struct, frozen=True, tag="gone"):
-    """The server does not know the run: it was forgotten, or the server was started anew.
+    """The server does not know the run: it was forgotten, or the server was restarted.
 
     Attributes:
         run: The run's id.
@@ -112,13 +114,13 @@ class RunGone(Struct, frozen=True, tag="gone"):
     run: str
 
 
-class Refusal(Struct, frozen=True, tag="error", omit_defaults=True):
-    """What the client asked for cannot be had.
+class RequestRefused(Struct, frozen=True, tag="error", omit_defaults=True):
+    """The request of the client failed.
 
     Attributes:
-        code: What went wrong, in a word.
+        code: The error code.
         message: What to do, for people.
-        run: The run that it is about.
+        run: The run of the request.
     """
 
     code: str
@@ -126,17 +128,17 @@ class Refusal(Struct, frozen=True, tag="error", omit_defaults=True):
     run: str | None = None
 
 
-ServerMessage: TypeAlias = Hello | RunList | RunRecords | RunEnd | RunGone | Refusal
+ServerMessage: TypeAlias = Hello | RunList | RunRecords | RunEnd | RunGone | RequestRefused
 
 _client = msgspec.json.Decoder(ClientMessage)
 _server = msgspec.json.Decoder(ServerMessage)
 
 
 def read_client_message(data: bytes | str) -> ClientMessage:
-    """What a client says.
+    """Decode a message of a client.
 
     Raises:
-        RemoteProtocolError: It is no message of a client's.
+        RemoteProtocolError: It is not one.
 
     >>> read_client_message('{"type":"watch","run":"run-1","after":17}')
     WatchRun(run='run-1', after=17, delivery='coalesce', name='')
@@ -144,7 +146,7 @@ def read_client_message(data: bytes | str) -> ClientMessage:
     try:
         message = _client.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"this is no message of a client's: {error}") from error
+        raise RemoteProtocolError(f"this is not a message of a client: {error}") from error
     if isinstance(message, WatchRun):
         if not 0 <= message.after < 1 << 53:
             raise RemoteProtocolError("after is the number of a record, from 0")
@@ -156,10 +158,10 @@ def read_client_message(data: bytes | str) -> ClientMessage:
 
 
 def read_server_message(data: bytes | str) -> ServerMessage:
-    """What a server says.
+    """Decode a message of a server.
 
     Raises:
-        RemoteProtocolError: It is no message of a server's.
+        RemoteProtocolError: It is not one.
 
     >>> read_server_message('{"type":"gone","run":"run-1"}')
     RunGone(run='run-1')
@@ -167,11 +169,11 @@ def read_server_message(data: bytes | str) -> ServerMessage:
     try:
         return _server.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise RemoteProtocolError(f"this is no message of a server's: {error}") from error
+        raise RemoteProtocolError(f"this is not a message of a server: {error}") from error
 
 
 def socket_message(message: ClientMessage | ServerMessage) -> bytes:
-    """The message as the text that is sent.
+    """Encode a message.
 
     >>> socket_message(RunGone("run-1"))
     b'{"type":"gone","run":"run-1"}'
@@ -182,7 +184,7 @@ def socket_message(message: ClientMessage | ServerMessage) -> bytes:
 def records_message(
     run: str, records: Iterable[Record], encode: EncodeRecord = encode_record
 ) -> bytes:
-    """The records of a run as the text that is sent.
+    """Encode a `RunRecords` message.
 
     >>> from rxworker.events import TurnStop
     >>> data = records_message("run-1", [Record(5, "run-1", 1, 1, 2.5, TurnStop())])
@@ -192,22 +194,119 @@ def records_message(
     return encode_json(RunRecords(run, [msgspec.Raw(encode(record)) for record in records]))
 
 
-__all__ = [
-    "MAX_NAME",
-    "ClientMessage",
-    "DeliveryName",
-    "Hello",
-    "ListRuns",
-    "Refusal",
-    "RunEnd",
-    "RunGone",
-    "RunList",
-    "RunRecords",
-    "ServerMessage",
-    "UnwatchRun",
-    "WatchRun",
-    "read_client_message",
-    "read_server_message",
-    "records_message",
-    "socket_message",
-]
+class PendingCall(Struct, frozen=True):
+    """A tool call that waits for a decision.
+
+    Attributes:
+        id: The id, for the decision.
+        name: The tool's name.
+        input: Its exact arguments.
+    """
+
+    id: str
+    name: str
+    input: Json
+
+
+class PauseSummary(Struct, frozen=True):
+    """The pause of a run.
+
+    Attributes:
+        hook: The name of the hook that paused it.
+        reason: For people.
+        paused_at: The ``id`` of the call that it paused at; ``None`` at the end of a turn.
+        pending: The calls that wait, in order.
+    """
+
+    hook: str
+    reason: str
+    paused_at: str | None
+    pending: tuple[PendingCall, ...]
+
+
+class WatcherSummary(Struct, frozen=True):
+    """A watcher and its lag.
+
+    Attributes:
+        name: Its name.
+        delivery: The name of its delivery.
+        seq: The number of the last record that it received.
+        lag: The number of records that it is behind.
+        delivered: The number of records that it received.
+        merged: The number of records that were merged into others.
+        dropped: The number of records that it did not receive.
+    """
+
+    name: str
+    delivery: str
+    seq: int
+    lag: int
+    delivered: int
+    merged: int
+    dropped: int
+
+
+class RunSummary(Struct, frozen=True):
+    """The summary of a run.
+
+    Attributes:
+        id: The run's id.
+        conversation: The id of its conversation.
+        worker: The name of its worker.
+        status: ``running``, ``paused``, ``finished`` or ``aborted``.
+        title: The beginning of its input.
+        started: The time of its start, in seconds since the epoch.
+        ended: The time at which it ended or paused.
+        seq: The number of its last record.
+        turns: The number of turns that started.
+        tool_calls: The number of tool calls that started, nested runs included.
+        usage: Its tokens.
+        cost: Their cost, if the prices are known.
+        reason: Why it was aborted or paused.
+        cause: The cause of the abort.
+        pause: The pause, if it is paused.
+        resumes: The run that it resumes.
+        resumed_as: The run that resumes it.
+        watchers: Its watchers.
+    """
+
+    id: str
+    conversation: str
+    worker: str
+    status: Literal["running", "paused", "finished", "aborted"]
+    title: str
+    started: float
+    ended: float | None
+    seq: int
+    turns: int
+    tool_calls: int
+    usage: Usage
+    cost: float | None
+    reason: str
+    cause: str
+    pause: PauseSummary | None
+    resumes: str | None
+    resumed_as: str | None
+    watchers: tuple[WatcherSummary, ...]
+
+
+def pause_of(state: RunState) -> PauseSummary | None:
+    """The pause of a run; ``None`` unless it is paused.
+
+    >>> pause_of(RunState()) is None
+    True
+    """
+    pause = state.pause
+    if state.status != "paused" or pause is None:
+        return None
+    pending = tuple(PendingCall(call.id, call.name, call.input) for call in pause.pending)
+    return PauseSummary(pause.hook, pause.reason, pause.paused_at, pending)
+
+
+def reason_of(state: RunState) -> str:
+    """The reason why a run was aborted or paused.
+
+    >>> reason_of(RunState(status="aborted", reason="enough"))
+    'enough'
+    """
+    return state.reason if state.pause is None else state.pause.reason

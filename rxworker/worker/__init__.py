@@ -1,4 +1,4 @@
-"""One turn, the loop around it, the run that people watch, and the worker that keeps the conversation."""
+"""The worker, which keeps the conversation; its runs; and the loop of turns."""
 
 from rxworker.worker.arguments import Input
 from rxworker.worker.inputs import WhenBusy, run_inputs
@@ -29,11 +29,11 @@ __all__ = [
     "RunStream",
     "WhenBusy",
     "run_inputs",
-    # what a run comes to
+    # the result of a run
     "RunResult",
     "Finished",
     "Paused",
-    # deciding about what waits
+    # decisions about pending calls
     "Approve",
     "Deny",
     "Answer",
@@ -41,7 +41,7 @@ __all__ = [
     "Decisions",
     "load_paused",
     "save_paused",
-    # a worker inside another
+    # a worker as a tool
     "worker_tool",
     "WorkerTool",
     "MakeWorker",

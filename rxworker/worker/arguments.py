@@ -16,10 +16,10 @@ A = TypeVar("A")
 
 
 def expect(name: str, value: A, kind: type | tuple[type, ...], example: str) -> A:
-    """The value, if it is of the kind.
+    """Check the type of a value, and return the value.
 
     Raises:
-        ConfigurationError: It is not; the message shows how it is done.
+        ConfigurationError: The type is wrong; the message shows an example.
 
     >>> expect("system", 5, str, "system='Be brief.'")
     Traceback (most recent call last):
@@ -32,10 +32,10 @@ def expect(name: str, value: A, kind: type | tuple[type, ...], example: str) -> 
 
 
 def expect_several(name: str, values: Iterable[A], example: str) -> tuple[A, ...]:
-    """The values, if they are several: one alone is a common slip.
+    """The values as a tuple. A single value instead of a list is a common mistake.
 
     Raises:
-        ConfigurationError: They are not.
+        ConfigurationError: The value is not iterable.
     """
     try:
         return tuple(values)
@@ -45,10 +45,10 @@ def expect_several(name: str, values: Iterable[A], example: str) -> tuple[A, ...
 
 
 def expect_operators(operators: Iterable[A]) -> tuple[A, ...]:
-    """The operators, if they can be applied.
+    """Check that the operators are callable.
 
     Raises:
-        ConfigurationError: One cannot.
+        ConfigurationError: One is not.
     """
     several = expect_several("operators", operators, "operators=[my_operator]")
     for operator in several:
@@ -58,10 +58,10 @@ def expect_operators(operators: Iterable[A]) -> tuple[A, ...]:
 
 
 def expect_parallel(parallel: int) -> int:
-    """How many tools run at once, if any can.
+    """Check how many tools may run at once.
 
     Raises:
-        ConfigurationError: None can.
+        ConfigurationError: It is not a number from 1 up.
     """
     if expect("parallel", parallel, int, "parallel=8") < 1:
         raise ConfigurationError(f"parallel={parallel}: at least one tool must be able to run")
@@ -69,10 +69,10 @@ def expect_parallel(parallel: int) -> int:
 
 
 def check_no_loop(call: str, instead: str) -> None:
-    """Refuse to wait where that would hold the event loop.
+    """Refuse to block a running event loop.
 
     Raises:
-        LocalProtocolError: An event loop runs here.
+        LocalProtocolError: An event loop runs in this thread.
     """
     try:
         asyncio.get_running_loop()
@@ -82,10 +82,10 @@ def check_no_loop(call: str, instead: str) -> None:
 
 
 def as_model(model: Provider | Model) -> Model:
-    """A model as it is, a provider over HTTP.
+    """A model unchanged, or a client for a provider.
 
     Raises:
-        ConfigurationError: It is neither.
+        ConfigurationError: The argument is neither.
     """
     if isinstance(model, type):
         message = f"{model.__name__} is a class: give a model, for example {model.__name__}('name')"
@@ -102,29 +102,29 @@ Input: TypeAlias = str | Message | Sequence[Message | Content | str]
 
 
 def to_messages(given: Input) -> tuple[Message, ...]:
-    """The messages that an input stands for.
+    """The messages of an input.
 
     Raises:
-        ConfigurationError: It is none of what it may be, or holds what cannot be sent.
+        ConfigurationError: The input has the wrong type, is empty, or contains a value that cannot be sent.
 
     >>> [message.text for message in to_messages("hi")]
     ['hi']
     """
     messages = (Message("user", (Text(given),)),) if isinstance(given, str) else _read(given)
-    says_something = False
+    has_content = False
     try:
         for message in messages:
             for block in message.content:
                 if not isinstance(block, Text):
-                    says_something = True
+                    has_content = True
                 elif block.text.strip():
-                    says_something = True
-                    block.text.encode()  # here: in the conversation it would spoil every later run
+                    has_content = True
+                    block.text.encode()  # checked here: in the conversation it would make every later run fail
     except UnicodeEncodeError as error:
-        text = "the input holds half of a surrogate pair, which is no text and cannot be sent"
+        text = "the input contains half of a surrogate pair, which cannot be sent"
         raise ConfigurationError(f"{text}: {error}") from error
-    if not says_something:
-        raise ConfigurationError("the input is empty: no provider answers that; say something")
+    if not has_content:
+        raise ConfigurationError("the input is empty: no provider answers that; give a text")
     return messages
 
 

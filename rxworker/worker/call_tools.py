@@ -54,30 +54,32 @@ from rxworker.worker.context import (
     result_of,
 )
 from rxworker.worker.journal import BY_CALLER
-from rxworker.worker.loop import Voice
+from rxworker.worker.loop import Emitter
 from rxworker.worker.paused import APPROVAL
-from rxworker.worker.result import seal_of
+from rxworker.worker.result import signature_of
 
 
 def start_early(
     context: RunContext, scope: TurnScope, source: Observable[Event]
 ) -> Observable[Event]:
-    """Pass the response on, and start pure tools as their blocks close. To be asked where there is such a tool.
+    """Pass the response on, and start pure tools when their blocks close. Used if there is a pure tool.
 
-    --s--d--e--m--|      e the stop of a block of a call of a pure tool
+    --s--d--e--m--|      e the stop of a block that calls a pure tool
     [ start_early ]
-    --s--d--e--m--|      with the start of the tool behind e, among the records
+    --s--d--e--m--|      with the start of the tool after e, in the records
     """
 
     def subscribe(
         observer: abc.ObserverBase[Event], scheduler: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
-        is_over = False  # also when it was left: what has come together still comes by
+        is_over = False  # also after disposal: the rest of a burst still arrives
 
         def on_next(event: Event) -> None:
             call = _whole_call(context, event) if isinstance(event, BlockStop) else None
             if isinstance(event, Status) and event.status is ResponseStatus.STARTED:
-                throw_away(context, scope)  # what was said before is taken back
+                discard_early(
+                    context, scope
+                )  # a new response: the calls of the previous one are retracted
             observer.on_next(event)
             if call is not None and not is_over and _may_start(context, scope, call[0]):
                 token = CALLING.set(context)
@@ -87,7 +89,7 @@ def start_early(
         def on_error(error: Exception) -> None:
             nonlocal is_over
             is_over = True
-            throw_away(context, scope)
+            discard_early(context, scope)
             observer.on_error(error)
 
         def on_completed() -> None:
@@ -99,7 +101,7 @@ def start_early(
             nonlocal is_over
             if not is_over:
                 is_over = True
-                throw_away(context, scope)
+                discard_early(context, scope)
 
         def on_many(parts: Parts[Event]) -> None:
             for part in parts:
@@ -115,15 +117,15 @@ def start_early(
     return Stage(subscribe)
 
 
-def throw_away(
+def discard_early(
     context: RunContext, scope: TurnScope, keep: Mapping[int, ToolCall] | None = None
 ) -> None:
-    """Cancel the early calls that nobody will ask for, and tell the watchers of their end.
+    """Cancel the early calls whose results are not needed, and emit their ends.
 
     Args:
         context: The run.
         scope: The turn.
-        keep: The calls that will be asked for, as they will be run, by their places.
+        keep: The calls whose results are needed, with their final arguments, by their places.
     """
     early = scope.early
     if early is None:
@@ -139,7 +141,7 @@ def throw_away(
 
 
 def hold_back(context: RunContext, emit: Callable[[Event], None]) -> Callable[[Event], None]:
-    """Emit the ends of calls without their results where ``after_tool_call`` hooks may change these: nothing may show them before."""
+    """Emit the end of a call without its result if ``after_tool_call`` hooks may change the result, since nothing may show it before."""
 
     def emit_checked(event: Event) -> None:
         if isinstance(event, ToolStop) and event.result is not None:
@@ -152,7 +154,7 @@ def hold_back(context: RunContext, emit: Callable[[Event], None]) -> Callable[[E
 
 
 def _whole_call(context: RunContext, event: BlockStop) -> tuple[ToolCall, int] | None:
-    """The call whose block this event closes, where it is one of a tool, and its index among the calls so far."""
+    """The tool call whose block this event closes, if it closes one, and its index among the calls so far."""
     if event.block_type is not BlockType.TOOL_USE:
         return None
     response = context.journal.state.response
@@ -166,7 +168,7 @@ def _whole_call(context: RunContext, event: BlockStop) -> tuple[ToolCall, int] |
 
 
 def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
-    """Whether nobody has a say in it, and the run may make another call."""
+    """Whether no hook is asked about the call, and the limits allow another call."""
     hooks = context.hooks.at(HookPoint.BEFORE_TOOL_CALL)
     if any(hook.matches(call.name) for hook in hooks):
         return False
@@ -189,15 +191,15 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
 
 Emit = Callable[[Event], None]
 
-# Here, since a member of an enumeration is dear to look up.
+# Constants, since a member of an enumeration is slow to look up.
 BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL
 
 
-async def call_tools(context: RunContext, scope: TurnScope, voice: Voice[Event]) -> None:
-    """Ask, run, look at the results, and put them into the conversation.
+async def call_tools(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
+    """Ask the hooks about the calls, run them, ask the hooks about the results, and add these to the conversation.
 
     Raises:
-        LimitExceededError: The run has had all its tool calls, or makes no progress.
+        LimitExceededError: The limit of tool calls is reached, or the run makes no progress.
         RunAbortedError: A hook ended the run.
         HookError: A hook failed.
     """
@@ -206,16 +208,16 @@ async def call_tools(context: RunContext, scope: TurnScope, voice: Voice[Event])
     context.called.update((each.call.name, None) for each in waiting)
     try:
         if waiting or scope.refused or scope.answered:
-            # What idempotency keys begin with is the same however often the turn is paused, so that no call is made twice.
+            # The prefix of idempotency keys stays the same however often the turn is paused, so that no call is made twice.
             scope.key = scope.key or f"{context.journal.run}/{state.turns}"
-            await _ask_and_run(context, scope, state, waiting, voice.emit)
+            await _ask_and_run(context, scope, state, waiting, emitter.emit)
     finally:
         if scope.early is not None:
-            throw_away(context, scope)
+            discard_early(context, scope)
 
 
 def _made(state: RunState) -> tuple[Waiting, ...]:
-    """The calls of the response. Those of one that was cut short have been answered."""
+    """The calls of the response. The calls of a truncated response already have results."""
     if not (state.is_closed and state.calls):
         return ()
     return tuple([Waiting(*placed) for placed in enumerate(calls_made(state.conversation))])
@@ -232,15 +234,15 @@ async def _ask_and_run(
     for each, answer in scope.answered:
         hold_back(context, emit)(ToolStop(answer, place=each.place))
         tool = context.tools.get(each.call.name)
-        results[each.place] = await _look_at(context, scope, each, tool, answer, emit)
-    if context.pausing.reason is not None:
-        # The hooks are asked about all of these when the run goes on.
-        throw_away(context, scope)
-        context.pausing.take(emit, _pause(scope, BY_CALLER, waiting, results))
+        results[each.place] = await _ask_about_result(context, scope, each, tool, answer, emit)
+    if context.pause_request.reason is not None:
+        # The hooks are asked about all of these when the run resumes.
+        discard_early(context, scope)
+        context.pause_request.take(emit, _pause(scope, BY_CALLER, waiting, results))
         scope.paused = True
         return
     early = scope.early
-    # Those that have started early are counted already.
+    # The calls that started early are already counted.
     before_calls(context, state, len(waiting) - (0 if early is None else early.begun), emit)
     allowed: Sequence[Waiting] = waiting
     if context.hooks.at(BEFORE) or context.tools.wants_approval([each.call for each in waiting]):
@@ -248,7 +250,7 @@ async def _ask_and_run(
         if scope.paused:
             return
     if early is not None:
-        throw_away(context, scope, keep={each.place: each.call for each in allowed})
+        discard_early(context, scope, keep={each.place: each.call for each in allowed})
     # A tool may be removed while it runs; the hooks are asked about its result all the same.
     tools = [context.tools.get(each.call.name) for each in allowed]
     CALLING.set(context)
@@ -269,7 +271,7 @@ async def _ask_and_run(
         for each, was in zip(allowed, tools, strict=True):
             tool = context.tools.get(each.call.name) or was
             result = results[each.place]
-            results[each.place] = await _look_at(context, scope, each, tool, result, emit)
+            results[each.place] = await _ask_about_result(context, scope, each, tool, result, emit)
     scope.called = True
     emit(MessageAdd((Message("user", _in_order(results)),), "tools"))
     after_calls(context, emit)
@@ -303,21 +305,23 @@ async def _ask(
     results: dict[int, ToolResult],
     emit: Emit,
 ) -> list[Waiting]:
-    """The calls that may run. The results of those that may not are put to the others."""
+    """The calls that may run. The results of the others are added to ``results``."""
     allowed: list[Waiting] = []
     for number, each in enumerate(waiting):
         call, place = each.call, each.place
         tool = context.tools.get(call.name)
         if tool is None:
-            # It is not run, also if there is such a tool later: no hook has been asked about it.
+            # It is not run, even if the tool is added later: no hook was asked about it.
             results[place] = _missing(context, each, emit)
             continue
         hooks = context.hooks.at(BEFORE)
         verdict, hook, left, asked = Continue(), "", call, 0
         if hooks:
             verdict, hook, left, asked = await _ask_about(context, scope, each, tool, emit)
-        # What a person has approved are these very arguments.
-        is_approved = each.is_approved and (left is call or seal_of(left) == seal_of(call))
+        # A person has approved exactly these arguments.
+        is_approved = each.is_approved and (
+            left is call or signature_of(left) == signature_of(call)
+        )
         match verdict:
             case Skip(reason=reason):
                 results[place] = ToolResult(call.id, reason, is_error=True, name=call.name)
@@ -332,7 +336,7 @@ async def _ask(
             case _:
                 allowed.append(replace(each, call=left))
                 continue
-        throw_away(context, scope)
+        discard_early(context, scope)
         pending = [*allowed, replace(each, call=left), *waiting[number + 1 :]]
         pause = replace(
             _pause(scope, hook, pending, results, reason),
@@ -348,7 +352,7 @@ async def _ask(
 
 
 def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:
-    """The result of a call of a tool that is not there."""
+    """The result of a call of an unknown tool."""
     call = each.call
     result = ToolResult(call.id, context.tools.missing(call.name), is_error=True, name=call.name)
     emit(ToolStart(call, each.place))
@@ -359,19 +363,19 @@ def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:
 async def _ask_about(
     context: RunContext, scope: TurnScope, each: Waiting, tool: Tool, emit: Emit
 ) -> tuple[Verdict, str, ToolCall, int]:
-    """The verdict of the hooks on a call, the name of the hook that gave it, what the hooks left of the call, and how many were asked."""
+    """The verdict of the hooks on a call, the name of the hook that gave it, the call after the hooks, and how many were asked."""
     asked = ToolCallContext(
-        # The watchers hold the original; what a hook changes in place is a copy.
+        # The watchers hold the original; a hook changes a copy in place.
         call=replace(each.call, input=copy.deepcopy(each.call.input)),
         tool=tool,
         spared=each.spared,
-        **context.situation(scope.variables),
+        **context.hook_input(scope.variables),
     )
     verdict, hook = await context.hooks.ask(BEFORE, asked, emit)
     return verdict, hook, asked.call, len(asked.asked)
 
 
-async def _look_at(
+async def _ask_about_result(
     context: RunContext,
     scope: TurnScope,
     each: Waiting,
@@ -379,14 +383,14 @@ async def _look_at(
     result: ToolResult,
     emit: Emit,
 ) -> ToolResult:
-    """A result as the hooks leave it. It is emitted where the end of the call has not shown it."""
+    """The result after the hooks. It is emitted unless the end of the call already had it."""
     left = result
     if tool is not None and context.hooks.at(AFTER):
         asked = ToolResultContext(
             call=each.call,
             result=result,
             tool=tool,
-            **context.situation(scope.variables),
+            **context.hook_input(scope.variables),
         )
         verdict, hook = await context.hooks.ask(AFTER, asked, emit)
         if isinstance(verdict, Abort):
@@ -398,6 +402,6 @@ async def _look_at(
 
 
 def _held_back(context: RunContext) -> set[int]:
-    """The places of the calls that have ended without showing their results."""
+    """The places of the calls that ended without their results."""
     calls = context.journal.state.calls
     return {each.place for each in calls if each.phase == "ended" and each.result is None}

@@ -41,7 +41,7 @@ from rxworker.state import RunState
 from rxworker.timeline import Timeline
 from rxworker.tools import EarlyCalls, Toolbox, run_call
 from rxworker.transport import Model, Retry
-from rxworker.worker.journal import Inbox, Journal, Pausing
+from rxworker.worker.journal import Journal, Mailbox, PauseRequest
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.result import Output
 
@@ -51,7 +51,7 @@ ROLES = ("system", "user", "assistant")
 
 
 def checked(emit: Emit, has_ended: Callable[[], bool] = lambda: False) -> Emit:
-    """Emits what a hook says, unless it adds something other than messages to the conversation, or the run has ended.
+    """Emit the events of a hook, after a check: only messages are added to a conversation, and only before the run has ended.
 
     Args:
         emit: Emits an event.
@@ -89,10 +89,10 @@ def _too_late(event: Event) -> None:
 
 
 def messages_of(asked: MessageSendContext) -> tuple[Message, ...]:
-    """The messages to send, which a hook may have made anything of.
+    """The messages to send, after the hooks. A hook may have assigned any value.
 
     Raises:
-        HookError: They are none.
+        HookError: They are not messages.
     """
     given = cast("object", asked.messages)
     if not isinstance(given, list | tuple):
@@ -104,10 +104,10 @@ def messages_of(asked: MessageSendContext) -> tuple[Message, ...]:
 
 
 def result_of(asked: ToolResultContext, result: ToolResult) -> ToolResult:
-    """The result for the model, which a hook may have made anything of.
+    """The result for the model, after the hooks. A hook may have assigned any value.
 
     Raises:
-        HookError: It is none, or that of another call.
+        HookError: It is not a result, or it belongs to another call.
     """
     left = cast("object", asked.result)
     if not isinstance(left, ToolResult):
@@ -129,7 +129,7 @@ def result_of(asked: ToolResultContext, result: ToolResult) -> ToolResult:
 
 
 def _check_added(message: Message) -> None:
-    """A hook may say something. Calls and their results are the loop's own."""
+    """A hook may add text. Only the loop adds calls and their results."""
     if message.role not in ROLES:
         raise TypeError(f"{message.role!r} is no role: {', '.join(ROLES)}")
     if message.tool_calls or message.tool_results:
@@ -146,8 +146,8 @@ def _error(text: str, hook: str, point: str) -> HookError:
     return HookError(f"after hook {hook!r} {text}", hook=hook, point=HookPoint(point).value)
 
 
-class Situation(TypedDict):
-    """What every hook is given, whatever its point."""
+class HookInput(TypedDict):
+    """The values that every hook receives, at every point."""
 
     conversation: Conversation
     emit: Callable[[HookMessage | MessageAdd | ConversationReplace], None]
@@ -159,7 +159,7 @@ class Situation(TypedDict):
     call_tool: Callable[[str, JsonObject], Awaitable[ToolResult]]
 
 
-# Whose tools run here, and whose tool call a run that begins here is.
+# The run whose tools run here, and the run whose tool call a run that starts here is.
 CALLING: ContextVar[RunContext | None] = ContextVar("rxworker_calling", default=None)
 INSIDE: ContextVar[RunContext | None] = ContextVar("rxworker_inside", default=None)
 
@@ -167,29 +167,29 @@ ResponseOperator: TypeAlias = Callable[[Observable[ResponseEvent]], Observable[R
 
 
 class RunContext(Struct, frozen=True, eq=False):
-    """What stays the same for a run.
+    """The values that stay the same during a run.
 
     Attributes:
-        model: Who answers.
-        tools: What it may call.
-        hooks: Who is asked at the points of the loop.
-        timeline: Sees the events of each response.
-        operators: Each response passes through them, the first listed first.
+        model: The model.
+        tools: The tools that it may call.
+        hooks: The hooks of the points of the loop.
+        timeline: Receives the events of each response.
+        operators: Applied to each response, the first listed first.
         options: Settings of each request.
-        output: The type of the answer, where one was asked for.
-        limits: How far the run may go.
-        budgets: What it, and each run around it, shares with other runs.
+        output: The type of the answer, if one was requested.
+        limits: The limits of the run.
+        budgets: The budgets of the run and of its parents, which other runs share.
         parallel: How many tools run at once.
-        retry: When a response that failed in the middle is asked for again.
-        scheduler: Whose time it is.
-        journal: Where what happens is written down.
+        retry: When a response that failed in the middle is requested again.
+        scheduler: The clock of the run.
+        journal: Records the events.
         workspace: The folder that hooks work in.
-        around: The runs that this one is inside of: the one that it is a tool call of, and so on outwards.
+        parents: The runs that contain this one: the run whose tool call it is, that run's parent, and so on.
         variables: Shared by the hooks and tools of the run, from its first turn to its end.
         called: The names of the tools that the model has called, each once, those from before a pause included.
-        inbox: What was sent to it while it is on.
-        pausing: Whether the application asked for a pause.
-        tasks: What is under way and has to be waited for before the run can end.
+        mailbox: Messages that were sent to it while it runs.
+        pause_request: Whether the application requested a pause.
+        tasks: The tasks that the run must wait for before it ends.
     """
 
     model: Model
@@ -206,23 +206,23 @@ class RunContext(Struct, frozen=True, eq=False):
     scheduler: abc.SchedulerBase
     journal: Journal
     workspace: Path
-    around: tuple[RunContext, ...]
+    parents: tuple[RunContext, ...]
     variables: dict[str, object] = {}
     called: dict[str, None] = {}
-    inbox: Inbox = field(default_factory=Inbox)
-    pausing: Pausing = field(default_factory=Pausing)
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    pause_request: PauseRequest = field(default_factory=PauseRequest)
     tasks: set[asyncio.Task[None]] = set()
 
     @property
     def line(self) -> tuple[RunContext, ...]:
-        """This run, the run that it is inside of, and so on outwards."""
-        return (self, *self.around)
+        """This run and its parents."""
+        return (self, *self.parents)
 
-    def situation(self, variables: dict[str, object]) -> Situation:
-        """What a hook is given now. What it says is checked, and goes into the records."""
+    def hook_input(self, variables: dict[str, object]) -> HookInput:
+        """The input of a hook now. The events that it emits are checked and recorded."""
         journal = self.journal
         state = journal.state
-        return Situation(
+        return HookInput(
             conversation=state.conversation,
             emit=checked(journal.emit, lambda: journal.hub.ended),
             variables=variables,
@@ -235,27 +235,27 @@ class RunContext(Struct, frozen=True, eq=False):
 
     @property
     def since(self) -> int:
-        """How many messages there were when the run began, its input among them."""
+        """The number of messages when the run started, including its input."""
         first = self.journal.first
         return len(first.conversation.messages) if isinstance(first, RunStart | RunResume) else 0
 
     async def _call_tool(
         self, variables: dict[str, object], name: str, args: JsonObject
     ) -> ToolResult:
-        """Run a tool for a hook. It is no call of the model's, and leaves no events of one."""
+        """Run a tool for a hook. It is not a call of the model, so no events are recorded."""
         call = ToolCall(f"hook_{uuid.uuid4().hex[:12]}", name, args)
         scope = f"{self.journal.run}/{call.id}"
         return await run_call(self.tools, call, scope=scope, variables=variables)
 
 
 class Waiting(Struct, frozen=True):
-    """A tool call that is to run, unless the hooks are against it.
+    """A tool call that will run unless a hook prevents it.
 
     Attributes:
-        place: Its index among the calls of its response.
+        place: Its index among the calls of the response.
         call: The call.
         spared: The hooks that are not asked about it again; see `HookContext.spared`.
-        is_approved: Whether a person has approved it as it stands, so that its tool needs no other approval.
+        is_approved: Whether a person approved it without changes, so that its tool needs no other approval.
     """
 
     place: int
@@ -265,19 +265,19 @@ class Waiting(Struct, frozen=True):
 
 
 class TurnScope(Struct, eq=False):
-    """What the stages of one turn hand on to each other. It ends with the turn.
+    """The values that the stages of one turn pass to each other. It ends with the turn.
 
     Attributes:
-        variables: Those of the run: each turn hands them on to the next.
-        request: What the hooks left of the request.
-        is_resumed: Whether the turn goes on where a paused run stopped, without a request.
-        resumed: The calls that wait since then.
-        answered: Calls to which a person has given the result, which ``after_tool_call`` hooks have not seen yet.
-        refused: Results of calls that are not to be run, by the places of the calls.
+        variables: The variables of the run; each turn passes them to the next.
+        request: The request, after the hooks.
+        is_resumed: Whether the turn continues a paused run, without a request.
+        resumed: The calls that have waited since the pause.
+        answered: Calls whose result a person has given, and which the ``after_tool_call`` hooks have not received yet.
+        refused: Results of calls that will not run, by the places of the calls.
         spared: The hooks that are not asked again at the end of the turn; see `HookContext.spared`.
-        key: What the idempotency keys of those begin with: that of the turn that was paused.
+        key: The prefix of the idempotency keys of these calls: that of the paused turn.
         early: The calls that started before the response had ended.
-        called: Whether tools ran, so that the model must hear their results.
+        called: Whether tools ran, so that the model must receive their results.
         paused: Whether a hook paused the run.
     """
 
@@ -295,26 +295,26 @@ class TurnScope(Struct, eq=False):
 
 
 def before_request(context: RunContext, state: RunState, emit: Emit) -> None:
-    """Whether another request may go out, as far as the limits say; `admit` asks the budgets.
+    """Check the limits before a request; `admit` checks the budgets.
 
     Raises:
-        LimitExceededError: The run has had all it may.
+        LimitExceededError: A limit of the run, or of a parent, is reached.
     """
     limits = context.limits
     if limits.max_turns is not None and state.turns >= limits.max_turns:
         raise _reached("max_turns", limits.max_turns, emit)
     _within(limits, state, emit)
-    for run in context.around:
+    for run in context.parents:
         _within(run.limits, run.journal.state, emit)
-    if limits.max_depth is not None and len(context.around) > limits.max_depth:
+    if limits.max_depth is not None and len(context.parents) > limits.max_depth:
         raise _reached("max_depth", limits.max_depth, emit)
 
 
 async def admit(context: RunContext, emit: Emit) -> None:
-    """Whether the budgets let another request go out. Waits while one is held.
+    """Check the budgets before a request, and wait while a budget is held.
 
     Raises:
-        LimitExceededError: One is used up.
+        LimitExceededError: A budget is used up.
     """
     report(context)
     for budget in context.budgets:
@@ -324,13 +324,13 @@ async def admit(context: RunContext, emit: Emit) -> None:
 
 
 def report(context: RunContext) -> None:
-    """Tell the budgets, its own and those of the runs around it, what the run itself has taken."""
+    """Report the usage of the run itself to its budgets and those of its parents."""
     for budget in context.budgets:
         budget.report(context.journal.run, context.journal.state.own_usage)
 
 
 def _within(limits: Limits, state: RunState, emit: Emit) -> None:
-    """Whether a run that has taken so much, with the runs inside it, may take more."""
+    """Check the tokens and the cost of a run, nested runs included."""
     if limits.max_tokens is not None and state.usage.total_tokens >= limits.max_tokens:
         raise _reached("max_tokens", limits.max_tokens, emit)
     if limits.max_cost is not None and limits.prices is not None:
@@ -340,13 +340,13 @@ def _within(limits: Limits, state: RunState, emit: Emit) -> None:
 
 
 def before_calls(context: RunContext, state: RunState, more: int, emit: Emit) -> None:
-    """Whether so many more tools may run.
+    """Check whether ``more`` further tool calls are within the limits.
 
     Raises:
-        LimitExceededError: They may not.
+        LimitExceededError: They are not.
     """
     _may_call(context.limits, state, more, emit)
-    for run in context.around:
+    for run in context.parents:
         _may_call(run.limits, run.journal.state, more, emit)
 
 
@@ -357,10 +357,10 @@ def _may_call(limits: Limits, state: RunState, more: int, emit: Emit) -> None:
 
 
 def after_calls(context: RunContext, emit: Emit) -> None:
-    """Whether the run gets anywhere.
+    """Check that the run makes progress.
 
     Raises:
-        LimitExceededError: The same calls have come to the same results too often in a row.
+        LimitExceededError: The same calls had the same results too often in a row.
     """
     most = context.limits.max_repeats
     if most is not None and context.journal.state.repeats >= most:
@@ -368,10 +368,10 @@ def after_calls(context: RunContext, emit: Emit) -> None:
 
 
 def after_answer(context: RunContext, emit: Emit) -> None:
-    """Whether hooks may send the answer back once more; the verdict of now is already among the records.
+    """Check whether hooks may send the answer back again. The current verdict is already recorded.
 
     Raises:
-        LimitExceededError: They have done so too often.
+        LimitExceededError: They have sent it back too often.
     """
     most = context.limits.max_continuations
     if most is not None and context.journal.state.continuations > most:

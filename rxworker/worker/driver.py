@@ -33,7 +33,7 @@ from rxworker.hub.detach import raise_from_loop
 from rxworker.messages.lenient_json import whole
 from rxworker.state import RunState
 from rxworker.worker.context import RunContext, TurnScope, report
-from rxworker.worker.loop import Voice, cut_off, is_closed, repeat_turns
+from rxworker.worker.loop import Emitter, cut_off, is_closed, repeat_turns
 from rxworker.worker.result import RunResult, T_co, result_of
 from rxworker.worker.shutdown import GRACE, cause_of, shut_down
 from rxworker.worker.turn import turn
@@ -150,7 +150,7 @@ class RunDriver(Generic[T_co]):
                 return self._stop
             self._start_timer()
             turns = repeat_turns(self._turn, self._goes_on, scheduler)
-            await Voice(journal.emit, journal.emit_many, task).follow(turns, scheduler)
+            await Emitter(journal.emit, journal.emit_many, task).follow(turns, scheduler)
         except asyncio.CancelledError as cause:
             return None if journal.state.status == "finished" else self._cancellation(cause)
         except BaseException as cause:
@@ -274,8 +274,8 @@ class RunDriver(Generic[T_co]):
         context = self._context
         if context.budgets:
             report(context)
-        if context.inbox.waiting:
-            context.inbox.close()
+        if context.mailbox.waiting:
+            context.mailbox.close()
         self._ended(self._journal.state, result)
 
     def _end_records(self, error: Exception | None) -> None:
@@ -302,4 +302,4 @@ class RunDriver(Generic[T_co]):
         if not (self.is_awaited or self._journal.hub.watched or is_cancelled):
             # A log file cannot hold one half of a surrogate pair.
             text = whole(reason_of(error))
-            logger.warning("run %s ended and nobody watched it: %s", self._journal.run, text)
+            logger.warning("run %s ended without a watcher: %s", self._journal.run, text)

@@ -1,4 +1,4 @@
-"""Inputs as a stream: what happens when one comes while a run is on."""
+"""A stream of inputs, with a policy for an input that arrives during a run."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ WhenBusy: TypeAlias = Literal["queue", "switch", "send"]
 
 
 def run_inputs(worker: Worker, when_busy: WhenBusy = "queue") -> Operator[Input, Run[Any]]:
-    """Begin a run for each input, and emit it.
+    """Start a run for each input, and emit the run.
 
         -a--b------|
-        [ run_inputs(worker, "queue") ]      b's run begins when a's has ended
+        [ run_inputs(worker, "queue") ]      b's run starts when a's has ended
         -A-----B---|
 
-    Compose it with reactivex's own: ``ops.debounce(0.5)`` before it takes a burst for one input.
+    It composes with reactivex operators: ``ops.debounce(0.5)`` before it makes one input of a burst.
 
     Args:
-        worker: Whose runs they are.
-        when_busy: What becomes of an input that comes while a run is on. ``queue``: it waits. ``switch``: the run is cancelled, and the
-            newest input has the next one; barge-in. ``send``: it is put into the run at the next safe moment, and begins none of its own;
-            where the run ends before that moment, it begins the next one.
+        worker: The worker that runs them.
+        when_busy: The policy for an input that arrives during a run. ``queue``: it waits. ``switch``: the run is cancelled, and the
+            newest input starts the next one (barge-in). ``send``: it is sent to the run, which takes it at the next safe moment;
+            if the run ends before that moment, the input starts the next run.
 
-    It completes when the source has and the last run has ended. How a run ends is told by the run. Disposing leaves the run that is on to
-    itself, and begins no other.
+    It completes when the source has completed and the last run has ended. The run itself reports how it ended. Disposing does not cancel the current
+    run, and starts no other.
 
     Raises:
-        ConfigurationError: ``when_busy`` is none of the three.
+        ConfigurationError: ``when_busy`` is not one of the three.
     """
     if when_busy not in get_args(WhenBusy):
         raise ConfigurationError(f"when_busy={when_busy!r}: give one of {get_args(WhenBusy)}")
@@ -123,11 +123,11 @@ class _Inputs:
             self._ended()
 
     def leave(self) -> None:
-        """Nobody wants to hear of another run."""
+        """Start no further run, since the subscription was disposed."""
         self._is_over = True
         self._waiting.clear()
 
 
 def _is_lost(delivered: asyncio.Future[None]) -> bool:
-    """Whether the run has ended before it took what was sent to it."""
+    """Whether the run ended before it took the message."""
     return delivered.done() and not delivered.cancelled() and delivered.exception() is not None

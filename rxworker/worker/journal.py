@@ -36,8 +36,8 @@ class Journal:
 
     Args:
         run: The run's id.
-        clock: Tells the time, in seconds since the epoch.
-        loop: The event loop that runs, where it is at hand.
+        clock: Returns the time in seconds since the epoch.
+        loop: The running event loop, if it is known.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Journal:
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self.run = run
-        # Not the journal itself: the two would be left to the garbage collector, with all that was said.
+        # A weak reference: otherwise the two, with the whole history, would wait for the garbage collector.
         self.hub = Hub(partial(_detached, ref(self)), loop=loop)
         self.turn = 0
         self._attempt = 0
@@ -56,15 +56,15 @@ class Journal:
         self._state = RunState()
 
     def emit(self, event: Event) -> None:
-        """Number the event and show it to every watcher."""
-        kind = event.__class__  # every delta comes by here; isinstance would take ten times as long
+        """Number the event and give it to the hub."""
+        kind = event.__class__  # every delta passes here; isinstance would take ten times as long
         if kind in _COUNTED:
             self._count(kind)
         seq = self._history.last_seq + 1
         self.hub.push(Record(seq, self.run, self.turn, self._attempt, self._clock(), event))
 
     def emit_many(self, parts: Parts[Event]) -> None:
-        """Number events that arrived together, and show them. A `Deltas` is one entry."""
+        """Number events that arrived together, and give them to the hub. A `Deltas` is one record."""
         seq, now, run = self._history.last_seq, self._clock(), self.run
         entries: list[Record] = []
         for part in parts:
@@ -78,16 +78,16 @@ class Journal:
         self.hub.push_many(entries)
 
     def _count(self, kind: type[object]) -> None:
-        """Another turn begins, or another attempt."""
+        """Count the turn or the attempt that starts."""
         if kind is TurnStart:
             self.turn, self._attempt = self.turn + 1, 0
         else:
             self._attempt += 1
 
     def relay(self, call_id: str, record: Record) -> None:
-        """Write down a record of a run inside this one, under the call that began it."""
+        """Add a record of a nested run, under the call that started that run."""
         seq, path = self.hub.last_seq + 1, (call_id, *record.path)
-        # Of merged ones, too, it is one record here.
+        # A merged record counts as one here.
         self.hub.push(replace(record, seq=seq, run=self.run, path=path, covers=1))
 
     @property
@@ -97,7 +97,7 @@ class Journal:
 
     @property
     def state(self) -> RunState:
-        """What the records so far come to. Folded when asked for, and deltas that have come together as one."""
+        """The state after the records so far. It is folded when it is read, each burst of deltas in one step."""
         history, state = self._history, self._state
         if state.seq < history.last_seq:
             self._state = state = fold_run(history.unseen(state.seq), state)
@@ -116,26 +116,26 @@ _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})
 SOURCE = "send"
 TOO_LATE = "the run ended before the message could be put into its conversation"
 
-Waiting: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None]]]
+Undelivered: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None]]]
 
 
-class Inbox(Struct, eq=False):
-    """What was sent to a run and is not delivered yet.
+class Mailbox(Struct, eq=False):
+    """Messages that were sent to a run and are not delivered yet.
 
     Attributes:
-        waiting: In order, each with the future that is done when it is delivered.
+        waiting: The messages in order, each with a future that is done on delivery.
     """
 
-    waiting: Waiting = []
+    waiting: Undelivered = []
 
     def put(self, messages: tuple[Message, ...]) -> asyncio.Future[None]:
-        """Take messages; done when they are in the conversation."""
+        """Add messages. The future is done when they are in the conversation."""
         delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.append((messages, delivered))
         return delivered
 
     def deliver(self, emit: Callable[[Event], None]) -> None:
-        """Put what waits into the conversation, in order."""
+        """Add the waiting messages to the conversation, in order."""
         waiting, self.waiting = self.waiting, []
         for messages, delivered in waiting:
             emit(MessageAdd(messages, SOURCE))
@@ -143,28 +143,28 @@ class Inbox(Struct, eq=False):
                 delivered.set_result(None)
 
     def close(self) -> None:
-        """The run has ended: what still waits will not be delivered."""
+        """Fail the waiting messages, since the run has ended."""
         waiting, self.waiting = self.waiting, []
         for _, delivered in waiting:
             if not delivered.done():
                 delivered.set_exception(LocalProtocolError(TOO_LATE))
-                delivered.exception()  # whoever sent it need not have waited
+                delivered.exception()  # the sender need not await it
 
 
 BY_CALLER = "pause"
-"""What stands in a `RunPause` in the place of a hook's name."""
+"""The hook name in a `RunPause` for a pause that the application requested."""
 
 
-class Pausing(Struct, eq=False):
-    """Whether somebody asked for a pause.
+class PauseRequest(Struct, eq=False):
+    """The request of the application to pause the run.
 
     Attributes:
-        reason: Why, for people, if somebody did: the next safe moment will be a pause.
+        reason: The reason, for people; ``None`` if no pause was requested. The run pauses at the next safe moment.
 
-    >>> pausing = Pausing()
-    >>> pausing.ask("lunch")
+    >>> request = PauseRequest()
+    >>> request.ask("lunch")
     >>> taken: list[Event] = []
-    >>> pausing.take(taken.append, RunPause(BY_CALLER))
+    >>> request.take(taken.append, RunPause(BY_CALLER))
     >>> taken == [RunPause(BY_CALLER, reason="lunch")]
     True
     """
@@ -176,7 +176,7 @@ class Pausing(Struct, eq=False):
         self.reason = reason
 
     def take(self, emit: Callable[[Event], None], pause: RunPause) -> None:
-        """This is a safe moment: pause, if somebody asked for it."""
+        """Pause now, at a safe moment, if a pause was requested."""
         reason, self.reason = self.reason, None
         if reason is not None:
             emit(replace(pause, reason=reason))

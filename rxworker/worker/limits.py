@@ -15,17 +15,17 @@ from rxworker.operators import Source
 
 
 class Limits(Struct, frozen=True):
-    """The most that one run may take; ``None`` takes a limit off.
+    """The limits of one run; ``None`` removes a limit.
 
     Attributes:
         max_turns: Requests to the model.
         max_continuations: Times that hooks may send an answer back with ``ContinueWithMessages``.
         max_tool_calls: Tool calls.
-        max_tokens: Tokens read and written, all requests together; looked at before each request.
-        max_cost: What these may cost; needs ``prices``, and is looked at before each request.
-        prices: What the model's tokens cost.
-        max_repeats: Turns in a row in which the same calls came to the same results: the run makes no progress.
-        max_depth: How deep inside other runs a run may be.
+        max_tokens: Tokens read and written, all requests together; checked before each request.
+        max_cost: Their cost; needs ``prices``, and is checked before each request.
+        prices: The prices of the model's tokens.
+        max_repeats: Turns in a row with the same calls and the same results, since such a run makes no progress.
+        max_depth: The depth of nested runs.
         max_seconds: Wall clock.
 
     >>> Limits(max_turns=3).max_turns
@@ -43,10 +43,10 @@ class Limits(Struct, frozen=True):
     max_seconds: float | None = 3600.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no limit.
+        """Check the limits.
 
         Raises:
-            ConfigurationError: One is no number, or below 0.
+            ConfigurationError: A limit is not a number, or is below 0.
         """
         for name in self.__struct_fields__:
             value: object = getattr(self, name)
@@ -64,15 +64,15 @@ logger = logging.getLogger("rxworker.worker")
 
 
 class Budget:
-    """What several runs may take together, and a gate that holds them all.
+    """A limit on the tokens and the cost of several runs together, with a gate for all of them.
 
-    A run asks before each of its requests: it waits while the gate is closed, and ends with `LimitExceededError` when the budget is used
-    up. What the runs took is an observable, so that a pipeline can close the gate and open it again.
+    Before each request a run waits while the gate is closed, and ends with `LimitExceededError` if the budget is used
+    up. The usage is an observable, so a pipeline can close the gate and open it again.
 
     Args:
         max_tokens: Tokens of all runs together.
-        max_cost: What they may cost; needs ``prices``.
-        prices: What the tokens cost.
+        max_cost: Their cost; needs ``prices``.
+        prices: The prices of the tokens.
 
     Raises:
         ConfigurationError: A cost without prices.
@@ -110,27 +110,29 @@ class Budget:
 
     @property
     def spent(self) -> Usage:
-        """What all runs have taken."""
+        """The usage of all runs."""
         return self._spent
 
     @property
     def cost(self) -> float:
-        """What it has cost; 0 without prices."""
+        """The cost of the usage; 0 without prices."""
         return self.prices.cost(self.spent) if self.prices is not None else 0.0
 
     @property
     def changes(self) -> Observable[Usage]:
-        """What all runs have taken, whenever it has changed; what it is now comes first."""
+        """The usage of all runs: the current one first, then each change."""
 
         def begin(_: abc.SchedulerBase) -> Observable[Usage]:
-            from reactivex import operators as ops  # by few: importing all of them takes its time
+            from reactivex import (
+                operators as ops,  # imported here, since few need it and the import is slow
+            )
 
             return self._changes.pipe(ops.start_with(self._spent), ops.distinct_until_changed())
 
         return reactivex.defer(begin)
 
     def hold(self) -> None:
-        """Close the gate: no run sends another request until `release`. What is under way goes on."""
+        """Close the gate: no run sends another request until `release`. Requests that were sent continue."""
         self._open = False
 
     def release(self) -> None:
@@ -142,7 +144,7 @@ class Budget:
                 future.get_loop().call_soon_threadsafe(_open, future)
 
     def follow(self, gate: Observable[bool]) -> abc.DisposableBase:
-        """Let an observable move the gate: ``True`` opens it, ``False`` closes it."""
+        """Let an observable control the gate: ``True`` opens it, ``False`` closes it."""
 
         def move(is_open: bool) -> None:
             if is_open:
@@ -153,24 +155,24 @@ class Budget:
         return gate.subscribe(move)
 
     def report(self, run: str, usage: Usage) -> None:
-        """Take down what a run has taken so far, all its requests together."""
+        """Record the usage of a run so far, all its requests together."""
         before = self._by_run.get(run)
         if usage != (before or Usage()):
             self._by_run[run] = usage
             self._spent = sum(self._by_run.values(), Usage())
             try:
                 self._changes.on_next(self._spent)
-            except Exception:  # a watcher's own affair; the others have heard of it
+            except Exception:  # the other watchers have received it
                 logger.warning("a watcher of a budget raised", exc_info=True)
 
     def carry_over(self, before: str, run: str) -> None:
-        """Let a run stand for the paused one that it goes on with: what it reports holds what that one took."""
+        """Replace a paused run by the run that resumes it, whose reports include the usage of the paused one."""
         taken = self._by_run.pop(before, None)
         if taken is not None:
             self._by_run[run] = taken
 
     async def admit(self) -> tuple[str, float] | None:
-        """Wait for the gate; the limit that is used up and its value, if one is."""
+        """Wait for the gate. Return the name and the value of a limit that is used up, if any."""
         while not self._open:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append(future)

@@ -24,19 +24,19 @@ from rxworker.transport.clock import LoopClock
 A = TypeVar("A")
 
 
-class Voice(abc.ObserverBase[A]):
-    """What work speaks through. It observes what it follows.
+class Emitter(abc.ObserverBase[A]):
+    """Event emitter passed to a coroutine. It observes the stream that the coroutine follows.
 
     Args:
-        emit: Hears one thing.
-        emit_many: Hears several that have come together.
-        task: That all the following is done in, where it is at hand.
+        emit: Receives one event.
+        emit_many: Receives several events that arrived together.
+        task: The task in which streams are followed, if it is known.
 
     Attributes:
-        emit: Says one thing.
+        emit: Emits one event.
     """
 
-    # The slots stand in for the base class's abstract method; the name below only tells its type.
+    # The slots implement the base class's abstract method; the annotation below only declares its type.
     __slots__ = ("_error", "_following", "_is_over", "_over", "_task", "emit", "on_many", "on_next")
 
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -52,24 +52,24 @@ class Voice(abc.ObserverBase[A]):
         self._following: abc.DisposableBase | None = None
         self._is_over = False
         self._error: Exception | None = None
-        self._over: asyncio.Future[None] | None = None  # where the end has to be waited for
+        self._over: asyncio.Future[None] | None = None  # only while a task waits for the end
         self._task = task
 
     def follow(
         self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
     ) -> Awaitable[None]:
-        """Say what a stream says, until it has ended. Who awaits it is raised the error that it ends with.
+        """Emit the events of a stream until it ends. Awaiting it raises the error of the stream.
 
-        Work is handed on as it is: each coroutine in between would be gone through whenever what is awaited goes on.
+        The coroutine of a `CoroutineObservable` is returned as it is: every coroutine in between would be passed on each wake-up.
         """
-        if type(source) is Work:
+        if type(source) is CoroutineObservable:
             return source.work(self)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] - a cast would be a call
         return self.listen(source, scheduler)
 
     async def listen(
         self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
     ) -> None:
-        """The same for what is no work."""
+        """The same for any other observable."""
         self._is_over, self._error = False, None
         following = self._following = connect(source, self, scheduler)
         try:
@@ -78,7 +78,7 @@ class Voice(abc.ObserverBase[A]):
                 await self._over
             if self._task is None:
                 self._task = asyncio.current_task()
-            # Whoever is told of something may cancel the task that tells it: where it has nothing left to wait for, it would not notice.
+            # An observer may cancel the task that emits to it. If the task has nothing left to wait for, it would not notice.
             if self._task is not None and self._task.cancelling():
                 raise asyncio.CancelledError
             if self._error is not None:
@@ -88,43 +88,43 @@ class Voice(abc.ObserverBase[A]):
             following.dispose()
 
     def on_completed(self) -> None:
-        """What is followed has ended."""
+        """The stream has ended."""
         self._is_over = True
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
     def on_error(self, error: Exception) -> None:
-        """What is followed has failed."""
+        """The stream has failed."""
         if not self._is_over:
             self._error = error
             self.on_completed()
 
     def leave(self) -> None:
-        """Nobody listens any more: let go of the stream that is followed."""
+        """Unsubscribe from the stream, since the subscription was disposed."""
         if self._following is not None:
             self._following.dispose()
 
 
-Speaker: TypeAlias = Callable[[Voice[A]], Awaitable[None]]
-"""Work: it takes what it is to speak through."""
+EmitFn: TypeAlias = Callable[[Emitter[A]], Awaitable[None]]
+"""A coroutine function that takes an `Emitter`."""
 
 
 @final
-class Work(Stage[A]):
-    """An observable of what a coroutine emits, which whoever follows it can await instead.
+class CoroutineObservable(Stage[A]):
+    """An observable of the events that a coroutine emits. A coroutine that follows it can await it instead.
 
     It completes when the coroutine returns, and fails when that raises. Disposing a subscription cancels it.
 
     Args:
-        work: What it does.
-        tasks: Holds the task of each subscription while it runs, so that whoever disposed that can wait until it has let go.
+        work: The coroutine function.
+        tasks: Holds the task of each subscription while it runs, so that the run can wait for it after the subscription was disposed.
 
     Attributes:
-        work: See above.
+        work: The coroutine function.
     """
 
-    def __init__(self, work: Speaker[A], tasks: set[asyncio.Task[None]]) -> None:
-        self.work = work  # and nothing of the base's, which would hold a function to subscribe with
+    def __init__(self, work: EmitFn[A], tasks: set[asyncio.Task[None]]) -> None:
+        self.work = work  # the base class's attributes are not needed: it would hold a function to subscribe with
         self._tasks = tasks
 
     def _subscribe_core(
@@ -132,32 +132,32 @@ class Work(Stage[A]):
         observer: abc.ObserverBase[A],
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        return _Working(self.work, observer, self._tasks)
+        return _TaskSubscription(self.work, observer, self._tasks)
 
 
-class _Working(abc.DisposableBase, Generic[A]):
-    """A subscription to work: its task."""
+class _TaskSubscription(abc.DisposableBase, Generic[A]):
+    """A subscription to a `CoroutineObservable`: its task."""
 
-    __slots__ = ("_is_disposed", "_is_over", "_observer", "_task", "_voice")
+    __slots__ = ("_emitter", "_is_disposed", "_is_over", "_observer", "_task")
 
     def __init__(
         self,
-        work: Speaker[A],
+        work: EmitFn[A],
         observer: abc.ObserverBase[A],
         tasks: set[asyncio.Task[None]],
     ) -> None:
         self._observer = observer
-        self._voice = Voice(observer.on_next, many(observer))
+        self._emitter = Emitter(observer.on_next, many(observer))
         self._is_disposed = self._is_over = False
         self._task = asyncio.get_running_loop().create_task(self._go(work))
         tasks.add(self._task)
         self._task.add_done_callback(tasks.discard)
 
-    async def _go(self, work: Speaker[A]) -> None:
+    async def _go(self, work: EmitFn[A]) -> None:
         try:
-            await work(self._voice)
+            await work(self._emitter)
         except asyncio.CancelledError as error:
-            # Not ours: something that a hook or a tool waited for was cancelled. The run must hear of it.
+            # Not our cancellation: something that a hook or a tool waited for was cancelled. The run fails with it.
             if not self._is_disposed:
                 self._end(cut_off(error))
             raise
@@ -177,14 +177,14 @@ class _Working(abc.DisposableBase, Generic[A]):
 
     def dispose(self) -> None:
         is_again, self._is_disposed = self._is_disposed, True
-        # Work that completes disposes itself, and must not be cut off while its successor starts. Who leaves while it speaks ends it.
+        # A coroutine that has completed must not be cancelled while the next one starts. Disposing during an emission cancels it.
         if not is_again and not self._is_over:
-            self._voice.leave()
+            self._emitter.leave()
             self._task.cancel()
 
 
 def is_closed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """Whether a coroutine was raised ``GeneratorExit`` because it is thrown away, its task with it, and must not go on."""
+    """Whether ``GeneratorExit`` was raised because the coroutine and its task are being destroyed, so that it must not continue."""
     if not isinstance(error, GeneratorExit):
         return False
     try:
@@ -194,7 +194,7 @@ def is_closed(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
 
 
 def cut_off(cause: asyncio.CancelledError) -> RunCancelledError:
-    """What is said of a cancellation that nobody asked for."""
+    """The error for a cancellation that was not requested."""
     error = RunCancelledError("something that it waited for was cancelled")
     error.__cause__ = cause
     return error
@@ -205,7 +205,7 @@ def repeat_turns(
     goes_on: Callable[[], bool],
     scheduler: abc.SchedulerBase,
 ) -> Observable[A]:
-    """Turns, one after the other, for as long as there is something to do.
+    """Perform turns one after the other, while there is something to do.
 
         turn       --a--b|
         goes_on          yes     no
@@ -214,7 +214,7 @@ def repeat_turns(
 
     Args:
         turn: Makes the next turn; called when it begins.
-        goes_on: Asked after each turn whether there is another.
+        goes_on: Called after each turn; returns whether there is another.
         scheduler: Begins each turn.
 
     Example:
@@ -228,14 +228,14 @@ def repeat_turns(
         ['a', 'b', 'a', 'b']
     """
 
-    async def turns(voice: Voice[A]) -> None:
-        await voice.follow(turn(), scheduler)
+    async def turns(emitter: Emitter[A]) -> None:
+        await emitter.follow(turn(), scheduler)
         while goes_on():
             await asyncio.sleep(0)
-            await voice.follow(turn(), scheduler)
+            await emitter.follow(turn(), scheduler)
 
     if isinstance(scheduler, LoopClock):
-        return Work(turns, set())
+        return CoroutineObservable(turns, set())
 
     def subscribe(
         observer: abc.ObserverBase[A], _scheduler: abc.SchedulerBase | None = None

@@ -1,8 +1,8 @@
-"""A worker as a tool of another one.
+"""A worker as a tool of another worker.
 
-Theory of operation. A call begins a run of the inner worker and waits for it. The inner run's records go through the call's
-context into the records of the outer run, under the id of the call, so that whoever watches the outer run sees both. What
-ends the call ends the inner run: when the outer run is cancelled, or has used up its time, so has the inner one.
+Theory of operation. A call starts a run of the inner worker and waits for it. The inner run's records go through the call's
+context into the records of the outer run, under the id of the call, so watchers of the outer run receive both. The end of the
+call ends the inner run, for example when the outer run is cancelled or reaches a time limit.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class _Task(Struct, frozen=True, forbid_unknown_fields=True):
     task: str
 
 
-# The workers that are at work around what runs now, so that one does not wait for itself.
-_AROUND: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
-    "rxworker_workers_around", default=frozenset()
+# The workers whose runs contain the current one, so that a worker does not wait for itself.
+_ACTIVE: contextvars.ContextVar[frozenset[int]] = contextvars.ContextVar(
+    "rxworker_active_workers", default=frozenset()
 )
 
 
@@ -53,7 +53,7 @@ class WorkerTool:
     """A worker as a tool, made by `worker_tool`.
 
     Attributes:
-        meta: What the model is told of it.
+        meta: Its description for the model.
         policy: How it may be run.
     """
 
@@ -90,19 +90,19 @@ def worker_tool(
 
     Its records appear among those of the outer run, with the id of the call in their ``path``. Its tokens count among the outer
     run's. Cancelling the outer run cancels it and waits for it. The outer run's limits on tokens, cost, tool calls and seconds, and
-    its budget, hold for both together; the inner run has its own besides, and ``max_depth`` bounds how deep it goes. What goes wrong in it is an error result, and so is a pause: nobody could resume it.
+    its budget, apply to both together; the inner run also has its own limits, and ``max_depth`` bounds the depth. An error in it is an error result, and so is a pause, since it could not be resumed.
 
     Args:
         worker: A worker, or a function that makes one. One worker serves one call at a time, each from the conversation that it
-            has now; with a function, calls run side by side.
+            has now; with a function, calls run in parallel.
         name: What the model calls it by.
         description: When and how to use it.
         timeout: Seconds until a call is given up.
-        effect: What it does to the world; see ``@tool``.
-        requires_approval: Whether somebody has to agree to each call.
+        effect: Its effect; see ``@tool``.
+        requires_approval: Whether a person must approve each call.
 
     Raises:
-        ConfigurationError: It is no worker, or the name is none.
+        ConfigurationError: The worker or the name is invalid.
 
     >>> from rxworker.testing import ScriptedModel, call
     >>> poet = Worker(ScriptedModel(["An old pond."]), system="You write verses.")
@@ -135,19 +135,19 @@ async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> st
         result: RunResult[Any] = await run
     except asyncio.CancelledError:
         if not run.done():
-            await run.cancel(reason="the run around it was cancelled")
+            await run.cancel(reason="the outer run was cancelled")
         raise
     finally:
         watching.dispose()
     if isinstance(result, Paused):
         why = result.reason or result.hook
-        text = f"it paused and waits for somebody, which it cannot do inside another run: {why}"
+        text = f"it paused, and a nested run cannot wait for a decision: {why}"
         raise ExecutionFailedError(text, tool=name)
     return result.text
 
 
 def _ignore(_: Exception) -> None:
-    """Whoever awaits the run gets it."""
+    """The task that awaits the run receives the error."""
 
 
 def _task_of(input_json: str | bytes, name: str) -> str:
@@ -161,7 +161,7 @@ def _task_of(input_json: str | bytes, name: str) -> str:
 
 
 def _fresh(make: MakeWorker) -> Callable[[], AbstractAsyncContextManager[Worker]]:
-    """A worker for each call."""
+    """Make a worker for each call."""
 
     @contextlib.asynccontextmanager
     async def use() -> AsyncGenerator[Worker, None]:
@@ -174,7 +174,7 @@ def _fresh(make: MakeWorker) -> Callable[[], AbstractAsyncContextManager[Worker]
 
 
 class _Shared:
-    """One worker, one call at a time. Each begins with the conversation that the worker had when it became a tool."""
+    """One worker, which serves one call at a time. Each call starts with the conversation that the worker had when it became a tool."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -183,15 +183,15 @@ class _Shared:
 
     @contextlib.asynccontextmanager
     async def use(self) -> AsyncGenerator[Worker, None]:
-        worker, around = self._worker, _AROUND.get()
-        if id(worker) in around:
+        worker, active = self._worker, _ACTIVE.get()
+        if id(worker) in active:
             raise LocalProtocolError(
                 "this worker is at work already: it cannot be called by itself"
             )
-        token = _AROUND.set(around | {id(worker)})
+        token = _ACTIVE.set(active | {id(worker)})
         try:
             async with self._gate.place():
                 worker.conversation = self._conversation
                 yield worker
         finally:
-            _AROUND.reset(token)
+            _ACTIVE.reset(token)

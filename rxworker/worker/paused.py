@@ -30,15 +30,15 @@ from rxworker.messages.pairs import calls_made, places_left, places_of
 from rxworker.worker.arguments import expect
 from rxworker.worker.context import TurnScope, Waiting
 from rxworker.worker.journal import BY_CALLER
-from rxworker.worker.result import Paused, check_sealed
+from rxworker.worker.result import Paused, check_signatures
 
 
 class Approve(Struct, frozen=True):
     """Run the call.
 
     Attributes:
-        input: Other arguments than the model's, a text for a tool that takes free text; ``None`` runs it with exactly those that
-            were shown.
+        input: Other arguments than the model's, a text for a tool that takes free text; ``None`` runs it with exactly the
+            arguments that were shown.
     """
 
     input: JsonObject | str | None = None
@@ -55,11 +55,11 @@ class Deny(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """Do not run the call; this is its result.
+    """Do not run the call, and use this as its result.
 
     Attributes:
-        content: What the model reads.
-        is_error: Whether it reads it as a failure.
+        content: The result for the model.
+        is_error: Whether the result is an error.
     """
 
     content: ResultContent
@@ -68,14 +68,14 @@ class Answer(Struct, frozen=True):
 
 Decision: TypeAlias = Approve | Deny | Answer
 Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
-"""Decisions about pending calls: by the ids of the calls, or one for each call in order, ``None`` where nothing is decided."""
+"""Decisions about pending calls: by the ids of the calls, or one for each call in order, ``None`` for no decision."""
 
 APPROVAL = "requires_approval"
-"""What stands in a `RunPause` in the place of a hook's name where the policy of a tool asks for approval."""
+"""The hook name in a `RunPause` for a tool whose policy requires approval."""
 
 
 VERSION = 2
-"""Version 1 did not know which hooks had been asked, and its seal left out the version."""
+"""Version 1 did not contain the hooks that had been asked, and its digest did not cover the version."""
 
 
 class _Envelope(Struct, frozen=True):
@@ -88,11 +88,11 @@ def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
     """The paused run as JSON.
 
     Args:
-        paused: The result of a run that was paused. A value of a type that was asked for is not there yet, and not kept.
-        key: A secret of the application's; the same is needed to load it.
+        paused: The result of a paused run. The requested output type is not kept.
+        key: A secret of the application; loading needs the same one.
 
     Raises:
-        LocalProtocolError: It holds something that is no JSON, such as half of a surrogate pair or a variable that is an object of
+        LocalProtocolError: It contains a value that JSON cannot keep, such as half of a surrogate pair or a variable that is an object of
             the program; the message names it.
         ConfigurationError: The key is empty or not bytes, or ``paused`` is not a `Paused`.
     """
@@ -111,11 +111,11 @@ def save_paused(paused: Paused[Any], *, key: bytes | None = None) -> bytes:
 
 
 def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
-    """What `save_paused` has made.
+    """Load a paused run from the output of `save_paused`.
 
     Raises:
-        LocalProtocolError: It is none, was changed, was sealed with another key, or is of a newer version.
-        ConfigurationError: The key is empty, or no bytes.
+        LocalProtocolError: The data is not a paused run, was changed, was signed with another key, or has a newer version.
+        ConfigurationError: The key is empty or not bytes.
     """
     _check_key(key)
     try:
@@ -131,7 +131,7 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
         raise LocalProtocolError(f"this is no paused run: {error}") from error
     state = bytes(envelope.state)
     seal = _seal(version, state, key)
-    # As bytes: a seal that was tampered with may be any text.
+    # As bytes: a digest that was tampered with may be any text.
     if not hmac.compare_digest(seal.encode(), envelope.seal.encode(errors="replace")):
         raise LocalProtocolError(
             "this paused run was changed after it was saved, or was saved with another key: "
@@ -144,7 +144,7 @@ def load_paused(data: bytes | str, *, key: bytes | None = None) -> Paused[None]:
 
 
 def _check_json(name: str, value: object) -> None:
-    """Refuse a variable that would come back as something else, such as a tuple, a date, or an object of the program."""
+    """Reject a variable that JSON would change, such as a tuple, a date, or an object of the program."""
     try:
         is_kept = msgspec.json.decode(msgspec.json.encode({name: value})) == {name: value}
     except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
@@ -161,9 +161,9 @@ class _Version(Struct, frozen=True):
 
 
 def _check_key(key: object) -> None:
-    """An empty key would seal nothing. It comes from an environment variable that is not set."""
+    """Reject an empty key, which protects nothing. It usually comes from an environment variable that is not set."""
     if key is not None and not (isinstance(key, bytes) and key):
-        # Not with its value: it may be the secret as a text.
+        # Without its value: it may be the secret as a text.
         what = "empty" if isinstance(key, bytes) else f"of type {type(key).__name__}"
         raise ConfigurationError(
             f"key is {what}: give the secret that save_paused and load_paused share as bytes, for example "
@@ -181,23 +181,23 @@ EXAMPLES = "Approve(), Approve(input={...}), Deny('why') or Answer('the result')
 Spared = frozenset[tuple[str, int]]
 
 
-def resumed(
+def resume_turn(
     paused: Paused[Any], decisions: Decisions | None, added: Sequence[Message], hooks: Hooks
 ) -> tuple[list[Event], TurnScope]:
-    """The first events, and the scope of the turn that goes on.
+    """The first events and the scope of the turn that continues a paused run.
 
     Args:
-        paused: What waits.
-        decisions: By the ids of the calls, or one for each call. None at all approve the call that the run paused at.
-        added: Messages for the model, behind the results.
+        paused: The paused run.
+        decisions: By the ids of the calls, or one for each call. Without any, the call that the run paused at is approved.
+        added: Messages for the model, after the results.
         hooks: The hooks that are in force now.
 
     Raises:
         LocalProtocolError: A call was changed other than by its decision, or the decisions do not fit the calls.
-        ConfigurationError: Something is of another kind altogether.
+        ConfigurationError: An argument has the wrong type.
     """
     _check_kinds(paused, decisions, added)
-    check_sealed(paused.pending, paused.seals)
+    check_signatures(paused.pending, paused.seals)
     decided = _decided(paused, decisions)
     made = calls_made(paused.conversation)
     places = places_of(paused.pending, paused.places, made)
@@ -227,7 +227,7 @@ def resumed(
             case None:
                 waiting.append(Waiting(place, call))
     refused |= denied
-    # Without calls and with something new to say, the next thing is a request.
+    # Without calls, and with new messages or results, the turn starts with a request.
     asks = not paused.pending and (bool(added) or _has_results(paused))
     scope = TurnScope(
         is_resumed=not asks,
@@ -258,14 +258,14 @@ def resumed(
 
 
 def _spared(paused: Paused[Any], hooks: Hooks) -> tuple[Spared, Spared, Spared]:
-    """The hooks that are not asked again: about calls that were let through, about what it paused at, and about a call that a person has decided about otherwise."""
+    """The hooks that are not asked again: about approved calls, about the call or turn that it paused at, and about a call that a person has edited."""
     if paused.hook == BY_CALLER and not paused.hooks:
         return (
             frozenset(),
             frozenset(),
             frozenset(),
-        )  # no hook has paused it, though one may have this name
-    # A run that was saved by an older version knows only the hook that paused it.
+        )  # no hook paused it, though a hook may have this name
+    # A run that an older version saved contains only the hook that paused it.
     names = paused.hooks or (paused.hook,)
     asked = numbered(names)[: paused.asked if paused.hooks else 1]
     before: Spared = frozenset(numbered(names))
@@ -278,7 +278,7 @@ def _spared(paused: Paused[Any], hooks: Hooks) -> tuple[Spared, Spared, Spared]:
 
 
 def _has_results(paused: Paused[Any]) -> bool:
-    """Whether it was paused between two turns: tools have run, and the model has not read their results."""
+    """Whether it was paused between two turns: tools have run, and the model has not received their results."""
     for message in reversed(paused.conversation.messages):
         if message.role == "assistant":
             return False
@@ -318,7 +318,7 @@ def _decided(paused: Paused[Any], decisions: Decisions | None) -> list[Decision 
             raise LocalProtocolError(message)
     if until is not None and decided[until] is None:
         raise LocalProtocolError(
-            f"the run paused at the call {waits[until]}, and the decisions say nothing about it: give {EXAMPLES} for it, or "
+            f"the run paused at the call {waits[until]}, and no decision was given for it: give {EXAMPLES} for it, or "
             "no decisions to approve this call alone"
         )
     return decided
@@ -334,6 +334,6 @@ def _check_ids(pending: Sequence[str], decisions: Iterable[str]) -> None:
             )
         if times > 1:
             raise LocalProtocolError(
-                f"{times} pending calls have the id {call_id!r}, so it does not say which of them is meant: "
+                f"{times} pending calls have the id {call_id!r}, so the decision is ambiguous: "
                 "give a list with one decision for each call of paused.pending, and None where nothing is decided"
             )

@@ -33,21 +33,21 @@ from rxworker.operators import Stage, error_to_exception
 from rxworker.providers import Request
 from rxworker.transport.clock import LoopClock
 from rxworker.transport.seams import PRESSURE
-from rxworker.worker.call_tools import start_early, throw_away
+from rxworker.worker.call_tools import discard_early, start_early
 from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
-from rxworker.worker.loop import Voice
+from rxworker.worker.loop import Emitter
 
 
-async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) -> None:
-    """Say what a response says, through the worker's operators and its timeline; again, until it succeeds or there is no use in it.
+async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
+    """Emit the events of a response, through the worker's operators and its timeline. A response that fails is requested again while a retry can help.
 
-        response   ---d--#            d what the response said
+        response   ---d--#            d an event of the response
                             ---e--|
         [ respond ]
-        --a--d--r-----------a--e--|    a AttemptStart, r AttemptRetract: what was said is taken back
+        --a--d--r-----------a--e--|    a AttemptStart, r AttemptRetract: the events are retracted
 
     Raises:
-        Exception: What the last attempt came to.
+        Exception: The error of the last attempt.
         TruncatedError: The stream completed without the terminal event of the response.
     """
     model, history = context.model, context.journal.hub.history
@@ -59,15 +59,15 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
         attempts += 1
         response: Observable[Event] = model.stream(request)
         if context.operators:
-            response = through(context.operators, response, context.scheduler)
-        # Applied by hand: what `pipe` adds costs more than the operators do.
+            response = apply_operators(context.operators, response, context.scheduler)
+        # Applied directly, since `pipe` costs more than the operators.
         response = context.timeline(response)
         if context.tools.starts_early:
             response = start_early(context, scope, response)
-        voice.emit(started)
+        emitter.emit(started)
         begun = history.last_seq
         try:
-            await voice.listen(response, context.scheduler)
+            await emitter.listen(response, context.scheduler)
             _expect_end(context)
             return
         except Exception as error:
@@ -75,20 +75,20 @@ async def respond(context: RunContext, scope: TurnScope, voice: Voice[Event]) ->
             wait = context.retry.delay(error, attempts) if may_repeat else None
             if wait is None:
                 raise
-            # A model may raise out of the subscription, and not through it.
-            throw_away(context, scope)
+            # A model may raise from subscribe instead of calling on_error.
+            discard_early(context, scope)
             scope.early = None
             context.timeline.retract(reason_of(error))
-            voice.emit(AttemptRetract(reason_of(error), wait))
-        await voice.listen(_pause(wait, context.scheduler))
+            emitter.emit(AttemptRetract(reason_of(error), wait))
+        await emitter.listen(_pause(wait, context.scheduler))
 
 
 def _expect_end(context: RunContext) -> None:
-    """See that the response has come to its terminal event: what was cut must not pass for an answer.
+    """Check that the response has its terminal event, so that a truncated response is not taken for an answer.
 
     Raises:
-        TruncatedError: It has not.
-        RxWorkerError: It has failed, and the stream completed all the same.
+        TruncatedError: It does not.
+        RxWorkerError: The response failed, although the stream completed.
     """
     response = context.journal.state.response
     if response is not None and response.status is ResponseStatus.COMPLETED:
@@ -97,14 +97,14 @@ def _expect_end(context: RunContext) -> None:
         raise error_to_exception(response.error)
     which = f"the stream of {context.model!r}"
     if context.operators:
-        which += ", or what the worker's operators make of it,"
+        which += ", or the output of the worker's operators,"
     raise TruncatedError(
         f"{which} completed without the event that ends a response, Status(COMPLETED)"
     )
 
 
 def _pause(seconds: float, scheduler: abc.SchedulerBase) -> Observable[Event]:
-    """Says nothing, and ends when so much of the scheduler's time has gone by."""
+    """Complete after ``seconds`` of the scheduler's time, without an event."""
 
     def subscribe(
         observer: abc.ObserverBase[Event], _: abc.SchedulerBase | None = None
@@ -118,7 +118,7 @@ def _pause(seconds: float, scheduler: abc.SchedulerBase) -> Observable[Event]:
 
 
 def _may_repeat(context: RunContext, begun: int) -> bool:
-    """Whether an attempt that failed could be made again: not one without any event, which the client has retried already."""
+    """Whether a failed attempt may be repeated. One without any event may not, since the client has already retried it."""
     records = context.journal.hub.history.records(begun)
     return any(not r.path and isinstance(r.event, ResponseEvent) for r in records)
 
@@ -128,31 +128,31 @@ B = TypeVar("B")
 P = ParamSpec("P")
 
 
-def through(
+def apply_operators(
     operators: Sequence[ResponseOperator],
     source: Observable[ResponseEvent],
     scheduler: abc.SchedulerBase,
 ) -> Observable[ResponseEvent]:
-    """The response through the operators, the first listed first.
+    """Apply the operators to the response, the first listed first.
 
     Args:
-        operators: What it passes through.
+        operators: The operators.
         source: The response.
-        scheduler: Whose time it is, for operators that were given none.
+        scheduler: The clock of operators that have none of their own.
     """
 
     def subscribe(
         observer: abc.ObserverBase[ResponseEvent], _: abc.SchedulerBase | None = None
     ) -> abc.DisposableBase:
         upstream = SingleAssignmentDisposable()
-        home = _Home()
+        thread = _LoopThread()
 
         def fail(error: BaseException) -> None:
             upstream.dispose()
             on_error(as_exception(error))
 
         def guarded(before: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
-            """A source for an operator, which catches what the operator raises."""
+            """The source of an operator. It catches the exceptions that the operator raises."""
 
             def subscribe(
                 first: abc.ObserverBase[ResponseEvent], clock: abc.SchedulerBase | None = None
@@ -168,13 +168,13 @@ def through(
             return Observable(subscribe)
 
         def on_next(event: ResponseEvent) -> None:
-            home.run(lambda: observer.on_next(event))
+            thread.run(lambda: observer.on_next(event))
 
         def on_error(error: Exception) -> None:
-            home.run(lambda: observer.on_error(error))
+            thread.run(lambda: observer.on_error(error))
 
         def on_completed() -> None:
-            home.run(observer.on_completed)
+            thread.run(observer.on_completed)
 
         clock = _Clock(asyncio.get_running_loop(), fail)
         result = source
@@ -191,8 +191,8 @@ def through(
     return Observable(subscribe)
 
 
-class _Home:
-    """The event loop's thread: what is asked for in another one is done here, in the order of asking."""
+class _LoopThread:
+    """Runs actions in the event loop's thread, in the order of the calls."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -207,7 +207,7 @@ class _Home:
         self._loop.call_soon_threadsafe(self._next)
 
     def _next(self) -> None:
-        # It leaves the row only when it is done, so that nobody overtakes it.
+        # It stays in the queue until it is done, so that no other action overtakes it.
         try:
             self._waiting[0]()
         finally:
@@ -215,11 +215,11 @@ class _Home:
 
 
 class _Clock(LoopClock):
-    """The time of the event loop, for operators: what an action of theirs raises ends the response.
+    """The clock of the event loop, for operators. An exception in one of their actions ends the response.
 
     Args:
         loop: The event loop.
-        fail: Called with what was raised.
+        fail: Called with the exception.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class _Clock(LoopClock):
 def caught(
     call: Callable[P, B | None], fail: Callable[[BaseException], None]
 ) -> Callable[P, B | None]:
-    """The function, except that what it raises goes to ``fail``."""
+    """Wrap a function so that its exceptions go to ``fail``."""
 
     def safe(*args: P.args, **kwargs: P.kwargs) -> B | None:
         try:
@@ -262,26 +262,26 @@ def caught(
 
 
 class RunPressure(Struct, frozen=True, eq=False):
-    """The watchers of a run that cannot take more.
+    """Backpressure for the connection of a run: the watchers of the run and of its parents, which show its records, too.
 
     Attributes:
-        context: Of the run. What it says is shown by the runs around it, too, so that their watchers count.
+        context: The context of the run.
     """
 
     context: RunContext
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing should be read now."""
+        """Whether reading should stop for now."""
         if self.context.journal.hub.is_full:
             return True
-        for run in self.context.around:  # noqa: SIM110 - `any` makes a generator for each read
+        for run in self.context.parents:  # noqa: SIM110 - `any` makes a generator for each read
             if run.journal.hub.is_full:
                 return True
         return False
 
     def hold(self) -> asyncio.Future[None] | None:
-        """What to wait for before the next read."""
+        """The future to wait for before the next read, if any."""
         for run in self.context.line:
             held = run.journal.hub.hold()
             if held is not None:

@@ -35,27 +35,29 @@ else:
 T = TypeVar("T")
 
 
-def seal_of(call: ToolCall) -> str:
+def signature_of(call: ToolCall) -> str:
     """A digest of a call: its id, its name and its exact arguments.
 
-    >>> seal_of(ToolCall("1", "look", {"at": "a"})) == seal_of(ToolCall("1", "look", {"at": "b"}))
+    >>> signature_of(ToolCall("1", "look", {"at": "a"})) == signature_of(ToolCall("1", "look", {"at": "b"}))
     False
     """
-    # Not with msgspec: a model may write half a character, which UTF-8 cannot say.
+    # Not with msgspec: a model may write half of a surrogate pair, which UTF-8 cannot encode.
     text = json.dumps([call.id, call.name, call.input], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def check_sealed(calls: Sequence[ToolCall], seals: Sequence[str]) -> None:
-    """Refuse calls that are other ones than those that were shown to whoever decided.
+def check_signatures(calls: Sequence[ToolCall], seals: Sequence[str]) -> None:
+    """Reject calls that differ from the calls that were shown for the decision.
 
     Raises:
-        LocalProtocolError: One is; the message names it.
+        LocalProtocolError: A call differs; the message names it.
     """
     if len(calls) != len(seals):
-        raise LocalProtocolError(f"{len(seals)} calls were paused, and {len(calls)} are to go on")
+        raise LocalProtocolError(
+            f"{len(seals)} calls were paused, and {len(calls)} are to be resumed"
+        )
     for call, seal in zip(calls, seals, strict=True):
-        if seal_of(call) != seal:
+        if signature_of(call) != seal:
             raise LocalProtocolError(
                 f"the call {call.id!r} of {call.name} was changed since the run paused: what was approved may not be what "
                 "would run; give other arguments with decisions={call.id: Approve(input={...})}"
@@ -68,7 +70,7 @@ FENCE = "```"
 class Output(Generic[T]):
     """The type of an answer.
 
-    Providers want an object at the root. Any other type is put into one, as its only member.
+    Providers require an object at the root. Any other type is wrapped in an object, as its only member.
 
     Args:
         type_: A Struct, a dataclass, a TypedDict, a pydantic model, or any other type that the arguments of a tool may have.
@@ -94,10 +96,10 @@ class Output(Generic[T]):
         self.format = OutputFormat(_wrapped(schema) if self._is_wrapped else schema, name)
 
     def decode(self, text: str) -> T:
-        """The value that the text is.
+        """Decode the text.
 
         Raises:
-            msgspec.DecodeError: It is no JSON, or does not fit; the message names the path.
+            msgspec.DecodeError: It is not JSON, or does not fit the type; the message names the path.
         """
         text = _bare(text)
         if not self._is_wrapped:
@@ -108,12 +110,12 @@ class Output(Generic[T]):
         return self._decoder.decode(bytes(whole["value"]))
 
     def complaint(self, text: str) -> str | None:
-        """What is wrong with the text, for the model to mend; ``None`` where nothing is."""
+        """The error in the text, for the model to correct; ``None`` if the text is valid."""
         try:
             self.decode(text)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             return (
-                f"The answer does not fit the format that was asked for: {error}. "
+                f"The answer does not fit the requested format: {error}. "
                 "Answer again with the whole corrected JSON and nothing else."
             )
         return None
@@ -140,13 +142,13 @@ class RunResult(Struct, Generic[T_co], frozen=True):
     """The base of the results.
 
     Attributes:
-        conversation: Everything said, the answer at its end.
+        conversation: The conversation, with the answer at its end.
         text: The visible text of the last answer.
-        usage: The tokens of all requests of the run, those of runs inside it included.
+        usage: The tokens of all requests of the run, nested runs included.
         turns: How many turns it took.
         stop_reason: Why the last response ended.
         run: The run's id.
-        output: The answer as a value, where the run was asked for one. ``None`` also where the model refused.
+        output: The answer as a value, if a type was requested; ``None`` if the model refused.
     """
 
     conversation: Conversation
@@ -163,23 +165,23 @@ class Finished(RunResult[T_co], Generic[T_co], frozen=True):
 
 
 class Paused(RunResult[T_co], Generic[T_co], frozen=True):
-    """A hook paused the run, or `Run.pause` did; ``worker.resume()`` goes on.
+    """A hook paused the run, or `Run.pause` did; ``worker.resume()`` continues it.
 
     Attributes:
         pending: The tool calls that wait, with their exact arguments.
-        paused_at: The ``id`` of the call that was asked about; ``None`` when the turn's end was, and for `Run.pause`.
+        paused_at: The ``id`` of the call that it paused at; ``None`` at the end of a turn, and for `Run.pause`.
         hook: The hook's name; ``requires_approval`` for the policy of the tool, ``pause`` for `Run.pause`.
-        reason: What was given as the reason.
+        reason: The reason that was given.
         refused: Results of calls that are not run, in the order of the calls.
         tool_calls: How many tools the run has started.
         continuations: How often hooks have sent an answer back.
-        let_through: How many of the pending calls, from the first, hooks have let through.
-        key: What the idempotency keys of the pending calls begin with, however often the turn is paused.
-        seals: A digest of each pending call: what was shown is what will run.
+        let_through: How many of the pending calls, from the first, hooks have approved.
+        key: The prefix of the idempotency keys of the pending calls, the same however often the turn is paused.
+        seals: A digest of each pending call, so that exactly the call that was shown will run.
         places: The index of each pending call among the calls of its response.
         hooks: The names of the hooks of the point, in the order in force when the run paused.
-        asked: How many of these, from the first, have been asked about what the run paused at; the last one paused it.
-        variables: What hooks and tools have put under names; the run that goes on has them again. `save_paused` takes JSON values only.
+        asked: How many of these, from the first, were asked about the call or turn that the run paused at; the last one paused it.
+        variables: The variables of hooks and tools; the resumed run has them again. `save_paused` accepts JSON values only.
         called: The names of the tools that the model has called in the run, each once.
     """
 
@@ -207,9 +209,9 @@ def result_of(
     variables: Mapping[str, object],
     called: Iterable[str],
 ) -> RunResult[T]:
-    """The result that a state stands for.
+    """The result of the last state of a run.
 
-    A paused run keeps the variables, and the names of the tools that were called. The variables are in no record, so that no watcher sees them.
+    A paused run keeps the variables, and the names of the tools that were called. The variables are in no record, so no watcher receives them.
     """
     text = _answer(state.conversation)
     pause = state.pause
@@ -242,7 +244,7 @@ def result_of(
         places=pause.places,
         hooks=pause.hooks,
         asked=pause.asked,
-        seals=tuple(seal_of(call) for call in pause.pending),
+        seals=tuple(signature_of(call) for call in pause.pending),
         variables=dict(variables),
         called=tuple(called),
     )

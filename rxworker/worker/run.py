@@ -47,7 +47,7 @@ class Run(Generic[T_co]):
     A late subscriber receives all records from the first. Disposing a subscription does not end the run; only ``cancel`` does. Made by
     ``Worker.run``.
 
-    A run is no observable: operators that take several observables take ``run.records``, for example ``rx.merge(a.records, b.records)``.
+    A run is not an observable: operators that take several observables take ``run.records``, for example ``rx.merge(a.records, b.records)``.
 
     Attributes:
         id: The id of the run in the records.
@@ -78,7 +78,7 @@ class Run(Generic[T_co]):
 
     @property
     def records(self) -> Observable[Record]:
-        """The observable of the records: to each subscriber all of them, from the first. It fails with the error that ended the run."""
+        """The observable of the records. Each subscriber receives all of them, from the first. It fails with the error that ended the run."""
         records: Stage[Record] = Stage(partial(connect, self._journal.hub))
         records.is_direct = records.emits_records = True
         return records
@@ -167,12 +167,12 @@ class Run(Generic[T_co]):
 
     @property
     def partial_output(self) -> Observable[Json]:
-        """The value that the answer has made so far, each time that it has changed; see `partial_values`."""
+        """The partial value of the answer, each time that it changes; see `partial_values`."""
         return self.events.pipe(partial_values())
 
     @property
     def state(self) -> RunState:
-        """What the records so far come to."""
+        """The state after the records so far."""
         return self._journal.state
 
     @property
@@ -186,11 +186,11 @@ class Run(Generic[T_co]):
         return Watchers(self._journal.hub, lambda: self._context.scheduler)
 
     def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:
-        """A way of watching: pushed to, or read at one's own pace, on this event loop or in another thread.
+        """Watch the run: records are pushed, or read at the reader's pace, on this event loop or in another thread.
 
         Args:
-            delivery: How it is given the records: `Coalesce` by default, or `Reliable`, `Latest`, `DropOldest`.
-            after: The number of the last record that it need not be given.
+            delivery: How the watcher receives records: `Coalesce` by default, or `Reliable`, `Latest`, `DropOldest`.
+            after: The number of the last record to skip.
             name: For people; by default it is numbered.
         """
         return self._journal.hub.watch(delivery, after=after, name=name)
@@ -198,7 +198,7 @@ class Run(Generic[T_co]):
     def snapshot(
         self, delivery: Delivery | None = None, *, name: str = ""
     ) -> tuple[RunState, Watch]:
-        """For whoever comes late: what the records so far come to, and a way of watching what follows.
+        """The current state, and a watch of everything after it, for a watcher that skips the history.
 
         Args:
             delivery: As for ``watch``.
@@ -208,42 +208,42 @@ class Run(Generic[T_co]):
         return state, self.watch(delivery, after=state.seq, name=name)
 
     def cancel_when_unobserved(self, grace: float = 30.0) -> abc.DisposableBase:
-        """Cancel the run when nobody has watched it for a while. By default a run goes on alone.
+        """Cancel the run when it had no watcher for a while. By default a run continues without watchers.
 
         Awaiting it is not watching. Must be called in the run's event loop.
 
         Args:
-            grace: Seconds without a watcher, from now or from when the last one leaves.
+            grace: Seconds without a watcher, from now or from the end of the last watch.
 
         Returns:
-            Disposing it lets the run go on alone.
+            Disposing it lets the run continue without watchers.
 
         Raises:
-            ConfigurationError: The grace is no time.
+            ConfigurationError: The grace is not a number of seconds.
         """
 
         def leave() -> None:
-            self.cancel(reason=f"nobody has watched it for {grace:g} seconds")
+            self.cancel(reason=f"it had no watcher for {grace:g} seconds")
 
-        return when_unobserved(self._journal.hub, grace, self._context.scheduler, leave)
+        return when_idle(self._journal.hub, grace, self._context.scheduler, leave)
 
     def pause(self, *, reason: str = "paused by the caller") -> None:
-        """Pause at the next moment at which nothing is cut off: before tools run, after they have, or where the run would finish.
+        """Pause at the next safe moment: before tools run, after they have run, or when the run would finish.
 
-        The result is `Paused`, and ``worker.resume`` goes on. A run that finishes or fails before has finished or failed.
+        The result is `Paused`, and ``worker.resume`` continues the run. A run that finishes or fails before that is not paused.
 
         Args:
             reason: For people.
 
         Raises:
             LocalProtocolError: The run has ended, or this was called outside its event loop.
-            ConfigurationError: The reason is no text.
+            ConfigurationError: The reason is not a text.
         """
-        self._check_at_home("pause")
+        self._check_loop("pause")
         expect("reason", reason, str, "run.pause(reason='lunch')")
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: there is nothing to pause")
-        self._context.pausing.ask(reason)
+        self._context.pause_request.ask(reason)
 
     def done(self) -> bool:
         """Whether the run has ended."""
@@ -255,26 +255,26 @@ class Run(Generic[T_co]):
         return self._loop
 
     def send(self, message: Input) -> asyncio.Future[None]:
-        """Put a message into the conversation at the next safe moment: before the next request, and before the run would finish.
+        """Add a message to the conversation at the next safe moment: before the next request, and before the run would finish.
 
-        The event of its delivery is a `MessageAdd` whose source is ``send``.
+        A `MessageAdd` with the source ``send`` records the delivery.
 
         Args:
             message: As for ``Worker.run``.
 
         Returns:
-            Done when it is in the conversation; need not be awaited. It fails if the run ends before that.
+            A future that is done when the message is in the conversation; it need not be awaited. It fails if the run ends before that.
 
         Raises:
             LocalProtocolError: The run has ended.
-            ConfigurationError: The message is none.
+            ConfigurationError: The message is invalid.
         """
         messages = to_messages(message)
         if any(m.role == "assistant" or m.tool_calls or m.tool_results for m in messages):
-            raise ConfigurationError("only words of the user or the system are sent into a run")
+            raise ConfigurationError("only messages of the user or the system can be sent to a run")
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: begin another with worker.run(...)")
-        return self._context.inbox.put(messages)
+        return self._context.mailbox.put(messages)
 
     def cancel(
         self,
@@ -282,20 +282,20 @@ class Run(Generic[T_co]):
         *,
         reason: str = "cancelled by the caller",
     ) -> asyncio.Future[None]:
-        """End the run: the connection is closed, tools are cancelled, ``on_abort`` is told, the conversation stays usable.
+        """End the run: close the connection, cancel the tools, and call the ``on_abort`` hooks. The conversation stays usable.
 
         Args:
-            when: ``now``, or ``after_turn``: when the tools of this turn have run. A run that finishes by itself until then has finished.
+            when: ``now``, or ``after_turn``: when the tools of this turn have run. A run that finishes by itself before that has finished.
             reason: For people.
 
         Returns:
-            Done when the run has ended; need not be awaited. It raises nothing.
+            A future that is done when the run has ended; it need not be awaited, and raises nothing.
 
         Raises:
             LocalProtocolError: It was called outside the run's event loop, for example in another thread.
             ConfigurationError: ``when`` is neither.
         """
-        self._check_at_home("cancel")
+        self._check_loop("cancel")
         if when not in ("now", "after_turn"):
             message = f"cancel({when!r}): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)"
             raise ConfigurationError(message)
@@ -349,35 +349,35 @@ class Run(Generic[T_co]):
         """The records from the start, at the reader's own pace; raises the error that ended the run."""
         return aiter(self._journal.hub)
 
-    def _check_at_home(self, call: str) -> None:
+    def _check_loop(self, call: str) -> None:
         try:
-            is_at_home = asyncio.get_running_loop() is self._loop
+            is_own_loop = asyncio.get_running_loop() is self._loop
         except RuntimeError:
-            is_at_home = False
-        if not is_at_home:
+            is_own_loop = False
+        if not is_own_loop:
             message = f"{call}() belongs into the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.{call})"
             raise LocalProtocolError(message)
 
 
-def when_unobserved(
+def when_idle(
     hub: Hub, grace: float, scheduler: abc.SchedulerBase, act: Callable[[], None]
 ) -> abc.DisposableBase:
-    """Call a function when nobody has watched for a while.
+    """Call a function when there has been no watcher for a while.
 
     Args:
-        hub: Whose watchers count.
-        grace: Seconds without any. They begin now, if there are none.
-        scheduler: Whose time it is.
-        act: What to call, once.
+        hub: The hub whose watchers count.
+        grace: Seconds without a watcher, from now if there is none.
+        scheduler: The clock.
+        act: The function. It is called once.
 
     Returns:
-        Forgets about it.
+        Disposing it stops the timer.
 
     Raises:
-        ConfigurationError: The grace is no time.
+        ConfigurationError: The grace is not a number of seconds.
     """
     given = cast("object", grace)
-    if not (isinstance(given, int | float) and given >= 0):  # nothing is above what is no number
+    if not (isinstance(given, int | float) and given >= 0):  # a comparison with NaN is false
         raise ConfigurationError(f"grace={grace!r}: it is a number of seconds, 0 or more")
     timer = SerialDisposable()
     is_waiting = is_over = False
@@ -389,13 +389,13 @@ def when_unobserved(
             remove_callback()
             act()
 
-    def look() -> None:
+    def check() -> None:
         nonlocal is_waiting
-        is_lonely = not hub.watching and not hub.ended and not is_over
-        if is_lonely != is_waiting:
-            is_waiting = is_lonely
-            timer.disposable = scheduler.schedule_relative(grace, over) if is_lonely else None
+        is_idle = not hub.watching and not hub.ended and not is_over
+        if is_idle != is_waiting:
+            is_waiting = is_idle
+            timer.disposable = scheduler.schedule_relative(grace, over) if is_idle else None
 
-    remove_callback = hub.add_callback(look)
-    look()
+    remove_callback = hub.add_callback(check)
+    check()
     return CompositeDisposable(Disposable(remove_callback), timer)

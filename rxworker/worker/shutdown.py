@@ -1,4 +1,4 @@
-"""How a run ends that was cut short: nothing is left open, and the conversation is one that a provider accepts."""
+"""The shutdown of a run that was cut short: blocks and calls are closed, and the conversation is one that a provider accepts."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ Cause: TypeAlias = Literal["cancel", "error", "abort", "limit"]
 logger = logging.getLogger("rxworker.worker")
 
 GRACE = 5.0
-"""Seconds for hooks and tools to let go of what they hold when the run is cancelled."""
+"""Seconds for hooks and tools to stop after the run is cancelled."""
 
 
 async def shut_down(context: RunContext, error: Exception) -> None:
-    """Close what is open, tell ``on_abort`` why, and end the records.
+    """Close open blocks and calls, call the ``on_abort`` hooks, and emit the last record.
 
     Args:
         context: The run.
-        error: What ended it, and what whoever awaits it will get.
+        error: The error that ended it, which ``await run`` raises.
 
     Raises:
-        KeyboardInterrupt: A handler or a hook raised it. The records have their end by then.
-        asyncio.CancelledError: The event loop is closing. The same.
+        KeyboardInterrupt: A handler or a hook raised it. The last record has been emitted by then.
+        asyncio.CancelledError: The event loop is closing. The last record has been emitted by then.
     """
     emit = context.journal.emit
     cause, reason = cause_of(error), reason_of(error)
@@ -59,14 +59,14 @@ async def shut_down(context: RunContext, error: Exception) -> None:
         raised = cancelled  # the event loop is closing: no hook is skipped for that
     raised = _close_response(context, reason, emit) or raised
     _stop_tools(context, cause, emit)
-    raised = await _tell_hooks(context, cause, reason, error) or raised
+    raised = await _notify_hooks(context, cause, reason, error) or raised
     emit(RunAbort(cause, reason))
     if raised is not None:
         raise raised
 
 
 def cause_of(error: Exception) -> Cause:
-    """What sort of end an error stands for."""
+    """The cause that an error stands for."""
     match error:
         case RunCancelledError():
             return "cancel"
@@ -79,7 +79,7 @@ def cause_of(error: Exception) -> Cause:
 
 
 async def _settle(context: RunContext) -> None:
-    """Wait for cancelled tasks, but not for ever: a tool may ignore that it is cancelled."""
+    """Wait up to `GRACE` seconds for cancelled tasks, since a tool may ignore its cancellation."""
     waiting = [task for task in context.tasks if task is not asyncio.current_task()]
     if waiting:
         await asyncio.wait(waiting, timeout=GRACE)
@@ -88,14 +88,14 @@ async def _settle(context: RunContext) -> None:
 def _close_response(
     context: RunContext, reason: str, emit: Callable[[Event], None]
 ) -> KeyboardInterrupt | None:
-    """Abort the blocks that are open, for handlers and watchers, and report that the response was cancelled. What a handler raises is logged: the run fails as it is."""
+    """Abort the blocks that are open, for handlers and watchers, and report that the response was cancelled. An exception of a handler is logged."""
     interrupt: KeyboardInterrupt | None = None
     try:
         context.timeline.cancel(reason)
     except KeyboardInterrupt as raised:
         interrupt = raised
     except BaseException as raised:
-        logger.warning("a handler has raised when its block was aborted", exc_info=raised)
+        logger.warning("a handler raised when its block was aborted", exc_info=raised)
     response = context.journal.state.response
     if response is not None:
         for block in response.open.values():
@@ -106,9 +106,9 @@ def _close_response(
 
 
 def _stop_tools(context: RunContext, cause: Cause, emit: Callable[[Event], None]) -> None:
-    """An end for each tool that was running, and a result for each whose own no hook has let through.
+    """Emit an end for each running tool, and an error result for each call whose result the hooks have not passed.
 
-    The state puts them into the conversation, and answers the other calls.
+    The state adds them to the conversation, and answers the other calls.
     """
     ended = {"cancel": "was cancelled", "limit": "reached a limit"}.get(cause, "failed")
     text = f"The run {ended} while this tool ran. Whether it had an effect is not known."
@@ -121,25 +121,25 @@ def _stop_tools(context: RunContext, cause: Cause, emit: Callable[[Event], None]
             emit(ToolOutput(ToolResult(call.id, HELD_BACK, is_error=True, name=call.name), place))
 
 
-async def _tell_hooks(
+async def _notify_hooks(
     context: RunContext, cause: Cause, reason: str, error: Exception
 ) -> BaseException | None:
     """Call every ``on_abort`` hook, also when another one fails.
 
     Returns:
-        An interrupt or a cancellation that one of them has raised.
+        An interrupt or a cancellation that a hook raised.
     """
     emit, task = context.journal.emit, asyncio.current_task()
     raised: BaseException | None = None
     for hook in context.hooks.at(HookPoint.ON_ABORT):
-        told = AbortContext(
+        asked = AbortContext(
             cause=cause,
             reason=reason,
             error=error,
-            **context.situation(context.variables),
+            **context.hook_input(context.variables),
         )
         try:
-            await context.hooks.ask_one(hook, told)
+            await context.hooks.ask_one(hook, asked)
         except HookError as failure:
             emit(HookVerdict(hook.name, hook.point.value, "Failed", str(failure)))
         except (KeyboardInterrupt, asyncio.CancelledError) as failure:

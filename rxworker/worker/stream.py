@@ -1,8 +1,8 @@
 """A run as a plain iterator, for scripts without an event loop.
 
-Theory of operation. The run has an event loop in a thread of its own, so that it goes on, and its time-outs hold, while the script works on
-an event. The script reads the records of the run from its own thread, as any reader elsewhere does: a script that falls far behind makes the
-run wait. The thread ends with the run. It does not know the stream, so that a stream that is forgotten can be collected, which cancels the run.
+Theory of operation. The run has an event loop in another thread, so that it continues, and its time-outs hold, while the script handles
+an event. The script reads the records of the run from its own thread, like any other reader: a script that falls far behind makes the
+run wait. The thread ends with the run. It has no reference to the stream, so a stream without references is collected, which cancels the run.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from rxworker.worker.run import Run
 class RunStream(Generic[T_co]):
     """The events of a run, to be read with a ``for`` loop. Made by ``Worker.stream_sync``.
 
-    Leaving the loop early (``break``, an exception, Ctrl-C), `close`, the end of a ``with`` block, and forgetting the stream cancel the run and
-    wait for its end; the worker keeps the conversation so far. The loop raises what ended the run. The events of runs inside the run are
+    Leaving the loop early (``break``, an exception, Ctrl-C), `close`, the end of a ``with`` block, and dropping the last reference cancel the run and
+    wait for its end; the worker keeps the conversation so far. The loop raises the error that ended the run. The events of nested runs are
     left out, as in ``run.events``.
 
     >>> from rxworker import Worker
@@ -45,13 +45,13 @@ class RunStream(Generic[T_co]):
         self._closing = weakref.finalize(self, thread.close)
         try:
             self._run = thread.begin()
-        except BaseException:  # the run could not begin, or Ctrl-C has come while it began
+        except BaseException:  # the run could not start, or Ctrl-C came while it started
             self.close()
             raise
         self._events = self._read()
 
     def __iter__(self) -> Iterator[Event]:
-        """The events from where reading stopped. Leaving this iterator closes the stream."""
+        """The events after the last one that was read. Closing this iterator closes the stream."""
         try:
             yield from self._events
         finally:
@@ -71,11 +71,11 @@ class RunStream(Generic[T_co]):
 
     @property
     def result(self) -> RunResult[T_co]:
-        """What the run came to.
+        """The result of the run.
 
         Raises:
             LocalProtocolError: The run has not ended.
-            RxWorkerError: What ended the run, as ``await run`` raises it.
+            RxWorkerError: The error that ended the run, as ``await run`` raises it.
         """
         if not self._run.done():
             raise LocalProtocolError("the run has not ended: read the stream to its end first")
@@ -83,7 +83,7 @@ class RunStream(Generic[T_co]):
 
     def close(self) -> None:
         """Cancel the run, unless it has ended, and wait for its end."""
-        self._thread.close()  # each time: Ctrl-C may have ended the wait of the call before
+        self._thread.close()  # each time: Ctrl-C may have interrupted the wait of the previous call
         self._closing.detach()
 
     def _read(self) -> Iterator[Event]:
@@ -92,7 +92,7 @@ class RunStream(Generic[T_co]):
                 if not record.path:
                     yield record.event
         except Exception:
-            self._thread.join()  # an interrupt that has ended the run is raised in the place of the run's error
+            self._thread.join()  # an interrupt that ended the run is raised instead of the run's error
             raise
         self._thread.join()
 
@@ -105,7 +105,7 @@ class _RunThread(Generic[T_co]):
         self._begun: concurrent.futures.Future[Run[T_co]] = concurrent.futures.Future()
         self._interrupt: BaseException | None = None
         self._is_closed = False
-        # Python before 3.13 takes a thread for ended when Ctrl-C interrupts ``join``, so the end of the run is waited for by other means.
+        # Before Python 3.13 a thread counts as ended after Ctrl-C interrupts ``join``, so an event marks the end of the run.
         self._ended = threading.Event()
         context = copy_context()
         self._thread = threading.Thread(
@@ -113,7 +113,7 @@ class _RunThread(Generic[T_co]):
         )
 
     def begin(self) -> Run[T_co]:
-        """Begin the run; raises what beginning it raises."""
+        """Start the run. Raises the error of the start."""
         self._thread.start()
         return self._begun.result()
 
@@ -125,7 +125,7 @@ class _RunThread(Generic[T_co]):
             raise interrupt
 
     def close(self) -> None:
-        """Cancel the run and wait for its end. A run that has not begun is cancelled as soon as it has."""
+        """Cancel the run and wait for its end. A run that has not started is cancelled when it starts."""
         self._is_closed = (
             True  # before asking whether it has begun; the thread asks in the other order
         )
@@ -144,7 +144,7 @@ class _RunThread(Generic[T_co]):
     def _work(self) -> None:
         try:
             asyncio.run(self._complete())
-        except BaseException as error:  # an interrupt: the program gets it from whoever reads
+        except BaseException as error:  # an interrupt: the reading thread raises it
             if self._begun.done():
                 self._interrupt = error
             else:

@@ -48,7 +48,7 @@ from rxworker.worker.context import (
     messages_of,
 )
 from rxworker.worker.journal import BY_CALLER
-from rxworker.worker.loop import Voice, Work
+from rxworker.worker.loop import CoroutineObservable, Emitter
 from rxworker.worker.respond import respond
 from rxworker.worker.result import Output
 
@@ -61,7 +61,7 @@ REFUSALS = (StopKind.REFUSAL, StopKind.CONTENT_FILTER)
 
 
 def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
-    """What happens from one request to the decision whether there is another.
+    """Emit the events from one request to the decision whether another follows.
 
     prepare     --a|
     respond         b--c--d|
@@ -70,40 +70,40 @@ def turn(context: RunContext, scope: TurnScope) -> Observable[Event]:
     [ turn ]
     --a--b--c--d--e--f--g|
 
-    All stages are one coroutine: a stage that has nothing to wait for costs a call.
+    All stages are one coroutine: a stage that does not wait costs one call.
     """
     flushes = context.journal.hub.flush_scheduler
 
-    async def stages(voice: Voice[Event]) -> None:
+    async def stages(emitter: Emitter[Event]) -> None:
         if not scope.is_resumed:
-            await prepare(context, scope, voice.emit)
-            await respond(context, scope, voice)
+            await prepare(context, scope, emitter.emit)
+            await respond(context, scope, emitter)
             if flushes.is_needed:
                 await _let_watchers_act(flushes)
-        await call_tools(context, scope, voice)
-        await decide(context, scope, voice.emit)
+        await call_tools(context, scope, emitter)
+        await decide(context, scope, emitter.emit)
         if flushes.is_needed and context.journal.state.status == "running":
             await _let_watchers_act(flushes)
 
-    return Work(stages, context.tasks)
+    return CoroutineObservable(stages, context.tasks)
 
 
 async def _let_watchers_act(flushes: FlushScheduler) -> None:
-    """Let readers receive the last records and act on them: they are woken in the next turn of the loop, and read in the one after."""
+    """Let watchers that read at their own pace receive the records, and react to them: the loop wakes them once, and they read in the next iteration."""
     await asyncio.sleep(0)
     if flushes.is_needed:
         await asyncio.sleep(0)
 
 
 async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
-    """Ask ``on_message_send`` and leave the request in the scope.
+    """Ask the ``on_message_send`` hooks, and store the request in the scope.
 
     Raises:
-        LimitExceededError: The run has had all its turns.
-        RunAbortedError: A hook held the request back.
-        HookError: A hook failed, or left something other than messages.
+        LimitExceededError: A limit is reached.
+        RunAbortedError: A hook cancelled the request.
+        HookError: A hook failed, or assigned a value that is not messages.
 
-    In both cases the messages that this request would have been the first to carry are taken back from the conversation.
+    In the last two cases the messages that this request would have been the first to send are removed from the conversation.
     """
     journal = context.journal
     state = journal.state
@@ -112,9 +112,9 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         await admit(context, emit)
         state = journal.state
     emit(TurnStart())
-    # The start of a turn by itself changes nothing in the conversation.
-    if context.inbox.waiting or state.response is not None:
-        context.inbox.deliver(emit)
+    # The start of a turn does not change the conversation.
+    if context.mailbox.waiting or state.response is not None:
+        context.mailbox.deliver(emit)
         state = journal.state
     conversation = state.conversation
     if context.hooks.at(MESSAGE_SEND):
@@ -125,9 +125,9 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
 async def _ask_before_request(
     context: RunContext, scope: TurnScope, emit: Callable[[Event], None]
 ) -> Conversation:
-    """What the hooks leave of the conversation for this request."""
+    """The conversation of this request, after the hooks."""
     asked = MessageSendContext(
-        **context.situation(scope.variables),
+        **context.hook_input(scope.variables),
     )
     try:
         verdict, hook = await context.hooks.ask(MESSAGE_SEND, asked, emit)
@@ -135,14 +135,14 @@ async def _ask_before_request(
             raise RunAbortedError(verdict.reason, hook=hook)
         return Conversation(messages_of(asked), asked.system)
     except (RunAbortedError, HookError) as error:
-        _take_back(context.journal.state, error.hook or "", emit)
+        _retract(context.journal.state, error.hook or "", emit)
         raise
 
 
-def _take_back(state: RunState, hook: str, emit: Emit) -> None:
-    """Take what no request has carried yet out of the conversation, so that the next run does not send what was held back here.
+def _retract(state: RunState, hook: str, emit: Emit) -> None:
+    """Remove the messages that no request has sent yet, so that the next run does not send what a hook held back.
 
-    In the first turn of a run that is all that the run has added. Later the response stays, and so do the results of its calls.
+    In the first turn these are all messages that the run added. In later turns the response and the results of its calls stay.
     """
     messages, sent = state.conversation.messages, len(state.base.messages)
     kept = list(messages[:sent])
@@ -157,7 +157,7 @@ def _take_back(state: RunState, hook: str, emit: Emit) -> None:
 
 
 async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
-    """Go on after tools, after a provider's own pause, and with what was sent to the run; else ask ``on_turn_end``, and stop the run.
+    """Continue after tools, after a pause of the provider, and if messages were sent to the run; otherwise ask the ``on_turn_end`` hooks, and stop the run.
 
     Raises:
         LimitExceededError: Hooks have sent the answer back too often.
@@ -167,16 +167,16 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
         return
     if scope.called:
         emit(TurnStop())
-        if context.pausing.reason is not None:
-            context.pausing.take(emit, RunPause(BY_CALLER))
+        if context.pause_request.reason is not None:
+            context.pause_request.take(emit, RunPause(BY_CALLER))
         return
     reason = context.journal.state.stop_reason
     if reason is not None and reason.kind is PAUSE_TURN:
-        # The provider wants its own words back to go on with.
+        # The provider continues from its own response.
         emit(TurnStop())
         return
-    if context.inbox.waiting:
-        context.inbox.deliver(emit)
+    if context.mailbox.waiting:
+        context.mailbox.deliver(emit)
         emit(TurnStop())
         return
     complaint = None if context.output is None else _complaint(context, context.output, reason)
@@ -197,35 +197,35 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
             emit(TurnStop())
             emit(RunPause(hook, reason=reason, hooks=tuple(names_in(hooks)), asked=asked))
         case _:
-            # The hooks may have taken their time, and something may have been sent meanwhile.
-            if context.inbox.waiting:
-                context.inbox.deliver(emit)
+            # The hooks may have taken a while, and messages may have been sent meanwhile.
+            if context.mailbox.waiting:
+                context.mailbox.deliver(emit)
                 emit(TurnStop())
                 return
             emit(TurnStop())
-            if context.pausing.reason is None:
+            if context.pause_request.reason is None:
                 emit(RunStop())
             else:
                 names = tuple(names_in(hooks))
-                context.pausing.take(emit, RunPause(BY_CALLER, hooks=names, asked=len(names)))
+                context.pause_request.take(emit, RunPause(BY_CALLER, hooks=names, asked=len(names)))
 
 
 async def _ask_at_end(
     context: RunContext, scope: TurnScope, emit: Emit
 ) -> tuple[Verdict, str, int]:
-    """The verdict of the hooks, the name of the hook that gave it, and how many of them it took."""
+    """The verdict of the hooks, the name of the hook that gave it, and how many hooks were asked."""
     asked = TurnEndContext(
         since=context.since,
         called=tuple(context.called),
         spared=scope.spared,
-        **context.situation(scope.variables),
+        **context.hook_input(scope.variables),
     )
     verdict, hook = await context.hooks.ask(TURN_END, asked, emit)
     return verdict, hook, len(asked.asked)
 
 
 def _complaint(context: RunContext, output: Output[Any], reason: StopReason | None) -> str | None:
-    """What is wrong with the answer, where it should be a value. A refusal is an answer of its own."""
+    """The error in the answer, if it must be a value. A refusal is accepted as an answer."""
     if reason is not None and reason.kind in REFUSALS:
         return None
     last = context.journal.state.conversation.last

@@ -34,7 +34,7 @@ from rxworker.worker.arguments import (
 from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnScope
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Budget, Limits
-from rxworker.worker.paused import Decisions, resumed
+from rxworker.worker.paused import Decisions, resume_turn
 from rxworker.worker.result import Output, Paused, RunResult
 from rxworker.worker.run import Run
 from rxworker.worker.stream import RunStream
@@ -42,41 +42,41 @@ from rxworker.worker.stream import RunStream
 T = TypeVar("T")
 Claim: TypeAlias = Callable[[str], bool]
 
-# Values that never change: one of each does for all workers.
+# Values that never change: all workers share one of each.
 HERE = Path()
 USUAL = Limits()
 SETTINGS = Options()
 RETRY = Retry()
-SILENCE = Conversation()
+EMPTY = Conversation()
 LOOP_CLOSED = RunAbort("cancel", "its event loop was closed under it")
 
 
 class Worker:
-    """Runs the turn loop: ask the model, run the tools it calls, ask again, until it has answered.
+    """Run the turn loop: send the conversation to the model, run the tools that it calls, and repeat until it has answered.
 
     Args:
-        model: A provider, which is then spoken to over HTTP, or anything with a ``stream``, such as a `Client`.
-        tools: What the model may call, made with ``@tool``.
-        system: What the model is told about its task.
-        hooks: Asked at the points of the loop, in this order.
+        model: A provider, which is called over HTTP, or any object with a ``stream`` method, such as a `Client`.
+        tools: The tools that the model may call, made with ``@tool``.
+        system: The system prompt.
+        hooks: Called at the points of the loop, in this order.
         options: Settings of each request.
-        limits: How far a run may go.
-        operators: Each response's events pass through these, the first listed first, before the timeline and the watchers see them.
+        limits: The limits of each run.
+        operators: Applied to the events of each response, the first listed first, before the timeline and the watchers.
         parallel: How many tools run at once.
-        error_formatter: Makes the text that the model reads of a tool call that went wrong.
-        budget: What its runs share with those of other workers.
-        retry: When a response that failed in the middle is taken back and asked for again.
-        conversation: What was said before.
+        error_formatter: Formats the error of a failed tool call for the model.
+        budget: A budget that its runs share with those of other workers.
+        retry: When a response that failed in the middle is retracted and requested again.
+        conversation: The conversation to continue.
         workspace: The folder that hooks work in, and run commands in.
 
     Attributes:
-        conversation: Everything said so far; the next run continues it.
-        tools: The toolbox; tools may come and go between turns.
-        hooks: The hooks; they may come and go.
+        conversation: The conversation so far; the next run continues it.
+        tools: The toolbox; tools may be added and removed between turns.
+        hooks: The hooks; they may be added and removed.
         timeline: Handlers may be added to it.
 
     Raises:
-        ConfigurationError: Something is not what it should be; the message says what.
+        ConfigurationError: An argument is invalid; the message names it.
 
     Example:
         >>> from rxworker.testing import ScriptedModel, say
@@ -123,13 +123,15 @@ class Worker:
             expect("budget", budget, Budget, "budget=Budget(max_tokens=1000)")
         self.retry = expect("retry", retry, Retry, "retry=Retry(retries=0)") if retry else RETRY
         self.workspace = HERE if workspace == "." else Path(workspace)
-        said = SILENCE
+        given = EMPTY
         if conversation:
             example = "conversation=Conversation((message,))"
-            said = expect("conversation", conversation, Conversation, example)
+            given = expect("conversation", conversation, Conversation, example)
         if system is not None:
-            said = Conversation(said.messages, expect("system", system, str, "system='Be brief.'"))
-        self.conversation = said
+            given = Conversation(
+                given.messages, expect("system", system, str, "system='Be brief.'")
+            )
+        self.conversation = given
         self.timeline = Timeline(ends_with_stream=True)  # an attempt is a stream
         self._texts, self._tool_calls = TextBlockCollector(), ToolCallCollector()
         self.timeline.on_text_block(self._texts)
@@ -144,12 +146,12 @@ class Worker:
 
     @property
     def texts(self) -> TextBlockCollector:
-        """Gathers the text blocks of the responses."""
+        """Collects the text blocks of the responses."""
         return self._texts
 
     @property
     def tool_calls(self) -> ToolCallCollector:
-        """Gathers their tool calls."""
+        """Collects the tool calls of the responses."""
         return self._tool_calls
 
     @overload
@@ -157,7 +159,7 @@ class Worker:
     @overload
     def run(self, input: Input, *, output: type[T]) -> Run[T]: ...
     def run(self, input: Input, *, output: type[Any] | None = None) -> Run[Any]:  # noqa: A002
-        """Begin a run with this input. It goes on by itself; see `Run` for the ways to watch it.
+        """Start a run with this input. It continues by itself; `Run` describes how to watch it.
 
         Args:
             input: A text, a message, or several: messages as they are, or the content of one message of the user's.
@@ -165,14 +167,14 @@ class Worker:
                 sent back with what is wrong, and the result holds the value.
 
         Raises:
-            WorkerBusyError: A run is on.
+            WorkerBusyError: A run of this worker has not ended.
             LocalProtocolError: No event loop runs; in a script use ``run_sync``.
-            ConfigurationError: The input is none of those, or the output has no JSON schema.
+            ConfigurationError: The input is invalid, or the output has no JSON schema.
         """
         added = to_messages(input)
         self._check_free("run")
         self._output = None if output is None else Output(output)
-        # Calls that were paused and never resumed get a result that says so, and are not resumed later.
+        # Paused calls that were never resumed get an error result, and cannot be resumed later.
         if self._paused is not None:
             self._resumed.add(self._paused.run)
         conversation = repair(self.conversation).add(*added)
@@ -183,7 +185,7 @@ class Worker:
     @overload
     def run_sync(self, input: Input, *, output: type[T]) -> RunResult[T]: ...
     def run_sync(self, input: Input, *, output: type[Any] | None = None) -> RunResult[Any]:  # noqa: A002
-        """Run to the end in a script, where no event loop runs.
+        """Run to the end in a script without a running event loop.
 
         Ctrl-C cancels the run, keeps the conversation, and raises ``KeyboardInterrupt``.
 
@@ -198,14 +200,14 @@ class Worker:
     @overload
     def stream_sync(self, input: Input, *, output: type[T]) -> RunStream[T]: ...
     def stream_sync(self, input: Input, *, output: type[Any] | None = None) -> RunStream[Any]:  # noqa: A002
-        """Begin a run in a script, where no event loop runs, and read its events with a ``for`` loop.
+        """Start a run in a script without a running event loop, and read its events with a ``for`` loop.
 
-        The run has an event loop in a thread of its own; hooks, handlers and tools run there. ``break``, an exception, Ctrl-C and ``close``
-        cancel the run and keep the conversation. Read to its end, the stream has the ``result``.
+        The run has an event loop in another thread; hooks, handlers and tools run there. ``break``, an exception, Ctrl-C and ``close``
+        cancel the run and keep the conversation. A stream that was read to its end has the ``result``.
 
         Raises:
             LocalProtocolError: An event loop runs; there ``async for record in worker.run(...)``.
-            WorkerBusyError: A run is on.
+            WorkerBusyError: A run of this worker has not ended.
             ConfigurationError: As for ``run``.
 
         Example:
@@ -247,43 +249,45 @@ class Worker:
         claim: Claim | None = None,
         output: type[Any] | None = None,
     ) -> Run[Any]:
-        """Go on with a run that was paused.
+        """Resume a paused run as a new run.
 
         The call that it was paused at is approved as it was shown in `Paused.pending`, unless decisions are given. Hooks that have
-        not been asked about a call are asked before it runs: those behind the one that paused, all about the calls behind, and all
-        but that one about a call with other arguments. At the end of a turn the hooks behind the one that paused are asked.
+        not been asked about a call are asked before it runs: the hooks after the one that paused, all hooks about the later calls, and all
+        but that one about a call with other arguments. At the end of a turn the hooks after the one that paused are asked.
 
         Args:
-            paused: What waits; by default this worker's last run. One that was saved may come from another process.
+            paused: The paused run; by default this worker's last run. A saved run may come from another process.
             decisions: What to do with pending calls: `Approve`, `Deny` or `Answer`, by the ids of the calls, or one for each call of
-                ``pending`` in order, ``None`` where nothing is decided. The call that the run paused at must be among them.
-            add: Messages to add to the conversation; with them a run that was paused at the end of a turn goes on.
-            claim: Where several processes may hold the same saved run: asked once with its id, and answers whether this one may
-                have it, for example by inserting the id into a table where it must be unique.
+                ``pending`` in order, ``None`` for no decision. The call that the run paused at must be among them.
+            add: Messages to add to the conversation; with them a run that was paused at the end of a turn continues.
+            claim: For several processes that may hold the same saved run: called once with its id, and returns whether this process may
+                resume it, for example by inserting the id into a table where it must be unique.
             output: The type of the answer; by default that of the run that was paused, if this worker ran it.
 
         Raises:
-            LocalProtocolError: Nothing is paused, it was resumed already or by somebody else, another run has begun since, a call was
-                changed other than by its decision, a decision is for no pending call or for several of one id, or none is for the
+            LocalProtocolError: Nothing is paused, it was resumed already or by another process, another run has started since, a call was
+                changed other than by its decision, a decision is for no pending call or for several of one id, or there is none for the
                 call that the run paused at.
-            ConfigurationError: Something is of another kind.
-            WorkerBusyError: A run is on.
+            ConfigurationError: An argument has the wrong type.
+            WorkerBusyError: A run of this worker has not ended.
         """
         self._check_free("resume")
         waiting = self._paused if paused is None else paused
         if waiting is None:
-            raise LocalProtocolError("nothing is paused: resume() goes on after a result Paused")
+            raise LocalProtocolError(
+                "nothing is paused: resume() needs a run whose result is Paused"
+            )
         several = expect_several("add", add, "add=[Message.user('...')]")
-        first, scope = resumed(waiting, decisions, several, self.hooks)
+        first, scope = resume_turn(waiting, decisions, several, self.hooks)
         if waiting.run in self._resumed:
             message = (
                 f"{waiting.run} was resumed already, or another run has begun since: no call is run twice, and none "
-                "that the model was told was not run"
+                "that was reported to the model as not run"
             )
             raise LocalProtocolError(message)
         if claim is not None and not claim(waiting.run):
             raise LocalProtocolError(
-                f"{waiting.run} was resumed by somebody else: no call is run twice"
+                f"{waiting.run} was resumed by another process: no call is run twice"
             )
         if output is not None:
             self._output = Output(output)
@@ -303,7 +307,7 @@ class Worker:
         claim: Claim | None = None,
         output: type[Any] | None = None,
     ) -> RunResult[Any]:
-        """Go on with a paused run, to its end, in a script, where no event loop runs; otherwise as ``resume``.
+        """Resume a paused run, to its end, in a script without a running event loop; otherwise as ``resume``.
 
         Raises:
             LocalProtocolError: An event loop runs; there ``await worker.resume(...)``. Or as for ``resume``.
@@ -327,13 +331,13 @@ class Worker:
     ) -> Run[Any]:
         loop = asyncio.get_running_loop()
         outer = INSIDE.get()
-        around: tuple[RunContext, ...] = ()
+        parents: tuple[RunContext, ...] = ()
         budgets = () if self.budget is None else (self.budget,)
         if outer is not None:
-            # It is for this run alone, and not for what its tools begin by themselves.
+            # It applies to this run alone, and not to runs that its tools start.
             INSIDE.set(None)
-            around = outer.line
-            # Each once: a run and the run around it may share one.
+            parents = outer.line
+            # Each once: a run and its parent may share a budget.
             budgets = tuple(dict.fromkeys((*budgets, *outer.budgets)))
         context = RunContext(
             model=self.model,
@@ -350,7 +354,7 @@ class Worker:
             parallel=self.parallel,
             retry=self.retry,
             workspace=self.workspace,
-            around=around,
+            parents=parents,
             variables=scope.variables,
             called=dict.fromkeys(called),
             scheduler=loop_clock(),
@@ -378,7 +382,7 @@ class Worker:
         if current is None or current.done():
             return
         if current.loop.is_closed():
-            # Its loop went away under it; what was said until then is kept.
+            # Its event loop was closed before it ended; the conversation until then is kept.
             closed = Record(current.state.seq + 1, current.id, 0, 0, 0.0, LOOP_CLOSED)
             self.conversation = step_run(current.state, closed).conversation
             self._current = None

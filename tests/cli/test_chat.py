@@ -43,7 +43,7 @@ def chat(server: ReplayServer | None, *options: str, provider: str = "anthropic"
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai-chat", "openai_chat"])
-def test_each_line_is_a_message_and_the_conversation_goes_on(
+def test_each_line_is_a_message_and_the_conversation_continues(
     provider: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     piped(monkeypatch, "Hello?\n\nAnd then?")
@@ -132,7 +132,7 @@ def test_a_message_that_starts_again_is_marked_and_begins_a_line(
     shown = capsys.readouterr()
     before, mark, after = shown.out.splitlines()
     assert before.startswith("The answer is 41")
-    assert mark == "[taken back: the response starts again]"
+    assert mark == "[retracted: the response starts again]"
     assert after == "The answer is 42."
     assert shown.err == ""
 
@@ -146,7 +146,7 @@ def test_an_attempt_that_is_retracted_is_marked_where_its_text_stands(
         assert chat(server) == 0
     before, mark, after = capsys.readouterr().out.splitlines()
     assert before.startswith("The answer is 41")
-    assert mark.startswith("[taken back, asking again: ")
+    assert mark.startswith("[retracted, requesting again: ")
     assert after == "The answer is 42."
 
 

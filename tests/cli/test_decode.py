@@ -97,7 +97,7 @@ def test_a_cut_stream_is_truncated_and_no_error(
     assert (shown["truncated"], shown["error"], shown["stop_reason"]) == (True, None, None)
 
 
-def test_an_error_in_the_stream_is_told_with_exit_code_0(
+def test_an_error_in_the_stream_is_reported_with_exit_code_0(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown = decoded(capsys, "anthropic", recorded(tmp_path, fail("Overloaded", "overloaded")))
@@ -157,7 +157,7 @@ def test_the_account_is_for_people(tmp_path: Path, capsys: pytest.CaptureFixture
     ]
 
 
-def test_the_account_tells_of_errors_and_cuts(
+def test_the_account_reports_errors_and_cuts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["decode", "anthropic", str(recorded(tmp_path, call("look", city="K") + cut()))])

@@ -58,7 +58,7 @@ async def test_three_watchers_see_one_run() -> None:
     assert set(views.seen.values()) == {run.state.seq}
 
 
-async def test_the_plain_account_tells_of_failed_calls_in_clean_lines() -> None:
+async def test_the_plain_account_reports_failed_calls_in_clean_lines() -> None:
     run = Worker(ScriptedModel([call("nothing", x="\x1b[31m"), say("Oh.")])).run("Hi")
     account = PlainAccount()
     lines = [line async for record in run for line in account.feed(record)]

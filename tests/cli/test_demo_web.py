@@ -31,11 +31,11 @@ async def play(decision: Approve | Deny) -> RunResult[None]:
     return await worker.resume(decisions={paused.pending[0].id: decision})
 
 
-async def test_the_script_books_when_somebody_agrees() -> None:
+async def test_the_script_books_when_the_user_agrees() -> None:
     assert "Your room is booked" in (await play(Approve())).text
 
 
-async def test_the_script_does_not_book_when_somebody_refuses() -> None:
+async def test_the_script_does_not_book_when_the_user_refuses() -> None:
     assert "I book nothing" in (await play(Deny("too dear"))).text
 
 

@@ -10,6 +10,6 @@ def test_errors_of_ours_speak_of_options() -> None:
     )
 
 
-def test_other_errors_tell_their_type() -> None:
+def test_other_errors_name_their_type() -> None:
     assert explain(KeyError()) == "KeyError"
     assert explain(ValueError("two\nlines \x1b[0m")) == "ValueError: two lines ␛[0m"

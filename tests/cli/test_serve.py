@@ -140,7 +140,7 @@ def test_the_token_is_needed_and_not_printed() -> None:
         ([*MODEL, "--no-hooks"], "--no-hooks"),
     ],
 )
-def test_a_misuse_is_one_line_that_says_what_to_do(
+def test_a_misuse_is_one_line_that_names_the_remedy(
     options: list[str], hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", *options]) == 2

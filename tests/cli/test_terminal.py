@@ -219,7 +219,7 @@ def test_ctrl_c_at_the_prompt_leaves(terminal: Open) -> None:
     assert "Traceback" not in opened.shown
 
 
-def test_an_error_is_one_line_and_the_chat_goes_on(terminal: Open) -> None:
+def test_an_error_is_one_line_and_the_chat_continues(terminal: Open) -> None:
     body: JsonObject = {
         "type": "error",
         "error": {"type": "not_found_error", "message": "model: m"},

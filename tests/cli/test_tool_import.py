@@ -76,7 +76,7 @@ def test_several_tools_keep_their_order() -> None:
         ("cli_tools:App.method", "without its object"),
     ],
 )
-def test_what_is_no_tool_is_told_in_one_line(name: str, reason: str) -> None:
+def test_what_is_no_tool_is_reported_in_one_line(name: str, reason: str) -> None:
     with pytest.raises(CommandError) as raised:
         import_tools([name])
     assert str(raised.value).startswith(f"--tool {name}: ")
@@ -100,7 +100,7 @@ def test_two_tools_of_one_name_are_refused() -> None:
         ("import sys\nsys.exit(3)", "SystemExit: 3 (broken_tools.py, line 2)"),
     ],
 )
-def test_a_module_that_does_not_import_is_told_with_the_place(
+def test_a_module_that_does_not_import_is_reported_with_the_place(
     source: str, reason: str, folder: Path
 ) -> None:
     (folder / "broken_tools.py").write_text(source)

@@ -127,7 +127,7 @@ async def test_a_call_that_never_ran_is_answered_when_its_turn_is_over() -> None
     assert of_type(over, "TOOL_CALL_RESULT")[0]["metadata"]["rxworker"]["isError"] is True
 
 
-def test_two_calls_with_one_id_are_told_apart() -> None:
+def test_two_calls_with_one_id_are_distinguished() -> None:
     before = Conversation((Message.user("hi"), Message.assistant(ToolCall("c1", "look", {}))))
     records = numbered(
         RunStart(before),
@@ -153,7 +153,7 @@ def test_a_call_that_runs_before_its_block_has_closed_is_whole() -> None:
     assert kinds.count("TOOL_CALL_END") == 1
 
 
-def test_a_call_that_was_taken_back_is_answered_too() -> None:
+def test_a_call_that_was_retracted_is_answered_too() -> None:
     records = numbered(AttemptStart(), *start_call("c1"), AttemptRetract("busy"))
     events = encoded(records)
     (result,) = of_type(events, "TOOL_CALL_RESULT")
@@ -168,7 +168,7 @@ def test_parallel_calls_without_a_text_are_in_one_message() -> None:
     assert parents == {"run-1.1.1"}
 
 
-def test_arguments_that_come_by_path_are_told_when_they_are_whole() -> None:
+def test_arguments_that_come_by_path_are_reported_when_they_are_whole() -> None:
     which = ToolUseMetadata("c1", "look")
     records = numbered(
         BlockStart(0, BlockType.TOOL_USE, which),
@@ -180,7 +180,9 @@ def test_arguments_that_come_by_path_are_told_when_they_are_whole() -> None:
     assert json.loads(arguments["delta"]) == {"city": "Oslo"}
 
 
-def test_a_call_whose_beginning_was_missed_is_told_when_it_runs_with_all_of_its_arguments() -> None:
+def test_a_call_whose_beginning_was_missed_is_reported_when_it_runs_with_all_of_its_arguments() -> (
+    None
+):
     records = numbered(
         InputJsonDelta(0, 'lo"}'),
         BlockStop(0, BlockType.TOOL_USE, metadata=ToolUseMetadata("c1", "look")),
@@ -193,7 +195,7 @@ def test_a_call_whose_beginning_was_missed_is_told_when_it_runs_with_all_of_its_
     assert json.loads(arguments["delta"]) == {"city": "Oslo"}
 
 
-def test_arguments_that_a_hook_has_changed_are_told_when_the_call_runs() -> None:
+def test_arguments_that_a_hook_has_changed_are_reported_when_the_call_runs() -> None:
     records = numbered(*start_call("c1"), ToolStart(ToolCall("c1", "look", {"city": "Oslo"})))
     (started,) = of_type(encoded(records), "CUSTOM")
     assert started["name"] == "rxworker.tool_start"
@@ -265,7 +267,7 @@ async def test_a_late_watcher_has_the_same_text_as_one_from_the_start(at: int) -
     assert results + sum(m["role"] == "tool" for m in snapshot) == 1
 
 
-async def test_what_a_hook_decides_is_told() -> None:
+async def test_what_a_hook_decides_is_reported() -> None:
     @before_tool_call
     def refuse(context: ToolCallContext) -> Skip:
         return Skip("not today")
@@ -298,7 +300,7 @@ async def test_what_an_unknown_error_says_is_not_told() -> None:
     assert b"secret" not in data
 
 
-async def test_whoever_stops_reading_ends_the_watch() -> None:
+async def test_stopping_to_read_ends_the_watch() -> None:
     left: list[str] = []
 
     async def batches() -> AsyncGenerator[list[Record], None]:

@@ -11,7 +11,7 @@ from rxworker import Answer, Approve, Deny
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Document, Image, Message, Text, ToolCall, ToolResult, validate
 from rxworker.protocols.ag_ui import AgUiInput, read_run_input
-from rxworker.protocols.common import Reply, decisions_of
+from rxworker.protocols.common import InterruptReply, decisions_of
 
 
 def read(**given: Any) -> AgUiInput:
@@ -92,7 +92,7 @@ def test_an_answer_to_a_paused_call_is_a_decision(entry: dict[str, Any], decisio
 
 def test_an_answer_at_the_end_of_a_turn_is_a_message() -> None:
     entry = {"interruptId": "run-1:", "status": "resolved", "payload": "go on"}
-    assert read(resume=[entry]).replies == (Reply("run-1", message=Message.user("go on")),)
+    assert read(resume=[entry]).replies == (InterruptReply("run-1", message=Message.user("go on")),)
 
 
 def test_tools_state_and_context_are_read() -> None:

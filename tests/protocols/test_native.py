@@ -88,7 +88,7 @@ def test_whatever_a_record_holds_it_has_a_line(event: Event, text: str) -> None:
     assert decode_record(data).seq == 5
 
 
-def test_what_is_nested_too_deeply_is_told_so() -> None:
+def test_what_is_nested_too_deeply_is_reported_so() -> None:
     value: Json = 1
     for _ in range(100_000):
         value = [value]
@@ -145,7 +145,7 @@ def test_a_record_is_encoded_once_for_all_who_get_it() -> None:
     assert encode.count == 1
 
 
-def test_two_records_of_one_place_are_told_apart() -> None:
+def test_two_records_of_one_place_are_distinguished() -> None:
     encode = EncodedRecords()
     merged, latest = record(TextDelta(0, "abc"), covers=3), record(TextDelta(0, "c"), covers=3)
     for _ in range(3):

@@ -13,8 +13,7 @@ from rxworker import Worker
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Message
 from rxworker.protocols import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
-from rxworker.protocols.common.lines import data_line
-from rxworker.protocols.common.pump import pump
+from rxworker.protocols.common import data_line, pump
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import WebServer
 from rxworker.views import BlockGrow, Change, Tracker, ViewCut, ViewFinish

@@ -10,7 +10,7 @@ from rxworker.protocols import (
     EncodedRecords,
     Hello,
     ListRuns,
-    Refusal,
+    RequestRefused,
     RunEnd,
     RunGone,
     RunList,
@@ -37,18 +37,18 @@ SERVER: list[ServerMessage] = [
     RunRecords("r", []),
     RunEnd("r", "aborted", "why"),
     RunGone("r"),
-    Refusal("code", "what to do", "r"),
-    Refusal("code", "what to do"),
+    RequestRefused("code", "what to do", "r"),
+    RequestRefused("code", "what to do"),
 ]
 
 
 @pytest.mark.parametrize("message", CLIENT, ids=repr)
-def test_the_server_reads_what_a_client_says(message: ClientMessage) -> None:
+def test_the_server_reads_what_a_client_sends(message: ClientMessage) -> None:
     assert read_client_message(socket_message(message)) == message
 
 
 @pytest.mark.parametrize("message", SERVER)
-def test_a_client_reads_what_the_server_says(message: ServerMessage) -> None:
+def test_a_client_reads_what_the_server_sends(message: ServerMessage) -> None:
     data = socket_message(message)
     assert socket_message(read_server_message(data)) == data
 
@@ -84,13 +84,13 @@ def test_what_people_said_may_hold_half_a_character() -> None:
         "[" * 100_000,
     ],
 )
-def test_what_no_client_says_is_refused(text: str) -> None:
+def test_what_no_client_sends_is_refused(text: str) -> None:
     with pytest.raises(RemoteProtocolError):
         read_client_message(text)
     with pytest.raises(RemoteProtocolError):
         read_client_message(text.encode())
 
 
-def test_what_no_server_says_is_refused() -> None:
+def test_what_no_server_sends_is_refused() -> None:
     with pytest.raises(RemoteProtocolError):
         read_server_message('{"type":"watch","run":"r"}')

@@ -93,7 +93,7 @@ async def test_an_answer_is_a_message_of_steps() -> None:
     assert of_type(parts, "data-usage")[0]["data"]["output_tokens"] == 5
 
 
-async def test_the_reason_of_the_end_is_told() -> None:
+async def test_the_reason_of_the_end_is_reported() -> None:
     for kind, reason in [(StopKind.MAX_TOKENS, "length"), (StopKind.REFUSAL, "content-filter")]:
         parts = encoded(await told(Worker(ScriptedModel([say("Hi", stop=kind)])).run("hi")))
         assert parts[-1]["finishReason"] == reason
@@ -129,7 +129,7 @@ def test_a_call_has_its_input_and_its_output() -> None:
     assert {part["id"] for part in of_type(parts, "data-progress")} == {"c1"}
 
 
-def test_arguments_that_were_changed_are_told_when_the_call_runs() -> None:
+def test_arguments_that_were_changed_are_reported_when_the_call_runs() -> None:
     records = numbered(*start_call(), ToolStart(ToolCall("c1", "look", {"x": 2})))
     inputs = [part["input"] for part in of_type(encoded(records), "tool-input-available")]
     assert inputs == [{}, {"x": 2}]
@@ -165,7 +165,7 @@ def test_a_result_of_a_call_that_was_not_seen_brings_its_call() -> None:
     assert types(parts)[1:3] == ["tool-input-available", "tool-output-available"]
 
 
-async def test_a_paused_call_asks_and_a_resumed_run_goes_on() -> None:
+async def test_a_paused_call_asks_and_a_resumed_run_continues() -> None:
     model = ScriptedModel([call("remove", path="a") + call("remove", path="b"), "Gone."])
     worker = Worker(model, tools=[remove])
     run = worker.run("hi")
@@ -181,7 +181,7 @@ async def test_a_paused_call_asks_and_a_resumed_run_goes_on() -> None:
     assert [p["output"] for p in of_type(after, "tool-output-available")] == ["a is gone"]
 
 
-def test_a_pause_at_the_end_of_a_turn_is_told() -> None:
+def test_a_pause_at_the_end_of_a_turn_is_reported() -> None:
     parts = encoded(numbered(RunPause("reviewer", reason="look at it")))
     (pause,) = of_type(parts, "data-pause")
     assert pause["data"] == {"run": "run-1", "hook": "reviewer", "reason": "look at it"}

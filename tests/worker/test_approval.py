@@ -94,7 +94,7 @@ async def test_calls_that_nothing_is_decided_about_are_asked_about() -> None:
     assert [text for text, _ in RAN] == ["a", "b", "c"]
 
 
-async def test_a_run_saved_here_goes_on_elsewhere() -> None:
+async def test_a_run_saved_here_continues_elsewhere() -> None:
     _, paused = await paused_at_three()
     data = save_paused(paused, key=b"secret")
     decisions: dict[str, Decision] = {call.id: Approve() for call in paused.pending}
@@ -304,7 +304,7 @@ async def test_only_one_of_several_processes_has_a_saved_run() -> None:
     every: dict[str, Decision] = {call.id: Approve() for call in paused.pending}
     here, there = worker_of("done"), worker_of("done")
     await here.resume(load_paused(data), decisions=every, claim=claim)
-    with pytest.raises(LocalProtocolError, match="resumed by somebody else"):
+    with pytest.raises(LocalProtocolError, match="resumed by another process"):
         there.resume(load_paused(data), decisions=every, claim=claim)
     assert len(RAN) == 3
 
@@ -332,7 +332,7 @@ async def test_plain_json_of_a_paused_run_is_bound_to_its_arguments_too() -> Non
     assert (await worker_of("done").resume(whole, decisions=every)).text == "done"
 
 
-async def test_two_calls_of_one_id_are_told_apart_by_their_place() -> None:
+async def test_two_calls_of_one_id_are_distinguished_by_their_place() -> None:
     twins = Reply(tool_calls=(Call("note", {"text": "a"}, "x"), Call("note", {"text": "b"}, "x")))
     worker = worker_of(twins, "done")
     first = await worker.run("go")
@@ -344,7 +344,7 @@ async def test_two_calls_of_one_id_are_told_apart_by_their_place() -> None:
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["noted a", "noted b"]
 
 
-async def test_what_was_decided_without_running_is_told_to_the_watchers() -> None:
+async def test_what_was_decided_without_running_is_reported_to_the_watchers() -> None:
     worker, paused = await paused_at_three()
     a, b, c = (call.id for call in paused.pending)
     run = worker.resume(decisions={a: Deny("no"), b: Answer("known"), c: Approve()})

@@ -81,7 +81,7 @@ class Clock(LoopClock):
         return self.schedule(action, state)
 
 
-async def test_the_next_attempt_is_made_after_the_pause_that_is_told(
+async def test_the_next_attempt_is_made_after_the_pause_that_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
@@ -131,7 +131,7 @@ async def test_what_watchers_say_is_not_said_by_the_attempt() -> None:
     assert retry.asked == []
 
 
-async def test_a_worker_takes_back_what_was_said_and_answers_whole() -> None:
+async def test_a_worker_retracts_the_response_and_answers_whole() -> None:
     model = ScriptedModel([say("Half a sen") + cut(), say("A whole sentence.")])
     run = Worker(model, retry=QUICK).run("hi")
     live: list[str] = []

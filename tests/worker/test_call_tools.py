@@ -372,7 +372,7 @@ async def test_a_decision_that_may_mean_either_of_two_calls_is_refused() -> None
     ("decisions", "complaint"),
     [
         ([Approve()], "1 decisions about 2 pending calls"),
-        ([None, Approve()], "say nothing about it"),
+        ([None, Approve()], "no decision was given for it"),
         (["yes", None], "is 'yes': give"),
     ],
 )
@@ -457,7 +457,9 @@ async def test_decisions_leave_out_the_paused_call_only_if_there_are_none() -> N
     calls = call("pay", euros=1) + call("pay", euros=2)
     worker = Worker(ScriptedModel([calls, "Done."]), tools=[pay], hooks=[ask])
     await worker.run("go")
-    with pytest.raises(LocalProtocolError, match=r"'call_1_1' of pay.*say nothing about it"):
+    with pytest.raises(
+        LocalProtocolError, match=r"'call_1_1' of pay.*no decision was given for it"
+    ):
         worker.resume(decisions={"call_1_2": Deny()})
     assert PAID == []
     paused = await worker.resume(decisions={"call_1_1": Answer("paid"), "call_1_2": Deny()})
@@ -477,7 +479,7 @@ async def test_a_pause_that_is_at_no_call_takes_decisions_about_any() -> None:
 # --- a run that was saved by the version before
 
 
-async def test_a_run_of_the_version_before_goes_on_and_asks_all_other_hooks() -> None:
+async def test_a_run_of_the_version_before_continues_and_asks_all_other_hooks() -> None:
     import hashlib
     import hmac
 

@@ -225,7 +225,7 @@ async def test_cancel_when_the_last_word_was_said_is_a_finish(last: type[Event])
     assert lint(records) == []
 
 
-async def test_cancel_at_the_last_event_of_an_answer_is_heard_though_nothing_is_waited_for() -> (
+async def test_cancel_at_the_last_event_of_an_answer_is_received_though_nothing_is_waited_for() -> (
     None
 ):
     told: list[str] = []
@@ -350,7 +350,7 @@ async def test_a_refused_call_before_a_pause_keeps_its_place_among_the_results()
     assert texts == ["no a", "noted b", "noted c"]
 
 
-async def test_a_run_paused_at_the_end_of_a_turn_goes_on_with_messages_or_finishes() -> None:
+async def test_a_run_paused_at_the_end_of_a_turn_continues_with_messages_or_finishes() -> None:
     @on_turn_end
     def review(context: TurnEndContext) -> Pause | None:
         return Pause() if len(context.conversation.messages) == 2 else None

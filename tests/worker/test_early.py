@@ -204,7 +204,7 @@ async def test_a_response_that_fails_after_a_call_began_early_is_requested_again
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-async def test_watchers_see_that_an_early_call_was_taken_back(has_ended: bool) -> None:
+async def test_watchers_see_that_an_early_call_was_retracted(has_ended: bool) -> None:
     desk = Desk()
     if has_ended:
         desk.go.set()
@@ -341,7 +341,7 @@ async def test_a_pause_throws_it_away_and_resuming_runs_it() -> None:
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw a", "wrote b"]
 
 
-async def test_a_pause_that_somebody_asked_for_is_told_behind_the_end_of_it() -> None:
+async def test_a_pause_that_somebody_asked_for_is_reported_behind_the_end_of_it() -> None:
     desk = Desk()
     model = ScriptedModel([call("look", at="a"), "Done."], delay=0.001)
     worker = Worker(model, tools=[desk.look])
@@ -357,7 +357,7 @@ async def test_a_pause_that_somebody_asked_for_is_told_behind_the_end_of_it() ->
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["saw a"]
 
 
-async def test_a_hook_that_comes_in_between_is_heard() -> None:
+async def test_a_hook_that_comes_in_between_is_received() -> None:
     """The arguments that it changes are those that run, and the early result is thrown away."""
     desk = Desk()
 

@@ -16,7 +16,7 @@ from rxworker.providers.base import HttpRequest
 from rxworker.testing import Answer, ReplayServer, stall
 from rxworker.transport import HttpTransport
 from rxworker.transport.seams import PRESSURE
-from rxworker.worker.loop import Voice
+from rxworker.worker.loop import Emitter
 
 FRAMES = [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]
 
@@ -63,11 +63,11 @@ def first(source: Observable[bytes]) -> Observable[bytes]:
 
 async def followed(source: Observable[bytes]) -> list[bytes]:
     heard: list[bytes] = []
-    await Voice(heard.append, lambda parts: heard.extend(flatten(parts))).follow(source)
+    await Emitter(heard.append, lambda parts: heard.extend(flatten(parts))).follow(source)
     return heard
 
 
-async def test_it_hears_all_and_goes_on() -> None:
+async def test_it_hears_all_and_continues() -> None:
     async with ReplayServer([Answer.from_frames(FRAMES)]) as server:
         assert b"".join(await followed(send(server.base_url))) == b"".join(FRAMES)
         assert len(server.requests) == 1
@@ -79,7 +79,7 @@ async def test_what_goes_wrong_is_raised() -> None:
             await followed(send(server.base_url))
 
 
-async def test_leaving_when_enough_was_heard_closes_the_connection_and_goes_on() -> None:
+async def test_leaving_when_enough_was_heard_closes_the_connection_and_continues() -> None:
     async with ReplayServer([stall()]) as server:
         heard = await followed(first(send(server.base_url)))
         await server.wait_closed()
@@ -103,7 +103,7 @@ async def test_who_leaves_waits_for_nobody_that_cannot_take_more() -> None:
         await server.wait_closed()
 
 
-async def test_being_left_from_elsewhere_closes_the_connection_and_goes_on() -> None:
+async def test_being_left_from_elsewhere_closes_the_connection_and_continues() -> None:
     enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     heard: list[bytes] = []
 
@@ -113,7 +113,7 @@ async def test_being_left_from_elsewhere_closes_the_connection_and_goes_on() -> 
         heard.append(chunk)
 
     async with ReplayServer([stall()]) as server:
-        await Voice(take, lambda parts: heard.extend(flatten(parts))).follow(
+        await Emitter(take, lambda parts: heard.extend(flatten(parts))).follow(
             cut(send(server.base_url), enough)
         )
         await server.wait_closed()

@@ -194,7 +194,7 @@ async def test_a_guard_is_asked_about_what_a_person_has_edited(hooks: tuple[Hook
     assert RAN == []
 
 
-async def test_a_guard_behind_the_hook_that_paused_is_asked_when_the_run_goes_on() -> None:
+async def test_a_guard_behind_the_hook_that_paused_is_asked_when_the_run_continues() -> None:
     worker = guarded(call("shell", command="rm -rf /"), "Done.", hooks=(ask, guard))
     await worker.run("go")
     await worker.resume()
@@ -299,7 +299,7 @@ async def test_another_order_elsewhere_skips_no_hook() -> None:
 
 
 @pytest.mark.parametrize("edit", [False, True])
-async def test_hooks_with_one_name_are_told_apart_by_their_order(edit: bool) -> None:
+async def test_hooks_with_one_name_are_distinguished_by_their_order(edit: bool) -> None:
     same = [asked("permit"), asked("permit", Pause("?")), asked("permit")]
     worker = guarded(call("shell", command="a"), "Done.", hooks=tuple(same))
     await worker.run("go")

@@ -15,7 +15,7 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 from rxworker.errors import RunCancelledError
 from rxworker.transport.clock import loop_clock
 from rxworker.worker import repeat_turns
-from rxworker.worker.loop import Voice, Work, cut_off
+from rxworker.worker.loop import CoroutineObservable, Emitter, cut_off
 
 Heard = list[object]
 
@@ -23,8 +23,8 @@ STEPS = st.lists(st.sampled_from(["a", "b", ".", "!", "x"]), max_size=6)
 """Of a turn: what it says, ``.`` where it waits, ``!`` where it fails, ``x`` where something that it waits for is cancelled."""
 
 
-def turn_of(steps: str) -> Work[str]:
-    async def work(voice: Voice[str]) -> None:
+def turn_of(steps: str) -> CoroutineObservable[str]:
+    async def work(emitter: Emitter[str]) -> None:
         for step in steps:
             if step == ".":
                 await asyncio.sleep(0)
@@ -35,9 +35,9 @@ def turn_of(steps: str) -> Work[str]:
                 gone.cancel()
                 await gone
             else:
-                voice.emit(step)
+                emitter.emit(step)
 
-    return Work(work, set())
+    return CoroutineObservable(work, set())
 
 
 def turns_of(turns: list[str], scheduler: abc.SchedulerBase | None = None) -> Observable[str]:
@@ -68,7 +68,7 @@ async def followed(source: Observable[str]) -> Heard:
         raise AssertionError(f"nothing comes together here: {events}")
 
     try:
-        await Voice(heard.append, hear_many).follow(source)
+        await Emitter(heard.append, hear_many).follow(source)
     except asyncio.CancelledError as error:
         heard.append(f"RunCancelledError: {cut_off(error)}")
     except Exception as error:
@@ -92,18 +92,18 @@ def test_turns_that_are_followed_say_what_turns_do_that_are_subscribed_to(turns:
 
 
 @pytest.mark.parametrize("way", [subscribed, followed])
-async def test_everybody_has_heard_the_end_of_a_turn_before_the_next_begins(
+async def test_every_watcher_has_received_the_end_of_a_turn_before_the_next_begins(
     way: Callable[[Observable[str]], asyncio.Future[Heard]],
 ) -> None:
     told: list[str] = []
     loop = asyncio.get_running_loop()
 
     def turn() -> Observable[str]:
-        async def work(voice: Voice[str]) -> None:
+        async def work(emitter: Emitter[str]) -> None:
             told.append("begin")
             loop.call_soon(told.append, "told a little later")
 
-        return Work(work, set())
+        return CoroutineObservable(work, set())
 
     rest = iter([True, True, False])
     await way(repeat_turns(turn, lambda: next(rest), loop_clock()))
@@ -119,13 +119,15 @@ async def test_turns_through_an_operator_are_subscribed_to() -> None:
 async def test_who_follows_is_cancelled_with_what_it_follows() -> None:
     let_go: list[str] = []
 
-    async def work(voice: Voice[str]) -> None:
+    async def work(emitter: Emitter[str]) -> None:
         try:
             await asyncio.Event().wait()
         finally:
             let_go.append("let go")
 
-    task = asyncio.ensure_future(Voice[str](print, print).follow(Work(work, set())))
+    task = asyncio.ensure_future(
+        Emitter[str](print, print).follow(CoroutineObservable(work, set()))
+    )
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -139,7 +141,7 @@ async def test_disposing_of_turns_cancels_the_one_that_is_on(is_plain: bool) -> 
     failed: list[Exception] = []
     tasks: set[asyncio.Task[None]] = set()
 
-    async def work(voice: Voice[str]) -> None:
+    async def work(emitter: Emitter[str]) -> None:
         told.append("begin")
         try:
             await asyncio.Event().wait()
@@ -147,7 +149,7 @@ async def test_disposing_of_turns_cancels_the_one_that_is_on(is_plain: bool) -> 
             told.append("let go")
 
     scheduler = AsyncIOScheduler(asyncio.get_running_loop()) if is_plain else loop_clock()
-    turns = repeat_turns(lambda: Work(work, tasks), lambda: True, scheduler)
+    turns = repeat_turns(lambda: CoroutineObservable(work, tasks), lambda: True, scheduler)
     subscription = turns.subscribe(on_error=failed.append)
     for _ in range(3):
         await asyncio.sleep(0)
@@ -162,14 +164,14 @@ async def test_disposing_of_turns_cancels_the_one_that_is_on(is_plain: bool) -> 
 async def test_no_turn_begins_behind_one_in_which_the_listener_has_left(is_plain: bool) -> None:
     begun = 0
 
-    async def work(voice: Voice[str]) -> None:
+    async def work(emitter: Emitter[str]) -> None:
         nonlocal begun
         begun += 1
-        voice.emit("a")
-        voice.emit("b")
+        emitter.emit("a")
+        emitter.emit("b")
 
     scheduler = AsyncIOScheduler(asyncio.get_running_loop()) if is_plain else loop_clock()
-    turns = repeat_turns(lambda: Work(work, set()), lambda: begun < 100, scheduler)
+    turns = repeat_turns(lambda: CoroutineObservable(work, set()), lambda: begun < 100, scheduler)
     seen: Heard = []
     turns.pipe(ops.take(3)).subscribe(seen.append, on_completed=lambda: seen.append("over"))
     for _ in range(20):
@@ -177,7 +179,7 @@ async def test_no_turn_begins_behind_one_in_which_the_listener_has_left(is_plain
     assert (seen, begun) == (["a", "b", "a", "over"], 2)
 
 
-async def test_what_is_cancelled_under_work_is_told_to_who_subscribed() -> None:
+async def test_what_is_cancelled_under_work_is_reported_to_who_subscribed() -> None:
     failed: list[Exception] = []
     turn_of("x").subscribe(on_error=failed.append)
     await asyncio.sleep(0)

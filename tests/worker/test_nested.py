@@ -111,7 +111,7 @@ async def test_a_run_inside_a_run_inside_a_run() -> None:
     assert result.usage.total_tokens == 5 * 15
 
 
-async def test_its_tokens_count_and_can_be_told_apart() -> None:
+async def test_its_tokens_count_and_can_be_distinguished() -> None:
     worker, _ = outer("Because.")
     run = worker.run("go")
     result = await run
@@ -195,7 +195,7 @@ async def test_its_own_limits_are_its_own() -> None:
     assert run.state.turns == 2
 
 
-async def test_a_pause_inside_is_an_error_result_that_says_so() -> None:
+async def test_a_pause_inside_is_an_error_result_that_reports_it() -> None:
     @tool
     async def wipe() -> str:
         """Wipe everything."""
@@ -256,7 +256,7 @@ async def test_a_worker_that_calls_itself_is_refused_and_not_waited_for() -> Non
     assert [r.text for r in results_of(run)] == ["I cannot."]
 
 
-async def test_wrong_arguments_are_told() -> None:
+async def test_wrong_arguments_are_reported() -> None:
     asked = worker_tool(Worker(ScriptedModel([])), name="ask", description="")
     run = Worker(ScriptedModel([call("ask", job="?"), "So."]), tools=[asked]).run("go")
     await run

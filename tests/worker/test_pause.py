@@ -96,7 +96,7 @@ async def test_asked_within_a_response_it_pauses_before_the_tools() -> None:
     assert len(model.requests) == 1
 
 
-async def test_paused_before_the_tools_it_goes_on_with_them_once() -> None:
+async def test_paused_before_the_tools_it_continues_with_them_once() -> None:
     worker, model = worker_that_notes()
     await paused_at(worker, BlockStart)
     result = await worker.resume()
@@ -115,7 +115,7 @@ async def test_asked_while_a_tool_runs_it_pauses_when_all_have_run() -> None:
     assert len(model.requests) == 1
 
 
-async def test_paused_behind_the_tools_the_model_hears_of_them_and_they_do_not_run_again() -> None:
+async def test_paused_behind_the_tools_the_model_receives_them_and_they_do_not_run_again() -> None:
     worker, model = worker_that_notes()
     await paused_at(worker, ToolStop)
     result = await worker.resume()
@@ -140,7 +140,7 @@ async def test_asked_within_the_last_answer_it_pauses_where_the_run_would_finish
     assert isinstance(events[-1], RunStop)
 
 
-async def test_paused_at_the_end_it_goes_on_with_what_is_added() -> None:
+async def test_paused_at_the_end_it_continues_with_what_is_added() -> None:
     model = ScriptedModel(["Hello.", "Goodbye."])
     worker = Worker(model)
     await paused_at(worker, TextDelta)
@@ -205,7 +205,7 @@ async def test_paused_again_and_again_each_tool_runs_once() -> None:
     assert RAN == ["a"]
 
 
-async def test_the_hooks_are_asked_when_it_goes_on_and_not_before() -> None:
+async def test_the_hooks_are_asked_when_it_continues_and_not_before() -> None:
     asked: list[str] = []
 
     @before_tool_call
@@ -234,7 +234,7 @@ async def test_what_waits_may_be_decided_about() -> None:
     assert results_of(finished) == ["No.", "noted B", "noted c"]
 
 
-async def test_it_can_be_saved_and_go_on_elsewhere() -> None:
+async def test_it_can_be_saved_and_continue_elsewhere() -> None:
     worker, _ = worker_that_notes()
     paused = await paused_at(worker, TextDelta)
     data = save_paused(paused, key=b"k")

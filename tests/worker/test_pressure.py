@@ -123,7 +123,7 @@ async def test_a_watcher_that_stops_reading_makes_the_server_stop_and_then_go_on
     assert len(result.text) > 0.9 * MOST
 
 
-async def test_the_run_goes_on_when_the_watcher_leaves(serve: Callable[[int], Source]) -> None:
+async def test_the_run_continues_when_the_watcher_leaves(serve: Callable[[int], Source]) -> None:
     source = serve(MOST)
     run = Worker(source.client()).run("Go.")
     batches, sent = await held(run, source, Reliable(limit=8))

@@ -64,7 +64,7 @@ async def test_a_run_calls_tools_and_answers() -> None:
     assert [a.tool_use_id for a in answers] == [c.id for c in calls]
 
 
-async def test_the_model_is_told_of_the_system_text_and_the_tools() -> None:
+async def test_the_model_is_reported_of_the_system_text_and_the_tools() -> None:
     model = weather_model()
     await Worker(model, tools=[get_weather], system="Be brief.").run("Weather?")
     assert [request.conversation.system for request in model.requests] == ["Be brief."] * 2
@@ -126,17 +126,17 @@ def test_run_sync_serves_scripts_again_and_again() -> None:
     assert len(worker.conversation.messages) == 4
 
 
-async def test_run_sync_within_a_loop_says_what_to_do() -> None:
+async def test_run_sync_within_a_loop_names_the_remedy() -> None:
     with pytest.raises(LocalProtocolError, match=r"await worker\.run"):
         Worker(ScriptedModel([])).run_sync("hi")
 
 
-def test_run_without_a_loop_says_what_to_do() -> None:
+def test_run_without_a_loop_names_the_remedy() -> None:
     with pytest.raises(LocalProtocolError, match="run_sync"):
         Worker(ScriptedModel([])).run("hi")
 
 
-async def test_a_second_run_at_once_is_refused_and_the_first_goes_on() -> None:
+async def test_a_second_run_at_once_is_refused_and_the_first_continues() -> None:
     worker = Worker(ScriptedModel(["one", "two"]))
     run = worker.run("first")
     with pytest.raises(WorkerBusyError, match=run.id):
@@ -163,7 +163,7 @@ def test_a_worker_whose_loop_closed_in_the_middle_of_a_run_can_run_again() -> No
     assert worker.run_sync("second").text == "again"
 
 
-async def test_a_watcher_that_raises_is_reported_and_the_run_goes_on() -> None:
+async def test_a_watcher_that_raises_is_reported_and_the_run_continues() -> None:
     run = Worker(ScriptedModel(["Hello."])).run("hi")
 
     def boom(record: Record) -> None:
@@ -303,16 +303,16 @@ async def test_input_may_be_messages_or_content() -> None:
     ]
 
 
-async def test_a_run_that_nobody_watches_and_that_fails_is_logged(
+async def test_a_run_without_watchers_and_that_fails_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     worker = Worker(ScriptedModel([fail("too much \ud83d", "invalid_request")]))
     run = worker.run("hi")
     await asyncio.wait([run._driver.task])
-    assert "nobody watched it: too much \ufffd" in caplog.text
+    assert "without a watcher: too much \ufffd" in caplog.text
 
 
-async def test_each_turn_begins_after_the_last_one_was_seen_by_everybody() -> None:
+async def test_each_turn_begins_after_the_last_one_was_seen_by_every_watcher() -> None:
     run = Worker(weather_model(), tools=[get_weather]).run("go")
     seen: list[tuple[str, Record]] = []
     run.subscribe(lambda r: seen.append(("a", r)))
@@ -373,7 +373,7 @@ async def test_who_waits_for_a_run_and_is_cancelled_cancels_nobody_else() -> Non
     assert first.cancelled()
 
 
-async def test_a_follower_is_shown_the_last_record_before_who_waits_goes_on() -> None:
+async def test_a_follower_is_shown_the_last_record_before_who_waits_continues() -> None:
     run = Worker(ScriptedModel(["Hello."])).run("hi")
     seen: list[Record] = []
     run.watch().subscribe(seen.append)

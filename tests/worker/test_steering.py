@@ -94,7 +94,7 @@ async def test_a_message_for_a_run_that_has_ended_is_refused() -> None:
         run.send("too late")
 
 
-async def test_a_message_that_could_not_be_delivered_tells_its_sender() -> None:
+async def test_a_message_that_could_not_be_delivered_informs_its_sender() -> None:
     run = Worker(ScriptedModel([say("Hm") + stall()])).run("go")
     async for record in run:
         if isinstance(record.event, TurnStart):
@@ -292,7 +292,7 @@ async def test_no_run_begins_once_nobody_wants_to_hear_of_it() -> None:
 )
 async def test_only_words_are_sent_into_a_run(message: Message) -> None:
     run = Worker(ScriptedModel(["done"])).run("go")
-    with pytest.raises(ConfigurationError, match="only words"):
+    with pytest.raises(ConfigurationError, match="only messages"):
         run.send(message)
     assert (await run).text == "done"
 

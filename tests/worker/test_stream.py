@@ -152,7 +152,7 @@ def test_an_exception_in_the_loop_cancels_the_run() -> None:
     assert is_cancelled(worker)
 
 
-def test_the_result_of_a_run_that_goes_on_is_refused() -> None:
+def test_the_result_of_a_run_that_continues_is_refused() -> None:
     stream = stalled().stream_sync("hi")
     with pytest.raises(LocalProtocolError, match="has not ended"):
         _ = stream.result

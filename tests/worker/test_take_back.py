@@ -98,7 +98,7 @@ async def worker_records(run: Run[Any]) -> AsyncIterator[Record]:
 
 
 @pytest.mark.parametrize("guard", HOOKS, ids=lambda h: h.name)
-async def test_the_input_of_the_first_turn_is_taken_back(guard: Hook[Any]) -> None:
+async def test_the_input_of_the_first_turn_is_retracted(guard: Hook[Any]) -> None:
     model = ScriptedModel(["Hello.", "Again."])
     worker = Worker(model, hooks=[guard])
     await worker.run("Hi.")
@@ -106,7 +106,7 @@ async def test_the_input_of_the_first_turn_is_taken_back(guard: Hook[Any]) -> No
     assert texts(worker) == ["Hi.", "Hello.", "Go on.", "Again."]
 
 
-async def test_an_input_of_several_messages_is_taken_back_whole() -> None:
+async def test_an_input_of_several_messages_is_retracted_whole() -> None:
     model = ScriptedModel(["Again."])
     worker = Worker(model, hooks=[cancel])
     several = [Message.user("One."), Message.assistant("Two."), Message.user(SECRET)]
@@ -114,7 +114,7 @@ async def test_an_input_of_several_messages_is_taken_back_whole() -> None:
     assert texts(worker) == ["Go on.", "Again."]
 
 
-async def test_what_hooks_added_in_that_turn_is_taken_back_too() -> None:
+async def test_what_hooks_added_in_that_turn_is_retracted_too() -> None:
     @on_message_send(when=holds_secret)
     def quote(context: MessageSendContext) -> None:
         context.add_message(f"The user said: {context.content}", "system")
@@ -125,7 +125,7 @@ async def test_what_hooks_added_in_that_turn_is_taken_back_too() -> None:
     assert texts(worker) == ["Go on.", "Again."]
 
 
-async def test_what_was_sent_into_the_first_turn_is_taken_back_too() -> None:
+async def test_what_was_sent_into_the_first_turn_is_retracted_too() -> None:
     model = ScriptedModel(["Again."])
     worker = Worker(model, hooks=[cancel])
     run = worker.run("Hi.")
@@ -134,7 +134,7 @@ async def test_what_was_sent_into_the_first_turn_is_taken_back_too() -> None:
     assert texts(worker) == ["Go on.", "Again."]
 
 
-async def test_what_was_sent_into_a_later_turn_is_taken_back_and_the_rest_stays() -> None:
+async def test_what_was_sent_into_a_later_turn_is_retracted_and_the_rest_stays() -> None:
     model = ScriptedModel([call("read"), "Again."])
     worker = Worker(model, tools=[read], hooks=[cancel])
     run = worker.run("Hi.")
@@ -165,7 +165,7 @@ async def test_a_cancel_in_a_later_turn_keeps_what_went_out_and_what_tools_did()
     assert worker.conversation.messages[2].tool_results[0].text == "the result"
 
 
-async def test_what_sends_an_answer_back_is_taken_back_when_it_is_held_back() -> None:
+async def test_what_sends_an_answer_back_is_retracted_when_it_is_held_back() -> None:
     @on_turn_end
     def again(context: TurnEndContext) -> ContinueWithMessages:
         return ContinueWithMessages.user(SECRET)
@@ -177,7 +177,7 @@ async def test_what_sends_an_answer_back_is_taken_back_when_it_is_held_back() ->
     assert texts(worker) == ["Hi.", "Hello."]
 
 
-async def test_what_is_added_when_a_run_is_resumed_is_taken_back() -> None:
+async def test_what_is_added_when_a_run_is_resumed_is_retracted() -> None:
     @on_turn_end
     def wait(context: TurnEndContext) -> Pause | None:
         return Pause("look at it") if context.turn == 1 else None
@@ -189,7 +189,7 @@ async def test_what_is_added_when_a_run_is_resumed_is_taken_back() -> None:
     assert texts(worker)[:2] == ["Hi.", "Hello."]
 
 
-async def test_what_is_added_behind_results_when_a_run_is_resumed_is_taken_back() -> None:
+async def test_what_is_added_behind_results_when_a_run_is_resumed_is_retracted() -> None:
     @tool(requires_approval=True)
     async def delete() -> str:
         """Delete."""
@@ -213,7 +213,7 @@ async def test_the_input_of_an_inner_run_reaches_neither_its_next_run_nor_the_ou
     assert [m.text for m in inner_model.requests[0].conversation.messages] == ["Hi."]
 
 
-async def test_the_records_show_the_input_and_that_it_was_taken_back() -> None:
+async def test_the_records_show_the_input_and_that_it_was_retracted() -> None:
     worker = Worker(ScriptedModel([]), hooks=[cancel])
     run = worker.run(SECRET)
     records = [record async for record in worker_records(run)]

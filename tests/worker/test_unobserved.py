@@ -17,7 +17,7 @@ from rxworker.hub import Coalesce, Delivery, Hub, Latest, Reliable, WatcherState
 from rxworker.state import RunState, fold_run
 from rxworker.testing import ScriptedModel, call, say, stall, think
 from rxworker.tools import ToolContext
-from rxworker.worker.run import when_unobserved
+from rxworker.worker.run import when_idle
 
 
 class Stand:
@@ -27,7 +27,7 @@ class Stand:
         self.clock = TestScheduler()
         self.hub = Hub(defer=self._soon)
         self.acted: list[float] = []
-        self.subscription = when_unobserved(self.hub, grace, self.clock, self._act)
+        self.subscription = when_idle(self.hub, grace, self.clock, self._act)
 
     def _soon(self, call: Callable[[], None]) -> None:
         def go(_: abc.SchedulerBase, __: object = None) -> None:
@@ -120,7 +120,7 @@ def test_watching_the_watchers_does_not_keep_it() -> None:
     assert asyncio.run(watched())
 
 
-def test_disposing_it_lets_the_run_go_on_alone() -> None:
+def test_disposing_it_lets_the_run_continue() -> None:
     stand = Stand()
     stand.wait(5)
     stand.subscription.dispose()
@@ -158,7 +158,7 @@ async def test_a_grace_is_a_time() -> None:
     await run
 
 
-async def test_a_run_that_nobody_watches_any_more_is_cancelled() -> None:
+async def test_a_run_that_is_no_longer_watched_is_cancelled() -> None:
     model = ScriptedModel([say("Once") + stall(), "Again."])
     worker = Worker(model)
     run = worker.run("Go.")
@@ -169,7 +169,7 @@ async def test_a_run_that_nobody_watches_any_more_is_cancelled() -> None:
             break
     assert not run.done()
     subscription.dispose()
-    with pytest.raises(RunCancelledError, match="nobody has watched it for 0 seconds"):
+    with pytest.raises(RunCancelledError, match="it had no watcher for 0 seconds"):
         await run
     assert model.left == 1
     assert run.state.cause == "cancel"
@@ -219,7 +219,7 @@ async def test_a_late_snapshot_has_everything_and_nothing_follows() -> None:
 # who watches
 
 
-async def test_the_watchers_of_a_run_are_told_by_name() -> None:
+async def test_the_watchers_of_a_run_are_reported_by_name() -> None:
     run = Worker(ScriptedModel(["Hello."])).run("Go.")
     told: list[tuple[WatcherState, ...]] = []
     over = asyncio.Event()

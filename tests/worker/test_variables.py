@@ -150,7 +150,7 @@ ODD: list[object] = [
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda v: type(v).__name__)
-async def test_what_json_does_not_keep_is_refused_by_name_and_goes_on_in_the_process(
+async def test_what_json_does_not_keep_is_refused_by_name_and_continues_in_the_process(
     value: object,
 ) -> None:
     seen: list[object] = []

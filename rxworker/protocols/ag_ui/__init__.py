@@ -1,8 +1,7 @@
 """AG-UI, the protocol of agents and user interfaces: records to its events, its input to messages."""
 
-from rxworker.protocols.ag_ui.encode import AgUiEncoder
+from rxworker.protocols.ag_ui.encode import AgUiEncoder, ag_ui_stream, sse_bytes
 from rxworker.protocols.ag_ui.read import AgUiInput, read_run_input
-from rxworker.protocols.ag_ui.stream import ag_ui_stream, sse_bytes
 from rxworker.protocols.ag_ui.wire import AgUiEvent
 
 __all__ = ["AgUiEncoder", "AgUiEvent", "AgUiInput", "ag_ui_stream", "read_run_input", "sse_bytes"]

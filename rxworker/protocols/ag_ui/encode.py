@@ -1,18 +1,41 @@
-"""From the records of a run to the events of AG-UI."""
+"""From the records of a run to the events of AG-UI, and to the bytes of a response.
+
+`AgUiEncoder` has the table from changes to events. The events of the run as a whole and its token usage are here; blocks, calls and notes are
+in `content`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from rxworker.events import Record
-from rxworker.protocols.ag_ui.blocks import BlockEvents
-from rxworker.protocols.ag_ui.calls import call_progress, call_result, call_start
-from rxworker.protocols.ag_ui.notes import note, take_back
-from rxworker.protocols.ag_ui.runs import RunEvents
-from rxworker.protocols.ag_ui.tally import Tally
-from rxworker.protocols.ag_ui.wire import AgUiEvent
+from rxworker.events import AttemptStart, Record, ResponseStatus, Status, Usage
+from rxworker.messages import Conversation, JsonObject
+from rxworker.protocols.ag_ui.content import (
+    BlockEvents,
+    call_progress,
+    call_result,
+    call_start,
+    messages_of,
+    note,
+    retract,
+)
+from rxworker.protocols.ag_ui.wire import (
+    AgUiEvent,
+    Interrupt,
+    MessagesSnapshot,
+    Outcome,
+    RunError,
+    RunFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    TokenUsage,
+    ours,
+)
+from rxworker.protocols.common import data_line, interrupt_id, pump
 from rxworker.state import RunState
 from rxworker.views import (
     BlockClose,
@@ -36,21 +59,22 @@ from rxworker.views import (
     ViewCut,
     ViewFinish,
     ViewPause,
+    WaitingCall,
 )
 
 Encode = Callable[[Any], Iterator[AgUiEvent]]
 
 
 class AgUiEncoder:
-    """Takes the records of one run and returns events of AG-UI; any records, and always events that its clients accept.
+    """Encodes the records of one run as events of AG-UI. The events are valid for any records, also incomplete ones.
 
     Args:
-        thread_id: The client's name for the conversation.
-        run_id: The client's name for the run.
-        protocol: The version that the client speaks, as its input says; ``None`` for clients before 1.0, which know neither cancelled runs
+        thread_id: The client's id of the conversation.
+        run_id: The client's id of the run.
+        protocol: The protocol version in the input of the client; ``None`` for clients before 1.0, which support neither cancelled runs
             nor results with pictures.
-        snapshot: Whether to tell first what was said before, for a client that does not have it.
-        parent_run_id: The run that the client branched off, as its input says.
+        snapshot: Whether to send the conversation so far first, for a client that does not have it.
+        parent_run_id: The run that the client branched off, as in its input.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -73,14 +97,14 @@ class AgUiEncoder:
     ) -> None:
         is_new = protocol is not None and not protocol.startswith("0.")
         self._tracker = Tracker()
-        self._tally = Tally()
+        self._totals = UsageTotals()
         self._runs = RunEvents(
             thread_id,
             run_id,
             is_new=is_new,
             snapshot=snapshot,
             parent_run_id=parent_run_id,
-            tally=self._tally,
+            totals=self._totals,
         )
         self._table = _table(self._runs, BlockEvents(), is_new=is_new)
 
@@ -90,24 +114,24 @@ class AgUiEncoder:
         return self._tracker.is_over
 
     def feed(self, record: Record) -> list[AgUiEvent]:
-        """The events that a record makes, which may be none."""
+        """Encode a record, which may give no events."""
         if not self._tracker.is_over and record.seq > self._tracker.seq:
-            self._tally.feed(record)
+            self._totals.feed(record)
         return self._encoded(self._tracker.feed(record))
 
     def catch_up(self, state: RunState, run: str) -> list[AgUiEvent]:
-        """The events that lead a late watcher to this state; the records that follow it come next.
+        """The events that bring a late watcher to this state. The records after it come next.
 
         Args:
-            state: What the records so far have come to.
+            state: The state after the records so far.
             run: The run's id.
         """
         self._runs.snapshot = True
-        self._tally.catch_up(state)
+        self._totals.catch_up(state)
         return self._encoded(self._tracker.catch_up(state, run))
 
     def close(self, reason: str) -> list[AgUiEvent]:
-        """There are no more records: close what is open and say why. Nothing, if the run has told of its end."""
+        """Close what is open, and report the reason. Returns nothing if the run has already ended."""
         return self._encoded(self._tracker.close(reason))
 
     def _encoded(self, changes: list[Change]) -> list[AgUiEvent]:
@@ -115,7 +139,7 @@ class AgUiEncoder:
 
 
 def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[object], Encode]:
-    """From changes to what encodes them."""
+    """The table from changes to their encoders."""
     return {
         ViewBegin: runs.begin,
         ViewFinish: runs.finish,
@@ -134,9 +158,235 @@ def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[o
         CallStart: call_start,
         CallProgress: call_progress,
         CallResult: partial(call_result, is_new=is_new),
-        Retract: take_back,
+        Retract: retract,
         Note: note,
     }
 
 
-__all__ = ["AgUiEncoder"]
+def sse_bytes(event: AgUiEvent) -> bytes:
+    r"""Encode an event as a frame of server-sent events.
+
+    >>> from rxworker.protocols.ag_ui.wire import StepStarted
+    >>> sse_bytes(StepStarted("turn 1"))
+    b'data: {"type":"STEP_STARTED","stepName":"turn 1"}\n\n'
+    """
+    return data_line(event)
+
+
+async def ag_ui_stream(
+    batches: AsyncIterable[Sequence[Record]],
+    thread_id: str,
+    run_id: str,
+    *,
+    protocol: str | None = None,
+    snapshot: bool = False,
+    parent_run_id: str | None = None,
+    state: RunState | None = None,
+    run: str = "",
+) -> AsyncGenerator[bytes, None]:
+    """The bytes of the response, one chunk for each batch of records. The content type is ``text/event-stream``.
+
+    Everything that is open is closed at the end, also where the run fails, or its watcher is detached.
+
+    Args:
+        batches: The records, for example ``watch.batches()``.
+        thread_id: The client's id of the conversation.
+        run_id: The client's id of the run.
+        protocol: The version that the client speaks, as in its input.
+        snapshot: Whether to send the conversation so far first.
+        parent_run_id: As in the client's input.
+        state: The state before the records, for a late watcher.
+        run: The run's id, with ``state``.
+    """
+    encoder = AgUiEncoder(
+        thread_id, run_id, protocol=protocol, snapshot=snapshot, parent_run_id=parent_run_id
+    )
+    if state is not None:
+        yield b"".join(map(sse_bytes, encoder.catch_up(state, run)))
+    async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
+        async for events in pieces:
+            yield b"".join(map(sse_bytes, events))
+
+
+ANSWER_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "editedArgs": {
+            "type": "object",
+            "description": "Other arguments for the call, all of them.",
+        },
+        "reason": {"type": "string", "description": "Why not, for the model."},
+    },
+    "required": ["approved"],
+}
+MESSAGE_SCHEMA: JsonObject = {"type": "string", "description": "A message for the model."}
+
+
+class RunEvents:
+    """The events of a run as a whole.
+
+    Args:
+        thread_id: The client's id of the conversation.
+        run_id: The client's id of the run.
+        is_new: Whether the client declared version 1.0 or a later one.
+        snapshot: Whether to send the conversation so far first.
+        parent_run_id: The run that the client branched off.
+        totals: Its usage.
+
+    Attributes:
+        snapshot: Whether to send the conversation so far first.
+
+    >>> from rxworker.views import ViewFinish
+    >>> events = RunEvents("thread-1", "run-1", is_new=True, snapshot=False, parent_run_id=None, totals=UsageTotals())
+    >>> [event.outcome.type for event in events.finish(ViewFinish())]
+    ['success']
+    """
+
+    def __init__(
+        self,
+        thread_id: str,
+        run_id: str,
+        *,
+        is_new: bool,
+        snapshot: bool,
+        parent_run_id: str | None,
+        totals: UsageTotals,
+    ) -> None:
+        self._thread_id = thread_id
+        self._run_id = run_id
+        self._is_new = is_new
+        self._parent_run_id = parent_run_id
+        self._totals = totals
+        self.snapshot = snapshot
+
+    def begin(self, change: ViewBegin) -> Iterator[AgUiEvent]:
+        """The run begins."""
+        # A client that did not declare a version may not know the field.
+        protocol = "1.0" if self._is_new else None
+        yield RunStarted(self._thread_id, self._run_id, protocol, self._parent_run_id)
+        if self.snapshot:
+            conversation = change.conversation or Conversation()
+            yield MessagesSnapshot(messages_of(conversation, change.run))
+
+    def finish(self, _: ViewFinish) -> Iterator[AgUiEvent]:
+        """The run has finished."""
+        yield self._finished(Outcome("success"))
+
+    def pause(self, change: ViewPause) -> Iterator[AgUiEvent]:
+        """The run is paused."""
+        asked = [call for call in change.pending if call.needs_decision]
+        interrupts = tuple(_interrupt(change, call) for call in asked)
+        if not interrupts:
+            name = interrupt_id(change.run, "")
+            why = change.reason or f"{change.hook} has paused the run"
+            metadata = ours({"hook": change.hook})
+            at_end = Interrupt(name, "input_required", why, None, MESSAGE_SCHEMA, metadata)
+            interrupts = (at_end,)
+        yield self._finished(Outcome("interrupt", interrupts))
+
+    def abort(self, change: ViewAbort) -> Iterator[AgUiEvent]:
+        """The run was aborted."""
+        if change.cause == "cancel" and self._is_new:
+            yield self._finished(Outcome("cancelled"))
+        else:
+            yield RunError(change.reason or change.cause, change.cause, self._totals.usage)
+
+    def cut(self, change: ViewCut) -> Iterator[AgUiEvent]:
+        """The watch ended before the run."""
+        yield RunError(change.reason, "detached", self._totals.usage)
+
+    def open_step(self, change: StepOpen) -> Iterator[AgUiEvent]:
+        """A turn begins."""
+        yield StepStarted(f"turn {change.turn}", change.scope.id or None)
+
+    def close_step(self, change: StepClose) -> Iterator[AgUiEvent]:
+        """A turn has ended."""
+        yield StepFinished(f"turn {change.turn}", change.scope.id or None)
+
+    def _finished(self, outcome: Outcome) -> RunFinished:
+        return RunFinished(self._thread_id, self._run_id, outcome, self._totals.usage)
+
+
+def _interrupt(change: ViewPause, pending: WaitingCall) -> Interrupt:
+    call = pending.call
+    return Interrupt(
+        interrupt_id(change.run, call.id),
+        "tool_call",
+        change.reason or f"May {call.name} be called?",
+        pending.id,
+        ANSWER_SCHEMA,
+        ours({"hook": change.hook, "name": call.name, "input": call.input}),
+    )
+
+
+Names = tuple[str, str]
+
+
+class UsageTotals:
+    """The usage of all responses of a run and its nested runs, by provider and model.
+
+    >>> totals = UsageTotals()
+    >>> for place, event in enumerate([AttemptStart("acme", "large"), Usage(10, 5)], start=1):
+    ...     totals.feed(Record(seq=place, run="r", turn=1, attempt=1, time=0.0, event=event))
+    >>> totals.usage[0].total_tokens
+    15
+    """
+
+    def __init__(self) -> None:
+        self._spent: dict[Names, Usage] = {}
+        self._open: dict[tuple[str, ...], Usage] = {}
+        self._names: dict[tuple[str, ...], Names] = {}
+
+    def feed(self, record: Record) -> None:
+        """Take the next record."""
+        event = record.event
+        match event:
+            case Usage():
+                self._open[record.path] = event
+            case AttemptStart():
+                self._flush(record.path)
+                self._names[record.path] = (event.provider, event.model)
+            case Status(status=ResponseStatus.STARTED):
+                self._flush(record.path)
+                provider, model = self._names.get(record.path, ("", ""))
+                self._names[record.path] = (event.provider or provider, event.model or model)
+            case _:
+                return
+
+    def catch_up(self, state: RunState) -> None:
+        """Start with the usage of a run so far. The usage of the current response is replaced by its next report."""
+        response = state.response
+        names = (state.provider, (response.model if response else None) or "")
+        self._names[()] = names
+        self._spent[names] = state.spent + state.inner.spent
+        if response is not None and response.usage is not None:
+            self._open[()] = response.usage
+
+    @property
+    def usage(self) -> tuple[TokenUsage, ...]:
+        """The usage so far."""
+        for path in list(self._open):
+            self._flush(path)
+        return tuple(
+            _token_usage(names, usage) for names, usage in self._spent.items() if usage != Usage()
+        )
+
+    def _flush(self, path: tuple[str, ...]) -> None:
+        last = self._open.pop(path, None)
+        if last is not None:
+            names = self._names.get(path, ("", ""))
+            self._spent[names] = self._spent.get(names, Usage()) + last
+
+
+def _token_usage(names: Names, usage: Usage) -> TokenUsage:
+    return TokenUsage(
+        provider=names[0] or None,
+        model=names[1] or None,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+        cached_input_tokens=usage.cache_read_tokens,
+        cache_write_input_tokens=usage.cache_creation_tokens,
+    )

@@ -1,4 +1,4 @@
-"""From the input of an AG-UI client to messages."""
+"""From the input of an AG-UI client to messages and decisions."""
 
 from __future__ import annotations
 
@@ -22,33 +22,32 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.protocols.ag_ui.answer import reply_of
-from rxworker.protocols.common.history import Gathering
-from rxworker.protocols.common.interrupts import Reply
-from rxworker.protocols.common.media import media
+from rxworker.messages.lenient_json import encode_lenient
+from rxworker.protocols.common import InterruptReply, MessageCollector, media, split_interrupt
+from rxworker.worker import Answer, Approve, Decision, Deny
 
 
 class AgUiContext(Struct, frozen=True):
-    """Something that the client knows, for the model to know too."""
+    """Context that the client provides for the model."""
 
     description: str = ""
     value: str = ""
 
 
 class AgUiInput(Struct, frozen=True):
-    """What a client asks for.
+    """The input of a client.
 
     Attributes:
-        thread_id: Its name for the conversation.
-        run_id: Its name for the run.
-        messages: What the user said last, behind the last answer; may be empty.
-        conversation: Everything said, as the client has it. Reasoning is left out: a client cannot vouch for it.
-        replies: Its answers to a paused run.
-        tools: What it could run itself.
-        context: What it knows.
+        thread_id: The client's id of the conversation.
+        run_id: The client's id of the run.
+        messages: The user's messages after the last answer; may be empty.
+        conversation: The whole conversation, as the client has it, without reasoning, which a client cannot vouch for.
+        replies: Its replies to a paused run.
+        tools: The tools that the client could run.
+        context: The context that the client provides.
         state: Its state, any JSON.
-        forwarded: What it hands on besides, any JSON.
-        protocol: The version of AG-UI that it speaks; ``None`` before 1.0.
+        forwarded: Its forwarded properties, any JSON.
+        protocol: The version of AG-UI; ``None`` before 1.0.
         parent_run_id: The run that it branches off.
     """
 
@@ -56,7 +55,7 @@ class AgUiInput(Struct, frozen=True):
     run_id: str
     messages: tuple[Message, ...] = ()
     conversation: Conversation = Conversation()
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[InterruptReply, ...] = ()
     tools: tuple[ToolMeta, ...] = ()
     context: tuple[AgUiContext, ...] = ()
     state: Json = None
@@ -131,10 +130,10 @@ _PARTS = tuple[_Part, ...]
 
 
 def read_run_input(data: bytes) -> AgUiInput:
-    """What a client's ``RunAgentInput`` asks for.
+    """Read a ``RunAgentInput``.
 
     Raises:
-        LocalProtocolError: It is none, or holds what cannot be read.
+        LocalProtocolError: It is not one, or has content that is not supported.
 
     >>> given = read_run_input(b'{"threadId":"t","runId":"r","messages":[{"id":"1","role":"user","content":"hi"}]}')
     >>> given.messages[0].text
@@ -144,16 +143,16 @@ def read_run_input(data: bytes) -> AgUiInput:
         read = _DECODER.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise LocalProtocolError(f"this is no RunAgentInput of AG-UI: {error}") from error
-    gathering = Gathering()
+    collector = MessageCollector()
     names: dict[str, str] = {}
     for message in read.messages:
-        _gather(message, gathering, names)
-    said = gathering.said
+        _collect(message, collector, names)
+    sent = collector.messages
     return AgUiInput(
         read.thread_id,
         read.run_id,
-        said.latest,
-        said.conversation,
+        sent.latest,
+        sent.conversation,
         tuple(
             reply_of(entry.interrupt_id, entry.status, entry.payload) for entry in read.resume or ()
         ),
@@ -166,21 +165,21 @@ def read_run_input(data: bytes) -> AgUiInput:
     )
 
 
-def _gather(message: _Message, gathering: Gathering, names: dict[str, str]) -> None:
+def _collect(message: _Message, collector: MessageCollector, names: dict[str, str]) -> None:
     match message.role:
         case "user":
-            gathering.say("user", _content(message.content))
+            collector.add("user", _content(message.content))
         case "assistant":
             content = _content(message.content)
             for call in message.tool_calls or ():
                 names[call.id] = call.function.name
                 arguments = parse_arguments(call.function.arguments)
                 content.append(ToolCall(call.id, call.function.name, arguments))
-            gathering.say("assistant", content)
+            collector.add("assistant", content)
         case "system" | "developer":
-            gathering.say("system", _content(message.content))
+            collector.add("system", _content(message.content))
         case "tool":
-            gathering.answer(_result(message, names))
+            collector.add_result(_result(message, names))
         case "reasoning" | "activity":
             return
         case role:
@@ -190,14 +189,16 @@ def _gather(message: _Message, gathering: Gathering, names: dict[str, str]) -> N
 
 def _result(message: _Message, names: dict[str, str]) -> ToolResult:
     if message.tool_call_id is None:
-        raise LocalProtocolError("a message of a tool has no toolCallId: say which call it answers")
+        raise LocalProtocolError(
+            "a message of a tool has no toolCallId: name the call that it answers"
+        )
     content = _content(message.content)
-    said = tuple(block for block in content if isinstance(block, Text | Image | Document))
-    is_text = all(isinstance(block, Text) for block in said)
-    text = "".join(block.text for block in said if isinstance(block, Text))
+    blocks = tuple(block for block in content if isinstance(block, Text | Image | Document))
+    is_text = all(isinstance(block, Text) for block in blocks)
+    text = "".join(block.text for block in blocks if isinstance(block, Text))
     return ToolResult(
         message.tool_call_id,
-        text if is_text else said,
+        text if is_text else blocks,
         is_error=message.error is not None,
         name=names.get(message.tool_call_id, ""),
     )
@@ -244,4 +245,59 @@ _MEDIA_TYPES = {
     "video": "video/mp4",
 }
 
-__all__ = ["AgUiContext", "AgUiInput", "read_run_input"]
+
+HOW = 'send {"approved": true}, with "editedArgs" for other arguments, or {"approved": false, "reason": "why"}'
+
+
+class _Payload(msgspec.Struct, frozen=True, rename="camel"):
+    approved: bool
+    edited_args: JsonObject | None = None
+    reason: str | None = None
+
+
+def reply_of(name: str, status: str, payload: object) -> InterruptReply:
+    """The reply to one interrupt.
+
+    Args:
+        name: The interrupt's id.
+        status: ``resolved`` or ``cancelled``.
+        payload: For a call: a boolean, an object with the member ``approved``, or a text, which is then the
+            call's result. At the end of a turn: a message for the model.
+
+    Raises:
+        LocalProtocolError: It is invalid; the message shows a valid one.
+
+    >>> reply_of("run-1:call_1", "resolved", {"approved": False, "reason": "too dear"}).decision
+    Deny(reason='too dear')
+    """
+    run, call_id = split_interrupt(name)
+    if status not in ("resolved", "cancelled"):
+        message = f"an answer has the status {status!r}: it must be 'resolved' or 'cancelled'"
+        raise LocalProtocolError(message)
+    if not call_id:
+        return InterruptReply(run, message=None if status == "cancelled" else _message(payload))
+    if status == "cancelled":
+        return InterruptReply(run, call_id, Deny("The user did not want to decide."))
+    return InterruptReply(run, call_id, _decision(payload))
+
+
+def _decision(payload: object) -> Decision:
+    if payload is None:
+        raise LocalProtocolError(f"an answer has no payload: {HOW}")
+    if isinstance(payload, bool):
+        return Approve() if payload else Deny()
+    if isinstance(payload, str):
+        return Answer(payload)
+    try:
+        read = msgspec.convert(payload, _Payload)
+    except msgspec.ValidationError as error:
+        raise LocalProtocolError(f"an answer cannot be read: {error}; {HOW}") from error
+    if read.approved:
+        return Approve(read.edited_args)
+    return Deny() if read.reason is None else Deny(read.reason)
+
+
+def _message(payload: object) -> Message | None:
+    if payload is None or payload == "":
+        return None
+    return Message.user(payload if isinstance(payload, str) else encode_lenient(payload).decode())  # pyright: ignore[reportArgumentType] - it came as JSON

@@ -20,10 +20,10 @@ class WireMessage(_Wire, frozen=True):
         id: Its name.
         role: ``user``, ``assistant``, ``system``, ``tool`` or ``reasoning``.
         content: Its text, or its parts.
-        tool_calls: Those of an assistant.
+        tool_calls: The calls of an assistant message.
         tool_call_id: The call that a tool's message belongs to.
-        error: What went wrong in the tool.
-        encrypted_value: The provider's seal on reasoning.
+        error: The error of the tool.
+        encrypted_value: The provider's signature of the reasoning.
     """
 
     id: str
@@ -49,15 +49,15 @@ class TokenUsage(_Wire, frozen=True):
 
 
 class Interrupt(_Wire, frozen=True):
-    """What a paused run waits for.
+    """A decision or input that a paused run waits for.
 
     Attributes:
-        id: What the answer must name.
+        id: The id, for the reply.
         reason: ``tool_call``, or ``input_required`` at the end of a turn.
         message: For people.
         tool_call_id: The call that waits.
-        response_schema: What the answer's payload looks like.
-        metadata: Besides.
+        response_schema: The JSON schema of the reply's payload.
+        metadata: Further data.
     """
 
     id: str
@@ -178,7 +178,7 @@ class ReasoningEnd(_Wire, frozen=True, tag="REASONING_END"):
 
 
 class ReasoningEncryptedValue(_Wire, frozen=True, tag="REASONING_ENCRYPTED_VALUE"):
-    """The provider's seal on reasoning."""
+    """The provider's signature of the reasoning."""
 
     subtype: str
     entity_id: str
@@ -211,7 +211,7 @@ class ToolCallEnd(_Wire, frozen=True, tag="TOOL_CALL_END"):
 
 
 class ToolCallResult(_Wire, frozen=True, tag="TOOL_CALL_RESULT"):
-    """What a call came to."""
+    """The result of a call."""
 
     message_id: str
     tool_call_id: str
@@ -222,7 +222,7 @@ class ToolCallResult(_Wire, frozen=True, tag="TOOL_CALL_RESULT"):
 
 
 class SubagentStarted(_Wire, frozen=True, tag="SUBAGENT_STARTED"):
-    """A run inside the run begins."""
+    """A nested run begins."""
 
     subagent_run_id: str
     name: str
@@ -231,13 +231,13 @@ class SubagentStarted(_Wire, frozen=True, tag="SUBAGENT_STARTED"):
 
 
 class SubagentFinished(_Wire, frozen=True, tag="SUBAGENT_FINISHED"):
-    """A run inside the run has finished."""
+    """A nested run has finished."""
 
     subagent_run_id: str
 
 
 class SubagentError(_Wire, frozen=True, tag="SUBAGENT_ERROR"):
-    """A run inside the run did not finish."""
+    """A nested run failed."""
 
     subagent_run_id: str
     message: str
@@ -245,7 +245,7 @@ class SubagentError(_Wire, frozen=True, tag="SUBAGENT_ERROR"):
 
 
 class ActivitySnapshot(_Wire, frozen=True, tag="ACTIVITY_SNAPSHOT"):
-    """How far a tool is."""
+    """The progress of a tool."""
 
     message_id: str
     activity_type: str
@@ -254,13 +254,13 @@ class ActivitySnapshot(_Wire, frozen=True, tag="ACTIVITY_SNAPSHOT"):
 
 
 class MessagesSnapshot(_Wire, frozen=True, tag="MESSAGES_SNAPSHOT"):
-    """Everything said before."""
+    """The conversation so far."""
 
     messages: tuple[WireMessage, ...]
 
 
 class Custom(_Wire, frozen=True, tag="CUSTOM"):
-    """What the protocol has no event for."""
+    """An event that the protocol does not have."""
 
     name: str
     value: object
@@ -315,38 +315,3 @@ def ours(value: JsonObject) -> JsonObject:
     {'rxworker': {'refusal': True}}
     """
     return {"rxworker": value}
-
-
-__all__ = [
-    "ActivitySnapshot",
-    "AgUiEvent",
-    "Custom",
-    "Interrupt",
-    "MessagesSnapshot",
-    "Outcome",
-    "ReasoningEncryptedValue",
-    "ReasoningEnd",
-    "ReasoningMessageContent",
-    "ReasoningMessageEnd",
-    "ReasoningMessageStart",
-    "ReasoningStart",
-    "RunError",
-    "RunFinished",
-    "RunStarted",
-    "StepFinished",
-    "StepStarted",
-    "SubagentError",
-    "SubagentFinished",
-    "SubagentStarted",
-    "TextMessageContent",
-    "TextMessageEnd",
-    "TextMessageStart",
-    "TokenUsage",
-    "ToolCallArgs",
-    "ToolCallEnd",
-    "ToolCallResult",
-    "ToolCallStart",
-    "WireMessage",
-    "call_object",
-    "ours",
-]

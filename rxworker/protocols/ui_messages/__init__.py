@@ -1,9 +1,14 @@
 """The UI Message Stream that ``useChat`` reads: records to its parts, its requests to messages."""
 
-from rxworker.protocols.ui_messages.encode import UiMessageEncoder
+from rxworker.protocols.ui_messages.encode import (
+    DONE,
+    HEADERS,
+    UiMessageEncoder,
+    sse_bytes,
+    ui_message_stream,
+)
 from rxworker.protocols.ui_messages.history import UiMessage, ui_messages_of
 from rxworker.protocols.ui_messages.read import ChatRequest, read_chat_request
-from rxworker.protocols.ui_messages.stream import DONE, HEADERS, sse_bytes, ui_message_stream
 from rxworker.protocols.ui_messages.wire import UiMessagePart
 
 __all__ = [

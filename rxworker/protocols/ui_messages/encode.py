@@ -1,17 +1,21 @@
-"""From the records of a run to the parts of a UI Message Stream."""
+"""From the records of a run to the parts of a UI Message Stream, version 1, and to the bytes of a response.
+
+`UiMessageEncoder` has the table from changes to parts. The parts of the message as a whole are here; blocks, calls and notes are in `parts`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from types import MappingProxyType
 from typing import Any
 
 from rxworker.events import Record
-from rxworker.protocols.ui_messages.blocks import BlockParts
-from rxworker.protocols.ui_messages.calls import CallParts
-from rxworker.protocols.ui_messages.inside import Inside
-from rxworker.protocols.ui_messages.message import MessageParts
-from rxworker.protocols.ui_messages.notes import note
-from rxworker.protocols.ui_messages.wire import UiMessagePart
+from rxworker.messages import StopKind, StopReason
+from rxworker.protocols.common import data_line, interrupt_id, pump
+from rxworker.protocols.ui_messages import wire
+from rxworker.protocols.ui_messages.parts import BlockParts, CallParts, NestedRuns, note
+from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState
 from rxworker.views import (
     BlockClose,
@@ -41,12 +45,12 @@ Encode = Callable[[Any], Iterator[UiMessagePart]]
 
 
 class UiMessageEncoder:
-    """Takes the records of one run and returns parts of one message; any records, and always parts that ``useChat`` accepts.
+    """Encodes the records of one run as the parts of one message. ``useChat`` accepts the parts for any records, also incomplete ones.
 
     Args:
-        message_id: The message's id. For a run that was resumed, that of the message that it goes on with.
-        can_reset: Whether the client knows ``reset-step``, which takes back what a failed response has said. Without it, a data part
-            says so.
+        message_id: The id of the message. For a resumed run, the id of the message that it continues.
+        can_reset: Whether the client supports ``reset-step``, which retracts a failed response. Otherwise a data part
+            reports the retraction.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -62,7 +66,7 @@ class UiMessageEncoder:
         calls = CallParts()
         message = MessageParts(message_id, calls, can_reset=can_reset)
         self._tracker = Tracker()
-        self._inside = Inside()
+        self._nested = NestedRuns()
         self._table = _table(message, BlockParts(calls), calls)
 
     @property
@@ -71,33 +75,33 @@ class UiMessageEncoder:
         return self._tracker.is_over
 
     def feed(self, record: Record) -> list[UiMessagePart]:
-        """The parts that a record makes, which may be none."""
+        """Encode a record, which may give no parts."""
         return self._encoded(self._tracker.feed(record))
 
     def catch_up(self, state: RunState, run: str) -> list[UiMessagePart]:
-        """The parts of what is being said; what was said before is in the client's messages, or replayed to it.
+        """The parts of the current response. The client already has the earlier messages.
 
         Args:
-            state: What the records so far have come to.
+            state: The state after the records so far.
             run: The run's id.
         """
         return self._encoded(self._tracker.catch_up(state, run))
 
     def close(self, reason: str) -> list[UiMessagePart]:
-        """There are no more records: close what is open and say why. Nothing, if the run has told of its end."""
+        """Close what is open, and report the reason. Returns nothing if the run has already ended."""
         return self._encoded(self._tracker.close(reason))
 
     def _encoded(self, changes: list[Change]) -> list[UiMessagePart]:
         return [part for change in changes for part in self._parts(change)]
 
     def _parts(self, change: Change) -> Iterator[UiMessagePart]:
-        if _is_inside(change):
-            return self._inside.feed(change)
+        if _is_nested(change):
+            return self._nested.feed(change)
         return self._table[type(change)](change)
 
 
-def _is_inside(change: Change) -> bool:
-    """Whether it is told by a run inside, and would be taken for the run's own."""
+def _is_nested(change: Change) -> bool:
+    """Whether the change belongs to a nested run."""
     match change:
         case ScopeOpen() | ScopeClose():
             return True
@@ -112,7 +116,7 @@ def _is_inside(change: Change) -> bool:
 def _table(
     message: MessageParts, blocks: BlockParts, calls: CallParts
 ) -> dict[type[object], Encode]:
-    """From changes to what encodes them."""
+    """The table from changes to their encoders."""
     return {
         ViewBegin: message.begin,
         ViewFinish: message.finish,
@@ -121,7 +125,7 @@ def _table(
         ViewCut: message.cut,
         StepOpen: message.open_step,
         StepClose: message.close_step,
-        Retract: message.take_back,
+        Retract: message.retract,
         BlockOpen: blocks.open,
         BlockGrow: blocks.grow,
         BlockExtra: blocks.extra,
@@ -134,4 +138,150 @@ def _table(
     }
 
 
-__all__ = ["UiMessageEncoder"]
+DONE = b"data: [DONE]\n\n"
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "content-type": "text/event-stream",
+        "cache-control": "no-cache",
+        "x-accel-buffering": "no",
+        "x-vercel-ai-ui-message-stream": "v1",
+    }
+)
+
+
+def sse_bytes(part: UiMessagePart) -> bytes:
+    r"""Encode a part as a frame of server-sent events.
+
+    >>> from rxworker.protocols.ui_messages.wire import TextEnd
+    >>> sse_bytes(TextEnd("1"))
+    b'data: {"type":"text-end","id":"1"}\n\n'
+    """
+    return data_line(part)
+
+
+async def ui_message_stream(
+    batches: AsyncIterable[Sequence[Record]],
+    message_id: str | None = None,
+    *,
+    can_reset: bool = True,
+    before: Sequence[AsyncIterable[Sequence[Record]]] = (),
+) -> AsyncGenerator[bytes, None]:
+    """The bytes of the response, one chunk for each batch of records, and `DONE` at the end. The response needs the headers `HEADERS`.
+
+    Everything that is open is closed at the end, also where the run fails, or its watcher is detached. A client that comes
+    back is sent all of the message again, from its first record.
+
+    Args:
+        batches: The records, for example ``watch.batches()``.
+        message_id: The id of the message; for a resumed run, the id of the message that it continues. A client that reconnects
+            recognises the message by it.
+        can_reset: Whether the client supports ``reset-step``.
+        before: The records of the runs that it continues, in order, for a client that reconnects, since all of them are one
+            message.
+    """
+    last = len(before)
+    for place, source in enumerate((*before, batches)):
+        encoder = UiMessageEncoder(message_id, can_reset=can_reset)
+        async with aclosing(pump(source, encoder.feed, encoder.close)) as pieces:
+            async for parts in pieces:
+                sent = [p for p in parts if _is_part(p, is_first=place == 0, is_last=place == last)]
+                yield b"".join(map(sse_bytes, sent))
+    yield DONE
+
+
+def _is_part(part: UiMessagePart, *, is_first: bool, is_last: bool) -> bool:
+    """Whether it belongs to the message: a message of several runs has one start and one end."""
+    return (is_first or not isinstance(part, Start)) and (is_last or not isinstance(part, Finish))
+
+
+_FINISH = {
+    StopKind.END_TURN: "stop",
+    StopKind.STOP_SEQUENCE: "stop",
+    StopKind.MAX_TOKENS: "length",
+    StopKind.TOOL_USE: "tool-calls",
+    StopKind.REFUSAL: "content-filter",
+    StopKind.CONTENT_FILTER: "content-filter",
+}
+
+
+class MessageParts:
+    """The parts of a message as a whole.
+
+    Args:
+        message_id: The message's id.
+        can_reset: Whether the client supports ``reset-step``.
+        calls: The parts of calls.
+
+    >>> [part.message_id for part in MessageParts("message-1", CallParts(), can_reset=True).begin(ViewBegin("run-1"))]
+    ['message-1']
+    """
+
+    def __init__(self, message_id: str | None, calls: CallParts, *, can_reset: bool) -> None:
+        self._message_id = message_id
+        self._calls = calls
+        self._can_reset = can_reset
+        self._in_step = False
+
+    def begin(self, change: ViewBegin) -> Iterator[UiMessagePart]:
+        """The message begins, or continues with pending calls."""
+        yield wire.Start(self._message_id)
+        for pending in change.pending:
+            # A client that has the call updates it, and any other adds it.
+            yield from self._calls.available(pending.id, pending.call.name, pending.call.input)
+
+    def open_step(self, change: StepOpen) -> Iterator[UiMessagePart]:
+        """A turn begins; turns of nested runs are not steps of the message."""
+        if not change.scope.id:
+            self._in_step = True
+            yield wire.StartStep()
+
+    def close_step(self, change: StepClose) -> Iterator[UiMessagePart]:
+        """A turn has ended."""
+        if not change.scope.id:
+            self._in_step = False
+            yield wire.FinishStep()
+
+    def finish(self, change: ViewFinish) -> Iterator[UiMessagePart]:
+        """The run has finished."""
+        yield wire.Finish(_finish_reason(change.stop_reason))
+
+    def pause(self, change: ViewPause) -> Iterator[UiMessagePart]:
+        """The run is paused."""
+        asked = False
+        for pending in change.pending:
+            name = interrupt_id(change.run, pending.call.id)
+            if pending.needs_decision:
+                asked = True
+                yield wire.ToolApprovalRequest(name, pending.id, change.reason or None)
+            else:
+                # The client replies when no call of the step waits, so these are approved automatically.
+                yield wire.ToolApprovalRequest(name, pending.id, is_automatic=True)
+                yield wire.ToolApprovalResponse(name, approved=True)
+        data = {"run": change.run, "hook": change.hook, "reason": change.reason}
+        yield Data("data-pause", data, "pause")
+        yield wire.Finish("tool-calls" if asked else "stop")
+
+    def abort(self, change: ViewAbort) -> Iterator[UiMessagePart]:
+        """The run was aborted."""
+        if change.cause == "cancel":
+            yield wire.Abort(change.reason)
+            return
+        yield wire.ErrorPart(change.reason or change.cause)
+        yield wire.Finish("error")
+
+    def cut(self, change: ViewCut) -> Iterator[UiMessagePart]:
+        """The watch ended before the run."""
+        yield wire.Abort(change.reason)
+        yield wire.ErrorPart(change.reason)
+
+    def retract(self, change: Retract) -> Iterator[UiMessagePart]:
+        """A response is retracted."""
+        if self._can_reset and self._in_step and not change.scope.id:
+            yield wire.ResetStep()
+            return
+        data = {"reason": change.reason, "ids": change.blocks, "toolCallIds": change.calls}
+        yield Data("data-retract", data)
+
+
+def _finish_reason(reason: StopReason | None) -> str:
+    return "other" if reason is None else _FINISH.get(reason.kind, "other")

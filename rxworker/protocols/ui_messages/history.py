@@ -1,4 +1,4 @@
-"""A conversation as the messages that ``useChat`` begins with."""
+"""A conversation as the initial messages of ``useChat``."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common.history import CallIds
-from rxworker.protocols.common.interrupts import interrupt_id
-from rxworker.protocols.ui_messages.result import output_of
+from rxworker.protocols.common import CallIds, interrupt_id
+from rxworker.protocols.ui_messages.parts import output_of
 from rxworker.views.scopes import NOT_RUN
 
 
@@ -46,19 +45,19 @@ class UiMessage(Struct, frozen=True):
 def ui_messages_of(
     conversation: Conversation, prefix: str, *, run: str = "", pause: RunPause | None = None
 ) -> list[UiMessage]:
-    """The messages of a conversation, for the ``messages`` that ``useChat`` begins with.
+    """The messages of a conversation, for the initial ``messages`` of ``useChat``.
 
     The turns of one answer are one message, with a ``step-start`` part before each. System messages are left out. A call without a
     result that does not wait is shown as one that was not run.
 
     Args:
-        conversation: What was said.
-        prefix: What the ids of the messages begin with; the same conversation has the same ids each time.
-        run: The id of the run that is paused.
-        pause: What the run waits for: the call that it asks about has the state ``approval-requested``.
+        conversation: The conversation.
+        prefix: The prefix of the message ids. The same conversation always has the same ids.
+        run: The id of the paused run.
+        pause: The pause of the run: the call that it waits at has the state ``approval-requested``.
 
-    >>> said = Conversation((Message.user("hi"), Message.assistant("hello")))
-    >>> [(message.id, message.role, message.parts[-1]["text"]) for message in ui_messages_of(said, "chat-1")]
+    >>> conversation = Conversation((Message.user("hi"), Message.assistant("hello")))
+    >>> [(message.id, message.role, message.parts[-1]["text"]) for message in ui_messages_of(conversation, "chat-1")]
     [('chat-1.0', 'user', 'hi'), ('chat-1.1', 'assistant', 'hello')]
     """
     history = _History(prefix)
@@ -98,7 +97,7 @@ class _History:
                 parts.extend(self._said(block, f"{self._prefix}.{len(self.messages) - 1}"))
 
     def ask(self, run: str, pause: RunPause, waiting: tuple[str, ...]) -> None:
-        """Mark the calls that wait as the stream of a paused run marks them."""
+        """Mark the pending calls like the stream of a paused run."""
         for place, native in enumerate(waiting):
             part = self._last.get(native)
             if part is None:
@@ -181,7 +180,7 @@ class _History:
 
 
 def _part(block: object) -> JsonObject | None:
-    """A text, a picture or a document as a part; ``None`` for anything else, and for bytes that only a provider has."""
+    """Text, an image or a document as a part; ``None`` for anything else, and for files that only a provider has."""
     match block:
         case Text(text=text):
             return {"type": "text", "text": text}
@@ -197,6 +196,3 @@ def _part(block: object) -> JsonObject | None:
             return part
         case _:
             return None
-
-
-__all__ = ["UiMessage", "ui_messages_of"]

@@ -1,4 +1,4 @@
-"""From what ``DefaultChatTransport`` posts to messages."""
+"""From the requests of ``DefaultChatTransport`` to messages and decisions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from msgspec import Struct
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import Content, Conversation, JsonObject, Message, Text, ToolCall, ToolResult
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common.history import Gathering
-from rxworker.protocols.common.interrupts import Reply, split_interrupt
-from rxworker.protocols.common.media import media
+from rxworker.protocols.common import InterruptReply, MessageCollector, media, split_interrupt
 from rxworker.worker import Answer, Approve, Deny
 
 DENIED = "This call was not approved."
@@ -21,22 +19,22 @@ NO_RESULT = "This call has no result."
 
 
 class ChatRequest(Struct, frozen=True):
-    """What a client asks for.
+    """The request of a client.
 
     Attributes:
-        id: Its name for the chat.
-        messages: What the user said last, behind the last answer; may be empty.
-        conversation: Everything said, as the client has it. Reasoning is left out: a client cannot vouch for it.
-        replies: Its answers to a paused run.
-        trigger: ``submit-message``, or ``regenerate-message`` to have the last answer given again.
-        message_id: The message that is meant: the one to be given again.
-        last_message_id: The answer that stands last, which a run that was resumed goes on with.
+        id: The client's id of the chat.
+        messages: The user's messages after the last answer; may be empty.
+        conversation: The whole conversation, as the client has it, without reasoning, which a client cannot vouch for.
+        replies: Its replies to a paused run.
+        trigger: ``submit-message``, or ``regenerate-message`` to regenerate the last answer.
+        message_id: The message to regenerate or edit.
+        last_message_id: The last answer, which a resumed run continues.
     """
 
     id: str
     messages: tuple[Message, ...] = ()
     conversation: Conversation = Conversation()
-    replies: tuple[Reply, ...] = ()
+    replies: tuple[InterruptReply, ...] = ()
     trigger: str = "submit-message"
     message_id: str | None = None
     last_message_id: str | None = None
@@ -83,10 +81,10 @@ _DECODER = msgspec.json.Decoder(_Request)
 
 
 def read_chat_request(data: bytes) -> ChatRequest:
-    """What a client's request asks for.
+    """Read a request.
 
     Raises:
-        LocalProtocolError: It is none, or holds what cannot be read.
+        LocalProtocolError: It is not one, or has content that is not supported.
 
     >>> given = read_chat_request(
     ...     b'{"id":"c","messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"hi"}]}]}')
@@ -101,17 +99,17 @@ def read_chat_request(data: bytes) -> ChatRequest:
         raise LocalProtocolError(
             f"the trigger is {read.trigger!r}: it must be submit-message or regenerate-message"
         )
-    gathering = Gathering()
+    collector = MessageCollector()
     for message in read.messages:
-        _gather(message, gathering)
-    said = gathering.said
+        _collect(message, collector)
+    sent = collector.messages
     last = read.messages[-1] if read.messages else None
     is_answer = last is not None and last.role == "assistant"
     replies = tuple(_replies(last.parts)) if last is not None and is_answer else ()
     return ChatRequest(
         read.id,
-        said.latest,
-        said.conversation,
+        sent.latest,
+        sent.conversation,
         replies,
         read.trigger,
         read.message_id,
@@ -119,7 +117,7 @@ def read_chat_request(data: bytes) -> ChatRequest:
     )
 
 
-def _gather(message: _Message, gathering: Gathering) -> None:
+def _collect(message: _Message, collector: MessageCollector) -> None:
     if message.role not in ("user", "assistant", "system"):
         raise LocalProtocolError(
             f"a message has the role {message.role!r}: it must be user, assistant or system"
@@ -128,7 +126,7 @@ def _gather(message: _Message, gathering: Gathering) -> None:
     results: list[ToolResult] = []
     for part in message.parts:
         if part.type == "step-start" or (results and not _is_call(part) and _block(part)):
-            _say(gathering, message.role, content, results)
+            _add(collector, message.role, content, results)
             content, results = [], []
         if _is_call(part):
             call = _call(part)
@@ -138,16 +136,16 @@ def _gather(message: _Message, gathering: Gathering) -> None:
                 results.append(result)
         elif (block := _block(part)) is not None:
             content.append(block)
-    _say(gathering, message.role, content, results)
+    _add(collector, message.role, content, results)
 
 
-def _say(
-    gathering: Gathering, role: str, content: list[Content], results: list[ToolResult]
+def _add(
+    collector: MessageCollector, role: str, content: list[Content], results: list[ToolResult]
 ) -> None:
     if content:
-        gathering.say(role, content)
+        collector.add(role, content)
     for result in results:
-        gathering.answer(result)
+        collector.add_result(result)
 
 
 def _block(part: _Part) -> Content | None:
@@ -177,7 +175,7 @@ def _call(part: _Part) -> ToolCall:
 
 
 def _result(part: _Part, call: ToolCall) -> ToolResult | None:
-    """The result of a call; ``None`` where it still waits."""
+    """The result of a call; ``None`` if it is pending."""
     match part.state:
         case "output-available" if not part.preliminary:
             return ToolResult(call.id, _text(part.output), name=call.name)
@@ -190,8 +188,8 @@ def _result(part: _Part, call: ToolCall) -> ToolResult | None:
             return None
 
 
-def _replies(parts: tuple[_Part, ...]) -> Iterator[Reply]:
-    """What was decided about the calls of the last answer."""
+def _replies(parts: tuple[_Part, ...]) -> Iterator[InterruptReply]:
+    """The replies about the calls of the last answer."""
     for part in parts:
         approval = part.approval
         if not _is_call(part) or approval is None or not approval.id or approval.is_automatic:
@@ -199,17 +197,14 @@ def _replies(parts: tuple[_Part, ...]) -> Iterator[Reply]:
         if part.state == "approval-responded" and approval.approved is not None:
             run, call_id = split_interrupt(approval.id)
             denied = Deny() if approval.reason is None else Deny(approval.reason)
-            yield Reply(run, call_id, Approve() if approval.approved else denied)
+            yield InterruptReply(run, call_id, Approve() if approval.approved else denied)
         elif part.state == "output-available" and approval.approved is None:
-            # The client has answered instead of the tool.
+            # The client has given the result itself.
             run, call_id = split_interrupt(approval.id)
-            yield Reply(run, call_id, Answer(_text(part.output)))
+            yield InterruptReply(run, call_id, Answer(_text(part.output)))
 
 
 def _text(output: object) -> str:
     if isinstance(output, str):
         return output
     return encode_lenient(output).decode()  # pyright: ignore[reportArgumentType] - it came as JSON
-
-
-__all__ = ["ChatRequest", "read_chat_request"]

@@ -28,7 +28,7 @@ class FinishStep(_Wire, frozen=True, tag="finish-step"):
 
 
 class ResetStep(_Wire, frozen=True, tag="reset-step"):
-    """Everything since the turn began is taken back."""
+    """The parts since the turn began are retracted."""
 
 
 class TextStart(_Wire, frozen=True, tag="text-start"):
@@ -46,34 +46,34 @@ class TextDeltaPart(_Wire, frozen=True, tag="text-delta"):
 
 
 class TextEnd(_Wire, frozen=True, tag="text-end"):
-    """A text ends, with the provider's seal on it."""
+    """A text ends, with the provider's signature."""
 
     id: str
     provider_metadata: JsonObject | None = None
 
 
 class ReasoningStart(_Wire, frozen=True, tag="reasoning-start"):
-    """A thought begins."""
+    """Reasoning begins."""
 
     id: str
 
 
 class ReasoningDelta(_Wire, frozen=True, tag="reasoning-delta"):
-    """More of a thought."""
+    """More of the reasoning."""
 
     id: str
     delta: str
 
 
 class ReasoningEnd(_Wire, frozen=True, tag="reasoning-end"):
-    """A thought ends, with the provider's seal on it."""
+    """Reasoning ends, with the provider's signature."""
 
     id: str
     provider_metadata: JsonObject | None = None
 
 
 class SourceUrl(_Wire, frozen=True, tag="source-url"):
-    """What a text rests on."""
+    """A source of a text."""
 
     source_id: str
     url: str
@@ -97,7 +97,7 @@ class ToolInputDelta(_Wire, frozen=True, tag="tool-input-delta"):
 
 
 class ToolInputAvailable(_Wire, frozen=True, tag="tool-input-available"):
-    """A call's arguments are whole."""
+    """A call's arguments are complete."""
 
     tool_call_id: str
     tool_name: str
@@ -106,7 +106,7 @@ class ToolInputAvailable(_Wire, frozen=True, tag="tool-input-available"):
 
 
 class ToolInputError(_Wire, frozen=True, tag="tool-input-error"):
-    """A call's arguments will not become whole."""
+    """A call's arguments are invalid or incomplete."""
 
     tool_call_id: str
     tool_name: str
@@ -115,7 +115,7 @@ class ToolInputError(_Wire, frozen=True, tag="tool-input-error"):
 
 
 class ToolApprovalRequest(_Wire, frozen=True, tag="tool-approval-request"):
-    """Somebody is asked whether a call may run."""
+    """A call requires approval."""
 
     approval_id: str
     tool_call_id: str
@@ -124,14 +124,14 @@ class ToolApprovalRequest(_Wire, frozen=True, tag="tool-approval-request"):
 
 
 class ToolApprovalResponse(_Wire, frozen=True, tag="tool-approval-response"):
-    """Nobody need be asked about a call now."""
+    """A call is approved."""
 
     approval_id: str
     approved: bool
 
 
 class ToolOutputAvailable(_Wire, frozen=True, tag="tool-output-available"):
-    """What a call came to."""
+    """The result of a call."""
 
     tool_call_id: str
     output: Json
@@ -147,19 +147,19 @@ class ToolOutputError(_Wire, frozen=True, tag="tool-output-error"):
 
 
 class ToolOutputDenied(_Wire, frozen=True, tag="tool-output-denied"):
-    """A call was refused by somebody."""
+    """A call was denied."""
 
     tool_call_id: str
 
 
 class Data(_Wire, frozen=True):
-    """What the protocol has no part for; ``type`` begins with ``data-``.
+    """A part that the protocol does not have; ``type`` begins with ``data-``.
 
     Attributes:
-        type: Which.
-        data: What.
+        type: The type.
+        data: The data.
         id: A later one of the same type and id replaces it.
-        transient: Whether it is told and not kept in the message.
+        transient: Whether the client does not keep it in the message.
     """
 
     type: str
@@ -169,19 +169,19 @@ class Data(_Wire, frozen=True):
 
 
 class Finish(_Wire, frozen=True, tag="finish"):
-    """The message is whole."""
+    """The message is complete."""
 
     finish_reason: str | None = None
 
 
 class Abort(_Wire, frozen=True, tag="abort"):
-    """The message will not become whole."""
+    """The message was aborted."""
 
     reason: str | None = None
 
 
 class ErrorPart(_Wire, frozen=True, tag="error"):
-    """Something went wrong."""
+    """The run failed."""
 
     error_text: str
 
@@ -212,31 +212,3 @@ UiMessagePart: TypeAlias = (
     | Abort
     | ErrorPart
 )
-
-__all__ = [
-    "Abort",
-    "Data",
-    "ErrorPart",
-    "Finish",
-    "FinishStep",
-    "ReasoningDelta",
-    "ReasoningEnd",
-    "ReasoningStart",
-    "ResetStep",
-    "SourceUrl",
-    "Start",
-    "StartStep",
-    "TextDeltaPart",
-    "TextEnd",
-    "TextStart",
-    "ToolApprovalRequest",
-    "ToolApprovalResponse",
-    "ToolInputAvailable",
-    "ToolInputDelta",
-    "ToolInputError",
-    "ToolInputStart",
-    "ToolOutputAvailable",
-    "ToolOutputDenied",
-    "ToolOutputError",
-    "UiMessagePart",
-]

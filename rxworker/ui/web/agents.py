@@ -18,7 +18,7 @@ from rxworker.errors import LocalProtocolError
 from rxworker.events import RunResume, RunStart
 from rxworker.messages import Conversation, Message, repair
 from rxworker.protocols import encode_json
-from rxworker.protocols.common import Reply, decisions_of
+from rxworker.protocols.common import InterruptReply, decisions_of
 from rxworker.protocols.registry import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry
@@ -237,7 +237,7 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
 
 
 def _resume(
-    runs: Runs, name: str, replies: Sequence[Reply], messages: tuple[Message, ...]
+    runs: Runs, name: str, replies: Sequence[InterruptReply], messages: tuple[Message, ...]
 ) -> RunEntry:
     if len({reply.run for reply in replies}) > 1:
         raise ApiError(

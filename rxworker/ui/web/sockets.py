@@ -18,7 +18,7 @@ from rxworker.errors import RemoteProtocolError, RxWorkerError
 from rxworker.protocols import (
     Hello,
     ListRuns,
-    Refusal,
+    RequestRefused,
     RunEnd,
     RunGone,
     ServerMessage,
@@ -126,7 +126,7 @@ class Connection:
             self._bad += 1
             if self._bad >= MAX_BAD:
                 return await self._disconnect("bad_messages", f"too many bad messages: {error}")
-            await self._send_message(Refusal("bad_message", str(error)))
+            await self._send_message(RequestRefused("bad_message", str(error)))
             return True
         match asked:
             case ListRuns():
@@ -146,7 +146,7 @@ class Connection:
         return self._count <= MAX_RATE
 
     async def _disconnect(self, code: str, text: str) -> bool:
-        await self._send_message(Refusal(code, text))
+        await self._send_message(RequestRefused(code, text))
         await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=code.encode())
         return False
 
@@ -175,15 +175,15 @@ class Connection:
         try:
             await self._send_run(asked)
         except ApiError as error:
-            await self._try_send_message(Refusal(error.code, error.message, asked.run))
+            await self._try_send_message(RequestRefused(error.code, error.message, asked.run))
         except RxWorkerError as error:
-            await self._try_send_message(Refusal("detached", str(error), asked.run))
+            await self._try_send_message(RequestRefused("detached", str(error), asked.run))
         except ConnectionError:
             return  # the client has disconnected, which the reading task notices
         except Exception as error:
             logger.error("sending %r failed\n%s", asked.run, format_error(error))
             await self._try_send_message(
-                Refusal("error", "the server failed; its log has the details", asked.run)
+                RequestRefused("error", "the server failed; its log has the details", asked.run)
             )
 
     async def _try_send_message(self, message: ServerMessage) -> None:

@@ -276,7 +276,7 @@ async def test_a_run_that_nobody_watches_ends_where_that_is_asked_for(open_desk:
                 run = message["runs"][0]
                 if run["status"] == "aborted":
                     break
-    assert "nobody has watched" in run["reason"]
+    assert "it had no watcher" in run["reason"]
 
 
 async def test_a_run_that_fails_says_why(open_desk: OpenDesk) -> None:

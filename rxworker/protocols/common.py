@@ -1,0 +1,259 @@
+"""What the protocols of user interfaces share: replies to a paused run, messages of a client, and the stream of a response."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from rxworker.errors import LocalProtocolError, RxWorkerError
+from rxworker.events import Record
+from rxworker.messages import (
+    Content,
+    Conversation,
+    Document,
+    Image,
+    Json,
+    Message,
+    Text,
+    ToolResult,
+)
+from rxworker.messages.lenient_json import encode_lenient
+from rxworker.worker import Decision
+
+
+class InterruptReply(Struct, frozen=True):
+    """A client's reply to a paused run.
+
+    Attributes:
+        run: The paused run.
+        call_id: The model's id of the call; empty if the run was paused at the end of a turn.
+        decision: The decision about the call.
+        message: A message for the model, at the end of a turn.
+    """
+
+    run: str
+    call_id: str = ""
+    decision: Decision | None = None
+    message: Message | None = None
+
+
+def interrupt_id(run: str, call_id: str) -> str:
+    """The id of an interrupt: a call, or the end of a turn, that a paused run waits at.
+
+    >>> interrupt_id("run-1", "call_1")
+    'run-1:call_1'
+    """
+    return f"{run}:{call_id}"
+
+
+def split_interrupt(name: str) -> tuple[str, str]:
+    """The run and the call of an interrupt id.
+
+    Raises:
+        LocalProtocolError: The id has another form.
+
+    >>> split_interrupt("run-1:call_1")
+    ('run-1', 'call_1')
+    """
+    run, colon, call_id = name.partition(":")
+    if not colon or not run:
+        raise LocalProtocolError(
+            f"{name!r} is no interrupt of ours: send back the id that the paused run gave, as it was"
+        )
+    return run, call_id
+
+
+def decisions_of(replies: Iterable[InterruptReply]) -> dict[str, Decision]:
+    """The decisions of replies, by the ids of the calls, as ``worker.resume`` takes them.
+
+    >>> from rxworker.worker import Approve
+    >>> decisions_of([InterruptReply("run-1", "call_1", Approve()), InterruptReply("run-1")])
+    {'call_1': Approve(input=None)}
+    """
+    return {
+        reply.call_id: reply.decision
+        for reply in replies
+        if reply.call_id and reply.decision is not None
+    }
+
+
+class CallIds:
+    """The shown ids of calls: ``~2`` is appended for the second call of an id.
+
+    >>> ids = CallIds()
+    >>> ids.of_call("x"), ids.of_call("x"), ids.of_result("x")
+    ('x', 'x~2', 'x')
+    """
+
+    def __init__(self) -> None:
+        self._used: Counter[str] = Counter()
+        self._waiting: defaultdict[str, deque[str]] = defaultdict(deque)
+
+    def of_call(self, native: str) -> str:
+        """The id under which the next call of this id is shown."""
+        self._used[native] += 1
+        number = self._used[native]
+        shown = native if number == 1 else f"{native}~{number}"
+        self._waiting[native].append(shown)
+        return shown
+
+    def of_result(self, native: str) -> str:
+        """The shown id of the first call of this id that has no result."""
+        waiting = self._waiting[native]
+        return waiting.popleft() if waiting else native
+
+
+class ClientMessages(Struct, frozen=True):
+    """The messages that a client sends.
+
+    Attributes:
+        conversation: The whole conversation.
+        latest: The user's messages after the last answer.
+    """
+
+    conversation: Conversation
+    latest: tuple[Message, ...]
+
+
+class MessageCollector:
+    """Collects messages one by one. Adjacent tool results become one message.
+
+    >>> collector = MessageCollector()
+    >>> collector.add("user", [Text("hi")])
+    >>> collector.messages.latest[0].text
+    'hi'
+    """
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._results: list[ToolResult] = []
+        self._system: list[str] = []
+
+    def add(self, role: str, content: list[Content]) -> None:
+        """Add a message, unless it is empty."""
+        self._flush()
+        if role == "system":
+            text = "".join(block.text for block in content if isinstance(block, Text))
+            if self._messages:
+                self._messages.append(Message.system(text))
+            else:
+                self._system.append(text)
+        elif content:
+            self._messages.append(
+                Message("user" if role == "user" else "assistant", tuple(content))
+            )
+
+    def add_result(self, result: ToolResult) -> None:
+        """Add the result of a tool."""
+        self._results.append(result)
+
+    @property
+    def messages(self) -> ClientMessages:
+        """The messages so far."""
+        self._flush()
+        latest: list[Message] = []
+        for message in reversed(self._messages):
+            if message.role != "user" or message.tool_results:
+                break
+            latest.append(message)
+        system = "\n\n".join(self._system) or None
+        return ClientMessages(Conversation(tuple(self._messages), system), tuple(reversed(latest)))
+
+    def _flush(self) -> None:
+        if self._results:
+            self._messages.append(Message("user", tuple(self._results)))
+            self._results = []
+
+
+SCHEMES = ("https://", "http://")
+
+
+def media(
+    media_type: str, *, data: str = "", url: str = "", title: str | None = None
+) -> Image | Document:
+    """An image or a document, from base64 or from a URL, which may be a data URL.
+
+    Raises:
+        LocalProtocolError: It is neither, or a provider cannot fetch it from that URL.
+
+    >>> media("image/png", url="data:image/png;base64,AAAA")
+    Image(media_type='image/png', data='AAAA', url=None, echo=None, file_id=None)
+    """
+    if url.startswith("data:"):
+        head, comma, data = url.removeprefix("data:").partition(",")
+        named, _, encoding = head.partition(";")
+        if not comma or encoding.rpartition(";")[2] != "base64":
+            raise LocalProtocolError("a data: address is read where it holds base64: send that")
+        media_type, url = media_type or named, ""
+    elif url and not url.startswith(SCHEMES):
+        raise LocalProtocolError(f"a file must be at an https: or data: address, not {url[:40]!r}")
+    if not data and not url:
+        raise LocalProtocolError("a file has neither an address nor bytes: send one of them")
+    if media_type.startswith(("audio/", "video/")):
+        raise LocalProtocolError(f"{media_type} is not read: send text, pictures or documents")
+    if media_type.startswith("image/"):
+        return Image(media_type, data or None, url or None)
+    return Document(media_type or "application/pdf", data or None, url or None, title)
+
+
+def type_name(event: object) -> str:
+    """The name of an event's type: its tag, or the name of its class if it has no tag.
+
+    >>> from rxworker.events import TurnStop
+    >>> type_name(TurnStop())
+    'turn_stop'
+    """
+    tag = event.__struct_config__.tag if isinstance(event, Struct) else None
+    return tag if isinstance(tag, str) else type(event).__name__
+
+
+def data_line(value: Struct | Json) -> bytes:
+    r"""The value as a frame of server-sent events.
+
+    >>> data_line({"type": "x"})
+    b'data: {"type":"x"}\n\n'
+    """
+    return b"data: " + encode_lenient(value) + b"\n\n"
+
+
+E = TypeVar("E")
+
+ENDED = "the records stopped before the run had ended"
+
+
+async def pump(
+    batches: AsyncIterable[Sequence[Record]],
+    feed: Callable[[Record], list[E]],
+    close: Callable[[str], list[E]],
+) -> AsyncGenerator[list[E], None]:
+    """Encode batches of records, and close at the end what is still open.
+
+    A watch of a failed run ends with the error of the run, which the last record has already reported. Any other error is
+    passed to ``close`` as the reason. Closing the generator ends the watch.
+
+    Args:
+        batches: The records.
+        feed: Encodes a record.
+        close: Returns the last events, for a reason.
+    """
+    reason = ENDED
+    source = aiter(batches)
+    try:
+        async for batch in source:
+            events = [event for record in batch for event in feed(record)]
+            if events:
+                yield events
+    except RxWorkerError as error:
+        reason = error.message
+    except Exception as error:  # its message may be confidential
+        reason = f"{ENDED}: {type(error).__name__}"
+    finally:
+        leave = getattr(source, "aclose", None)
+        if leave is not None:
+            await leave()
+    last = close(reason)
+    if last:
+        yield last

@@ -1,0 +1,325 @@
+"""Blocks, calls and notes as parts of a UI Message Stream.
+
+The protocol has no place for the runs inside a run, so these are data parts. A delta is transient (``data-inside-delta``); a whole
+block is kept once (``data-inside``). So a message grows with the text, and a page that is opened later shows the runs inside, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rxworker.events import (
+    BlockType,
+    Error,
+    Event,
+    HookMessage,
+    HookVerdict,
+    LimitReached,
+    MessageAdd,
+    SignatureDelta,
+    Usage,
+)
+from rxworker.events.arguments import parse_arguments
+from rxworker.messages import Audio, Json, JsonObject, Text, ToolResult
+from rxworker.protocols.common import type_name
+from rxworker.protocols.ui_messages import wire
+from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
+from rxworker.views import (
+    BlockClose,
+    BlockExtra,
+    BlockGrow,
+    BlockOpen,
+    BlockWhole,
+    CallProgress,
+    CallResult,
+    CallStart,
+    Change,
+    Note,
+    Scope,
+    ScopeClose,
+    ScopeOpen,
+    ShownBlock,
+)
+
+
+class BlockParts:
+    """The parts of the blocks of a run.
+
+    Args:
+        calls: Takes the blocks that are calls.
+
+    >>> from rxworker.views import Scope, ShownBlock
+    >>> text = ShownBlock(Scope(), "text-1", "response-1", BlockType.TEXT)
+    >>> [part.delta for part in BlockParts(CallParts()).grow(BlockGrow(text, "hi"))]
+    ['hi']
+    """
+
+    def __init__(self, calls: CallParts) -> None:
+        self._calls = calls
+        self._signatures: dict[str, str] = {}
+        self._sources = 0
+
+    def open(self, change: BlockOpen) -> Iterator[UiMessagePart]:
+        """A block begins."""
+        block = change.block
+        if block.block_type is BlockType.THINKING:
+            yield wire.ReasoningStart(block.id)
+        elif block.is_call:
+            yield from self._calls.open(change)
+        else:
+            is_refusal = block.block_type is BlockType.REFUSAL
+            yield wire.TextStart(block.id, {"rxworker": {"refusal": True}} if is_refusal else None)
+
+    def grow(self, change: BlockGrow) -> Iterator[UiMessagePart]:
+        """A block has more text."""
+        block = change.block
+        if block.block_type is BlockType.THINKING:
+            yield wire.ReasoningDelta(block.id, change.text)
+        elif block.is_call:
+            yield from self._calls.grow(change)
+        else:
+            yield wire.TextDeltaPart(block.id, change.text)
+
+    def extra(self, change: BlockExtra) -> Iterator[UiMessagePart]:
+        """A block has a signature, which is sent at its end, or a citation."""
+        event = change.event
+        if isinstance(event, SignatureDelta):
+            self._signatures[change.block.id] = event.signature
+            return
+        url, title = event.citation.get("url"), event.citation.get("title")
+        if isinstance(url, str):
+            self._sources += 1
+            name = f"{change.block.id}.source.{self._sources}"
+            yield wire.SourceUrl(name, url, title if isinstance(title, str) else None)
+        else:
+            yield Data("data-citation", {"id": change.block.id, "citation": event.citation})
+
+    def close(self, change: BlockClose) -> Iterator[UiMessagePart]:
+        """A block ends."""
+        block = change.block
+        if block.is_call:
+            yield from self._calls.close(change)
+            return
+        signature = self._signatures.pop(block.id, None)
+        metadata: JsonObject | None = None
+        if signature is not None:
+            metadata = {"rxworker": {"signature": signature}}
+        is_thinking = block.block_type is BlockType.THINKING
+        yield (
+            wire.ReasoningEnd(block.id, metadata)
+            if is_thinking
+            else wire.TextEnd(block.id, metadata)
+        )
+
+    def whole(self, change: BlockWhole) -> Iterator[UiMessagePart]:
+        """A whole block arrives."""
+        block = change.block
+        data = {"kind": change.kind or block.block_type.value, "echo": change.echo}
+        yield Data("data-block", data, block.id)
+
+
+class _Call:
+    """A call: the pieces of its arguments, and the arguments when they are complete."""
+
+    __slots__ = ("input", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+        self.input: Json = None
+
+
+class CallParts:
+    """The parts of the calls of a run.
+
+    >>> [part.input for part in CallParts().available("call_1", "look", {"where": "here"})]
+    [{'where': 'here'}]
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[str, _Call] = {}
+
+    def open(self, change: BlockOpen) -> Iterator[UiMessagePart]:
+        """The model begins to write a call."""
+        block = change.block
+        self._calls[block.id] = _Call()
+        encoding = "text" if block.is_free_text else None
+        is_provided = block.block_type is BlockType.SERVER_TOOL_USE or None
+        yield wire.ToolInputStart(block.id, block.tool, encoding, is_provided)
+
+    def grow(self, change: BlockGrow) -> Iterator[UiMessagePart]:
+        """A call has more arguments."""
+        self._calls[change.block.id].pieces.append(change.text)
+        yield wire.ToolInputDelta(change.block.id, change.text)
+
+    def close(self, change: BlockClose) -> Iterator[UiMessagePart]:
+        """The arguments are complete, or the call was aborted."""
+        block = change.block
+        call = self._calls[block.id]
+        text = "".join(call.pieces)
+        call.pieces = []
+        if change.aborted is not None:
+            del self._calls[block.id]
+            yield wire.ToolInputError(block.id, block.tool, text, change.aborted or "cut")
+            return
+        value: Json = text if block.is_free_text else parse_arguments(text)
+        is_provided = block.block_type is BlockType.SERVER_TOOL_USE
+        yield from self.available(block.id, block.tool, value, is_provided=is_provided)
+
+    def available(
+        self, name: str, tool: str, value: Json, *, is_provided: bool = False
+    ) -> Iterator[UiMessagePart]:
+        """The complete arguments of a call.
+
+        Args:
+            name: The call's id, as it is shown.
+            tool: The tool's name.
+            value: The arguments.
+            is_provided: Whether the provider runs the tool.
+        """
+        self._calls.setdefault(name, _Call()).input = value
+        yield wire.ToolInputAvailable(name, tool, value, is_provided or None)
+
+    def start(self, change: CallStart) -> Iterator[UiMessagePart]:
+        """A call starts."""
+        call = self._calls.get(change.id)
+        if call is None or call.input != change.call.input:
+            # A hook or an approval has changed its arguments.
+            yield from self.available(change.id, change.call.name, change.call.input)
+
+    def progress(self, change: CallProgress) -> Iterator[UiMessagePart]:
+        """A tool reports progress."""
+        data = {"toolCallId": change.id, "progress": change.progress}
+        yield Data("data-progress", data, change.id)
+
+    def result(self, change: CallResult) -> Iterator[UiMessagePart]:
+        """A call has its result."""
+        result = change.result
+        if change.id not in self._calls:
+            if change.is_placeholder:
+                return  # its arguments were never complete, which has been reported
+            known = change.call
+            value = {} if known is None else known.input
+            name = result.name if known is None else known.name
+            yield from self.available(change.id, name, value)
+        self._calls.pop(change.id, None)
+        is_provided = change.is_provided or None
+        if change.is_denied:
+            yield wire.ToolOutputDenied(change.id)
+        elif result.is_error:
+            yield wire.ToolOutputError(change.id, result.text or "it failed", is_provided)
+        else:
+            yield wire.ToolOutputAvailable(change.id, output_of(result), is_provided)
+
+
+def output_of(result: ToolResult) -> Json:
+    """The output for the model: text, or parts if it contains more than text.
+
+    >>> output_of(ToolResult("call_1", "sunny"))
+    'sunny'
+    """
+    if isinstance(result.content, str) or all(isinstance(p, Text) for p in result.content):
+        return result.text
+    parts: list[Json] = []
+    for part in result.content:
+        if isinstance(part, Text):
+            parts.append({"type": "text", "text": part.text})
+        else:
+            made: JsonObject = {"type": "file", "mediaType": part.media_type}
+            if part.data is not None:
+                made["url"] = f"data:{part.media_type};base64,{part.data}"
+            elif not isinstance(part, Audio) and part.url is not None:
+                made["url"] = part.url
+            parts.append(made)
+    return parts
+
+
+class NestedRuns:
+    """Encodes the changes of nested runs as data parts.
+
+    >>> scope = Scope("call_1", ("call_1",), "ask", "call_1")
+    >>> [part.data for part in NestedRuns().feed(ScopeOpen(scope))]
+    [{'name': 'ask', 'toolCallId': 'call_1', 'status': 'running'}]
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+
+    def feed(self, change: Change) -> Iterator[Data]:
+        """Encode a change, which may give no parts."""
+        match change:
+            case ScopeOpen(scope=scope):
+                yield _status(scope, "running")
+            case ScopeClose(scope=scope, error=None):
+                yield _status(scope, "finished")
+            case ScopeClose(scope=scope, error=error):
+                yield _status(scope, "failed", error)
+            case BlockOpen(block=block):
+                self._texts[block.id] = []
+            case BlockGrow(block=block, text=text):
+                self._texts.setdefault(block.id, []).append(text)
+                yield Data("data-inside-delta", {**_about(block), "delta": text}, transient=True)
+            case BlockClose(block=block, aborted=aborted):
+                data = {**_about(block), "text": "".join(self._texts.pop(block.id, []))}
+                if aborted is not None:
+                    data["aborted"] = aborted
+                yield Data("data-inside", data, block.id)
+            case BlockWhole(block=block, kind=kind):
+                yield Data("data-inside", {**_about(block), "kind": kind}, block.id)
+            case CallStart(scope=scope, id=name, call=call):
+                data = {"scope": scope.id, "toolCallId": name, "input": call.input}
+                yield Data("data-inside-call", data, transient=True)
+            case CallProgress(id=name, progress=progress):
+                yield Data("data-progress", {"toolCallId": name, "progress": progress}, name)
+            case CallResult(scope=scope, id=name, result=result):
+                data = {
+                    "scope": scope.id,
+                    "toolCallId": name,
+                    "output": result.text,
+                    "isError": result.is_error,
+                }
+                yield Data("data-inside-result", data, name)
+            case BlockExtra() | _:
+                return
+
+
+def _status(scope: Scope, status: str, error: str | None = None) -> Data:
+    data: JsonObject = {"name": scope.name, "toolCallId": scope.call_id, "status": status}
+    if scope.parent:
+        data["parent"] = scope.parent
+    if error is not None:
+        data["error"] = error
+    return Data("data-run", data, scope.id)
+
+
+def _about(block: ShownBlock) -> JsonObject:
+    about: JsonObject = {"scope": block.scope.id, "id": block.id, "kind": block.block_type.value}
+    if block.tool:
+        about["tool"] = block.tool
+    return about
+
+
+def note(change: Note) -> Iterator[UiMessagePart]:
+    """Any other event. The client keeps those that matter later; the others are transient."""
+    record = change.record
+    event = record.event
+    match event:
+        case Usage():
+            name = "/".join(record.path) or "run"
+            yield Data("data-usage", event, f"{name}.{record.turn}.{record.attempt}")
+        case MessageAdd():
+            texts = [message.text for message in event.messages if message.text]
+            if texts:
+                yield Data("data-message", {"source": event.source, "texts": texts})
+        case HookMessage() | HookVerdict() | LimitReached() | Error():
+            yield Data(data_type(event), event)
+        case _:
+            yield Data(data_type(event), event, transient=True)
+
+
+def data_type(event: Event) -> str:
+    """The type of an event's part.
+
+    >>> data_type(LimitReached("turns", 3))
+    'data-limit-reached'
+    """
+    return f"data-{type_name(event).replace('_', '-')}"
