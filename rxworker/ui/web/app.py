@@ -15,13 +15,7 @@ import rxworker
 from rxworker.errors import ConfigurationError, RunCancelledError
 from rxworker.hub import Watch
 from rxworker.messages import JsonObject
-from rxworker.protocols import (
-    SSE_HEADERS,
-    end_frame,
-    read_last_event_id,
-    record_frame,
-    retry_frame,
-)
+from rxworker.protocols import SSE_HEADERS, end_frame, read_last_event_id, record_frame, retry_frame
 from rxworker.ui.web.agents import (
     get_chat,
     get_chat_messages,
