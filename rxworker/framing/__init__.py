@@ -1,8 +1,6 @@
 """Bytes to frames: machines with ``feed`` and ``finish``, without any input or output of their own."""
 
-from rxworker.framing.chain import Chain
-from rxworker.framing.decoder import Decoder, Limited
-from rxworker.framing.limit import MAX_FRAME
+from rxworker.framing.decoder import MAX_FRAME, Chain, Decoder, Limited
 from rxworker.framing.ndjson import NdjsonDecoder
 from rxworker.framing.sse import STRAY, SseDecoder
 from rxworker.framing.sse_frame import SseFrame

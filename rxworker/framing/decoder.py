@@ -1,9 +1,16 @@
-"""What every machine of the house looks like."""
+"""What every machine of the house looks like.
+
+Two machines in a row are a machine.
+
+How large a frame may be, so that a server cannot fill the memory with one that never ends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+from rxworker.errors import RemoteProtocolError
 
 A_contra = TypeVar("A_contra", contravariant=True)
 B_co = TypeVar("B_co", covariant=True)
@@ -34,4 +41,63 @@ class Limited(Protocol):
     def limit(self, limit: int | None) -> None: ...
 
 
-__all__ = ["Decoder", "Limited"]
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+
+class Chain(Generic[A, B, C]):
+    r"""A decoder from ``A`` to ``C``, made of one from ``A`` to ``B`` and one from ``B`` to ``C``.
+
+    Args:
+        first: Takes what arrives.
+        second: Takes what the first one returns.
+
+    >>> from rxworker.framing import NdjsonDecoder, SseDecoder
+    >>> [frame.data for frame in Chain(NdjsonDecoder(), SseDecoder()).feed(b"")]
+    []
+    """
+
+    def __init__(self, first: Decoder[A, B], second: Decoder[B, C]) -> None:
+        self._first = first
+        self._second = second
+
+    @property
+    def limit(self) -> int | None:
+        """The limit of the first one; ``None`` if it has none."""
+        return self._first.limit if isinstance(self._first, Limited) else None
+
+    @limit.setter
+    def limit(self, limit: int | None) -> None:
+        if isinstance(self._first, Limited):
+            self._first.limit = limit
+
+    def feed(self, data: A, /) -> Sequence[C]:
+        """Take the next piece; return what it completed at the far end."""
+        halves = self._first.feed(data)
+        if len(halves) == 1:  # the usual case: a provider sends one event a chunk
+            return self._second.feed(halves[0])
+        whole: list[C] = []
+        for half in halves:
+            whole.extend(self._second.feed(half))
+        return whole
+
+    def finish(self) -> Sequence[C]:
+        """The input ended: the first machine ends, then the second."""
+        whole: list[C] = []
+        for half in self._first.finish():
+            whole.extend(self._second.feed(half))
+        whole.extend(self._second.finish())
+        return whole
+
+
+MAX_FRAME = 64 * 1024 * 1024
+"""Bytes of a line or frame, unless another limit is set. The largest that providers send are pictures, of some megabytes."""
+
+
+def too_large(limit: int) -> RemoteProtocolError:
+    """The error for a frame that is larger than the limit."""
+    return RemoteProtocolError(
+        f"the server sent a line or frame of more than {limit} bytes; if it may be so large, raise the limit, "
+        "for example with Client(max_frame=...)"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rxworker.framing.limit import MAX_FRAME, too_large
+from rxworker.framing.decoder import MAX_FRAME, too_large
 
 
 class NdjsonDecoder:

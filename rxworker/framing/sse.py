@@ -22,7 +22,7 @@ from functools import lru_cache
 from sys import maxsize
 
 from rxworker.errors import RemoteProtocolError
-from rxworker.framing.limit import MAX_FRAME, too_large
+from rxworker.framing.decoder import MAX_FRAME, too_large
 from rxworker.framing.sse_frame import HEAD, LONGEST_NAME, SseFrame, SseRun
 
 BOM = b"\xef\xbb\xbf"

@@ -3,33 +3,25 @@
 from rxworker.events.arguments import assemble_arguments, parse_arguments
 from rxworker.operators.commit import committed, live
 from rxworker.operators.decode import decode
-from rxworker.operators.fail import error_to_exception, fail_on_error
-from rxworker.operators.gauges import combine_gauges
-from rxworker.operators.group import Block, group_blocks
+from rxworker.operators.gauges import UsageChange, combine_gauges, percentile, rate, usage_changes
+from rxworker.operators.group import Block, fold_scope, group_blocks, scan_scope
 from rxworker.operators.hold_back import hold_back
 from rxworker.operators.json import ToolInput, tool_inputs
-from rxworker.operators.lineage import Link, Place, lineage
-from rxworker.operators.merge import merge_deltas
 from rxworker.operators.order import map_in_order
-from rxworker.operators.pace import coalesce
-from rxworker.operators.partial import partial_json, partial_values
-from rxworker.operators.rate import percentile, rate
-from rxworker.operators.reader import JsonReader
-from rxworker.operators.records import events
-from rxworker.operators.retry import retry_before_first
-from rxworker.operators.route import split_meta
+from rxworker.operators.pace import coalesce, merge_deltas
+from rxworker.operators.partial import JsonReader, partial_json, partial_values
+from rxworker.operators.recovery import (
+    error_to_exception,
+    fail_on_error,
+    retry_before_first,
+    time_out,
+)
 from rxworker.operators.runs import merge_runs
-from rxworker.operators.scope import fold_scope, scan_scope
-from rxworker.operators.select import only, reject
-from rxworker.operators.spans import Mark, Span, spans
-from rxworker.operators.stage import Sink, Source, Stage, connect, stage
-from rxworker.operators.text import text_deltas, thinking_deltas
-from rxworker.operators.time_out import time_out
-from rxworker.operators.types import Operator, Step
-from rxworker.operators.units import lines, sentences
-from rxworker.operators.usage import UsageChange, usage_changes
-from rxworker.operators.window import fold_sliding, sliding
-from rxworker.operators.window_view import Window
+from rxworker.operators.select import events, only, reject, split_meta
+from rxworker.operators.spans import Link, Mark, Place, Span, lineage, spans
+from rxworker.operators.stage import Operator, Sink, Source, Stage, Step, connect, stage
+from rxworker.operators.text import lines, sentences, text_deltas, thinking_deltas
+from rxworker.operators.window import Window, fold_sliding, sliding
 
 __all__ = [
     # choosing

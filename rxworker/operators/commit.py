@@ -28,8 +28,7 @@ from rxworker.events import (
     is_block_event,
     is_meta,
 )
-from rxworker.operators.stage import Sink, stage
-from rxworker.operators.types import Operator
+from rxworker.operators.stage import Operator, Sink, stage
 
 A = TypeVar("A", Record, Event)
 

@@ -8,8 +8,7 @@ from typing import TypeVar
 from reactivex import Observable, abc
 
 from rxworker.framing.decoder import Decoder
-from rxworker.operators.stage import Sink, stage
-from rxworker.operators.types import Operator
+from rxworker.operators.stage import Operator, Sink, stage
 
 A = TypeVar("A")
 B = TypeVar("B")

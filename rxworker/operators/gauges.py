@@ -3,11 +3,15 @@
 reactivex's ``publish`` and ``combine_latest`` with ``start_with`` do the same for streams that wait. A run does not: it tells what it has
 at once, while ``start_with`` is still waiting for its turn, and the first records are lost to some. Here everybody is in place before
 the source is asked.
+
+How much in a second, and how much for most.
+
+What each usage snapshot adds to what was known before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -15,8 +19,11 @@ from msgspec.structs import replace
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable
 
-from rxworker.operators.stage import Sink, Source, Stage, connect
-from rxworker.operators.types import Operator
+from rxworker.events import AttemptStart, Record, RunAbort, RunPause, RunStop
+from rxworker.messages import Prices, Usage
+from rxworker.operators.decode import decode
+from rxworker.operators.stage import Operator, Sink, Source, Stage, connect
+from rxworker.operators.window import fold_sliding
 
 A = TypeVar("A")
 S = TypeVar("S", bound=Struct)
@@ -101,4 +108,169 @@ def combine_gauges(start: S, **gauges: Operator[A, object]) -> Operator[A, S]:
     return apply
 
 
-__all__ = ["combine_gauges"]
+def rate(seconds: float, scheduler: abc.SchedulerBase) -> Operator[float, float]:
+    """How much comes in a second, over the last seconds; 0 when nothing has come for so long.
+
+        -4-8-------|     the window is 4 columns wide, a column a second
+        [ rate(4) ]
+        -1-3-2-0---|
+
+    The stream is of amounts: 1 for each to count them, or their tokens, bytes, money. A source that is younger than the window
+    counts as if it had been silent before.
+
+    Args:
+        seconds: Over how long. Less follows faster, more is calmer.
+        scheduler: Whose time it is. It must run on the source's thread.
+
+    Raises:
+        ValueError: The window has no width.
+    """
+
+    def per_second(amount: float) -> float:
+        return amount / seconds
+
+    def apply(source: Observable[float]) -> Observable[float]:
+        from reactivex import operators as ops  # by few: importing all of them takes its time
+
+        total = fold_sliding(_add, 0.0, seconds, scheduler)
+        return source.pipe(total, ops.map(per_second))
+
+    return apply
+
+
+def _add(one: float, other: float) -> float:
+    return one + other
+
+
+def percentile(values: Iterable[float], percent: float) -> float | None:
+    """The value that so many percent of the values do not exceed; between two of them, in proportion.
+
+    It sorts. In a dashboard, let it look as seldom as a person does: behind ``ops.sample``.
+
+    Args:
+        values: In any order.
+        percent: From 0 to 100; 50 is the median.
+
+    Returns:
+        The value; ``None`` where there are no values.
+
+    Raises:
+        ValueError: There is no such percent.
+
+    >>> percentile([4.0, 1.0, 3.0, 2.0], 50), percentile([7.0], 95), percentile([], 95)
+    (2.5, 7.0, None)
+    """
+    if not 0 <= percent <= 100:
+        raise ValueError(f"a percentile is from 0 to 100, not {percent}")
+    row = sorted(values)
+    if not row:
+        return None
+    place = percent / 100 * (len(row) - 1)
+    low = int(place)
+    high = min(low + 1, len(row) - 1)
+    return row[low] + (row[high] - row[low]) * (place - low)
+
+
+class UsageChange(Struct, frozen=True):
+    """A response has taken more tokens than was known.
+
+    Attributes:
+        record: The record that told.
+        provider: Who was asked, as far as that was seen.
+        model: Which model was asked, as far as that was seen.
+        before: The tokens of the response as they were known.
+        after: The tokens of the response as they are known now.
+    """
+
+    record: Record
+    provider: str
+    model: str
+    before: Usage
+    after: Usage
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens more; fewer, where a provider corrects itself."""
+        return self.after.total_tokens - self.before.total_tokens
+
+    @property
+    def output_tokens(self) -> int:
+        """How many tokens more the model has written."""
+        return (self.after.output_tokens or 0) - (self.before.output_tokens or 0)
+
+    def cost(self, prices: Prices) -> float:
+        """What these tokens cost. The sum over a run is the cost of all its responses."""
+        return prices.cost(self.after) - prices.cost(self.before)
+
+
+def usage_changes() -> Operator[Record, UsageChange]:
+    """What each usage snapshot adds to the one before, so that it can be summed over responses and runs.
+
+        -a-5-8-a-2---|         a AttemptStart, between them usages of so many tokens
+        [ usage_changes() ]
+        ---5-3---2---|
+
+    A provider tells the usage of one response several times, each time a snapshot. Retracted attempts count: they were paid for. So do
+    runs inside runs. A resumed run begins at nothing: what it took before was told by the run that paused.
+
+    >>> from reactivex import of
+    >>> def record(attempt: int, usage: Usage) -> Record:
+    ...     return Record(seq=1, run="r", turn=1, attempt=attempt, time=0.0, event=usage)
+    >>> records = of(record(1, Usage(3, 2)), record(1, Usage(3, 5)), record(2, Usage(2, 0)))
+    >>> records.pipe(usage_changes()).subscribe(lambda change: print(change.tokens)) and None
+    5
+    3
+    2
+    """
+    return decode(_Changes)
+
+
+class _Response(Struct):
+    """The response of a run that is being received."""
+
+    turn: int
+    attempt: int
+    provider: str = ""
+    model: str = ""
+    usage: Usage = Usage()
+
+
+class _Changes:
+    """The responses that are being received, by run, and by the path of a run inside it."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, dict[tuple[str, ...], _Response]] = {}
+
+    def feed(self, data: Record) -> Sequence[UsageChange]:
+        event = data.event
+        kind = event.__class__  # every delta comes by here
+        if kind is Usage:
+            return self._change(data)
+        if isinstance(event, AttemptStart):
+            response = _Response(data.turn, data.attempt, event.provider, event.model)
+            self._open.setdefault(data.run, {})[data.path] = response
+        elif kind in _OVER:
+            if data.path:
+                self._open.get(data.run, {}).pop(data.path, None)
+            else:
+                self._open.pop(data.run, None)
+        return ()
+
+    def finish(self) -> Sequence[UsageChange]:
+        return ()
+
+    def _change(self, record: Record) -> Sequence[UsageChange]:
+        assert isinstance(record.event, Usage)
+        of_run = self._open.setdefault(record.run, {})
+        response = of_run.get(record.path)
+        number = record.turn, record.attempt
+        # Whoever joined in the middle has not seen the attempt start.
+        if response is None or (response.turn, response.attempt) != number:
+            response = of_run[record.path] = _Response(*number)
+        before, response.usage = response.usage, record.event
+        if before == response.usage:
+            return ()
+        return (UsageChange(record, response.provider, response.model, before, response.usage),)
+
+
+_OVER = frozenset({RunStop, RunAbort, RunPause})

@@ -6,6 +6,8 @@ with the first event that has its index, is announced downstream, and only then 
 in the notification sees the block whole. A stop or an abort is its last item; then it completes, and the same index may
 open again. A start of an index that is open, which no provider should send, aborts the block that was there, as in a `Timeline`. The blocks and the outer observable share one subscription to the source, which ends when the last of them is
 disposed: ``group_blocks(), take(1), flat_map(...)`` follows the first block to its end.
+
+Carrying a state along each block.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any, TypeVar, overload
 
 from reactivex import Observable, abc
 from reactivex import operators as ops
-from reactivex.disposable import Disposable
+from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignmentDisposable
 
 from rxworker.events import (
     BlockAbort,
@@ -28,9 +30,8 @@ from rxworker.events import (
     Record,
 )
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
-from rxworker.operators.records import expect_events, records_given
-from rxworker.operators.stage import Sink, Source, Stage, connect
-from rxworker.operators.types import Operator
+from rxworker.operators.select import expect_events, records_given
+from rxworker.operators.stage import Operator, Sink, Source, Stage, Step, connect
 
 B = TypeVar("B")
 
@@ -219,4 +220,104 @@ def _emptied(blocks: dict[int, Block]) -> list[Block]:
     return open_blocks
 
 
-__all__ = ["Block", "group_blocks"]
+S = TypeVar("S")
+
+
+def scan_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
+    """Follow each block from start to stop, emitting its state after every event.
+
+        --s--d--d--e|          s start, d delta, e stop
+        [ scan_scope(step) ]
+        --1--2--3--4|
+
+    What several open blocks emit comes out in the order of the events that caused it.
+
+    Args:
+        step: The next state, from the state and an event of the block. It must not change the state it is given.
+        seed: The state before the first event, the same for every block.
+
+    >>> from reactivex import of
+    >>> from rxworker.events import TextDelta
+    >>> from rxworker.operators.group import group_blocks
+    >>> def longer(text: str, event: BlockEvent) -> str:
+    ...     return text + event.text if isinstance(event, TextDelta) else text
+    >>> events = of(TextDelta(0, "a"), TextDelta(1, "x"), TextDelta(0, "b"))
+    >>> events.pipe(group_blocks(), scan_scope(longer, "")).subscribe(print) and None
+    a
+    x
+    ab
+    """
+    return _follow_each(step, seed, every=True)
+
+
+def fold_scope(step: Step[S, BlockEvent], seed: S) -> Operator[Block, S]:
+    """Follow each block from start to stop, emitting its last state when it ends.
+
+        --s--d--d--e|          s start, d delta, e stop
+        [ fold_scope(step) ]
+        -----------4|
+
+    Args:
+        step: The next state, from the state and an event of the block. It must not change the state it is given.
+        seed: The state before the first event, the same for every block.
+    """
+    return _follow_each(step, seed, every=False)
+
+
+def _follow_each(step: Step[S, BlockEvent], seed: S, *, every: bool) -> Operator[Block, S]:
+    def apply(source: Observable[Block]) -> Observable[S]:
+        def subscribe(
+            observer: abc.ObserverBase[S], scheduler: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            subscriptions = CompositeDisposable()
+            push = observer.on_next
+            running = 1  # the source, and the blocks that are open
+            over = False
+
+            def fail(error: Exception) -> None:
+                nonlocal over
+                if not over:
+                    over = True
+                    observer.on_error(error)
+
+            def leave() -> None:
+                nonlocal running, over
+                running -= 1
+                if running == 0 and not over:
+                    over = True
+                    observer.on_completed()
+
+            def follow(block: Block) -> None:
+                nonlocal running
+                state = seed
+                subscription = SingleAssignmentDisposable()
+
+                def on_next(event: BlockEvent) -> None:
+                    nonlocal state
+                    if over:
+                        return
+                    try:
+                        state = step(state, event)
+                    except Exception as error:
+                        fail(error)
+                        return
+                    if every:
+                        push(state)
+
+                def on_completed() -> None:
+                    subscriptions.remove(subscription)
+                    if not every and not over:
+                        push(state)
+                    leave()
+
+                running += 1
+                subscriptions.add(subscription)
+                sink = Sink(on_next, fail, on_completed)
+                subscription.disposable = connect(block, sink, scheduler)
+
+            subscriptions.add(connect(source, Sink(follow, fail, leave), scheduler))
+            return subscriptions
+
+        return Stage(subscribe)
+
+    return apply

@@ -33,9 +33,8 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.operators.stage import Sink, Stage, connect
-from rxworker.operators.types import Operator
-from rxworker.operators.units import WRITTEN, BlockKey, WrittenDelta, with_text
+from rxworker.operators.stage import Operator, Sink, Stage, connect
+from rxworker.operators.text import WRITTEN, BlockKey, WrittenDelta, with_text
 
 E = TypeVar("E")
 

@@ -9,8 +9,7 @@ from typing import Generic, TypeVar
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, SingleAssignmentDisposable
 
-from rxworker.operators.stage import Sink, Stage, connect
-from rxworker.operators.types import Operator
+from rxworker.operators.stage import Operator, Sink, Stage, connect
 
 A = TypeVar("A")
 B = TypeVar("B")

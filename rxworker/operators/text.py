@@ -1,16 +1,38 @@
-"""The text of a response as it is written."""
+"""The text of a response as it is written.
+
+Text deltas that each hold a whole line or a whole sentence.
+
+A model sends text in pieces that end anywhere. What speaks text aloud, or writes it to a line-based log, needs whole units. `lines` and
+`sentences` re-divide the deltas of each block: the text of a block stays the same, only the borders between its deltas move. Text never
+joins over the border of a block, over a tool call, or over a retry.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from reactivex import Observable, abc
 
-from rxworker.events import Event, Record, TextDelta, ThinkingDelta
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    BlockAbort,
+    BlockStart,
+    BlockStop,
+    Event,
+    Record,
+    RefusalDelta,
+    ResponseStatus,
+    Status,
+    TextDelta,
+    ThinkingDelta,
+)
 from rxworker.events.deltas import Deltas, Parts
-from rxworker.operators.records import expect_events, records_given
-from rxworker.operators.stage import Sink, many, stage
-from rxworker.operators.types import Operator
+from rxworker.operators.decode import decode
+from rxworker.operators.select import expect_events, records_given
+from rxworker.operators.stage import Operator, Sink, many, stage
 
 
 def text_deltas(choice: int = 0) -> Operator[Event, str]:
@@ -77,4 +99,203 @@ def _texts(wanted: type[TextDelta | ThinkingDelta], choice: int, verb: str) -> O
     return apply
 
 
-__all__ = ["text_deltas", "thinking_deltas"]
+E = TypeVar("E")
+
+WrittenDelta: TypeAlias = TextDelta | ThinkingDelta | RefusalDelta
+"""The deltas that hold prose."""
+
+BlockKey: TypeAlias = tuple[int, type[WrittenDelta]]
+"""A block of a response, and which of its texts."""
+
+WRITTEN: tuple[type[WrittenDelta], ...] = (TextDelta, ThinkingDelta, RefusalDelta)
+
+
+def lines() -> Operator[E, E]:
+    r"""Deltas of text that each hold one whole line, with its line break. Other events pass.
+
+        -s-a-b-c-e-|           s BlockStart, e BlockStop; a "an old po", b "nd\na fr", c "og"
+        [ lines() ]
+        -s---A---(B,e)-|       A "an old pond\n", B "a frog"
+
+    The last line of a block has no line break; it is emitted before the block's ``BlockStop``. A line that is not complete when its block
+    is aborted, its response starts again, fails or is cancelled, its attempt is retracted, or the source fails is dropped.
+
+    >>> from reactivex import of
+    >>> from rxworker.operators import text_deltas
+    >>> events = of(TextDelta(0, "an old po"), TextDelta(0, "nd\na fr"), TextDelta(0, "og"))
+    >>> events.pipe(lines(), text_deltas()).subscribe(lambda line: print(repr(line))) and None
+    'an old pond\n'
+    'a frog'
+    """
+    return _units(_Lines)
+
+
+def sentences() -> Operator[E, E]:
+    """Deltas of text that each hold one whole sentence. Other events pass.
+
+        -s-a-b-c-e-|           s BlockStart, e BlockStop; a "Hi. How a", b "re you? ", c "I"
+        [ sentences() ]
+        -s-A-B---(C,e)-|       A "Hi. ", B "How are you? ", C "I"
+
+    A sentence ends behind ``.``, ``!``, ``?`` or ``…``, closing quotes and brackets, and one blank; behind ``。``, ``！`` or ``？`` without
+    one; and at a line break. A full stop behind a common English abbreviation, a single letter, or the number of a list item ends nothing.
+    What is incomplete at the end of a block is emitted or dropped as by `lines`.
+
+    >>> from reactivex import of
+    >>> from rxworker.operators import text_deltas
+    >>> events = of(TextDelta(0, "Dr. Who is in. He wa"), TextDelta(0, "its."))
+    >>> events.pipe(sentences(), text_deltas()).subscribe(lambda text: print(repr(text))) and None
+    'Dr. Who is in. '
+    'He waits.'
+    """
+    return _units(_Sentences)
+
+
+def _units(make: Callable[[], _Splitter]) -> Operator[E, E]:
+    def machine() -> _Units[E]:
+        return _Units(make)
+
+    return decode(machine)
+
+
+class _Splitter(Protocol):
+    """Divides one text, which arrives in pieces."""
+
+    def feed(self, piece: str) -> Sequence[str]:
+        """The units that the piece completes."""
+        ...
+
+    def finish(self) -> str:
+        """What is left; empty where nothing is."""
+        ...
+
+
+class _Units(Generic[E]):
+    """Events in, events out; the deltas of each block are divided anew."""
+
+    def __init__(self, make: Callable[[], _Splitter]) -> None:
+        self._make = make
+        self._open: dict[BlockKey, tuple[WrittenDelta, _Splitter]] = {}
+
+    def feed(self, data: E) -> Sequence[E]:
+        event: object = data
+        if isinstance(event, TextDelta | ThinkingDelta | RefusalDelta):
+            key = (event.index, type(event))
+            found = self._open.get(key)
+            if found is None:
+                found = self._open[key] = (event, self._make())
+            like, splitter = found
+            return cast(list[E], [with_text(like, unit) for unit in splitter.feed(event.text)])
+        if isinstance(event, BlockStart | BlockAbort):
+            self._drop(event.index)
+        elif isinstance(event, BlockStop):
+            return [*self._rest(event.index), data]
+        elif isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:
+            return [*self.finish(), data]
+        elif isinstance(event, Status | AttemptStart | AttemptRetract):
+            self._open.clear()
+        return (data,)
+
+    def finish(self) -> Sequence[E]:
+        return [unit for index in {index for index, _ in self._open} for unit in self._rest(index)]
+
+    def _drop(self, index: int) -> None:
+        for kind in WRITTEN:
+            self._open.pop((index, kind), None)
+
+    def _rest(self, index: int) -> list[E]:
+        """The incomplete units of a block that has ended."""
+        ended = [self._open.pop((index, kind), None) for kind in WRITTEN]
+        rests = [(like, splitter.finish()) for like, splitter in filter(None, ended)]
+        return cast(list[E], [with_text(like, text) for like, text in rests if text])
+
+
+def with_text(like: WrittenDelta, text: str) -> WrittenDelta:
+    """A delta of the same block with another text."""
+    return type(like)(like.index, text, like.choice)
+
+
+class _Lines:
+    """Ends a unit behind each line feed."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+
+    def feed(self, piece: str) -> Sequence[str]:
+        first, *more = piece.split("\n")
+        self._pieces.append(first)
+        if not more:
+            return ()
+        whole = ["".join(self._pieces), *more[:-1]]
+        self._pieces = [more[-1]]
+        return [line + "\n" for line in whole]
+
+    def finish(self) -> str:
+        return "".join(self._pieces)
+
+
+_CLOSING = "\"'”’»)\\]」』）】"
+_END = re.compile(
+    rf"[.!?…][{_CLOSING}]{{0,4}}\s"  # the blank keeps "3.14" and "example.org" whole
+    rf"|[。！？][{_CLOSING}]{{0,4}}(?=[^{_CLOSING}。！？])"
+    r"|\n"
+)
+_PERHAPS = re.compile(rf"[.!?…。！？][{_CLOSING}]{{0,4}}\Z")
+"""An end, if the next character is the right one."""
+_NO_END = re.compile(
+    r"(?:^|[\s(\[\"'“‘«])(?:Mr|Mrs|Ms|Dr|Prof|St|vs|cf|ca|Fig|e\.g|i\.e|approx|[A-HJ-Z])\.\s\Z"
+    r"|^\s*\d{1,3}\.\s\Z"
+)
+"""A full stop that ends no sentence: behind an abbreviation, an initial, the number of a list item."""
+_WORD = re.compile(r"\S")
+
+_CONTEXT = 16
+"""Characters before a full stop that `_NO_END` needs."""
+
+
+class _Sentences:
+    """Ends a unit behind each sentence.
+
+    Theory of operation. Each place where a sentence may end is decided once, when the character behind it is known. Only the
+    places that are open and the characters before them are kept as text (`_tail`); the rest of the unit is kept in pieces. So the
+    cost grows with the text, and the units do not depend on how the text was cut.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[str] = []
+        self._is_blank = True  # all that is kept
+        self._tail = ""
+        self._open = 0  # where in the tail the first place stands that is not decided
+
+    def feed(self, piece: str) -> Sequence[str]:
+        text = self._tail + piece
+        units: list[str] = []
+        begin = 0
+        word = self._word_from(text, 0)
+        for end in _END.finditer(text, self._open):
+            context = max(begin, end.start() - _CONTEXT)
+            if word >= end.end() or _NO_END.search(text[context : end.end()]):
+                continue
+            units.append("".join([*self._kept, text[begin : end.end()]]))
+            self._kept.clear()
+            self._is_blank = True
+            begin = end.end()
+            word = self._word_from(text, begin)
+        perhaps = _PERHAPS.search(text, max(begin, self._open, len(text) - 5))
+        decided = len(text) if perhaps is None else perhaps.start()
+        tail = max(begin, decided - _CONTEXT)
+        if tail > begin:
+            self._kept.append(text[begin:tail])
+            self._is_blank = word >= tail
+        self._tail, self._open = text[tail:], decided - tail
+        return units
+
+    def _word_from(self, text: str, begin: int) -> int:
+        """Where the unit has its first character that is not blank; behind the text where it has none, before it where it is kept."""
+        if not self._is_blank:
+            return -1
+        found = _WORD.search(text, begin)
+        return len(text) if found is None else found.start()
+
+    def finish(self) -> str:
+        return "".join([*self._kept, self._tail])

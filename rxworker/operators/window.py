@@ -4,21 +4,170 @@ Theory of operation. An item belongs to the window from the moment it comes unti
 One timer waits for the oldest item; when it rings, everything that is due leaves at once, and the timer is set for the next
 one. An item that comes while the timer is late lets out what is due before it enters, so that what is emitted is right at
 that moment, whatever the timer does. Without items there is no timer.
+
+What a window of time holds: a view that costs nothing to make, or a fold that costs nothing to keep. Pure.
+
+Theory of operation. Both know when each item leaves, and drop from the front what is due.
+
+The row of a view is only ever appended to, so that a `Window` is the row and two places in it, and does not change. Items that
+have left are cut off by making a new row as soon as they are the greater part: each item is copied about once, and a window that
+somebody kept keeps the row it was made of.
+
+A fold without an inverse is kept in two stacks. What comes is combined into ``back``. When the front is asked for and empty, the
+back is turned over into it, so that each item there knows what it and all younger ones of the front come to. Each item is
+combined twice, however long the window is, and nothing is ever subtracted, so that no rounding error builds up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar, overload
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, SerialDisposable, SingleAssignmentDisposable
 
-from rxworker.operators.stage import Sink, Stage, connect
-from rxworker.operators.types import Operator
-from rxworker.operators.window_view import Fold, View, Window
+from rxworker.operators.stage import Operator, Sink, Stage, connect
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+
+# Below that, cutting off what has left is not worth a copy.
+FEW = 32
+
+
+class Window(Sequence[A_co]):
+    """The items of a window, the oldest first. It does not change.
+
+    >>> window = Window([1, 2, 3, 4], 1, 3)
+    >>> window, len(window), window[-1], window == (2, 3)
+    (Window(2, 3), 2, 3, True)
+    """
+
+    __slots__ = ("_row", "_start", "_stop")
+
+    def __init__(self, row: Sequence[A_co], start: int, stop: int) -> None:
+        self._row = row
+        self._start = start
+        self._stop = stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __iter__(self) -> Iterator[A_co]:
+        row = self._row
+        for place in range(self._start, self._stop):
+            yield row[place]
+
+    @overload
+    def __getitem__(self, index: int) -> A_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[A_co, ...]: ...
+    def __getitem__(self, index: int | slice) -> A_co | tuple[A_co, ...]:
+        places = range(self._start, self._stop)[index]
+        if isinstance(places, range):
+            return tuple(self._row[place] for place in places)
+        return self._row[places]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Window | tuple):
+            return tuple(self) == tuple(other)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"Window({', '.join(map(repr, self))})"
+
+
+class View(Generic[A]):
+    """The items themselves."""
+
+    __slots__ = ("_dues", "_row", "_start")
+
+    def __init__(self) -> None:
+        self._row: list[A] = []
+        self._dues: list[float] = []
+        self._start = 0
+
+    @property
+    def due(self) -> float | None:
+        """When the oldest item leaves; ``None`` without one."""
+        return self._dues[self._start] if self._start < len(self._dues) else None
+
+    def push(self, due: float, item: A) -> None:
+        """Take an item that leaves then, not before those that came earlier."""
+        self._row.append(item)
+        self._dues.append(due)
+
+    def drop(self, now: float) -> bool:
+        """Let go of what is due; whether anything was."""
+        start, dues = self._start, self._dues
+        while start < len(dues) and dues[start] <= now:
+            start += 1
+        if start == self._start:
+            return False
+        if start > FEW and 2 * start > len(dues):
+            self._row, self._dues, start = self._row[start:], dues[start:], 0
+        self._start = start
+        return True
+
+    def value(self) -> Window[A]:
+        """The window."""
+        return Window(self._row, self._start, len(self._row))
+
+
+class Fold(Generic[A]):
+    """What the items come to."""
+
+    __slots__ = ("_back", "_back_total", "_combine", "_empty", "_front", "_oldest")
+
+    def __init__(self, combine: Callable[[A, A], A], empty: A) -> None:
+        self._combine = combine
+        self._empty = empty
+        self._front: list[tuple[float, A]] = []
+        self._back: list[tuple[float, A]] = []
+        self._back_total = empty
+
+    @property
+    def due(self) -> float | None:
+        """When the oldest item leaves; ``None`` without one."""
+        if self._front:
+            return self._front[-1][0]
+        return self._back[0][0] if self._back else None
+
+    def push(self, due: float, item: A) -> None:
+        """Take an item that leaves then, not before those that came earlier."""
+        total = self._combine(self._back_total, item) if self._back else item
+        self._back.append((due, item))
+        self._back_total = total
+
+    def drop(self, now: float) -> bool:
+        """Let go of what is due; whether anything was."""
+        dropped = False
+        while (due := self.due) is not None and due <= now:
+            if not self._front:
+                self._turn_over()
+            self._front.pop()
+            dropped = True
+        return dropped
+
+    def value(self) -> A:
+        """What they come to; ``empty`` without one."""
+        if not self._front:
+            return self._back_total if self._back else self._empty
+        total = self._front[-1][1]
+        return self._combine(total, self._back_total) if self._back else total
+
+    def _turn_over(self) -> None:
+        back, self._back, self._back_total = self._back, [], self._empty
+        due, total = back.pop()
+        self._front.append((due, total))
+        for due, item in reversed(back):
+            total = self._combine(item, total)
+            self._front.append((due, total))
+
+
 B = TypeVar("B")
 A_contra = TypeVar("A_contra", contravariant=True)
 B_co = TypeVar("B_co", covariant=True)
@@ -195,6 +344,3 @@ def _slide(
         return Stage(subscribe)
 
     return apply
-
-
-__all__ = ["fold_sliding", "sliding"]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rxworker.providers.ollama import Ollama
     from rxworker.providers.openai_chat import OpenAIChat
     from rxworker.providers.openai_responses import OpenAIResponses
-    from rxworker.providers.table import PROVIDERS
+    from rxworker.providers.registry import PROVIDERS
 
 _LATER = {
     "Anthropic": "anthropic",
@@ -32,7 +32,7 @@ _LATER = {
     "Ollama": "ollama",
     "OpenAIChat": "openai_chat",
     "OpenAIResponses": "openai_responses",
-    "PROVIDERS": "table",
+    "PROVIDERS": "registry",
 }
 """Where a name comes from that is imported when it is asked for."""
 

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import Any, cast
 
 from rxworker.messages import Json, JsonObject
-from rxworker.providers.remember import Body
+from rxworker.providers.encode_cache import Body
 
 SCHEMAS = frozenset(
     {"schema", "input_schema", "parameters", "parametersJsonSchema", "responseJsonSchema"}

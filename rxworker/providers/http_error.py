@@ -1,15 +1,74 @@
-"""An answer that is no stream, explained: who said what, and what to do."""
+"""An answer that is no stream, explained: who said what, and what to do.
+
+What an answer's headers say about trying again.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 from rxworker.errors import ProviderError
 from rxworker.messages.lenient_json import read_mended
+from rxworker.providers.endpoint import masked
 from rxworker.providers.failure import RETRYABLE_KINDS, Failure, classify, read_failure
-from rxworker.providers.keys import masked
-from rxworker.providers.retry_headers import may_retry, retry_after
+
+RETRYABLE = frozenset({408, 409, 429})
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds to wait before the next try, where the answer says so.
+
+    A value of zero says nothing: one server was seen to send ``retry-after-ms: 0`` beside ``retry-after: 1``.
+
+    Args:
+        headers: Of the answer, names in lower case.
+        now: The time that a date is compared with.
+
+    >>> retry_after({"retry-after-ms": "0", "retry-after": "1"})
+    1.0
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds:
+        return milliseconds / 1000
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds:
+        return seconds
+    if value is None or seconds == 0:
+        return None
+    try:
+        date = parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    wait = (date - (now or datetime.now(UTC))).total_seconds()
+    return wait if wait > 0 else None
+
+
+def may_retry(status: int, headers: Mapping[str, str]) -> bool:
+    """Whether the same request may succeed: as the answer says, else by its status.
+
+    >>> may_retry(529, {}), may_retry(500, {"x-should-retry": "false"})
+    (True, False)
+    """
+    said = headers.get("x-should-retry", "").strip().lower()
+    if said in ("true", "false"):
+        return said == "true"
+    return status in RETRYABLE or status >= 500
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
 
 REQUEST_IDS = ("request-id", "x-request-id", "apim-request-id", "cf-ray")
 LONGEST = 300
@@ -105,6 +164,3 @@ def _advice(kind: str, model: str, variable: str, wait: float | None) -> str:
         "invalid_request": "check the request's options",
     }.get(kind)
     return f" - {advice}" if advice else ""
-
-
-__all__ = ["explain"]

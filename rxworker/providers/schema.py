@@ -1,4 +1,7 @@
-"""JSON schemas as the providers want them: for answers, and for the arguments of tools that are held to them."""
+"""JSON schemas as the providers want them: for answers, and for the arguments of tools that are held to them.
+
+What the encoders of several providers need to know of tools. Pure.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import cast
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import Json, JsonObject
+from rxworker.messages import Grammar, Json, JsonObject, ToolMeta
 
 # Where a schema holds other schemas: one, several, several by name. Everything else in it is data.
 ONE = ("items", "additionalProperties")
@@ -239,4 +242,33 @@ def _closed(schema: Json) -> Json:
     return made
 
 
-__all__ = ["closed", "held_arguments", "is_strict", "safe_name", "strict_arguments"]
+DIRECT = "direct"
+PROGRAMMATIC = "programmatic"
+
+
+def refuse_grammar(tool: ToolMeta, provider: str) -> None:
+    """Raise for a tool whose free text must follow a grammar, if the provider cannot hold the model to it.
+
+    Free text without a grammar loses nothing: the model is then shown a function with one string.
+
+    Raises:
+        ConfigurationError: The tool has a grammar.
+    """
+    if isinstance(tool.format, Grammar):
+        raise ConfigurationError(
+            f"tool {tool.name!r} has a grammar, and {provider} cannot hold the model to one: use OpenAIResponses, or "
+            "give the tool format='text' and check the text in it"
+        )
+
+
+def refuse_programmatic(tool: ToolMeta, provider: str) -> None:
+    """Raise for a tool that only code may call, if the provider runs no code that calls tools.
+
+    Raises:
+        ConfigurationError: The model itself may not call the tool.
+    """
+    if tool.allowed_callers and DIRECT not in tool.allowed_callers:
+        raise ConfigurationError(
+            f"tool {tool.name!r} has allowed_callers={tool.allowed_callers}, and {provider} has no code that calls "
+            "tools: add 'direct', or use Anthropic or OpenAIResponses"
+        )

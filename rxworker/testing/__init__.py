@@ -17,10 +17,8 @@ from rxworker.testing.hooks import (
 )
 from rxworker.testing.lint import Linter, check_balanced, ensure_balanced, lint
 from rxworker.testing.marbles import DISPOSED, FAILURE, SUBSCRIBED, Marbles, parse
-from rxworker.testing.reply import Call, Reply, call, cut, fail, say, stall, think
-from rxworker.testing.reply_events import reply_events
-from rxworker.testing.script import Script, ScriptExhaustedError
-from rxworker.testing.scripted import ScriptedModel
+from rxworker.testing.reply import Call, Reply, call, cut, fail, reply_events, say, stall, think
+from rxworker.testing.scripted import Script, ScriptedModel, ScriptExhaustedError
 from rxworker.testing.server import ReplayServer
 from rxworker.testing.traffic import Received
 from rxworker.testing.watchers import raise_from_watchers

@@ -1,14 +1,21 @@
-"""What a replay server answers, as a value: a body, and the faults with which it is sent."""
+"""What a replay server answers, as a value: a body, and the faults with which it is sent.
+
+What an answer's faults make of its frames: the pieces that are written, and how that ends.
+
+Writing an answer onto a connection, with its faults.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
+from aiohttp import web
 from msgspec import Struct, field
 
 from rxworker.messages import Json
@@ -153,4 +160,79 @@ def split_frames(data: bytes, *, lines: bool = False) -> tuple[bytes, ...]:
     return tuple(data[a:b] for a, b in pairwise(cuts) if a < b)
 
 
-__all__ = ["GARBAGE", "Answer", "Faults", "split_frames"]
+Ending: TypeAlias = Literal["end", "cut", "stall"]
+
+
+def pieces(answer: Answer, frames: Iterable[bytes]) -> list[bytes]:
+    """What is written of these frames, piece by piece.
+
+    >>> pieces(Answer((), chunk=2, cut_at=5), [b"abcd", b"efgh"])
+    [b'ab', b'cd', b'e']
+    """
+    sent = list(frames)
+    if answer.garbage_after is not None:
+        sent.insert(answer.garbage_after, GARBAGE)
+    for limit in (answer.cut_after, answer.stall_after):
+        sent = sent[:limit]
+    for limit in (answer.cut_at, answer.stall_at):
+        sent = sent if limit is None else _first_bytes(sent, limit)
+    if answer.chunk is None:
+        return sent
+    whole = b"".join(sent)
+    return [whole[at : at + answer.chunk] for at in range(0, len(whole), answer.chunk)]
+
+
+def ending(answer: Answer) -> Ending:
+    """What comes after the last piece: the end of the body, a closed connection, or silence.
+
+    >>> ending(Answer((), stall_after=1))
+    'stall'
+    """
+    if answer.cut_after is not None or answer.cut_at is not None:
+        return "cut"
+    silent = isinstance(answer.body, Reply) and answer.body.stalls
+    if silent or answer.stall_after is not None or answer.stall_at is not None:
+        return "stall"
+    return "end"
+
+
+def _first_bytes(frames: list[bytes], limit: int) -> list[bytes]:
+    """As many bytes of the frames, still in frames."""
+    kept: list[bytes] = []
+    for frame in frames:
+        if limit <= 0:
+            break
+        kept.append(frame[:limit])
+        limit -= len(frame)
+    return kept
+
+
+async def play(
+    answer: Answer, frames: Sequence[bytes], request: web.BaseRequest
+) -> web.StreamResponse | None:
+    """Answer a request.
+
+    Args:
+        answer: What to answer, and with which faults.
+        frames: Its body.
+        request: Who asked.
+
+    Returns:
+        The complete answer; ``None``: the connection was closed on purpose.
+    """
+    await asyncio.sleep(answer.delay)
+    if answer.drop:
+        return None
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    await response.prepare(request)
+    for piece in pieces(answer, frames):
+        await asyncio.sleep(answer.pace)
+        await response.write(piece)
+    match ending(answer):
+        case "cut":
+            return None
+        case "stall":
+            await asyncio.Event().wait()  # until the client goes away, which cancels it
+        case "end":
+            await response.write_eof()
+    return response

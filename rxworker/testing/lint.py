@@ -2,6 +2,8 @@
 
 Every block that starts has one stop or one abort, deltas lie within their blocks, a tool call says which it is, and
 after the terminal status nothing comes. Records are numbered without gaps.
+
+The rules of a run's records: numbers without gaps, what opens is closed, each response by its own rules.
 """
 
 from __future__ import annotations
@@ -11,9 +13,149 @@ from typing import TypeAlias, TypeVar
 
 from reactivex import Observable, abc
 
-from rxworker.events import Event, Record
-from rxworker.operators.types import Operator
-from rxworker.testing.lint_run import RecordLinter, RunLinter
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    Event,
+    Record,
+    RunAbort,
+    RunPause,
+    RunResume,
+    RunStart,
+    RunStop,
+    ToolOutput,
+    ToolProgress,
+    ToolStart,
+    ToolStop,
+    TurnStart,
+    TurnStop,
+    is_block_event,
+    is_meta,
+)
+from rxworker.operators.stage import Operator
+from rxworker.testing.lint_response import ResponseLinter
+
+
+class RunLinter:
+    """Reads the events of one run, without those of the runs inside it, and complains.
+
+    >>> from rxworker.messages import ToolResult
+    >>> RunLinter().feed(ToolProgress("call_1", 0.5))
+    ['ToolProgress of call_1, which does not run']
+    """
+
+    def __init__(self, *, implicit: bool = False) -> None:
+        self._implicit = implicit
+        self._response = ResponseLinter(implicit=implicit)
+        self._tools: dict[str, set[int]] = {}  # by their ids: the places of the calls that run
+        self._held: set[tuple[str, int]] = (
+            set()
+        )  # calls that have ended, and whose results are still to come
+        self._in_turn: bool | None = False  # None: a resumed run may go on within a turn
+        self._over: str | None = None
+
+    def feed(self, event: Event) -> list[str]:
+        """Take the next event; return what is wrong with it."""
+        name = type(event).__name__
+        if is_meta(event) or is_block_event(event):
+            late = [f"{name} after {self._over}"] if self._over else []
+            return late + self._response.feed(event)
+        match event:
+            case AttemptStart():
+                complaints = self._response.finish()
+                self._response = ResponseLinter(implicit=self._implicit)
+                return complaints
+            case AttemptRetract():
+                self._held.clear()
+                return self._response.retract()
+            case TurnStart():
+                complaints = ["TurnStart within a turn"] if self._in_turn else []
+                self._in_turn = True
+                return complaints
+            case TurnStop():
+                complaints = ["TurnStop outside of a turn"] if self._in_turn is False else []
+                self._in_turn = False
+                return complaints + self._no_tools(name)
+            case ToolStart() | ToolProgress() | ToolStop() | ToolOutput():
+                return self._tool(event)
+            case RunStart() | RunResume():
+                self._over = None
+                self._in_turn = None if isinstance(event, RunResume) else False
+                return []
+            case RunStop() | RunAbort() | RunPause():
+                return self._end(name)
+            case _:
+                return []
+
+    def finish(self) -> list[str]:
+        """There are no more records; return what is missing."""
+        return [*self._response.finish(), *self._no_tools("the end")]
+
+    def _tool(self, event: ToolStart | ToolProgress | ToolStop | ToolOutput) -> list[str]:
+        """A tool that did not start may still stop: it was skipped."""
+        match event:
+            case ToolStart(call=call, place=place):
+                running = self._tools.setdefault(call.id, set())
+                again = place in running
+                running.add(place)
+                return [f"ToolStart of {call.id}, which runs already"] if again else []
+            case ToolStop(call_id=call_id, place=place):
+                self._tools.get(call_id, set[int]()).discard(place)
+                if event.result is None:
+                    self._held.add((call_id, place))
+                return []
+            case ToolOutput(result=result, place=place):
+                self._held.discard((result.tool_use_id, place))
+                runs = place in self._tools.get(result.tool_use_id, ())
+                name = result.tool_use_id
+                return [f"ToolOutput of {name}, which still runs"] if runs else []
+            case ToolProgress(call_id=call_id, place=place):
+                runs = place in self._tools.get(call_id, ())
+                return [] if runs else [f"ToolProgress of {call_id}, which does not run"]
+
+    def _end(self, name: str) -> list[str]:
+        complaints = [f"{name} after {self._over}"] if self._over else []
+        if name == "RunAbort":  # a response that was broken off has no status of its own
+            complaints += self._response.retract()
+        self._over = name
+        self._in_turn = False
+        return complaints + self._no_tools(name)
+
+    def _no_tools(self, when: str) -> list[str]:
+        running = sorted(call for call, places in self._tools.items() if places)
+        complaints = [f"tool call {call} still runs at {when}" for call in running]
+        complaints += [
+            f"tool call {call} has no result at {when}" for call, _ in sorted(self._held)
+        ]
+        self._tools.clear()
+        self._held.clear()
+        return complaints
+
+
+class RecordLinter:
+    """Reads the records of any number of runs, runs inside runs included, and complains."""
+
+    def __init__(self, *, implicit: bool = False) -> None:
+        self._implicit = implicit
+        self._seqs: dict[str, int] = {}
+        self._runs: dict[tuple[str, tuple[str, ...]], RunLinter] = {}
+
+    def feed(self, record: Record) -> list[str]:
+        """Take the next record; return what is wrong with it."""
+        complaints: list[str] = []
+        before = self._seqs.get(record.run)
+        if before is not None and record.seq != before + 1:
+            complaints.append(f"seq {record.seq} after {before}")
+        self._seqs[record.run] = record.seq
+        key = (record.run, record.path)
+        if key not in self._runs:
+            self._runs[key] = RunLinter(implicit=self._implicit)
+        return complaints + self._runs[key].feed(record.event)
+
+    def finish(self) -> list[str]:
+        """There are no more records; return what is missing."""
+        return [complaint for run in self._runs.values() for complaint in run.finish()]
+
 
 Lintable: TypeAlias = Event | Record
 E = TypeVar("E", bound=Lintable)
@@ -69,7 +211,7 @@ def check_balanced(
         AssertionError: It does not; the message lists every complaint.
 
     >>> from rxworker.testing.reply import say
-    >>> from rxworker.testing.reply_events import reply_events
+    >>> from rxworker.testing.reply import reply_events
     >>> check_balanced(reply_events(say("Hello")))
     """
     complaints = lint(events, implicit=implicit, complete=complete)
@@ -112,6 +254,3 @@ def ensure_balanced(*, implicit: bool = False) -> Operator[E, E]:
         return Observable(subscribe)
 
     return ensure
-
-
-__all__ = ["Linter", "check_balanced", "ensure_balanced", "lint"]

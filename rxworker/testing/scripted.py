@@ -1,8 +1,14 @@
-"""A model that answers from a script: no network, no key, the same answers every time."""
+"""A model that answers from a script: no network, no key, the same answers every time.
+
+What is answered to one request after the other: a list, or a function of what was asked.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeAlias, TypeVar
 
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, MultipleAssignmentDisposable
@@ -14,12 +20,62 @@ from reactivex.scheduler import (
 )
 from reactivex.scheduler.eventloop import AsyncIOScheduler
 
+from rxworker.errors import LocalProtocolError
 from rxworker.events import ResponseEvent
-from rxworker.operators.fail import error_to_exception
+from rxworker.operators.recovery import error_to_exception
 from rxworker.providers.base import Request
-from rxworker.testing.reply import Reply, to_reply
-from rxworker.testing.reply_events import reply_events
-from rxworker.testing.script import Answers, Script
+from rxworker.testing.reply import Reply, reply_events, to_reply
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+Answers: TypeAlias = Sequence[B] | Callable[[A], B]
+
+
+class ScriptExhaustedError(LocalProtocolError):
+    """More requests came than answers were scripted.
+
+    Attributes:
+        scripted: How many answers there were.
+        request: The number of the request that found none.
+    """
+
+    def __init__(self, scripted: int, request: int) -> None:
+        super().__init__(
+            f"request {request} came, but only {scripted} answers were scripted; give one for each request, "
+            "or a function that answers any number of them"
+        )
+        self.scripted = scripted
+        self.request = request
+
+
+class Script(Generic[A, B]):
+    """Hands out one answer for each request, in order. May be asked from any thread.
+
+    >>> script = Script[str, str](["first", "second"])
+    >>> script.answer("?"), script.answer("?")
+    ((1, 'first'), (2, 'second'))
+    """
+
+    def __init__(self, answers: Answers[B, A]) -> None:
+        self._answers = answers
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def answer(self, asked: A) -> tuple[int, B]:
+        """The number of this request, from 1, and its answer.
+
+        Raises:
+            ScriptExhaustedError: The list has come to its end.
+        """
+        with self._lock:
+            self._count += 1
+            number = self._count
+        if callable(self._answers):
+            return number, self._answers(asked)
+        if number > len(self._answers):
+            raise ScriptExhaustedError(len(self._answers), number)
+        return number, self._answers[number - 1]
 
 
 class ScriptedModel:
@@ -174,6 +230,3 @@ def _clock(given: abc.SchedulerBase | None) -> abc.SchedulerBase:
         return AsyncIOScheduler(asyncio.get_running_loop())
     except RuntimeError:
         return TimeoutScheduler.singleton()
-
-
-__all__ = ["ScriptedModel"]

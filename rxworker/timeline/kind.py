@@ -1,12 +1,20 @@
-"""Kinds: what a handler may be registered for, and the type of event that it then receives."""
+"""Kinds: what a handler may be registered for, and the type of event that it then receives.
+
+The kinds' own typed events, from the events of the stream. Pure.
+"""
 
 from __future__ import annotations
 
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from rxworker.events import (
+    BlockAbort,
+    BlockMetadata,
+    BlockStart,
+    BlockStop,
     BlockType,
     CitationDelta,
     Error,
@@ -17,6 +25,8 @@ from rxworker.events import (
     Status,
     TextDelta,
     ThinkingDelta,
+    ToolResultMetadata,
+    ToolUseMetadata,
     Usage,
 )
 from rxworker.messages import StopReason
@@ -181,28 +191,46 @@ KINDS: tuple[Kind[object], ...] = (
     *dict.fromkeys(KIND_OF_BLOCK.values()),
 )
 
-__all__ = [
-    "ERROR",
-    "KINDS",
-    "KIND_OF_BLOCK",
-    "KIND_OF_META",
-    "PING",
-    "STATUS",
-    "TEXT_BLOCK",
-    "THINKING_BLOCK",
-    "TOOL_USE_BLOCK",
-    "USAGE",
-    "Kind",
-    "TextBlockAbort",
-    "TextBlockEvent",
-    "TextBlockStart",
-    "TextBlockStop",
-    "ThinkingBlockAbort",
-    "ThinkingBlockEvent",
-    "ThinkingBlockStart",
-    "ThinkingBlockStop",
-    "ToolUseBlockAbort",
-    "ToolUseBlockEvent",
-    "ToolUseBlockStart",
-    "ToolUseBlockStop",
-]
+
+def typed_start(kind: Kind[object], start: BlockStart, _: BlockStart) -> object:
+    """The start of a block as handlers of the kind see it."""
+    if kind is TEXT_BLOCK:
+        result = start.metadata
+        return TextBlockStart(
+            start.index, result.tool_use_id if isinstance(result, ToolResultMetadata) else None
+        )
+    if kind is THINKING_BLOCK:
+        return ThinkingBlockStart(start.index)
+    return ToolUseBlockStart(start.index, *_tool(start.metadata))
+
+
+def typed_stop(kind: Kind[object], start: BlockStart, stop: BlockStop) -> object:
+    """The stop of a block as handlers of the kind see it."""
+    if kind is TEXT_BLOCK:
+        return TextBlockStop(start.index, stop.stop_reason)
+    if kind is THINKING_BLOCK:
+        return ThinkingBlockStop(start.index)
+    metadata = stop.metadata or start.metadata
+    is_free_text = isinstance(metadata, ToolUseMetadata) and metadata.is_free_text
+    return ToolUseBlockStop(start.index, *_tool(metadata), is_free_text)
+
+
+def typed_abort(kind: Kind[object], start: BlockStart, abort: BlockAbort) -> object:
+    """The abort of a block as handlers of the kind see it."""
+    if kind is TEXT_BLOCK:
+        return TextBlockAbort(start.index, abort.reason)
+    if kind is THINKING_BLOCK:
+        return ThinkingBlockAbort(start.index, abort.reason)
+    return ToolUseBlockAbort(start.index, *_tool(start.metadata), abort.reason)
+
+
+def _tool(metadata: BlockMetadata | None) -> tuple[str, str]:
+    """The id and name of a call; empty where its start was never seen."""
+    return (metadata.id, metadata.name) if isinstance(metadata, ToolUseMetadata) else ("", "")
+
+
+TYPED: dict[type[object], Callable[[Kind[object], BlockStart, Any], object]] = {
+    BlockStart: typed_start,
+    BlockStop: typed_stop,
+    BlockAbort: typed_abort,
+}

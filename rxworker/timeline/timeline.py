@@ -47,7 +47,7 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.kinds import BLOCK_EVENTS, start_of
-from rxworker.operators.records import expect_events, records_given
+from rxworker.operators.select import expect_events, records_given
 from rxworker.operators.stage import Stage, connect
 from rxworker.timeline.follower import Follower
 from rxworker.timeline.handler import HandlerLike, Registration, raise_all
@@ -61,13 +61,13 @@ from rxworker.timeline.kind import (
     TEXT_BLOCK,
     THINKING_BLOCK,
     TOOL_USE_BLOCK,
+    TYPED,
     USAGE,
     Kind,
     TextBlockEvent,
     ThinkingBlockEvent,
     ToolUseBlockEvent,
 )
-from rxworker.timeline.typed import TYPED
 
 E = TypeVar("E", bound=Event)
 K = TypeVar("K")

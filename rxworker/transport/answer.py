@@ -26,8 +26,8 @@ from reactivex import Observable, abc
 
 from rxworker.errors import RxWorkerError, TransportError, TransportTimeoutError
 from rxworker.events import ResponseEvent
+from rxworker.operators.recovery import LOOKS
 from rxworker.operators.stage import connect
-from rxworker.operators.time_out import LOOKS
 from rxworker.providers.base import ResponseDecoder
 from rxworker.transport.background import Background
 from rxworker.transport.clock import LoopClock, Ticker

@@ -16,7 +16,7 @@ from rxworker.errors import (
 from rxworker.events import TRUNCATED, Error, Ping, ResponseEvent, ResponseStatus, Status, Usage
 from rxworker.events.deltas import Deltas, flatten, gather
 from rxworker.operators import Operator
-from rxworker.operators.fail import error_to_exception
+from rxworker.operators.recovery import error_to_exception
 from rxworker.operators.stage import many, stage
 from rxworker.providers.base import ResponseDecoder
 from rxworker.providers.batch_decoder import Part

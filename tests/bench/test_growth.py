@@ -49,7 +49,7 @@ from rxworker.testing import (
     say,
     think,
 )
-from rxworker.testing.reply_events import reply_events
+from rxworker.testing.reply import reply_events
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
 from rxworker.views import summarise
 

@@ -62,7 +62,7 @@ from rxworker.testing import (
     say,
     stall,
 )
-from rxworker.testing.listener import AnswerLike
+from rxworker.testing.server import AnswerLike
 from rxworker.transport import Client, Retry
 
 MakeProvider = Callable[[str], Provider]

@@ -58,7 +58,7 @@ from rxworker.providers import (
     Provider,
 )
 from rxworker.testing import Answer, ReplayServer, call, cut, fail, lint, say, stall, think
-from rxworker.testing.listener import AnswerLike
+from rxworker.testing.server import AnswerLike
 from rxworker.tools import Tool
 from rxworker.transport import Client, Retry
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from rxworker.testing import Answer, ReplayServer, call, fail, say, stall
-from rxworker.testing.listener import AnswerLike
+from rxworker.testing.server import AnswerLike
 
 PATIENCE = 30.0
 BEGIN = """

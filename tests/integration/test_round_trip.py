@@ -15,7 +15,7 @@ import pytest
 from rxworker import Worker
 from rxworker.providers import Anthropic, OpenAIChat
 from rxworker.testing import ReplayServer, lint
-from rxworker.testing.listener import AnswerLike
+from rxworker.testing.server import AnswerLike
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings"
 

@@ -40,7 +40,7 @@ from rxworker.testing import (
     stall,
     think,
 )
-from rxworker.testing.listener import AnswerLike
+from rxworker.testing.server import AnswerLike
 from rxworker.transport import Client, Retry
 
 MakeProvider = Callable[[str], Provider]

@@ -15,7 +15,7 @@ from reactivex.disposable import Disposable, SerialDisposable
 from reactivex.scheduler import ImmediateScheduler
 
 from rxworker.operators import Sink, Stage, stage
-from rxworker.operators.guard import Guard
+from rxworker.operators.stage import Guard
 
 Make: TypeAlias = Callable[[Callable[[Any, Any], Any]], Observable[Any]]
 

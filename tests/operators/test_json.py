@@ -18,7 +18,7 @@ from rxworker.events import (
 )
 from rxworker.messages import Json, JsonObject
 from rxworker.operators import Source, ToolInput, tool_inputs
-from rxworker.operators.members import MemberScanner
+from rxworker.operators.json import MemberScanner
 
 START = BlockStart(0, BlockType.TOOL_USE, ToolUseMetadata("1", "look"))
 STOP = BlockStop(0, BlockType.TOOL_USE)

@@ -22,7 +22,7 @@ from rxworker.events import (
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
 from rxworker.messages import Conversation, ToolCall
 from rxworker.operators import Link, lineage, merge_runs
-from rxworker.operators.lineage import _Lineage
+from rxworker.operators.spans import _Lineage
 from rxworker.testing import ScriptedModel, call
 
 

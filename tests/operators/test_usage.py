@@ -12,7 +12,7 @@ from rxworker import Worker, worker_tool
 from rxworker.events import AttemptStart, Event, Record, RunStop, Usage
 from rxworker.messages import Prices
 from rxworker.operators import UsageChange, usage_changes
-from rxworker.operators.usage import _Changes
+from rxworker.operators.gauges import _Changes
 from rxworker.testing import ScriptedModel, call, say
 
 

@@ -14,7 +14,7 @@ from reactivex.scheduler import HistoricalScheduler
 from reactivex.testing import ReactiveTest, Recorded, TestScheduler
 
 from rxworker.operators import Source, Window, fold_sliding, sliding
-from rxworker.operators.window_view import FEW, Fold, View
+from rxworker.operators.window import FEW, Fold, View
 from rxworker.testing.marbles import SUBSCRIBED, Marbles, values_of
 
 WINDOWS = {"A": ("a",), "B": ("a", "b"), "C": ("b",), "D": ()}

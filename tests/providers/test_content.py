@@ -26,11 +26,11 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.providers.anthropic.encode import MessagesEncoder as AnthropicEncoder
+from rxworker.providers.encode_cache import array
 from rxworker.providers.gemini.encode import encode_contents
 from rxworker.providers.ollama.encode import encode_messages
 from rxworker.providers.openai_chat.encode import MessagesEncoder as ChatEncoder
 from rxworker.providers.openai_responses.encode import InputEncoder
-from rxworker.providers.remember import array
 
 Encode = Callable[[Message], Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from rxworker.providers.loose import read_loosely
+from rxworker.providers.malformed import read_loosely
 
 
 class Inner(Struct):

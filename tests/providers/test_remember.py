@@ -31,7 +31,7 @@ from rxworker.messages import (
 )
 from rxworker.providers import Anthropic, OpenAIChat, OpenAIResponses, Options, Provider
 from rxworker.providers.anthropic.options import encode_tool
-from rxworker.providers.remember import (
+from rxworker.providers.encode_cache import (
     MOST,
     MOST_BYTES,
     MessageEncoder,

@@ -1,7 +1,7 @@
 import pytest
 
 from rxworker.testing import GARBAGE, Answer, say, stall
-from rxworker.testing.pieces import ending, pieces
+from rxworker.testing.answer import ending, pieces
 
 FRAMES = [b"aaaa", b"bbbb", b"cccc"]
 

@@ -27,7 +27,7 @@ from rxworker.messages import Conversation, JsonObject, Message
 from rxworker.operators import text_deltas
 from rxworker.providers import Anthropic, OpenAIChat, Provider, Request
 from rxworker.testing import Answer, ReplayServer, cut, fail, lint, say, stall
-from rxworker.testing.listener import AnswerLike
+from rxworker.testing.server import AnswerLike
 from rxworker.transport import Client, Retry, Timeouts
 
 MakeProvider = Callable[[str], Provider]

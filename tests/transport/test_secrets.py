@@ -15,7 +15,7 @@ from rxworker.errors import RxWorkerError
 from rxworker.events import Record
 from rxworker.providers import Provider
 from rxworker.testing import Answer, ReplayServer, cut, say
-from rxworker.testing.listener import AnswerLike
+from rxworker.testing.server import AnswerLike
 from rxworker.transport import Client, Retry
 
 KEY = "sk-ant-very-secret-0123456789"  # as in conftest.py

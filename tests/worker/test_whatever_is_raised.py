@@ -39,7 +39,7 @@ from rxworker.hooks import HookLike
 from rxworker.messages import validate
 from rxworker.providers import Request
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.testing.reply_events import reply_events
+from rxworker.testing.reply import reply_events
 from rxworker.timeline import TextBlockStart, TextBlockStop
 
 

@@ -28,11 +28,19 @@ from rxworker.framing import STRAY, SseFrame
 from rxworker.framing.sse_frame import datas_of
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json
-from rxworker.providers.anthropic.block import NAMELESS, TOOL_USE, OpenBlock, read_block, text_of
+from rxworker.providers.anthropic.block import (
+    ADDERS,
+    FIRST,
+    IMPLICIT,
+    NAMELESS,
+    PLAIN,
+    TOOL_USE,
+    OpenBlock,
+    read_block,
+    text_of,
+)
 from rxworker.providers.anthropic.container import CONTAINER
-from rxworker.providers.anthropic.deltas import ADDERS, FIRST, IMPLICIT, PLAIN
-from rxworker.providers.anthropic.stop import read_stop
-from rxworker.providers.anthropic.usage import read_usage
+from rxworker.providers.anthropic.finish import read_stop, read_usage
 from rxworker.providers.anthropic.wire import (
     WireBlockDelta,
     WireBlockStart,
@@ -52,8 +60,8 @@ from rxworker.providers.batch_decoder import Part
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
 from rxworker.providers.finish_reasons import NORMAL, known_kind
-from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
 from rxworker.providers.ids import made_id
+from rxworker.providers.malformed import garbage_failure, stream_failure, unreadable
 
 Events: TypeAlias = Sequence[ResponseEvent]
 

@@ -34,13 +34,6 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
-from rxworker.providers.anthropic.cache import (
-    MOST_MARKS,
-    cache_control,
-    leading_point,
-    mark_last,
-    mark_prefix,
-)
 from rxworker.providers.anthropic.container import (
     CONTAINER,
     OwnCalls,
@@ -49,12 +42,17 @@ from rxworker.providers.anthropic.container import (
     valid_id,
 )
 from rxworker.providers.anthropic.options import (
+    MOST_MARKS,
+    cache_control,
     code_tool,
     encode_choice,
     encode_output,
     encode_thinking,
     encode_tool,
+    leading_point,
     limit_of,
+    mark_last,
+    mark_prefix,
 )
 from rxworker.providers.base import Options
 from rxworker.providers.content import (
@@ -65,9 +63,9 @@ from rxworker.providers.content import (
     split_system,
     user_echo,
 )
+from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import in_letters
-from rxworker.providers.remember import Body, MessageEncoder, Part, array
 
 NAME = "anthropic"
 

@@ -10,16 +10,22 @@ import msgspec
 from rxworker.errors import ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
-from rxworker.providers.address import base_address, endpoint
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
+from rxworker.providers.anthropic.finish import count
 from rxworker.providers.anthropic.options import encode_tool
-from rxworker.providers.anthropic.usage import count
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
 from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.encode_cache import Remembered
+from rxworker.providers.endpoint import (
+    base_address,
+    checked_headers,
+    current_secrets,
+    endpoint,
+    read_key,
+    read_model,
+)
 from rxworker.providers.http_error import explain
-from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
-from rxworker.providers.remember import Remembered
 
 PATH = "/messages"
 BASE_URL = "https://api.anthropic.com"

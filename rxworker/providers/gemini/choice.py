@@ -6,6 +6,8 @@ opaque block.
 
 A call ends as soon as it is whole, unless the same piece says that the candidate went wrong: then the call is aborted. Why
 a candidate ended is not final before the bytes end, since some servers say ``STOP`` with every piece.
+
+What a candidate's text rests on: repeated works, searches, pages that were read.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from itertools import chain
 
 from rxworker.events import (
     BlockType,
+    CitationDelta,
     InputJsonDelta,
     Opaque,
     ResponseEvent,
@@ -25,12 +28,64 @@ from rxworker.events import (
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.finish_reasons import NORMAL, keeps_calls, known_kind
-from rxworker.providers.gemini.call import CALL, CONTINUES, PendingCall, beside
-from rxworker.providers.gemini.part import READERS, PartReader, kind_of
-from rxworker.providers.gemini.seals import SIGNATURE, Seals
-from rxworker.providers.gemini.sources import Sources
-from rxworker.providers.gemini.stop import UNSPECIFIED, read_stop
+from rxworker.providers.gemini.finish import UNSPECIFIED, read_stop
+from rxworker.providers.gemini.part import (
+    CALL,
+    CONTINUES,
+    READERS,
+    PartReader,
+    PendingCall,
+    beside,
+    kind_of,
+)
+from rxworker.providers.gemini.signatures import SIGNATURE, Seals
 from rxworker.providers.gemini.wire import WireCandidate
+
+# The developer API and Vertex AI call the list of works by different names.
+WORKS = ("citationSources", "citations")
+
+
+class Sources:
+    """The sources of a candidate, each told once although servers may repeat them."""
+
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self._told: JsonObject = {}
+
+    def take(self, wire: WireCandidate, text: int | None) -> Iterator[ResponseEvent]:
+        """The sources in a piece, as citations of the text that is open, else by themselves.
+
+        Args:
+            wire: The piece.
+            text: The index of the open text block.
+        """
+        if wire.citation_metadata:
+            yield from self._works(wire.citation_metadata, text)
+        if wire.grounding_metadata:
+            yield from self._found("groundingMetadata", wire.grounding_metadata, text)
+        if wire.url_context_metadata:
+            yield from self._found("urlContextMetadata", wire.url_context_metadata, text)
+
+    def _works(self, metadata: Json, text: int | None) -> Iterator[ResponseEvent]:
+        holder = metadata if isinstance(metadata, dict) else {}
+        works = next((holder[name] for name in WORKS if holder.get(name)), None)
+        if text is None or not isinstance(works, list):
+            yield Opaque("citationMetadata", metadata)
+            return
+        for work in works:
+            if isinstance(work, dict):
+                yield CitationDelta(text, work)
+
+    def _found(self, name: str, metadata: Json, text: int | None) -> Iterator[ResponseEvent]:
+        if self._told.get(name) == metadata:
+            return
+        self._told[name] = metadata
+        if text is None:
+            yield Opaque(name, metadata)
+        else:
+            yield CitationDelta(text, {name: metadata})
+
 
 _TEXT_KEYS = frozenset({"text", "thought"})
 
@@ -203,6 +258,3 @@ class Choice:
     def _told(self) -> StopReason | None:
         # Of several candidates, only the first one's reason is told at the end of the response.
         return self.stop if self.index else None
-
-
-__all__ = ["Choice"]

@@ -23,18 +23,16 @@ from rxworker.events import (
     Status,
 )
 from rxworker.framing import STRAY, SseFrame
-from rxworker.framing.limit import MAX_FRAME
+from rxworker.framing.decoder import MAX_FRAME
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json, read_mended
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
 from rxworker.providers.gemini.choice import Choice
-from rxworker.providers.gemini.stop import read_block
-from rxworker.providers.gemini.usage import merge_usage, read_usage
+from rxworker.providers.gemini.finish import merge_usage, read_block, read_usage
 from rxworker.providers.gemini.wire import WireChunk, decode_chunk
 from rxworker.providers.ids import made_id
-from rxworker.providers.loose import read_loosely
+from rxworker.providers.malformed import garbage_failure, read_loosely, stream_failure, unreadable
 
 Events: TypeAlias = Sequence[ResponseEvent]
 

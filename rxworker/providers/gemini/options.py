@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rxworker.messages import Json, JsonObject, ToolMeta
 from rxworker.providers.base import Options, ToolChoice
-from rxworker.providers.tools import refuse_grammar, refuse_programmatic
+from rxworker.providers.schema import refuse_grammar, refuse_programmatic
 
 MODES = {"auto": "AUTO", "none": "NONE", "any": "ANY", "tool": "ANY"}
 OFF = ("off", "none", "disabled")

@@ -1,24 +1,90 @@
-"""The generateContent protocol of Google, as a provider."""
+"""The generateContent protocol of Google, as a provider.
+
+Where a request goes: the developer API, or a project at Vertex AI.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 
 from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
-from rxworker.providers.address import base_address
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
 from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.endpoint import (
+    base_address,
+    checked_headers,
+    current_secrets,
+    endpoint,
+    read_key,
+    read_model,
+)
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
-from rxworker.providers.gemini.location import DEVELOPER, GLOBAL, developer_url, vertex_url
-from rxworker.providers.gemini.usage import count
+from rxworker.providers.gemini.finish import count
 from rxworker.providers.http_error import explain
-from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
+
+DEVELOPER = "https://generativelanguage.googleapis.com"
+METHOD = ":streamGenerateContent"
+GLOBAL = "global"
+
+_LOCATION = re.compile(r"[a-z0-9-]+")
+_PROJECT = re.compile(r"[A-Za-z0-9:._-]+")
+
+
+def developer_url(base_url: str, model: str) -> str:
+    """The address of a model at the developer API.
+
+    >>> developer_url(DEVELOPER, "gemini-2.5-flash")
+    'https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse'
+    """
+    return _streamed(base_url, f"/{_resource(model, 'models/')}{METHOD}", "/v1beta")
+
+
+def vertex_url(base_url: str | None, project: str, location: str, model: str) -> str:
+    """The address of a model at Vertex AI.
+
+    Raises:
+        ConfigurationError: The project or the location cannot be right.
+
+    >>> vertex_url(None, "mine", "us-central1", "gemini-2.5-flash").partition("/projects")[0]
+    'https://us-central1-aiplatform.googleapis.com/v1'
+    """
+    if not _PROJECT.fullmatch(project):
+        raise ConfigurationError(f"the project {project!r} is not the name of one")
+    if not _LOCATION.fullmatch(location):
+        raise ConfigurationError(
+            f"the location {location!r} is not one; write it like us-central1, or {GLOBAL}"
+        )
+    prefix = "" if location == GLOBAL else f"{location}-"
+    base = base_url or f"https://{prefix}aiplatform.googleapis.com"
+    place = f"/projects/{project}/locations/{location}"
+    return _streamed(
+        base, f"{place}/{_resource(model, 'publishers/google/models/')}{METHOD}", "/v1"
+    )
+
+
+def _resource(model: str, folder: str) -> str:
+    """The model's name below its folder; a name with a folder of its own stays."""
+    name = quote(model.strip("/"), safe="/:@")
+    return name if "/" in name else folder + name
+
+
+def _streamed(base_url: str, path: str, root: str) -> str:
+    """The address, asking for server-sent events instead of one JSON array."""
+    if any(name == "key" for name, _ in parse_qsl(urlsplit(base_url).query)):
+        raise ConfigurationError("the base_url holds a key; pass it as api_key=... instead")
+    url = endpoint(base_url, path, root)
+    if any(name == "alt" for name, _ in parse_qsl(urlsplit(url).query)):
+        return url
+    return f"{url}{'&' if '?' in url else '?'}alt=sse"
+
 
 KEY = "GEMINI_API_KEY"
 OTHER_KEY = "GOOGLE_API_KEY"
@@ -161,6 +227,3 @@ class Gemini:
             "no access token for Vertex AI: pass access_token=..., a token or a function that "
             "gets one, for example from `gcloud auth print-access-token`"
         )
-
-
-__all__ = ["Gemini"]

@@ -5,14 +5,20 @@ for as long as the same comes. A tool call is whole in its line. The line that i
 bring text itself. Bytes that end before it are a truncated response, and so is half a line at the very end.
 
 An error is a line with ``error`` in it, with the status 200 if the answer had begun. It ends the response.
+
+One tool call of Ollama's, which comes whole.
+
+Lines that hold more than one JSON object, or a byte order mark: what proxies and careless writers make of NDJSON.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from rxworker.events import (
     BlockType,
@@ -29,15 +35,84 @@ from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
-from rxworker.providers.garbage import unreadable
 from rxworker.providers.ids import made_id
-from rxworker.providers.loose import read_loosely
-from rxworker.providers.ollama.call import read_call
-from rxworker.providers.ollama.failure import read_failure
-from rxworker.providers.ollama.lines import split_objects
-from rxworker.providers.ollama.stop import read_stop
-from rxworker.providers.ollama.usage import read_usage
+from rxworker.providers.malformed import read_loosely, unreadable
+from rxworker.providers.ollama.finish import read_failure, read_stop, read_usage
 from rxworker.providers.ollama.wire import WireLine, WireMessage, decode_line
+
+
+class WholeCall(Struct, frozen=True):
+    """A call.
+
+    Attributes:
+        id: Its id; older servers give none.
+        name: The tool's name.
+        arguments: As JSON text; empty for none.
+        echo: What of it the next request repeats: all but what a `rxworker.messages.ToolCall` holds.
+    """
+
+    id: str | None
+    name: str
+    arguments: str
+    echo: JsonObject | None
+
+
+def read_call(raw: JsonObject) -> WholeCall | None:
+    """The call; ``None`` for what names no tool.
+
+    >>> read_call({"function": {"name": "look", "arguments": {"at": "sky"}}}).arguments
+    '{"at":"sky"}'
+    """
+    function = raw.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(function, dict) or not isinstance(name, str) or not name:
+        return None
+    wire_id = raw.get("id")
+    inner: JsonObject = {k: v for k, v in function.items() if k not in ("name", "arguments")}
+    echo: JsonObject = {k: v for k, v in raw.items() if k not in ("id", "type", "function")}
+    if inner:
+        echo["function"] = inner
+    given = wire_id if isinstance(wire_id, str) and wire_id else None
+    return WholeCall(given, name, _text(function.get("arguments")), echo or None)
+
+
+def _text(arguments: Json) -> str:
+    if isinstance(arguments, str):  # compatible servers send the text
+        return arguments
+    return "" if arguments is None else msgspec.json.encode(arguments).decode()
+
+
+_SCAN = json.JSONDecoder().raw_decode
+_BOM = "\ufeff"
+
+
+def split_objects(line: bytes) -> list[bytes]:
+    r"""The objects on a line, and what is left of it where that is no object.
+
+    >>> split_objects(b'\xef\xbb\xbf{"a": 1} {"b": 2}{"c')
+    [b'{"a": 1}', b'{"b": 2}', b'{"c']
+    """
+    text = line.decode("utf-8", "replace").strip().removeprefix(_BOM).strip()
+    parts: list[str] = []
+    at = 0
+    while at < len(text):
+        end = _end_of_object(text, at)
+        parts.append(text[at:end])
+        at = end
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return [part.encode() for part in parts]
+
+
+def _end_of_object(text: str, at: int) -> int:
+    """Where the object that begins here ends; the end of the line where none does."""
+    if text[at] != "{":
+        return len(text)
+    try:
+        return _SCAN(text, at)[1]
+    except (ValueError, RecursionError):
+        return len(text)
+
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
@@ -215,6 +290,3 @@ class OllamaDecoder:
 
 def _tells_error(raw: Json) -> bool:
     return isinstance(raw, dict) and bool(raw.get("error"))
-
-
-__all__ = ["OllamaDecoder"]

@@ -1,8 +1,13 @@
-"""Ollama's own chat protocol, as a provider."""
+"""Ollama's own chat protocol, as a provider.
+
+Where Ollama is: the forms of ``OLLAMA_HOST``, as its own clients take them.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv6Address
 from urllib.parse import urlsplit
 
 import msgspec
@@ -10,15 +15,70 @@ import msgspec
 from rxworker.errors import ProviderError
 from rxworker.framing import NdjsonDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
-from rxworker.providers.address import base_address
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
 from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.endpoint import (
+    base_address,
+    checked_headers,
+    current_secrets,
+    endpoint,
+    read_key,
+    read_model,
+)
 from rxworker.providers.http_error import explain
-from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.ollama.decode import OllamaDecoder
 from rxworker.providers.ollama.encode import NAME, encode
-from rxworker.providers.ollama.host import chat_address
-from rxworker.providers.ollama.usage import count
+from rxworker.providers.ollama.finish import count
+
+PATH = "/api/chat"
+PORT = 11434
+
+# What a server listens on is where a client on the same machine finds it, once it names this machine.
+_ANY = re.compile(r"^(https?://)(0\.0\.0\.0|\[::\])(?=[:/]|$)")
+_HOST_AND_PORT = re.compile(r"^(?P<host>\[[^]]*\]|[^:/]*)(?P<port>:\d+)?(?P<path>/.*)?$")
+
+
+def chat_address(host: str) -> str:
+    """The address of the chat endpoint.
+
+    Args:
+        host: A host, ``host:port``, ``:port`` or an address. Without a scheme and a port it means port 11434.
+
+    Raises:
+        ConfigurationError: It is none of these.
+
+    >>> chat_address("box"), chat_address(":8000")
+    ('http://box:11434/api/chat', 'http://127.0.0.1:8000/api/chat')
+    >>> chat_address("https://ollama.com/api")
+    'https://ollama.com/api/chat'
+    """
+    url = host if "://" in host else _completed(host)
+    url = _ANY.sub(_here, url)
+    # The address of the API as a whole, as it is often written.
+    return endpoint(re.sub(r"/api/?$", "", url), PATH, root="")
+
+
+def _completed(host: str) -> str:
+    if _is_ipv6(host):
+        host = f"[{host}]"
+    found = _HOST_AND_PORT.match(host)
+    if found is None:
+        return host  # to be refused with the words that any address is refused with
+    name, port, path = found["host"] or "127.0.0.1", found["port"] or f":{PORT}", found["path"]
+    return f"http://{name}{port}{path or ''}"
+
+
+def _here(found: re.Match[str]) -> str:
+    return found[1] + ("[::1]" if found[2] == "[::]" else "127.0.0.1")
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
+
 
 BASE_URL = "http://localhost:11434"
 HOST = "OLLAMA_HOST"
@@ -107,6 +167,3 @@ class Ollama:
     def counts(self, usage: Usage) -> Counts:
         """The usage as it was sent."""
         return count(usage)
-
-
-__all__ = ["Ollama"]

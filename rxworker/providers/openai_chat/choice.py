@@ -2,11 +2,13 @@
 
 The wire has no blocks. Text goes into a block for as long as text comes; when thinking or a call comes, that block ends.
 Calls stay open until the choice ends, since their pieces may alternate.
+
+OpenRouter's reasoning details: what must be sent back, gathered from its pieces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from rxworker.events import (
     BlockType,
@@ -17,12 +19,65 @@ from rxworker.events import (
     TextDelta,
     ThinkingDelta,
 )
-from rxworker.messages import JsonObject, StopReason
+from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.blocks import OpenBlocks
-from rxworker.providers.openai_chat.details import merge_details, text_of_details
-from rxworker.providers.openai_chat.stop import Reason, read_stop, runs_calls, says_calls_are_whole
+from rxworker.providers.openai_chat.finish import (
+    Reason,
+    read_stop,
+    runs_calls,
+    says_calls_are_whole,
+)
 from rxworker.providers.openai_chat.tools import Tell, ToolCalls
 from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
+
+GROWING = ("text", "summary")
+IDENTITY = ("type", "index", "id")
+
+
+def text_of_details(details: Iterable[JsonObject]) -> str:
+    """The thinking in them."""
+    texts = (detail.get("text") or detail.get("summary") for detail in details)
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def merge_details(details: Iterable[JsonObject]) -> list[Json]:
+    """The details with the pieces of one joined: those that follow each other and name the same.
+
+    >>> merge_details([{"type": "reasoning.text", "text": "a"}, {"type": "reasoning.text", "text": "b"}])
+    [{'type': 'reasoning.text', 'text': 'ab'}]
+    """
+    groups: list[list[JsonObject]] = []
+    for detail in details:
+        if groups and _same(groups[-1][0], detail):
+            groups[-1].append(detail)
+        else:
+            groups.append([detail])
+    return [_join(group) for group in groups]
+
+
+def _same(first: JsonObject, next_: JsonObject) -> bool:
+    kind = next_.get("type")
+    if not isinstance(kind, str) or kind == "reasoning.encrypted":
+        return False
+    return all(
+        first.get(key) == next_.get(key)
+        or (key == "id" and None in (first.get(key), next_.get(key)))
+        for key in IDENTITY
+    )
+
+
+def _join(group: list[JsonObject]) -> JsonObject:
+    if len(group) == 1:
+        return group[0]
+    joined: JsonObject = {}
+    for detail in group:
+        joined |= {k: v for k, v in detail.items() if v is not None or k not in joined}
+    for field in GROWING:
+        if field in joined:
+            pieces = [detail.get(field) for detail in group]
+            joined[field] = "".join(piece for piece in pieces if isinstance(piece, str))
+    return joined
+
 
 # The encoder finds this in the echo of thinking that must be sent back under its name.
 FIELD = "field"
@@ -206,6 +261,3 @@ class Choice:
         stop = self.stop if self.index else None
         self._tell(self._blocks.stop(self._prose, stop, echo))
         self._prose = self.text = None
-
-
-__all__ = ["DETAILS", "FIELD", "REASONING_CONTENT", "Choice"]

@@ -29,11 +29,10 @@ from rxworker.messages import JsonObject, StopReason
 from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure, read_failure
-from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
 from rxworker.providers.ids import made_id
-from rxworker.providers.loose import read_loosely
+from rxworker.providers.malformed import garbage_failure, read_loosely, stream_failure, unreadable
 from rxworker.providers.openai_chat.choice import Choice
-from rxworker.providers.openai_chat.usage import read_usage
+from rxworker.providers.openai_chat.finish import read_usage
 from rxworker.providers.openai_chat.wire import WireChunk, decode_chunk, read_names
 
 Events: TypeAlias = Sequence[ResponseEvent]

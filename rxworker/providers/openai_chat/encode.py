@@ -40,13 +40,18 @@ from rxworker.providers.content import (
     refuse_file_id,
     user_echo,
 )
+from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import with_extra
-from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT
-from rxworker.providers.openai_chat.details import merge_details
+from rxworker.providers.openai_chat.choice import DETAILS, FIELD, REASONING_CONTENT, merge_details
 from rxworker.providers.openai_chat.dialects import COMPATIBLE, REFUSAL, Dialect
-from rxworker.providers.remember import Body, MessageEncoder, Part, array
-from rxworker.providers.schema import closed, is_strict, safe_name, strict_arguments
-from rxworker.providers.tools import refuse_grammar, refuse_programmatic
+from rxworker.providers.schema import (
+    closed,
+    is_strict,
+    refuse_grammar,
+    refuse_programmatic,
+    safe_name,
+    strict_arguments,
+)
 
 NAME = "openai_chat"
 # The formats of audio, by media type; `mimetypes` gives the name of WAV that the system has.

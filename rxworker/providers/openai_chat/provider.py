@@ -9,16 +9,23 @@ import msgspec
 from rxworker.errors import ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
-from rxworker.providers.address import base_address, endpoint, host_of
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url, is_secret
 from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.encode_cache import Remembered
+from rxworker.providers.endpoint import (
+    base_address,
+    checked_headers,
+    current_secrets,
+    endpoint,
+    host_of,
+    read_key,
+    read_model,
+)
 from rxworker.providers.http_error import explain
-from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
-from rxworker.providers.openai_chat.usage import count
-from rxworker.providers.remember import Remembered
+from rxworker.providers.openai_chat.finish import count
 
 BASE_URL = "https://api.openai.com/v1"
 KEY = "OPENAI_API_KEY"

@@ -10,10 +10,13 @@ servers leave the index out, say 0 for every call, send ids again or empty, or s
   last one.
 - A piece that brings no id, but a name and arguments that are whole by themselves, begins a new call if the call it
   would belong to has arguments already. One that brings the same id again does so if these, too, are whole.
+
+Whether the arguments of a call are whole, seen from their brackets alone and only when somebody asks.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -24,9 +27,60 @@ from rxworker.events import BlockType, InputJsonDelta, Opaque, ResponseEvent, To
 from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json, JsonObject, StopReason
 from rxworker.providers.blocks import OpenBlocks
-from rxworker.providers.openai_chat.outline import Outline
-from rxworker.providers.openai_chat.stop import Calls
+from rxworker.providers.openai_chat.finish import Calls
 from rxworker.providers.openai_chat.wire import WireFunction, WireToolCall
+
+_MARKS = re.compile(r'["\\{}\[\]]')
+
+
+class Outline:
+    r"""The pieces of a JSON text, each of them looked at once at most.
+
+    Args:
+        pieces: What has come, and will be added to.
+
+    >>> pieces = ['{"a": "}']
+    >>> outline = Outline(pieces)
+    >>> outline.is_whole()
+    False
+    >>> pieces.append('"}')
+    >>> outline.is_whole()
+    True
+    """
+
+    __slots__ = ("_began", "_depth", "_escaped", "_in_text", "_pieces", "_place")
+
+    def __init__(self, pieces: list[str]) -> None:
+        self._pieces = pieces
+        self._place = 0  # of the first that nobody has looked at
+        self._began = False
+        self._depth = 0
+        self._in_text = False
+        self._escaped = False
+
+    def is_whole(self) -> bool:
+        """Whether every bracket that was opened has been closed, and there was one."""
+        for piece in self._pieces[self._place :]:
+            self._look_at(piece)
+        self._place = len(self._pieces)
+        return self._began and not self._depth and not self._in_text
+
+    def _look_at(self, piece: str) -> None:
+        skipped = 0 if self._escaped else -1  # the place of a character that is escaped
+        self._escaped = False
+        for found in _MARKS.finditer(piece):
+            mark, place = found[0], found.start()
+            if place == skipped:
+                continue
+            if mark == "\\":
+                skipped = place + 1
+            elif mark == '"':
+                self._in_text = not self._in_text
+            elif not self._in_text:
+                self._began = True
+                self._depth += 1 if mark in "{[" else -1
+        self._escaped = bool(piece) and skipped == len(piece)
+
 
 Tell: TypeAlias = Callable[[ResponseEvent], None]
 
@@ -218,6 +272,3 @@ def _is_whole(text: str) -> bool:
     except msgspec.DecodeError:
         return False
     return value is None or isinstance(value, dict)
-
-
-__all__ = ["PendingCall", "Tell", "ToolCalls"]

@@ -31,20 +31,20 @@ from rxworker.messages.lenient_json import Halves, read_json
 from rxworker.providers.batch_decoder import Part
 from rxworker.providers.blocks import CUT, OpenBlocks
 from rxworker.providers.failure import Failure
-from rxworker.providers.garbage import garbage_failure, stream_failure, unreadable
 from rxworker.providers.ids import made_id
-from rxworker.providers.loose import read_loosely
-from rxworker.providers.openai_responses.error import error_failure, response_failure
+from rxworker.providers.malformed import garbage_failure, read_loosely, stream_failure, unreadable
+from rxworker.providers.openai_responses.finish import (
+    COMPLETED,
+    INCOMPLETE,
+    error_failure,
+    read_stop,
+    read_usage,
+    response_failure,
+    status_of,
+)
 from rxworker.providers.openai_responses.items import HANDLERS as ITEM_HANDLERS
 from rxworker.providers.openai_responses.items import Items
 from rxworker.providers.openai_responses.kinds import word
-from rxworker.providers.openai_responses.stop import (
-    COMPLETED,
-    INCOMPLETE,
-    read_stop,
-    status_of,
-)
-from rxworker.providers.openai_responses.usage import read_usage
 from rxworker.providers.openai_responses.wire import (
     UNREADABLE,
     WireEvent,

@@ -46,6 +46,7 @@ from rxworker.providers.content import (
     split_system,
     user_echo,
 )
+from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import shortened
 from rxworker.providers.openai_responses.echo import encode_answer, encode_call
@@ -56,7 +57,6 @@ from rxworker.providers.openai_responses.options import (
     encode_storage,
     encode_tool,
 )
-from rxworker.providers.remember import Body, MessageEncoder, Part, array
 
 NAME = "openai_responses"
 LONGEST_ID = 64

@@ -14,6 +14,7 @@ from rxworker.events import Opaque, ResponseEvent
 from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.blocks import OpenBlocks
+from rxworker.providers.openai_responses.finish import COMPLETED, Outcome
 from rxworker.providers.openai_responses.item import Call, Item
 from rxworker.providers.openai_responses.kinds import (
     CALLS,
@@ -35,7 +36,6 @@ from rxworker.providers.openai_responses.kinds import (
     word,
 )
 from rxworker.providers.openai_responses.prose import Prose
-from rxworker.providers.openai_responses.stop import COMPLETED, Outcome
 from rxworker.providers.openai_responses.wire import WireEvent, WireResponse, read_items
 
 # What becomes of an item by its type; any other is an `Item`.

@@ -10,9 +10,15 @@ import msgspec
 
 from rxworker.messages import Json, JsonObject, TextFormat, ToolMeta
 from rxworker.providers.base import Options, ToolChoice
-from rxworker.providers.remember import Body
-from rxworker.providers.schema import closed, is_strict, safe_name, strict_arguments
-from rxworker.providers.tools import DIRECT, PROGRAMMATIC
+from rxworker.providers.encode_cache import Body
+from rxworker.providers.schema import (
+    DIRECT,
+    PROGRAMMATIC,
+    closed,
+    is_strict,
+    safe_name,
+    strict_arguments,
+)
 
 MODES = {"auto": "auto", "none": "none", "any": "required"}
 OFF = ("off", "disabled")

@@ -9,7 +9,6 @@ import msgspec
 from rxworker.errors import ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
-from rxworker.providers.address import base_address, endpoint, host_of
 from rxworker.providers.base import (
     HttpRequest,
     Options,
@@ -19,14 +18,22 @@ from rxworker.providers.base import (
     is_secret,
 )
 from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.encode_cache import Remembered
+from rxworker.providers.endpoint import (
+    base_address,
+    checked_headers,
+    current_secrets,
+    endpoint,
+    host_of,
+    read_key,
+    read_model,
+)
 from rxworker.providers.http_error import explain
-from rxworker.providers.keys import checked_headers, current_secrets, read_key, read_model
 from rxworker.providers.openai_responses.background import BackgroundDecoder
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode
+from rxworker.providers.openai_responses.finish import count
 from rxworker.providers.openai_responses.options import encode_tool
-from rxworker.providers.openai_responses.usage import count
-from rxworker.providers.remember import Remembered
 
 BASE_URL = "https://api.openai.com/v1"
 KEY = "OPENAI_API_KEY"

@@ -1,11 +1,41 @@
-"""How Anthropic counts tokens: cached input stands beside the input, and later numbers come over earlier ones."""
+"""Why a message of Anthropic's ends.
+
+How Anthropic counts tokens: cached input stands beside the input, and later numbers come over earlier ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from rxworker.messages import Counts, Json, JsonObject, Usage
+from rxworker.messages import Counts, Json, JsonObject, StopReason, Usage
+from rxworker.providers.anthropic.wire import WireStop
+from rxworker.providers.finish_reasons import stop_kind
+
+
+def read_stop(wire: WireStop, called: bool, malformed: bool = False) -> StopReason | None:
+    """The normal form. A message that ends for the sake of a call which never came is malformed.
+
+    Args:
+        wire: What was sent.
+        called: Whether a call of a client's tool was completed.
+        malformed: Whether there was a call that names no tool.
+
+    >>> read_stop(WireStop("end_turn"), called=True).kind
+    <StopKind.TOOL_USE: 'ToolUse'>
+    """
+    raw = wire.stop_reason
+    if raw is None:
+        return None
+    kind = stop_kind(raw, called=called, malformed=malformed)
+    detail = wire.stop_sequence if isinstance(wire.stop_sequence, str) else None
+    if raw == "model_context_window_exceeded":
+        detail = "context"
+    if isinstance(wire.stop_details, dict):
+        explanation = wire.stop_details.get("explanation") or wire.stop_details.get("category")
+        detail = explanation if isinstance(explanation, str) else detail
+    return StopReason(kind, raw, detail)
+
 
 # As they are counted: what is read, written, found in the cache and put there.
 NUMBERS = (
@@ -62,6 +92,3 @@ def _int(value: Json) -> int | None:
 def _sum(values: Iterable[int | None]) -> int | None:
     numbers = [value for value in values if value is not None]
     return sum(numbers) if numbers else None
-
-
-__all__ = ["count", "read_usage"]

@@ -1,4 +1,6 @@
-"""JSON that does not fit its Struct: what fits of it is taken, and the rest is told.
+"""Frames that are not what the protocol promises.
+
+JSON that does not fit its Struct: what fits of it is taken, and the rest is told.
 
 One odd member must not cost what stands beside it, so a Struct is read field by field, and a list member by member, down
 to where it does not fit. Every field of such a Struct has a default.
@@ -12,7 +14,44 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
+from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import Json, JsonObject
+from rxworker.messages.lenient_json import read_mended
+from rxworker.providers.failure import Failure, read_failure
+
+
+def unreadable(data: bytes) -> bool:
+    """Whether a frame that is no JSON was meant to be some: a broken object, not a word such as ``keepalive``."""
+    return data.lstrip().startswith(b"{")
+
+
+def read_stray(data: bytes) -> Json:
+    """The JSON of stray lines, with or without the name of a field before it, such as ``error: {...}``."""
+    whole = read_mended(data)
+    return whole if whole is not None else read_mended(data.partition(b":")[2])
+
+
+def stream_failure(event: str, raw: Json) -> Failure | None:
+    """The failure that a frame tells of, by its event's name or by an ``error`` in it."""
+    if event == "error":
+        return read_failure(raw) or Failure(_shown(raw), "error")
+    if isinstance(raw, dict) and (raw.get("error") or raw.get("type") == "error"):
+        return read_failure(raw) or Failure(_shown(raw), "error")
+    return None
+
+
+def garbage_failure(frame: SseFrame) -> Failure | None:
+    """The failure that a frame tells of which is no JSON."""
+    if frame.event == STRAY:
+        return stream_failure(STRAY, read_stray(frame.data))
+    if frame.event == "error" and not unreadable(frame.data):
+        return Failure(frame.data.decode("utf-8", "replace"), "error")
+    return None
+
+
+def _shown(raw: Json) -> str:
+    return msgspec.json.encode(raw).decode()[:300] if raw else "the provider gave no reason"
+
 
 S = TypeVar("S", bound=Struct)
 
@@ -72,6 +111,3 @@ def _read_list(values: list[Json], kind: Any) -> tuple[list[Any], list[Json]]:
     read = [_read(value, kind) for value in values]
     taken = [one for one, _ in read if one is not NOTHING]
     return taken, [left for _, left in read if left]
-
-
-__all__ = ["read_loosely"]

@@ -1,0 +1,284 @@
+"""Trying again, as long as nobody has seen anything.
+
+Not waiting for ever.
+
+Turning an error that came as an event into the error that ends the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from reactivex import Observable, abc
+
+from rxworker.errors import ProviderError, RxWorkerError, TransportTimeoutError, TruncatedError
+from rxworker.events import TRUNCATED, Error, ResponseEvent, ResponseStatus, Status
+from rxworker.events.deltas import Parts
+from rxworker.operators.disposables import Call, Slot
+from rxworker.operators.select import expect_events
+from rxworker.operators.stage import Operator, Sink, Stage, connect, many, stage
+
+A = TypeVar("A")
+
+
+def retry_before_first(
+    should: Callable[[Exception, int], float | None], scheduler: abc.SchedulerBase
+) -> Operator[A, A]:
+    """Subscribe again after an error, with a pause, unless an item has passed already.
+
+        --#                    first subscription
+             --#               second, 3 columns later
+                  --a--#       third; after an item errors pass
+        [ retry_before_first(three) ]
+        ------------a--#
+
+    Args:
+        should: Asked with the error and the number of failures so far, from 1: how many seconds to wait before the next
+            subscription, or ``None`` to give up and let the error pass. What it raises is passed on instead.
+        scheduler: Whose time it is.
+
+    >>> from reactivex import of, throw
+    >>> from reactivex.scheduler import VirtualTimeScheduler
+    >>> def once(error: Exception, failures: int) -> float | None:
+    ...     return 0.5 if failures == 1 else None
+    >>> time = VirtualTimeScheduler()
+    >>> throw(ValueError("no")).pipe(retry_before_first(once, time)).subscribe(print, print) and None
+    >>> time.start()
+    no
+    """
+
+    def apply(source: Observable[A]) -> Observable[A]:
+        def subscribe(
+            observer: abc.ObserverBase[A], default: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            current = Slot()
+            push, push_many = observer.on_next, many(observer)
+            failures = 0
+            started = False
+
+            def on_next(item: A) -> None:
+                nonlocal started
+                started = True
+                push(item)
+
+            def on_many(parts: Parts[A]) -> None:
+                nonlocal started
+                started = True
+                push_many(parts)
+
+            def on_error(error: Exception) -> None:
+                nonlocal failures
+                if started:
+                    observer.on_error(error)
+                    return
+                failures += 1
+                try:
+                    delay = should(error, failures)
+                except Exception as other:
+                    observer.on_error(other)
+                    return
+                if delay is None:
+                    observer.on_error(error)
+                else:
+                    # Also without a pause through the scheduler, so that failures do not pile up on the stack.
+                    current.put(scheduler.schedule_relative(delay, attempt))
+
+            def attempt(_: abc.SchedulerBase | None = None, __: object = None) -> None:
+                subscription = Slot()
+                current.put(subscription)
+                sink = Sink(on_next, on_error, observer.on_completed, on_many)
+                try:
+                    connected = connect(source, sink, default)
+                except Exception as error:
+                    on_error(error)
+                else:
+                    subscription.put(connected)
+
+            attempt()
+            return current
+
+        return Stage(subscribe)
+
+    return apply
+
+
+LOOKS = 8
+"""How often a stream is looked at within the time that it may pause."""
+
+
+def time_out(
+    first: float | None,
+    idle: float | None,
+    scheduler: abc.SchedulerBase,
+    is_held: Callable[[], bool] | None = None,
+) -> Operator[A, A]:
+    """End with a `TransportTimeoutError` when the first item does not come in time, or a pause is too long.
+
+        --a--b------------     the pause may be 8 columns
+        [ time_out(8, 8) ]
+        --a--b--------#
+
+    An item costs nothing but a mark: one timer looks eight times in the time of a pause whether there was a mark. The
+    error therefore comes when the stream has been silent for ``idle``, and at most an eighth of it later, never earlier.
+    The same holds for the first item, where a source is held. The source is disposed.
+
+    Args:
+        first: Seconds until the first item; ``None`` for no limit.
+        idle: Seconds between two items, and between the last one and the end; ``None`` for no limit.
+        scheduler: Whose time it is. It must run on the source's thread.
+        is_held: Whether the source is kept waiting on purpose; silence does not count then.
+    """
+
+    def apply(source: Observable[A]) -> Observable[A]:
+        def subscribe(
+            observer: abc.ObserverBase[A], default: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            push, push_many = observer.on_next, many(observer)
+            upstream, timer = Slot(), Slot()
+            started = marked = over = False
+            quiet = 0
+
+            def end() -> bool:
+                nonlocal over
+                was_over, over = over, True
+                timer.dispose()
+                return not was_over
+
+            def expire(message: str) -> None:
+                if end():
+                    upstream.dispose()
+                    observer.on_error(TransportTimeoutError(message, retryable=True))
+
+            def look(_: abc.SchedulerBase, __: object = None) -> None:
+                nonlocal marked, quiet
+                quiet = 0 if marked or (is_held is not None and is_held()) else quiet + 1
+                marked = False
+                if quiet < LOOKS:
+                    arm()
+                elif started:
+                    expire(f"nothing came for {idle:g} seconds")
+                else:
+                    expire(f"nothing came within {first:g} seconds")
+
+            def arm() -> None:
+                patience = idle if started else first
+                if patience is not None and not over:
+                    timer.put(scheduler.schedule_relative(patience / LOOKS, look))
+
+            def mark() -> None:
+                nonlocal started, marked, quiet
+                marked = True
+                if not started:
+                    started, marked, quiet = True, False, 0  # the time of a pause begins right here
+                    timer.put(None)
+                    arm()
+
+            def on_next(item: A) -> None:
+                if not over:
+                    mark()
+                    push(item)
+
+            def on_many(parts: Parts[A]) -> None:
+                if not over:
+                    mark()
+                    push_many(parts)
+
+            def on_error(error: Exception) -> None:
+                if end():
+                    observer.on_error(error)
+
+            def on_completed() -> None:
+                if end():
+                    observer.on_completed()
+
+            def dispose() -> None:
+                end()
+                upstream.dispose()
+
+            arm()
+            sink = Sink(on_next, on_error, on_completed, on_many)
+            upstream.put(connect(source, sink, default))
+            return Call(dispose)
+
+        return Stage(subscribe)
+
+    return apply
+
+
+def error_to_exception(event: Error) -> RxWorkerError:
+    """The exception that an error event stands for.
+
+    >>> error_to_exception(Error("overloaded_error", "try later", retryable=True, kind="overloaded"))
+    ProviderError('try later')
+    """
+    if event.code == TRUNCATED:
+        return TruncatedError(event.message, retryable=event.retryable, request_id=event.request_id)
+    return ProviderError(
+        event.message,
+        kind=event.kind,
+        code=event.code,
+        retryable=event.retryable,
+        retry_after=event.retry_after,
+        request_id=event.request_id,
+    )
+
+
+def fail_on_error() -> Operator[ResponseEvent, ResponseEvent]:
+    """Pass all events on, and end with the matching exception after an `Error` event.
+
+        --t--e--f----|         t a delta, e Error, f Status(FAILED)
+        [ fail_on_error() ]
+        --t--e--(f,#)
+
+    The end comes behind the ``Status(FAILED)`` that follows the error, or where the source ends without one. Should the
+    source itself end with an error, that one becomes the exception's ``__cause__``.
+    """
+
+    def apply(source: Observable[ResponseEvent]) -> Observable[ResponseEvent]:
+        expect_events(source, "fail_on_error()")
+        return stage(source, _watch)
+
+    return apply
+
+
+def _watch(observer: abc.ObserverBase[ResponseEvent]) -> Sink[ResponseEvent]:
+    push = observer.on_next
+    failure: RxWorkerError | None = None
+    over = False
+
+    def on_next(event: ResponseEvent) -> None:
+        nonlocal failure, over
+        if over:
+            return
+        push(event)
+        if type(event) is Error:
+            failure = failure or error_to_exception(event)
+        elif (
+            failure is not None and type(event) is Status and event.status is ResponseStatus.FAILED
+        ):
+            over = True
+            observer.on_error(failure)
+
+    def on_error(error: Exception) -> None:
+        nonlocal over
+        if over:
+            return
+        over = True
+        if failure is None:
+            observer.on_error(error)
+        else:
+            failure.__cause__ = error
+            observer.on_error(failure)
+
+    def on_completed() -> None:
+        nonlocal over
+        if over:
+            return
+        over = True
+        if failure is None:
+            observer.on_completed()
+        else:
+            observer.on_error(failure)
+
+    return Sink(on_next, on_error, on_completed)

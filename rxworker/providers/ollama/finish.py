@@ -1,0 +1,94 @@
+"""Why an answer of Ollama's ends.
+
+How Ollama counts tokens: on the last line, beside the durations in nanoseconds.
+
+What went wrong, told by Ollama in a sentence without a code.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason, Usage
+from rxworker.providers.failure import Failure
+from rxworker.providers.failure import read_failure as read_any
+from rxworker.providers.finish_reasons import stop_kind
+from rxworker.providers.ollama.wire import WireLine
+
+
+def read_stop(raw: str | None, *, called: bool, malformed: bool = False) -> StopReason | None:
+    """The normal form.
+
+    Args:
+        raw: The reason; old servers do not say one.
+        called: Whether a tool was called, of which Ollama has no word of its own.
+        malformed: Whether there was a call that names no tool.
+
+    >>> read_stop("stop", called=True).kind
+    <StopKind.TOOL_USE: 'ToolUse'>
+    """
+    if raw is None:
+        return StopReason(StopKind.TOOL_USE) if called else None
+    return StopReason(stop_kind(raw, called=called, malformed=malformed), raw)
+
+
+NUMBERS = (
+    "total_duration",
+    "load_duration",
+    "prompt_eval_count",
+    "prompt_eval_duration",
+    "eval_count",
+    "eval_duration",
+)
+
+
+def read_usage(line: WireLine) -> Usage | None:
+    """The usage that a line tells, ``None`` where it tells none.
+
+    >>> read_usage(WireLine(done=True, eval_count=2)).raw
+    {'eval_count': 2}
+    """
+    raw: JsonObject = {
+        name: number for name in NUMBERS if (number := getattr(line, name)) is not None
+    }
+    if not raw:
+        return None
+    return Usage(line.prompt_eval_count, line.eval_count, raw=raw)
+
+
+def count(usage: Usage) -> Counts:
+    """The numbers as they were sent. Ollama tells nothing of caches."""
+    raw = usage.raw or {}
+    return Counts(_int(raw.get("prompt_eval_count")), _int(raw.get("eval_count")))
+
+
+def _int(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+# The first that is found in the sentence tells the kind.
+SENTENCES = (
+    (re.compile(r"unauthori[sz]ed|sign in|signed in", re.IGNORECASE), "authentication"),
+    (re.compile(r"model .*not found|try pulling it", re.IGNORECASE), "not_found"),
+    (re.compile(r"does not support|^invalid ", re.IGNORECASE), "invalid_request"),
+    (re.compile(r"exceed\w* .*context|context .*exceed", re.IGNORECASE), "context_length"),
+    (re.compile(r"server busy|overloaded|maximum pending", re.IGNORECASE), "overloaded"),
+    (re.compile(r"usage limit|subscription|upgrade", re.IGNORECASE), "quota"),
+    (re.compile(r"too many requests|rate limit", re.IGNORECASE), "rate_limit"),
+    (re.compile(r"timed? ?out|deadline", re.IGNORECASE), "timeout"),
+)
+
+
+def read_failure(raw: Json) -> Failure:
+    """The failure of a line. What nothing is known of is the server's, since the request had been accepted.
+
+    >>> read_failure({"error": "an error was encountered while running the model"}).kind
+    'server'
+    """
+    failure = read_any(raw) or Failure("the server gave no reason")
+    if failure.kind != "unknown":
+        return failure
+    found = (kind for pattern, kind in SENTENCES if pattern.search(failure.message))
+    return replace(failure, kind=next(found, "server"))

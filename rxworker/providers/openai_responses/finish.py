@@ -1,0 +1,163 @@
+"""Why a response ends: the protocol says only whether it was completed, and what cut it.
+
+How the Responses protocol counts tokens: cached input is part of the input, reasoning part of the output.
+
+What went wrong in the middle of a Responses stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason, Usage
+from rxworker.messages.stop import TOOL_USE
+from rxworker.providers.failure import Failure, read_failure
+from rxworker.providers.finish_reasons import CUT, known_kind
+from rxworker.providers.openai_responses.wire import WireResponse
+
+COMPLETED = "completed"
+INCOMPLETE = "incomplete"
+FAILED = "failed"
+CANCELLED = "cancelled"
+STATUSES = (COMPLETED, INCOMPLETE, FAILED, CANCELLED)
+
+END_TURN = StopKind.END_TURN
+
+
+class Outcome(Struct, frozen=True):
+    """What of a response's items matters for the reason why it ended.
+
+    Attributes:
+        called: Whether a call of a client's tool was completed.
+        malformed: Whether there is a call that names no tool.
+        refused: Whether there is a refusal.
+        waiting: The types of items that wait for a client, but are no calls of its tools.
+    """
+
+    called: bool = False
+    malformed: bool = False
+    refused: bool = False
+    waiting: tuple[str, ...] = ()
+
+
+def status_of(response: WireResponse, event: str) -> str:
+    """How it ended: what the response says, else the last word of the event.
+
+    >>> status_of(WireResponse(), "response.incomplete")
+    'incomplete'
+    """
+    return response.status if response.status in STATUSES else event.rpartition(".")[2]
+
+
+def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReason:
+    """The normal form.
+
+    Args:
+        response: What was sent.
+        status: How it ended.
+        outcome: What its items were.
+
+    >>> read_stop(WireResponse(), "completed", Outcome(called=True)).kind
+    <StopKind.TOOL_USE: 'ToolUse'>
+    """
+    if response.incomplete_details:
+        reason = _reason(response.incomplete_details)
+        kind = known_kind(reason) if reason else None
+        # A reason that is not known says nothing against a response that is complete.
+        if reason and (kind in CUT or status != COMPLETED):
+            return StopReason(kind if kind in CUT else StopKind.OTHER, reason)
+    if status != COMPLETED:
+        return StopReason(StopKind.OTHER, status)
+    if outcome.called:
+        return StopReason(TOOL_USE, status)
+    if outcome.malformed:
+        return StopReason(StopKind.MALFORMED, status)
+    if outcome.refused:
+        return StopReason(StopKind.REFUSAL, status)
+    detail = f"waits for the client: {', '.join(outcome.waiting)}" if outcome.waiting else None
+    return StopReason(END_TURN, status, detail)
+
+
+def _reason(details: Json) -> str | None:
+    reason = details.get("reason") if isinstance(details, dict) else None
+    return reason if isinstance(reason, str) else None
+
+
+NONE: JsonObject = {}
+SENT = frozenset({int, type(None)})
+
+
+def read_usage(raw: JsonObject) -> Usage:
+    """The normal form, which is how it counts itself.
+
+    >>> read_usage({"input_tokens": 5, "output_tokens": 2}).total_tokens
+    7
+    """
+    return Usage(*_numbers(raw), raw=raw)
+
+
+def count(usage: Usage) -> Counts:
+    """The four numbers as they were sent."""
+    return Counts(*_numbers(usage.raw or {})[:4])
+
+
+def _numbers(raw: JsonObject) -> list[int | None]:
+    """Of the input and the output, of what of the input was read from a cache and written to it, and of the reasoning."""
+    read, written = raw.get("input_tokens_details"), raw.get("output_tokens_details")
+    if not isinstance(read, dict):
+        read = NONE
+    if not isinstance(written, dict):
+        written = NONE
+    sent: list[Any] = [
+        raw.get("input_tokens"),
+        raw.get("output_tokens"),
+        read.get("cached_tokens"),
+        read.get("cache_write_tokens"),
+        written.get("reasoning_tokens"),
+    ]
+    if SENT.issuperset(map(type, sent)):
+        return sent
+    # A bool is an int, too, but no number.
+    return [number if type(number) is int else None for number in sent]
+
+
+# The codes of this protocol alone; whatever begins with one of them.
+CODES = {
+    "invalid_": "invalid_request",
+    "image_": "invalid_request",
+    "unsupported_image": "invalid_request",
+    "empty_image": "invalid_request",
+    "failed_to_download_image": "invalid_request",
+    "bio_policy": "permission",
+    "cyber_policy": "permission",
+    "vector_store_timeout": "timeout",
+    "previous_response_not_found": "not_found",
+}
+SILENT = "the provider gave no reason"
+
+
+def error_failure(raw: Json) -> Failure:
+    """The failure of an ``error`` event, whether its fields lie flat or in an ``error`` of their own.
+
+    >>> error_failure({"type": "error", "code": "server_error", "message": "oh"}).kind
+    'server'
+    """
+    return _refined(read_failure(raw) or Failure(SILENT, "error"))
+
+
+def response_failure(response: WireResponse, status: str) -> Failure:
+    """The failure of a response that failed or was cancelled."""
+    if status == CANCELLED:
+        return Failure("the response was cancelled", CANCELLED, CANCELLED)
+    told = read_failure({"error": response.error}) if response.error else None
+    return _refined(told or Failure(SILENT, status))
+
+
+def _refined(failure: Failure) -> Failure:
+    if failure.kind != "unknown" or failure.code is None:
+        return failure
+    kind = next((k for start, k in CODES.items() if failure.code.startswith(start)), failure.kind)
+    return replace(failure, kind=kind)
