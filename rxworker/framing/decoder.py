@@ -1,9 +1,4 @@
-"""What every machine of the house looks like.
-
-Two machines in a row are a machine.
-
-How large a frame may be, so that a server cannot fill the memory with one that never ends.
-"""
+"""The interface of a decoder, two decoders in sequence, and the limit for the size of a frame."""
 
 from __future__ import annotations
 

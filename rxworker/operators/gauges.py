@@ -1,12 +1,7 @@
-"""Several views of one stream, side by side.
+"""Gauges: several values computed side by side from one stream, rates, and the difference that each usage snapshot adds.
 
-reactivex's ``publish`` and ``combine_latest`` with ``start_with`` do the same for streams that wait. A run does not: it tells what it has
-at once, while ``start_with`` is still waiting for its turn, and the first records are lost to some. Here everybody is in place before
-the source is asked.
-
-How much in a second, and how much for most.
-
-What each usage snapshot adds to what was known before.
+reactivex's ``publish`` and ``combine_latest`` with ``start_with`` do the same for streams that wait for a subscriber. A run emits its history
+at once, while ``start_with`` still waits for its turn, and some operators would miss the first records. Here every operator is subscribed before the source is.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""One observable for the life of each block.
+"""One observable for the life of each block, and a state carried along each block.
 
-Theory of operation. What is meant is reactivex's own ``group_by_until(index, None, until_stop_or_abort)`` over the block
-events, and a property test holds the two equal; what is different is the price of a delta, a seventh of it. A block opens
-with the first event that has its index, is announced downstream, and only then receives that event: whoever subscribes
-in the notification sees the block whole. A stop or an abort is its last item; then it completes, and the same index may
-open again. A start of an index that is open, which no provider should send, aborts the block that was there, as in a `Timeline`. The blocks and the outer observable share one subscription to the source, which ends when the last of them is
-disposed: ``group_blocks(), take(1), flat_map(...)`` follows the first block to its end.
-
-Carrying a state along each block.
+The definition is reactivex's ``group_by_until(index, None, until_stop_or_abort)`` over the block events, and a property test holds the two equal; a delta
+costs a seventh of it. A block opens with the first event of its index, is announced downstream, and then receives that event: an observer that subscribes
+in the notification receives the whole block. A stop or an abort is its last item; then the block completes, and the same index may
+open again. A start of an index that is open, which no provider should send, aborts the open block, as in a `Timeline`. The blocks and the outer
+observable share one subscription to the source, which ends when the last of them is disposed: ``group_blocks(), take(1), flat_map(...)`` follows the first
+block to its end.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The arguments of tool calls as they arrive.
+"""The arguments of tool calls as they arrive, one member of the object at a time.
 
-Reading a JSON object from its text as it arrives, a member of the object at a time. Pure.
-
-Theory of operation. The text is read once, from one structural character to the next; what is between them is never
-looked at. The machine knows how deep it is and whether it stands inside a string. At a comma or the closing bracket of
-the outermost object a member is whole: its text, gathered in pieces, is joined and decoded, and forgotten.
+The text is read once, from one structural character to the next; the characters between are not inspected. The parser knows its depth and whether it is
+inside a string. At a comma or the closing bracket of the outermost object a member is complete: its text, collected in pieces, is joined, decoded and dropped.
 """
 
 from __future__ import annotations

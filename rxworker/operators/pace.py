@@ -1,7 +1,4 @@
-"""Fewer events for those who draw them: deltas of a moment merged into one.
-
-Merging adjacent deltas of one block into one. Pure.
-"""
+"""Fewer events for user interfaces: the adjacent deltas of an interval merged into one."""
 
 from __future__ import annotations
 

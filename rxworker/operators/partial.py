@@ -1,11 +1,8 @@
-"""JSON text as it arrives, as the value that it has made so far.
+"""JSON text as it arrives, as the value parsed so far.
 
-Reading any JSON value from its text as it arrives. Pure.
-
-Theory of operation. A stack holds the objects and arrays that are open; what becomes whole goes into the innermost at once, so
-the value grows in place and is never copied. A string is gathered in pieces. While it is open it is shown as far as it has
-come, anew each time that it has grown by an eighth: joining it so often costs, all told, a small multiple of its length.
-Numbers and words are shown when what follows them tells that they are whole.
+A stack holds the open objects and arrays; a complete value is added to the innermost one at once, so the result grows in place and is never copied. A string is
+collected in pieces. While it is open, its current text is shown, joined again each time it has grown by an eighth, which in total costs a
+small multiple of its length. Numbers and words are shown when the next character proves that they are complete.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Trying again, as long as nobody has seen anything.
-
-Not waiting for ever.
-
-Turning an error that came as an event into the error that ends the stream.
-"""
+"""Errors and time: retry while no event has been emitted, raise after a time without events, and turn an error event into the error that ends the stream."""
 
 from __future__ import annotations
 

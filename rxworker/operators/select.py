@@ -1,11 +1,6 @@
-"""Choosing events by their type.
+"""Choosing events: those of a type, those in the records of a run, and those of responses or of blocks.
 
-Whether a type passes is found out once and looked up from then on: asking an event ``isinstance`` each time costs more
-than all the rest.
-
-From the records of a run to the events in them.
-
-Two lanes: the events about a response as a whole, and those in the lives of its blocks.
+Whether a type passes is computed once and looked up from then on, since ``isinstance`` for each event costs more than the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""How long it was from one record to another.
-
-Which run and which tool call came out of which.
-"""
+"""Durations between two records, and the relation between runs and the tool calls that started them."""
 
 from __future__ import annotations
 

@@ -1,39 +1,33 @@
-"""What the verbs that every token passes are built from: a hot `Source`, and `Stage`, an operator's result.
+"""The kernel of the operators: `Stage` (an operator's result), `Source` (a hot observable), and the `Guard` at the end of a pipeline.
 
-Theory of operation. reactivex guards each subscription between two operators with an observer that detaches itself and
-with a trampoline; per event and per subscription that costs more than the operators do. Between two of our own stages
-`connect` attaches directly. What it asks in return of whoever writes a stage:
+reactivex guards each subscription between two operators with an observer that detaches itself and with a trampoline; for each event and each
+subscription that costs more than the operators do. Between two stages `connect` attaches directly. In return, whoever writes a
+stage guarantees:
 
-* nothing is emitted after a terminal event, provided that upstream does the same;
-* what a callback of the user's raises goes to ``on_error``, and the stage is silent from then on;
-* all state is born in the function that subscribes;
+* the stage emits nothing after a terminal event, provided that upstream does the same;
+* an exception of a user's callback goes to ``on_error``, and the stage is silent from then on;
+* all state is created in the function that subscribes;
 * one thread at a time: there are no locks.
 
-The guard is needed once, at the end of a pipeline. There ``subscribe`` is what reactivex's is, to the letter of its contract, with an
-observer of our own make (see `Guard`). The trampoline lets a source that emits while it is subscribed to wait until whoever
-subscribes holds the subscription. Upstream of a stage that is direct nothing waits there: what comes is pushed by hand.
+The guard is needed once, at the end of a pipeline. `Guard` behaves like reactivex's ``AutoDetachObserver``, without its locks:
+
+* nothing is emitted after a terminal event or after disposing, not even the rest of a list of parts;
+* a terminal event disposes the source, also when the observer raises at it; if it is emitted while the source is being subscribed to,
+  the source is disposed right after;
+* an exception of the observer goes to the caller that pushed, and ends nothing;
+* an exception while subscribing goes to ``on_error``, or to the subscriber if a terminal event was emitted before;
+* without ``on_error`` the error is raised.
+
+A subscription may be disposed by another thread: it is stored first, and then the flag is checked, so that one of the two disposes it.
+
+The trampoline lets a source that emits while it is subscribed to wait until the subscriber holds the subscription. Upstream of a
+stage with ``is_direct`` nothing waits there, since events are pushed by hand.
 
 A network read brings many events at once. Between two stages these travel together, as a list of parts: a part is an item, or a
 `Deltas` of several adjacent ones. `many` returns the function that takes it. The meaning is the same: a list is its items, one after
-the other, and an observer without ``on_many``, like any observer of another library, is given them one by one.
+the other, and an observer without ``on_many``, like any observer of another library, receives them one by one.
 
-Any other observable may stand upstream (`connect` falls back to ``subscribe``) or downstream.
-
-The two shapes that everything in this room has: operators and steps.
-
-The end of a pipeline: what stands between a stage and whoever subscribes to it from outside.
-
-Theory of operation. It is what reactivex's ``AutoDetachObserver`` is, without its locks, and promises the same:
-
-* nothing comes after a terminal event, nor after disposing, not even the rest of what has come together;
-* with a terminal event the source is let go of, also when the observer raises at it; and if it comes while the source is still being
-  subscribed to, then as soon as it has been;
-* what an observer raises goes on to whoever pushed, and ends nothing;
-* what is raised while subscribing goes to ``on_error``; after a terminal event, to whoever subscribes;
-* an observer without ``on_error`` has the error raised.
-
-Disposing may come from another thread: the subscription is kept first, and then it is asked whether it was too late for that, so that
-one of the two lets go of it.
+Any other observable may be upstream (`connect` falls back to ``subscribe``) or downstream.
 """
 
 from __future__ import annotations

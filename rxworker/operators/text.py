@@ -1,10 +1,8 @@
-"""The text of a response as it is written.
+"""The text of a response: its pieces as they arrive, and text deltas re-divided into whole lines or sentences.
 
-Text deltas that each hold a whole line or a whole sentence.
-
-A model sends text in pieces that end anywhere. What speaks text aloud, or writes it to a line-based log, needs whole units. `lines` and
-`sentences` re-divide the deltas of each block: the text of a block stays the same, only the borders between its deltas move. Text never
-joins over the border of a block, over a tool call, or over a retry.
+A model sends text in pieces that end anywhere. A program that speaks text, or writes it to a line-based log, needs whole units. `lines` and
+`sentences` re-divide the deltas of each block: the text of a block stays the same, only the borders between its deltas move. Text is never
+joined across the border of a block, across a tool call, or across a retry.
 """
 
 from __future__ import annotations

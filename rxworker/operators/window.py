@@ -1,21 +1,15 @@
-"""What has come within the last seconds.
+"""The items of the last seconds: as a view, and as a fold.
 
-Theory of operation. An item belongs to the window from the moment it comes until ``seconds`` later, that moment not included.
-One timer waits for the oldest item; when it rings, everything that is due leaves at once, and the timer is set for the next
-one. An item that comes while the timer is late lets out what is due before it enters, so that what is emitted is right at
-that moment, whatever the timer does. Without items there is no timer.
+An item belongs to the window from the moment it arrives until ``seconds`` later, that moment not included. One timer waits for the oldest item; when it
+fires, all expired items leave at once, and the timer is set for the next one. An item that arrives while the timer is late first removes what has
+expired, so that each emitted value is right whatever the timer does. Without items there is no timer.
 
-What a window of time holds: a view that costs nothing to make, or a fold that costs nothing to keep. Pure.
+The list behind a view is only ever appended to, so that a `Window` is the list and two positions in it, and does not change. Expired
+items are cut off by making a new list as soon as they are the greater part: each item is copied about once, and a window that is kept keeps the list it was made of.
 
-Theory of operation. Both know when each item leaves, and drop from the front what is due.
-
-The row of a view is only ever appended to, so that a `Window` is the row and two places in it, and does not change. Items that
-have left are cut off by making a new row as soon as they are the greater part: each item is copied about once, and a window that
-somebody kept keeps the row it was made of.
-
-A fold without an inverse is kept in two stacks. What comes is combined into ``back``. When the front is asked for and empty, the
-back is turned over into it, so that each item there knows what it and all younger ones of the front come to. Each item is
-combined twice, however long the window is, and nothing is ever subtracted, so that no rounding error builds up.
+A fold without an inverse is kept in two stacks. New items are combined into ``back``. When the front is needed and empty, the back is reversed into it, so that
+each item there holds the fold of itself and all younger ones of the front. Each item is combined twice, however long the window is, and
+nothing is ever subtracted, so that no rounding error accumulates.
 """
 
 from __future__ import annotations

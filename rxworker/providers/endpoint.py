@@ -1,7 +1,4 @@
-"""Where a request goes: the base address a user gives, and the path of the protocol below it.
-
-Keys and headers: read late, checked before they travel, never shown.
-"""
+"""The endpoint of a request: the user's base address with the path of the protocol, and the headers with the key, which is read late and never shown."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An answer that is no stream, explained: who said what, and what to do.
-
-What an answer's headers say about trying again.
-"""
+"""HTTP responses that are no stream: the error that they describe, and what their headers demand for a retry."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Frames that are not what the protocol promises.
+"""Frames that break the protocol: JSON that does not match its Struct, and text that is no JSON.
 
-JSON that does not fit its Struct: what fits of it is taken, and the rest is told.
-
-One odd member must not cost what stands beside it, so a Struct is read field by field, and a list member by member, down
-to where it does not fit. Every field of such a Struct has a default.
+One unexpected member must not cost the members beside it, so a Struct is read field by field, and a list member by member, down
+to the value that does not match; that value is reported. Every field of such a Struct has a default.
 """
 
 from __future__ import annotations

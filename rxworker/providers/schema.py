@@ -1,7 +1,4 @@
-"""JSON schemas as the providers want them: for answers, and for the arguments of tools that are held to them.
-
-What the encoders of several providers need to know of tools. Pure.
-"""
+"""Tools and JSON schemas as the providers accept them: for answers, and for the arguments of strict tools. Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""What a replay server answers, as a value: a body, and the faults with which it is sent.
-
-What an answer's faults make of its frames: the pieces that are written, and how that ends.
-
-Writing an answer onto a connection, with its faults.
-"""
+"""A response of a replay server, as a value: its body, the faults with which it is sent, and the pieces that are written to the connection."""
 
 from __future__ import annotations
 

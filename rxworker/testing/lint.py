@@ -1,9 +1,7 @@
-"""The protocol linter: does a stream of events keep the rules that every watcher relies on?
+"""The protocol linter: does a stream of events or records keep the rules that every watcher relies on?
 
-Every block that starts has one stop or one abort, deltas lie within their blocks, a tool call says which it is, and
-after the terminal status nothing comes. Records are numbered without gaps.
-
-The rules of a run's records: numbers without gaps, what opens is closed, each response by its own rules.
+Every block that starts has one stop or one abort, deltas lie within their blocks, a tool call names its tool, and
+no event follows the terminal status. Records are numbered without gaps.
 """
 
 from __future__ import annotations

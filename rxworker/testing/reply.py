@@ -8,8 +8,6 @@ reply can be told as events (`ScriptedModel`) or over real HTTP in a provider's 
 ('Let me look.', {'city': 'Kyoto'})
 >>> reply.stop_reason.kind.value
 'ToolUse'
-
-A reply told as events, the way a provider's decoder would tell it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A model that answers from a script: no network, no key, the same answers every time.
-
-What is answered to one request after the other: a list, or a function of what was asked.
-"""
+"""A model that answers from a script, a list or a function: no network, no key, the same answers every time."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
 """A server that answers from a script, over real HTTP: replies, recordings and refusals, with faults.
 
 It runs on the event loop that enters it, or, entered without ``async``, on a loop in a thread of its own.
-
-The HTTP side of a replay server: connections, and from a request to its answer.
-
-An event loop in a thread of its own, for code that has none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Kinds: what a handler may be registered for, and the type of event that it then receives.
-
-The kinds' own typed events, from the events of the stream. Pure.
-"""
+"""Kinds: what a handler can be registered for, and the typed events that it receives. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The blocks of the Messages stream: what they become, and what must be kept of them for the next request.
-
-What a delta of the Messages stream does to its block: becomes an event, or is kept for the echo.
-"""
+"""The blocks of the Messages stream: the events of each delta, and the parts that are kept for the next request."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Why a message of Anthropic's ends.
-
-How Anthropic counts tokens: cached input stands beside the input, and later numbers come over earlier ones.
-"""
+"""How a message of Anthropic ends: its stop reason and its usage. Cached input is counted beside the input, and later numbers replace earlier ones."""
 
 from __future__ import annotations
 

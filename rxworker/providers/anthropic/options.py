@@ -1,10 +1,8 @@
-"""The settings of a request, in the words of the Messages protocol.
+"""The settings of a request in the Messages protocol, and cache control.
 
-Marks on what Anthropic may cache: everything up to a mark, in the order tools, system text, messages.
-
-A mark stands on the block before a `CachePoint`. Thinking cannot carry one, so the mark goes to what stands before it.
-A point with nothing before it but the tools and the system text marks these. Anthropic takes four marks in a request;
-of more points the last ones count, since what the earlier ones would mark is a part of what the last ones mark.
+A cache mark is on the block before a `CachePoint`. Thinking cannot carry a mark, so it goes to the block before. A point with only the tools and the system text before it
+marks these. Anthropic accepts four marks in a request, over tools, system text and messages in this order; of more points the last ones count, since each
+covers what the earlier ones would have covered.
 """
 
 from __future__ import annotations

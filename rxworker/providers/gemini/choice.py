@@ -1,13 +1,11 @@
-"""One candidate of a stream: its parts, as blocks of our own numbering.
+"""One candidate of a stream: its parts as blocks with indexes of our own, and its sources.
 
-The wire has parts and no blocks. Text parts make one block for as long as text comes, thoughts likewise; any other part is
-a block by itself. A part that is only a seal becomes no text: while text is open it is kept with that, otherwise it is an
+The wire has parts and no blocks. Adjacent text parts make one block, adjacent thoughts likewise; any other part is
+a block by itself. A part that holds only a signature does not become text: while text is open the signature is kept with that block, otherwise it is an
 opaque block.
 
-A call ends as soon as it is whole, unless the same piece says that the candidate went wrong: then the call is aborted. Why
-a candidate ended is not final before the bytes end, since some servers say ``STOP`` with every piece.
-
-What a candidate's text rests on: repeated works, searches, pages that were read.
+A call ends as soon as it is complete, unless the same piece reports that the candidate failed: then the call is aborted. The finish
+reason is not final before the bytes end, since some servers send ``STOP`` with every piece.
 """
 
 from __future__ import annotations

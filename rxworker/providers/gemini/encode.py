@@ -1,21 +1,17 @@
 """A conversation to the body of a generateContent request.
 
-Roles alternate: what stands in a row under one role becomes one content. The results of calls stand first in theirs, one
-for each call and in the order of the calls. The bytes of pictures and documents stand in their result from Gemini 3
-on; anything else, and all of it for older models, follows behind all results. System messages
-in the middle of a conversation are said by the user.
+Roles alternate: adjacent messages of one role become one content. The results of calls are first in theirs, one for each call and in the order of the calls; they are
+matched by order and name, and by id only if Gemini gave one. The bytes of pictures and documents are in their result from Gemini 3 on; anything else, and all of it
+for older models, follows after all results. System messages in the middle of a conversation are sent with the role of the user.
 
-What an answer of Gemini's carried is sent back in the part where it was: seals (``thoughtSignature``), thoughts, the calls
-and results of Google's own tools, pictures, and parts that we do not know. Of another provider's answer,
+Gemini's own parts are sent back where they were: signatures (``thoughtSignature``), thoughts, the calls and results of Google's tools, pictures, and parts of unknown kinds. Of
+another provider's answer,
 
 - text, refusals (as text) and calls are sent, and media that have bytes or an address;
-- thoughts, citations, seals, calls of the provider's own tools and blocks we do not know are left out;
+- thoughts, citations, signatures, calls of the provider's own tools and blocks of unknown kinds are left out;
 - the ids of calls are left out, since Gemini matches results by order and name.
 
-From Gemini 3 on, a step whose first call has no seal is refused. Where such a call comes from elsewhere, the word is put
-in that Google gives for it.
-
-Calls and their results in a request: matched by order and name, and by id only where Gemini gave one.
+From Gemini 3 on, a step whose first call has no signature is refused. For a call from another provider, the placeholder that Google documents is sent.
 """
 
 from __future__ import annotations

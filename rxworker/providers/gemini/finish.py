@@ -1,7 +1,4 @@
-"""Why a candidate ends, or why there is none.
-
-How Gemini counts tokens: cached input is part of the prompt, thoughts and what tools read stand beside the rest.
-"""
+"""How a candidate ends, and its usage: cached input is part of the prompt; thoughts, and what tools read, are counted beside the rest."""
 
 from __future__ import annotations
 

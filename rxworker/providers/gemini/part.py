@@ -1,9 +1,7 @@
-"""The parts that arrive whole, and what they become: calls of Google's own tools, media, and what we do not know.
+"""The parts of a candidate: function calls, calls of Google's own tools, media, and parts of unknown kinds.
 
-A function call: whole in one part, or with its arguments streamed by path over several.
-
-A streamed call begins with a name and ``willContinue``, goes on with ``partialArgs``, and ends with a piece that does not
-continue. That end is sometimes left out: another call, another kind of part or the end of the candidate stand for it.
+A function call is complete in one part, or its arguments are streamed by path over several. A streamed call begins with a name and ``willContinue``, continues with
+``partialArgs``, and ends with a piece that does not continue. That end is sometimes left out: another call, another kind of part or the end of the candidate then end it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The generateContent protocol of Google, as a provider.
-
-Where a request goes: the developer API, or a project at Vertex AI.
-"""
+"""The generateContent protocol of Google, as a provider: at the developer API, or in a project at Vertex AI."""
 
 from __future__ import annotations
 

@@ -1,14 +1,10 @@
 """Lines of Ollama's stream to events.
 
-The wire has neither blocks nor a first event: the first line starts the response, and text or thinking goes into a block
-for as long as the same comes. A tool call is whole in its line. The line that is ``done`` ends the response; it may
-bring text itself. Bytes that end before it are a truncated response, and so is half a line at the very end.
+The wire has neither blocks nor a first event: the first line starts the response, and adjacent text or thinking becomes one block. A tool call is complete in its line. The line
+that is ``done`` ends the response; it may contain text itself. If the bytes end before it, or within a line, the response is truncated. Proxies may put several JSON
+objects or a byte order mark on a line; both are accepted.
 
-An error is a line with ``error`` in it, with the status 200 if the answer had begun. It ends the response.
-
-One tool call of Ollama's, which comes whole.
-
-Lines that hold more than one JSON object, or a byte order mark: what proxies and careless writers make of NDJSON.
+An error is a line with ``error`` in it, with the status 200 if the response had begun. It ends the response.
 """
 
 from __future__ import annotations

@@ -1,20 +1,17 @@
-"""A conversation to the body of a chat request.
+"""A conversation and the settings to the body of a chat request.
 
-The protocol has few words, so a conversation loses what it has none for, by these rules:
+The protocol has few fields, so parts of a conversation are converted or left out by these rules:
 
-- A message is text, with pictures beside it. Texts of one message of the user's are joined by line ends, refusals
-  are texts. Pictures that a model made are left out.
-- Pictures go as their bytes. Of one that has only an address on the web, the address goes, as text.
-- A document of text is put into the text, and so is the address of any other. A document of other bytes is refused.
-- Tool results are messages of their own. They follow the calls they answer, in the order of the calls, and name the
-  tool, since older servers match them by nothing else. That a call failed is said in its text, or not at all.
-- Thinking is sent back if it is Ollama's own. Which of it the model sees again, the model's template decides.
-- A call's id is sent back if Ollama gave it. Neither our own ids nor those of other providers mean anything to it.
-- What the providers' own tools did, citations, seals and blocks that we do not know are left out.
-- A choice of tools is made by offering no tool, or one; that some tool must be called cannot be said, and nor can
-  whether several may be called at once.
-
-The settings of a request, in Ollama's words.
+- A message is text, with pictures beside it. The texts of a user message are joined by line ends, and refusals
+  are sent as texts. Pictures that a model made are left out.
+- Pictures are sent as bytes. Of a picture with only a web address, the address is sent as text.
+- A document of text is inserted into the text, and so is the address of any other. A document of other bytes is refused.
+- Tool results are messages of their own. They follow their calls, in the order of the calls, and name the
+  tool, since older servers match them by nothing else. A failure is part of the text of its result.
+- Thinking is sent back if it is Ollama's own. The model's template decides which of it the model sees.
+- A call's id is sent back if Ollama gave it. Other ids mean nothing to Ollama.
+- Calls of the providers' own tools, citations, signatures and blocks of unknown kinds are left out.
+- A choice of tools is expressed by offering no tool, or one; that some tool must be called, or that several may be called at once, cannot be expressed.
 """
 
 from __future__ import annotations

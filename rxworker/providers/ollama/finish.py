@@ -1,9 +1,4 @@
-"""Why an answer of Ollama's ends.
-
-How Ollama counts tokens: on the last line, beside the durations in nanoseconds.
-
-What went wrong, told by Ollama in a sentence without a code.
-"""
+"""How an answer of Ollama ends: its stop reason, its usage (on the last line, beside durations in nanoseconds), and its error, a sentence without a code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Ollama's own chat protocol, as a provider.
-
-Where Ollama is: the forms of ``OLLAMA_HOST``, as its own clients take them.
-"""
+"""Ollama's own chat protocol, as a provider. ``OLLAMA_HOST`` is read in the forms that Ollama's own clients accept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Why a choice ends.
-
-How Chat Completions counts tokens: cached input is part of the input, reasoning part of the output.
-"""
+"""How a choice ends: its finish reason and its usage. Cached input is part of the input, reasoning part of the output."""
 
 from __future__ import annotations
 

@@ -1,17 +1,15 @@
-"""Tool calls that arrive in pieces, told apart by whatever the server sends to tell them apart.
+"""Tool calls that arrive in pieces, distinguished by whatever the server sends.
 
-By the protocol a piece names its call with ``index``, and the first piece of a call brings id and name. Compatible
-servers leave the index out, say 0 for every call, send ids again or empty, or send each call whole. The rules:
+By the protocol a piece names its call with ``index``, and the first piece of a call has id and name. Compatible
+servers leave the index out, send 0 for every call, send ids again or empty, or send each call in one piece. The rules:
 
-- A piece with an index belongs to the call of that index. If it brings another id together with a name, a new call
-  begins there, provided that the call so far may be over: its name is another, or its arguments are whole, or neither
-  it nor the piece has any. Otherwise the server names every piece anew.
-- A piece without an index belongs to the call of its id; a new id begins a new call; without an id it goes on with the
+- A piece with an index belongs to the call of that index. If it has another id together with a name, it begins a new call,
+  provided that the call so far may be complete: its name is another, or its arguments are complete by their brackets, or neither
+  it nor the piece has any. Otherwise the server repeats the name in every piece.
+- A piece without an index belongs to the call of its id; a new id begins a new call; without an id it belongs to the
   last one.
-- A piece that brings no id, but a name and arguments that are whole by themselves, begins a new call if the call it
-  would belong to has arguments already. One that brings the same id again does so if these, too, are whole.
-
-Whether the arguments of a call are whole, seen from their brackets alone and only when somebody asks.
+- A piece without an id, but with a name and arguments that are complete by themselves, begins a new call if the call it
+  would belong to has arguments already. A piece that repeats the id does so if those, too, are complete.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Why a response ends: the protocol says only whether it was completed, and what cut it.
-
-How the Responses protocol counts tokens: cached input is part of the input, reasoning part of the output.
-
-What went wrong in the middle of a Responses stream.
-"""
+"""How a response ends: its status, its usage and its error. Cached input is part of the input, reasoning part of the output."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """A reply as OpenAI's Responses API streams it: named and numbered frames, an item for each block, no ``[DONE]``.
 
-What the model thinks is sent as a summary, which is all that OpenAI shows; the seal is the item's ``encrypted_content``,
-which comes when the item is done.
-
-The output items of a Responses stream: how each begins, grows and ends.
+Thinking is sent as a summary, which is all that OpenAI shows; its signature is the item's ``encrypted_content``, sent when the item is done.
 """
 
 from __future__ import annotations
