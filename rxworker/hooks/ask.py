@@ -46,7 +46,7 @@ async def ask_all(
     Args:
         hooks: In the order in which they are asked.
         context: What each is given; it sees what those before it have changed.
-        report: Hears of every verdict that is not to go on, and of every failure.
+        report: Called with each verdict other than ``Continue``, and with each failure.
         within: The names of the chains around them, each with a slash.
 
     Returns:
@@ -172,7 +172,7 @@ async def _released(asking: Coroutine[Any, Any, Answer | None]) -> Answer | None
 async def _kept(
     asking: Coroutine[Any, Any, Answer | None],
 ) -> Answer | SystemExit | KeyboardInterrupt | GeneratorExit | None:
-    """The answer, or what must not be the exception of a task: it would end the event loop, or close whoever awaits it."""
+    """The verdict, or an exception that must not be that of a task: it would end the event loop, or close the coroutine that awaits it."""
     try:
         return await asking
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:

@@ -157,7 +157,7 @@ class HookContext:
         self.variables[key] = value
 
     async def run_tool(self, name: str, args: JsonObject | None = None) -> ToolResult:
-        """Run a tool for the hook's own use. The model does not hear of it, and hooks are not asked about it.
+        """Run a tool for the hook's own use. The model does not see it, and hooks are not asked about it.
 
         The watchers get a debug message. What goes wrong, an unknown name included, is in the result.
 
@@ -259,11 +259,11 @@ class HookContext:
         self.emit(HookMessage(self.hook, "message", content))
 
     def send_system(self, content: str) -> None:
-        """Give the watchers a notice; the model does not hear it. Also called ``stream_system_message``."""
+        """Give the watchers a notice; the model does not see it. Also called ``stream_system_message``."""
         self.emit(HookMessage(self.hook, "system", content))
 
     def send_debug(self, title: str, data: JsonObject) -> None:
-        """Show the watchers data; the model does not hear it. Also called ``stream_debug``."""
+        """Show the watchers data; the model does not see it. Also called ``stream_debug``."""
         self.emit(HookMessage(self.hook, "debug", title, data))
 
     stream_message = send_message

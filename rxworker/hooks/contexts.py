@@ -68,7 +68,7 @@ class MessageSendContext(HookContext):
         self.messages[place] = replace(said, content=_with_text(said.content, content))
 
     def _spoken(self) -> int | None:
-        """Where the user spoke last. Tool results are said by nobody."""
+        """The index of the last message of the user. Tool results are no message of the user."""
         for place in range(len(self.messages) - 1, -1, -1):
             message = self.messages[place]
             if message.role == "user" and not message.tool_results:
@@ -344,7 +344,7 @@ class AbortContext(HookContext):
     Attributes:
         cause: ``cancel``, ``error``, ``abort`` or ``limit``.
         reason: For people.
-        error: What will be raised to whoever awaits the run.
+        error: The exception that ``await run`` will raise.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.ON_ABORT

@@ -29,7 +29,7 @@ class Continue(Struct, frozen=True):
 class Cancel(Struct, frozen=True):
     """Do not send the request; the run ends with `RunAbortedError`.
 
-    What this request would have been the first to carry is taken back from the conversation, so that the next run does not send it:
+    The messages that no request has sent yet are removed from the conversation, so that the next run does not send them:
     in the first turn the input of the run, and whatever else was added to it; later what hooks have added and what was sent into the
     run since the last response. Responses and the results of tools stay.
 
@@ -104,7 +104,7 @@ class EndRun(Exception):  # noqa: N818 - it is a wish, not an error
 
     Attributes:
         reason: For people.
-        hook: The name of the hook; whoever asks it fills that in.
+        hook: The name of the hook; set by the caller that asks it.
     """
 
     def __init__(self, reason: str) -> None:

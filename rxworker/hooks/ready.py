@@ -125,7 +125,7 @@ def git_status(*, matcher: str = FILE_TOOLS, name: str = "git_status") -> Hook[A
 def auto_read(
     *, matcher: str = FILE_TOOLS, limit: int = 65_536, name: str = "auto_read"
 ) -> Hook[Any]:
-    """Show the watchers what is in a file after a tool has changed it. The model does not hear it.
+    """Show the watchers what is in a file after a tool has changed it. The model does not see it.
 
     The path is that of the result, where it is JSON with a ``file_path``, or of the call's arguments. A file outside of
     the workspace is not read.
@@ -189,7 +189,7 @@ def _read(path: Path, limit: int) -> str:
 
 
 def long_answer_notice(limit: int = 2000, *, name: str = "long_answer_notice") -> Hook[Any]:
-    """Give the watchers a notice when an answer is long. The model does not hear it.
+    """Give the watchers a notice when an answer is long. The model does not see it.
 
     Args:
         limit: How many characters an answer may have without a notice.
@@ -247,7 +247,7 @@ def time_stamp(
 
 
 def terminal_hooks() -> list[Hook[Any]]:
-    """The hooks that suit somebody who works with a model in a terminal, made anew for each worker.
+    """The hooks for working with a model in a terminal, new ones for each worker.
 
     >>> [hook.name for hook in terminal_hooks()]
     ['time_stamp', 'dangerous_command_guard', 'git_status', 'auto_read', 'long_answer_notice']

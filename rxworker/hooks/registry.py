@@ -21,7 +21,7 @@ def in_order(hooks: Sequence[AnyHook]) -> tuple[AnyHook, ...]:
     """The hooks of one point as they are asked.
 
     Of those that may come next, since all that have to come before them have come, it is the one with the highest
-    priority, and of these the one that was registered first. A name that nobody has constrains nothing.
+    priority, and of these the one that was registered first. A name that no hook has constrains nothing.
 
     Args:
         hooks: In the order of registration.
@@ -96,7 +96,7 @@ def _circle(followers: Sequence[set[int]], stuck: set[int]) -> list[int]:
 
 
 class _Chain:
-    """Asks its hooks one after the other, for whoever asks the chain by hand."""
+    """Ask its hooks one after the other, for a caller that uses the chain without a worker."""
 
     def __init__(self, hooks: Sequence[AnyHook], name: str) -> None:
         self.hooks = hooks
@@ -229,7 +229,7 @@ class Hooks:
         Args:
             point: Which point.
             context: What each hook is given; it sees what the hooks before it changed.
-            report: Hears of every verdict that is not to go on, and of every failure.
+            report: Called with each verdict other than ``Continue``, and with each failure.
 
         Returns:
             The last verdict, and the name of the hook that gave it.

@@ -87,7 +87,7 @@ class LastingOperator(OperatorFunction[C]):
         self._ended = False
 
     def dispose(self) -> None:
-        """Let go of the subscription: what the operator remembers is forgotten, and what it still has to do is not done."""
+        """Dispose the subscription: the state of the operator is dropped, and its pending work is not done."""
         subscription, self._subscription = self._subscription, SerialDisposable()
         subscription.dispose()
         self._loop = None

@@ -41,7 +41,7 @@ class Framing(Protocol[F_co]):
         ...
 
     def feed_run(self, data: bytes, /) -> Sequence[F_co]:
-        """The same; frames that came together may be made when somebody looks at one."""
+        """The same; frames that arrived together may be created when they are accessed."""
         ...
 
     def finish(self) -> Sequence[F_co]:

@@ -39,7 +39,7 @@ def read_arguments(text: str) -> JsonObject:
 
 
 def split_system(conversation: Conversation) -> tuple[str, Sequence[Message]]:
-    """What the application says before anybody else, and the messages after it."""
+    """The system messages at the beginning, and the messages after them."""
     messages = conversation.messages
     if not messages or messages[0].role != "system":
         return conversation.system or "", messages

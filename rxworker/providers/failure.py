@@ -126,7 +126,7 @@ class Failure(Struct, frozen=True):
 
 
 def read_failure(body: Json, status: int | None = None) -> Failure | None:
-    """The failure that a JSON value tells of; ``None`` when it tells of none.
+    """The failure that a JSON value describes; ``None`` if it describes none.
 
     Known are ``{"error": {...}}``, ``{"error": "text"}``, ``{"detail": ...}``, and the error object alone.
 

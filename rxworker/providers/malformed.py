@@ -30,7 +30,7 @@ def read_stray(data: bytes) -> Json:
 
 
 def stream_failure(event: str, raw: Json) -> Failure | None:
-    """The failure that a frame tells of, by its event's name or by an ``error`` in it."""
+    """The failure that a frame reports, by its event's name or by an ``error`` in it."""
     if event == "error":
         return read_failure(raw) or Failure(_shown(raw), "error")
     if isinstance(raw, dict) and (raw.get("error") or raw.get("type") == "error"):
@@ -39,7 +39,7 @@ def stream_failure(event: str, raw: Json) -> Failure | None:
 
 
 def garbage_failure(frame: SseFrame) -> Failure | None:
-    """The failure that a frame tells of which is no JSON."""
+    """The failure that a frame without JSON reports."""
     if frame.event == STRAY:
         return stream_failure(STRAY, read_stray(frame.data))
     if frame.event == "error" and not unreadable(frame.data):

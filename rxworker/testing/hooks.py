@@ -1,4 +1,4 @@
-"""Hooks for tests: a stub that answers what it is told and remembers what it saw, and contexts to ask a hook with.
+"""Hooks for tests: a stub that returns given verdicts and records what it saw, and contexts to ask a hook with.
 
 stub = HookStub("before_tool_call", Skip("no"))
 worker = Worker(model, tools=[delete], hooks=[stub])
@@ -46,7 +46,7 @@ HookAnswer: TypeAlias = (
 
 
 class HookStub(Hook[Any]):
-    """A hook that gives the answers it is told, one each time, and remembers what it was asked. After the last it goes on.
+    """A hook that returns the given verdicts, one each time, and records its contexts. After the last it returns ``None``.
 
     Args:
         point: Where it is asked.
@@ -105,7 +105,7 @@ class Surroundings(TypedDict, total=False):
 
     Attributes:
         conversation: Everything said so far.
-        heard: A list that takes what the hook says to the watchers and adds to the conversation.
+        received: A list that receives the hook's messages to the watchers and to the conversation.
         variables: Shared by the hooks and tools of a run.
         workspace: The folder that the run works in.
         toolbox: The worker's tools.
@@ -113,7 +113,7 @@ class Surroundings(TypedDict, total=False):
     """
 
     conversation: Conversation
-    heard: list[HookMessage | MessageAdd | ConversationReplace]
+    received: list[HookMessage | MessageAdd | ConversationReplace]
     variables: dict[str, object]
     workspace: Path
     toolbox: KnownTools
@@ -196,10 +196,10 @@ def abort_context(
 def _common(said: tuple[Message | str, ...], around: Surroundings) -> Any:
     """What every context is given. Their types were checked where they came in."""
     messages = (Message.user(m) if isinstance(m, str) else m for m in said)
-    rest = {key: value for key, value in around.items() if key not in ("conversation", "heard")}
+    rest = {key: value for key, value in around.items() if key not in ("conversation", "received")}
     return {
         "conversation": around.get("conversation", Conversation()).add(*messages),
-        "emit": around.get("heard", []).append,
+        "emit": around.get("received", []).append,
         "run": "run-test",
         "turn": 1,
         **rest,

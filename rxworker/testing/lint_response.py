@@ -1,7 +1,7 @@
 """The rules of one response: its blocks and its status.
 
 States: before the start, open, over. A block is open from its start to its stop or abort; an index is never used
-again. After the terminal status nothing comes. A second ``Status(STARTED)`` takes back what was said before it, so
+again. After the terminal status nothing comes. A second ``Status(STARTED)`` retracts the events before it, so
 it begins the response anew - but what is open must have been aborted before it.
 """
 
@@ -82,7 +82,7 @@ class ResponseLinter:
         return complaints
 
     def retract(self) -> list[str]:
-        """What was said is taken back, and another response may begin."""
+        """The response is retracted, and another one may begin."""
         complaints = self._still_open("when it was taken back")
         self._begin()
         self._over = None

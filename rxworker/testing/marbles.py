@@ -71,7 +71,7 @@ class Marbles:
     def hot(
         self, drawing: str, lookup: Mapping[str, Any] | None = None, *, error: Exception = FAILURE
     ) -> HotObservable[Any]:
-        """A stream that runs whether anybody listens or not; column one is when the test subscribes."""
+        """A stream that runs with or without subscribers; column one is when the test subscribes."""
         return self.scheduler.create_hot_observable(parse(drawing, lookup, SUBSCRIBED, error))
 
     @overload

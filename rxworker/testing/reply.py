@@ -1,7 +1,7 @@
 """What a scripted model answers, as a value.
 
 A reply is put together with ``+`` from small parts: what the model thinks, says and calls, and how it ends. The same
-reply can be told as events (`ScriptedModel`) or over real HTTP in a provider's own format (`ReplayServer`).
+reply can be emitted as events (`ScriptedModel`) or over real HTTP in a provider's own format (`ReplayServer`).
 
 >>> reply = think("Rain?") + say("Let me look.") + call("get_weather", city="Kyoto")
 >>> reply.text, reply.tool_calls[0].input

@@ -78,7 +78,7 @@ class Script(Generic[A, B]):
 class ScriptedModel:
     """A `Model` that gives one scripted reply for each request.
 
-    The stream is cold: a reply is taken when somebody subscribes. Without ``delay`` everything is told within
+    The stream is cold: a reply is taken at each subscription. Without ``delay`` all events are emitted within
     ``subscribe``; with it, each event comes ``delay`` seconds after the one before, on ``scheduler``, on the scheduler
     that the subscriber gave, on the running event loop, or on a timer's thread - the first of these that there is.
 

@@ -85,7 +85,7 @@ class Traffic:
 
     @property
     def closed(self) -> bool:
-        """Whether no connection is open, and nobody still writes to one that was."""
+        """Whether no connection is open, and no task still writes to a closed one."""
         return not self.open_connections and not self.answering
 
     async def until(self, reached: Callable[[], bool], what: str, seconds: float) -> None:

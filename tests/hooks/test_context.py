@@ -113,7 +113,7 @@ def test_variables_are_set_and_got_by_name() -> None:
 
 def test_a_message_is_added_by_its_text_and_role() -> None:
     heard: list[HookMessage | MessageAdd | ConversationReplace] = []
-    context = end_context("bye", heard=heard)
+    context = end_context("bye", received=heard)
     context.add_message("note this", "system")
     assert context.message_history[-1] == Message.system("note this")
     assert heard == [MessageAdd((Message.system("note this"),), "")]
@@ -121,7 +121,7 @@ def test_a_message_is_added_by_its_text_and_role() -> None:
 
 def test_the_older_names_of_messages_to_the_watchers_are_the_same_methods() -> None:
     heard: list[HookMessage | MessageAdd | ConversationReplace] = []
-    context = send_context("hi", heard=heard)
+    context = send_context("hi", received=heard)
     context.stream_message("m")
     context.stream_system_message("s")
     context.stream_debug("d", {"n": 1})

@@ -122,7 +122,7 @@ async def test_git_status_does_not_start_what_a_repository_names(repository: Pat
 @pytest.mark.parametrize(("length", "notices"), [(10, 0), (11, 1)])
 async def test_a_long_answer_has_a_notice_for_the_watchers(length: int, notices: int) -> None:
     heard: Heard = []
-    await ask(end_context("x" * length, heard=heard), long_answer_notice(10))
+    await ask(end_context("x" * length, received=heard), long_answer_notice(10))
     assert len(heard) == notices
     assert all(isinstance(message, HookMessage) for message in heard)
 
@@ -189,7 +189,7 @@ async def test_a_changed_file_is_shown_to_the_watchers(
 ) -> None:
     (tmp_path / "a.txt").write_text("hello")
     heard: Heard = []
-    context = result_context("create", result, {"workspace": tmp_path, "heard": heard}, **arguments)
+    context = result_context("create", result, {"workspace": tmp_path, "received": heard}, **arguments)
     await ask(context, auto_read())
     assert heard == [HookMessage("auto_read", "system", "a.txt:\nhello")]
 
@@ -208,14 +208,14 @@ async def test_what_cannot_be_shown_says_why(path: str, shown: str, tmp_path: Pa
     (tmp_path / "picture").write_bytes(b"\x89\0")
     (tmp_path / "long.txt").write_text("x" * 10)
     heard: Heard = []
-    context = result_context("edit", "ok", {"workspace": tmp_path, "heard": heard}, path=path)
+    context = result_context("edit", "ok", {"workspace": tmp_path, "received": heard}, path=path)
     await ask(context, auto_read(limit=5))
     assert [message.content for message in heard if isinstance(message, HookMessage)] == [shown]
 
 
 async def test_where_no_file_is_named_nothing_is_shown(tmp_path: Path) -> None:
     heard: Heard = []
-    context = result_context("edit", "[1]", {"workspace": tmp_path, "heard": heard}, n=1)
+    context = result_context("edit", "[1]", {"workspace": tmp_path, "received": heard}, n=1)
     await ask(context, auto_read())
     assert heard == []
 

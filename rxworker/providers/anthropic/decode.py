@@ -1,7 +1,7 @@
 """Frames of the Messages stream to events.
 
 Blocks come one after another, but they are kept by their index, so that they may also overlap. A ``message_start`` in
-the middle comes from a proxy that tried again: it takes back what the response said before it. A response is over at
+the middle comes from a proxy that tried again: it retracts what the response emitted before it. A response is over at
 ``message_stop`` or at an error; what comes later is ignored. Bytes that end before are a truncated response.
 """
 

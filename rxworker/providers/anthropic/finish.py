@@ -47,7 +47,7 @@ SENT = frozenset({int, type(None)})
 def read_usage(raw: JsonObject) -> Usage:
     """The normal form.
 
-    After a compaction the top level tells of the last pass only; what was read and written is the sum of the passes.
+    After a compaction the top level counts the last pass only; the tokens read and written are the sum of the passes.
     Passes of another model, such as an adviser, are not this model's tokens and are left out.
 
     >>> read_usage({"input_tokens": 2, "cache_read_input_tokens": 10, "output_tokens": 3}).input_tokens

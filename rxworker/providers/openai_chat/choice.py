@@ -226,7 +226,7 @@ class Choice:
             self._tell(Opaque(f"content.{kind}", part))
 
     def _make_way(self) -> None:
-        """Calls come: what was said ends, and thinking that is owed is told before them."""
+        """Calls follow: the open text ends, and thinking that must be echoed is emitted before them."""
         self._close_prose()
         if self._owes_reasoning:
             self._owes_reasoning = False

@@ -200,7 +200,7 @@ class OpenAIChatDecoder:
     # what does not fit
 
     def _take_loose(self, frame: SseFrame) -> None:
-        """JSON that does not fit: what does of it is taken, and the rest is told."""
+        """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
         raw = read_json(frame.data)
         if raw is None:
             return self._take_garbage(frame)

@@ -96,8 +96,8 @@ class PendingCall(Struct, eq=False):
         index: The index of its block; ``None`` before the start.
         pieces: Of its arguments.
         echo: What the server wants back.
-        started_echo: What of it was told with the start of the block.
-        outline: Of its arguments, since somebody has asked whether they are whole.
+        started_echo: The part of it that was emitted with the start of the block.
+        outline: That of its arguments; made when their completeness is first checked.
     """
 
     wire_id: str = ""

@@ -1,11 +1,11 @@
 """Frames of the Responses stream to events.
 
-A response is a row of items: see `rxworker.providers.openai_responses.items` for what happens to them.
+A response is a list of items: `rxworker.providers.openai_responses.items` turns them into blocks.
 
-A response is over at its last event, which says how it ended; bytes that end before are a truncated response. An
-``error`` event is usually followed by a ``response.failed`` that says the same again, so the error waits for the next
-frame or the end, and is told once. A second ``response.created`` comes from a proxy that tried again: it takes back what
-the response said before it.
+A response is over at its last event, which has the status; bytes that end before are a truncated response. An
+``error`` event is usually followed by a ``response.failed`` with the same error, so the error waits for the next
+frame or the end, and is emitted once. A second ``response.created`` comes from a proxy that tried again: it retracts what
+the response emitted before it.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ class OpenAIResponsesDecoder:
             events += self._blocks.abort_all(self._failure.message)
 
     def _take_loose(self, frame: SseFrame, events: list[ResponseEvent]) -> None:
-        """JSON that does not fit: what does of it is taken, and the rest is told."""
+        """JSON that does not match its Struct: the matching part is taken, and the rest is emitted as `Opaque`."""
         raw = read_json(frame.data)
         if raw is None:
             self._take_garbage(frame, events)

@@ -136,7 +136,7 @@ def _part(block: Text | Refusal) -> Json:
 
 
 def _reasoning(blocks: Sequence[Thinking], item: JsonObject | None) -> JsonObject | None:
-    """A thought that never became an item has no seal, and is of no use to anybody."""
+    """A thought that never became an item has no signature, and is useless to the service."""
     if item is None:
         return None
     text = "".join(block.text for block in blocks)

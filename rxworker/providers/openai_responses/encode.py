@@ -4,7 +4,7 @@ The input is a row of items: messages, calls and their results each stand for th
 
 - An answer of this protocol goes back as the items it came as: see `rxworker.providers.openai_responses.echo`.
 - Of another provider's answer, what was said and what was called go back. Its thoughts, its own tools' calls and
-  results, and blocks nobody knows are left out. Ids of calls that are too long for the service are shortened.
+  results, and blocks of unknown kinds are left out. Ids of calls that are too long for the service are shortened.
 - The result of a call is of the sort the call was of: that of a tool with free text has another name.
 - A result has no mark for a failure; its text says it. Pictures and documents may stand in it.
 - What an application says first is the instructions; later it is a message of its role.

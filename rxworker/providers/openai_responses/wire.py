@@ -5,7 +5,7 @@ and parts stay plain objects, since they are kept as they came. What the server 
 ``Json`` and checked where it is read, so that no content is lost for it.
 
 To read a frame costs the more, the more fields are looked for in it. So the usual types have Structs of their own, and
-those of deltas, which most frames are, have no more fields than they need. Whoever reads them sees events like any other.
+those of deltas, which most frames are, have no more fields than they need. Their reader sees events like any other.
 """
 
 from __future__ import annotations

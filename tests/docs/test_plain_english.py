@@ -1,0 +1,82 @@
+"""The prose stays plain: retired words do not return to the pages and docstrings that are free of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+RETIRED = {
+    r"hears?|heard": "receive",
+    r"mends?|mended|mending": "repair, correct, fix",
+    r"somebody|nobody|whoever|anybody": "name who it is: the user, the caller, a watcher, no observer",
+    r"(?:what|all that) (?:it|they|he) (?:has|have) come to": "result, state, value",
+    r"lets? go of|letting go of": "release, dispose, close",
+    r"by the way": "beside, also",
+    r"(?:take|takes|taken|took|taking) back": "retract",
+    r"is told|are told|was told|were told|be told|tell of|tells of": "receive, is notified, report",
+    r"of its own make|of our own make": "own",
+}
+"""Words that the project does not use in prose, and what it uses instead."""
+
+PATTERNS = [(re.compile(rf"\b(?:{words})\b", re.IGNORECASE), use) for words, use in RETIRED.items()]
+FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"``[^`]*``|`[^`]*`")
+EXAMPLE = re.compile(r"^\s*(?:>>>|\.\.\.).*$", re.MULTILINE)
+HISTORY = ("changelog.md", "decisions.md")
+
+
+def blank(found: re.Match[str]) -> str:
+    """The same number of lines without text, so that line numbers stay."""
+    return "\n" * found[0].count("\n")
+
+
+def retired_words(text: str, first_line: int = 1) -> Iterator[str]:
+    """Each retired word of a text, with its line and the words to use."""
+    prose = CODE.sub(blank, EXAMPLE.sub(blank, FENCE.sub(blank, text)))
+    for number, line in enumerate(prose.splitlines(), first_line):
+        for pattern, use in PATTERNS:
+            for found in pattern.finditer(line):
+                yield f"line {number}: {found[0]!r}; write: {use}"
+
+
+def pages() -> list[Path]:
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [p for p in found if p.name not in HISTORY and p.parent.name != "changes"]
+
+
+def docstrings(module: Path) -> Iterator[tuple[int, str]]:
+    """The docstrings of a module, with their first lines; strings below an assignment document it."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, text
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_has_no_retired_words(page: Path) -> None:
+    assert list(retired_words(page.read_text(encoding="utf-8"))) == []
+
+
+MODULES = sorted((ROOT / "rxworker").rglob("*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(ROOT)))
+def test_docstrings_have_no_retired_words(module: Path) -> None:
+    words = [each for line, text in docstrings(module) for each in retired_words(text, line)]
+    assert words == []
+
+
+def test_a_retired_word_is_found_outside_code_alone() -> None:
+    text = "Whoever `mend`s it\n\n```python\nmend()\n```\nwas told.\n"
+    assert [each.partition(";")[0] for each in retired_words(text)] == [
+        "line 1: 'Whoever'",
+        "line 6: 'was told'",
+    ]
