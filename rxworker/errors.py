@@ -269,7 +269,7 @@ def as_exception(error: BaseException) -> Exception:
 
     An `Exception` stays as it is. ``KeyboardInterrupt`` stays too, so that it reaches the program through whatever awaits the stream.
     Anything else, such as ``SystemExit`` or a test framework's failure, becomes an `RxWorkerError` with ``error`` as its cause: raised
-    as it is, ``SystemExit`` would end the program, ``GeneratorExit`` and a cancellation would be taken for those of whoever awaits.
+    as it is, ``SystemExit`` would end the program, ``GeneratorExit`` and a cancellation would be taken for those of the awaiting task.
 
     >>> as_exception(SystemExit(3))
     RxWorkerError('SystemExit: 3')

@@ -168,7 +168,7 @@ class BlockStop(Struct, frozen=True, tag="block_stop", omit_defaults=True, gc=Fa
 
 
 class BlockAbort(Struct, frozen=True, tag="block_abort", omit_defaults=True):
-    """A block will not become whole: the response was cut, cancelled or taken back.
+    """A block will not become whole: the response was cut, cancelled or retracted.
 
     Attributes:
         index: Its name within the response.

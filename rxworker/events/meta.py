@@ -34,7 +34,7 @@ class ResponseStatus(Enum):
 class Status(
     Struct, frozen=True, tag="status", omit_defaults=True, repr_omit_defaults=True, gc=False
 ):
-    """A response started or ended. A second ``STARTED`` takes back what the response said before it.
+    """A response started or ended. A second ``STARTED`` retracts the events of the response before it.
 
     Attributes:
         status: Where the response stands.

@@ -1,7 +1,7 @@
 """The envelope in which every watcher of a run receives its events.
 
 Records, and the events and messages of which there are many, are values that hold nothing but values, so that none can be part of a
-cycle. The garbage collector is told not to look at them (``gc=False``): reference counts free them.
+cycle. The garbage collector does not track them (``gc=False``): reference counts free them.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class AttemptStart(Struct, frozen=True, tag="attempt_start", omit_defaults=True,
 
 
 class AttemptRetract(Struct, frozen=True, tag="attempt_retract"):
-    """What this attempt said is taken back; another attempt follows.
+    """The events of this attempt are retracted; another attempt follows.
 
     Attributes:
         reason: For people.
@@ -151,7 +151,7 @@ class ConversationReplace(Struct, frozen=True, tag="conversation_replace"):
 
 
 class HookMessage(Struct, frozen=True, tag="hook_message", omit_defaults=True):
-    """A hook tells the watchers something. The model does not hear it.
+    """A message of a hook to the watchers. The model does not see it.
 
     Attributes:
         hook: The hook's name.
@@ -221,7 +221,7 @@ class Gap(Struct, frozen=True, tag="gap"):
 
 
 class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
-    """The run waits for somebody; ``worker.resume`` goes on.
+    """The run waits for a decision; ``worker.resume`` continues it.
 
     Attributes:
         hook: The name of the hook that asked for it; ``requires_approval`` where the policy of the tool did, ``pause`` where

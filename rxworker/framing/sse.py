@@ -96,7 +96,7 @@ class SseDecoder:
         return [*self.feed_run(data)]
 
     def feed_run(self, data: bytes, /) -> Sequence[SseFrame]:
-        """The same; frames that came together may be made when somebody looks at one."""
+        """The same; frames that arrived together may be created when they are accessed."""
         if not data:
             return []
         if CR in data and not self._after_cr:

@@ -35,7 +35,7 @@ class SseFrame(Struct, frozen=True, gc=False):
 
 
 class SseRun(Sequence[SseFrame]):
-    r"""Frames that came together, each made when somebody looks at it: most who read them need only their data.
+    r"""Frames that arrived together, each created when it is accessed: most readers need only their data.
 
     Args:
         datas: The data of each.

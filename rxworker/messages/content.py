@@ -114,7 +114,7 @@ class Document(ContentBlock, frozen=True, tag="document"):
         title: Its name, for the model to cite.
         file_id: The provider's id of an uploaded file, instead of ``data``.
         citations: Whether the model cites the document. Only Anthropic has such a switch; others ignore it.
-        context: What the model is told about the document and does not cite. Only Anthropic; others ignore it.
+        context: Text about the document that the model reads and does not cite. Only Anthropic; others ignore it.
     """
 
     media_type: str = "application/pdf"

@@ -1,8 +1,8 @@
-"""What may still be taken back, and what may not.
+"""Events that may still be retracted, and events that may not.
 
-A request that fails after its first event may be made again: the attempt is retracted by an event, and another begins. Who shows
-text at once wants `live`, and takes back what a retraction tells it to. Who cannot take anything back, such as a voice or a
-log, wants `committed`.
+A request that fails after its first event may be made again: the attempt is retracted by an event, and another begins. A consumer that
+shows text at once uses `live`, and removes what a retraction names. A consumer that cannot remove anything, such as a voice or a
+log, uses `committed`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def live() -> Operator[A, A]:
 
 
 def committed() -> Operator[A, A]:
-    """Only what cannot be taken back any more.
+    """Only the events that cannot be retracted any more.
 
         --a--d--r--a--d--e-----t--|    a AttemptStart, d delta, r AttemptRetract, e COMPLETED
         [ committed() ]
@@ -81,7 +81,7 @@ def committed() -> Operator[A, A]:
 
 
 def _hold_each(observer: abc.ObserverBase[A]) -> Sink[A]:
-    """The run's own events, and those of each run inside it, as if nobody else spoke."""
+    """The run's own events, and those of each run inside it, each as a stream of its own."""
     take_own, release_own = _hold(observer)
     inner: dict[tuple[str, ...], _Held[A]] = {}
 

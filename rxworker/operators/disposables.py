@@ -1,4 +1,4 @@
-"""What reactivex has for letting go of things, without its locks: for stages, which belong to one thread at a time."""
+"""Disposables like those of reactivex, without locks: for stages, which belong to one thread at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Slot(abc.DisposableBase):
             gone.dispose()
 
     def dispose(self) -> None:
-        """Let go of what is held, and of what will be put in."""
+        """Dispose the held disposable, and each one that is put in later."""
         self._is_over = True
         gone, self._held = self._held, None
         if gone is not None:
@@ -74,7 +74,7 @@ class Both(abc.DisposableBase):
 
 
 class Nothing(abc.DisposableBase):
-    """There is nothing to let go of."""
+    """Do nothing: there is nothing to dispose."""
 
     __slots__ = ()
 

@@ -206,7 +206,7 @@ def usage_changes() -> Operator[Record, UsageChange]:
         ---5-3---2---|
 
     A provider tells the usage of one response several times, each time a snapshot. Retracted attempts count: they were paid for. So do
-    runs inside runs. A resumed run begins at nothing: what it took before was told by the run that paused.
+    runs inside runs. A resumed run begins at zero: the run that paused has counted the tokens before.
 
     >>> from reactivex import of
     >>> def record(attempt: int, usage: Usage) -> Record:

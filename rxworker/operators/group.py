@@ -90,7 +90,7 @@ class Block(Source[BlockEvent]):
 
 
 class Lease:
-    """Counts who still needs the subscription to the source, and disposes it when nobody does."""
+    """Counts the users of the subscription to the source, and disposes it when none is left."""
 
     def __init__(self) -> None:
         self._count = 1
@@ -98,7 +98,7 @@ class Lease:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody needs the source any more."""
+        """Whether no user is left."""
         return self._count == 0
 
     def hold(self, source: abc.DisposableBase) -> None:
@@ -107,11 +107,11 @@ class Lease:
         self._end_if_over()
 
     def take(self) -> None:
-        """Somebody needs it."""
+        """Add a user."""
         self._count += 1
 
     def give_back(self) -> None:
-        """Somebody does not need it any more."""
+        """Remove a user."""
         self._count -= 1
         self._end_if_over()
 

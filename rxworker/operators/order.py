@@ -33,7 +33,7 @@ def map_in_order(project: Callable[[A], Observable[B]], limit: int) -> Operator[
         -------(A,B,|)
 
     ``flat_map`` emits in the order of completion. Here the first in the row emits as it goes, and the others are kept
-    back until it is their turn. The first error, whoever's it is, ends everything at once.
+    back until it is their turn. The first error, of whichever item, ends everything at once.
 
     Args:
         project: Starts the work for an item.

@@ -30,7 +30,7 @@ Container: TypeAlias = "JsonObject | list[Json]"
 class JsonReader:
     """A machine from pieces of JSON text to the value that they have made so far.
 
-    Text that is not JSON is told by ``is_broken``; nothing is raised, and the value stays as it was.
+    Text that is not JSON sets ``is_broken``; nothing is raised, and the value stays as it was.
 
     Attributes:
         value: The value so far. One object that grows: copy it to keep what it was.

@@ -46,7 +46,7 @@ def merge_runs(
     Args:
         runs: The runs: several, or an observable of runs, for runs that begin later. An observable of records may stand for a run, for
             example ``run.watch(...)``.
-        failed: Is told what ended a run that failed. What it raises ends the stream.
+        failed: Called with the error of a run that failed. An exception that it raises ends the stream.
 
     Raises:
         TypeError: The argument is a single run. As ``on_error``: an item is neither a run nor an observable.

@@ -165,7 +165,7 @@ def lineage() -> Operator[Record, Link]:
         -R-C-I-K-----S-|       C is of R, I is of C, K is of I, S goes on from R
 
     For the records of one run or of several, see `merge_runs`. Parents come before their children. A call that is started twice
-    is told once. A resumed run is a run of its own.
+    is emitted once. A resumed run is a run of its own.
 
     >>> from reactivex import of
     >>> from rxworker.messages import Conversation
@@ -189,7 +189,7 @@ def lineage() -> Operator[Record, Link]:
 
 
 class _Lineage:
-    """What was told already, for the runs that are on."""
+    """The relations that were emitted already, for the runs that are running."""
 
     def __init__(self) -> None:
         self._told: dict[str, set[tuple[str, ...]]] = {}

@@ -1,7 +1,7 @@
 """The kernel of the operators: `Stage` (an operator's result), `Source` (a hot observable), and the `Guard` at the end of a pipeline.
 
 reactivex guards each subscription between two operators with an observer that detaches itself and with a trampoline; for each event and each
-subscription that costs more than the operators do. Between two stages `connect` attaches directly. In return, whoever writes a
+subscription that costs more than the operators do. Between two stages `connect` attaches directly. In return, the author of a
 stage guarantees:
 
 * the stage emits nothing after a terminal event, provided that upstream does the same;
@@ -62,7 +62,7 @@ class Guard(abc.ObserverBase[A]):
     Args:
         on_next: Takes an item.
         on_error: Takes the error that ends the stream.
-        on_completed: Is told that the stream is complete.
+        on_completed: Called when the stream is complete.
     """
 
     __slots__ = ("_held", "_is_disposed", "_is_stopped", "_on_completed", "_on_error", "_on_next")
@@ -132,7 +132,7 @@ class Guard(abc.ObserverBase[A]):
                 self.dispose()
 
     def dispose(self) -> None:
-        """Pass nothing on any more, and let go of the source."""
+        """Emit nothing any more, and dispose the source."""
         self._is_stopped = self._is_disposed = True
         held, self._held = self._held, None
         if held is not None:
@@ -151,7 +151,7 @@ class Sink(abc.ObserverBase[A]):
     Attributes:
         on_next: Takes an item.
         on_error: Takes the error that ends the stream.
-        on_completed: Is told that the stream is complete.
+        on_completed: Called when the stream is complete.
         on_many: Takes several items that arrived together, as a list in which a `Deltas` stands for adjacent deltas; without it, each
             item goes through ``on_next``.
     """
@@ -297,8 +297,8 @@ def stage(
 class Source(Stage[A]):
     """A hot observable that is pushed by hand: what ``Subject`` is, without its locks.
 
-    All subscribers see an event, also when one of them raises; the first exception then goes on to whoever pushed. A
-    subscriber that comes when all is over is told so, and gets nothing else.
+    All subscribers see an event, also when one of them raises; the first exception is then raised to the caller that pushed. A
+    subscriber that comes after the end receives the terminal event alone.
 
     >>> numbers = Source[int]()
     >>> subscription = numbers.subscribe(print)

@@ -95,7 +95,7 @@ class View(Generic[A]):
         self._dues.append(due)
 
     def drop(self, now: float) -> bool:
-        """Let go of what is due; whether anything was."""
+        """Remove the expired items; return whether there were any."""
         start, dues = self._start, self._dues
         while start < len(dues) and dues[start] <= now:
             start += 1
@@ -137,7 +137,7 @@ class Fold(Generic[A]):
         self._back_total = total
 
     def drop(self, now: float) -> bool:
-        """Let go of what is due; whether anything was."""
+        """Remove the expired items; return whether there were any."""
         dropped = False
         while (due := self.due) is not None and due <= now:
             if not self._front:

@@ -81,7 +81,7 @@ _index = attrgetter("index")
 def step_response(state: ResponseState, event: ResponseEvent) -> ResponseState:
     """The response after an event.
 
-    A second ``Status(STARTED)`` takes back what the response said before it: the state begins anew.
+    A second ``Status(STARTED)`` retracts the events of the response before it: the state begins anew.
 
     >>> from rxworker.events import TextDelta
     >>> state = step_response(ResponseState(), TextDelta(0, "hello"))

@@ -57,7 +57,7 @@ class _Collector(Generic[C]):
             self._before = len(self._collected)
 
     def on_retract(self, reason: str, /) -> None:  # noqa: ARG002 - part of the protocol
-        """Drop what was collected of the response that is taken back, unless somebody has taken it."""
+        """Drop what was collected of the retracted response, except items that were taken already."""
         with self._lock:
             del self._collected[self._before :]
 
@@ -107,7 +107,7 @@ class ToolCallCollector(_Collector[ToolCall]):
     """Gathers each tool call when its block stops. Aborted blocks give none.
 
     The input of a call is an object; a call without any text has the input ``{}``. Where the text is no JSON object, the
-    input is the text: that is how a call whose arguments cannot be read is told from the others.
+    input is the text: that distinguishes a call whose arguments cannot be read.
 
     >>> from rxworker.events import BlockStart, BlockStop, BlockType, ToolUseMetadata
     >>> from rxworker.timeline.timeline import Timeline

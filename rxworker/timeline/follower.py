@@ -60,7 +60,7 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         self.upstream: abc.DisposableBase = NOTHING
 
     def dispose(self) -> None:
-        """Let go of the source, and abort what is open."""
+        """Dispose the source, and abort the open blocks."""
         upstream, self.upstream = self.upstream, NOTHING  # which holds this
         upstream.dispose()
         if not self._is_over:

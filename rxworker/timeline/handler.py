@@ -24,7 +24,7 @@ class Handler(Protocol[E_contra, S]):
     For a block kind each block has its own scope, from its start to its stop or abort. For a meta kind there is one,
     from the registration on.
 
-    It may also have a method ``on_retract(reason)``, which is called when what the response has said so far is taken back.
+    It may also have a method ``on_retract(reason)``, which is called when the response so far is retracted.
 
     >>> class Shout:
     ...     def scope(self) -> list[str]:
@@ -63,7 +63,7 @@ class Registration(abc.DisposableBase):
         scope: Makes a scope.
         on_event: Takes an event, with its scope.
         gather: Takes several deltas of a block together, with its scope; ``None`` where they have to come one by one.
-        on_retract: Called with the reason when a response is taken back; ``None`` where the handler has no such method.
+        on_retract: Called with the reason when a response is retracted; ``None`` where the handler has no such method.
         begin: Called when a response begins; ``None`` for others than collectors.
     """
 

@@ -83,7 +83,7 @@ FOLLOWED = BLOCK_EVENTS | {Status}
 
 
 class _Retract:
-    """Stands among the events where a response is taken back."""
+    """Marks the place among the events where a response is retracted."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -164,7 +164,7 @@ class Timeline:
         return self.on(TOOL_USE_BLOCK, handler)
 
     def on_retract(self, handler: HandlerLike[str, S]) -> abc.DisposableBase:
-        """Call the handler with the reason when what the response has said is taken back, behind the aborts of its open blocks.
+        """Call the handler with the reason when the response is retracted, after the aborts of its open blocks.
 
         A handler object that is registered for a kind is called too, if it has a method ``on_retract(reason)``: what it made of the
         blocks of the response so far does not count any more. Another attempt follows.
@@ -239,7 +239,7 @@ class Timeline:
             self._drain()
 
     def retract(self, reason: str = "") -> None:
-        """Report that what the response has said is taken back, since it is asked for again.
+        """Report that the response is retracted, since it is requested again.
 
         Open blocks are aborted. Then each handler with a method ``on_retract`` is called: the collectors drop what they have collected of
         the response.
@@ -328,7 +328,7 @@ class Timeline:
         return True
 
     def _drain(self) -> None:
-        """Handle what waits. Called with the lock, by whoever put something there."""
+        """Handle the queue. Called with the lock, after an event was queued."""
         if self._busy:
             return  # called by a handler: the loop below goes on
         self._busy = True
@@ -364,14 +364,14 @@ class Timeline:
             _deliver(registrations, self._meta_scopes, event, failures)
 
     def _begin(self, failures: list[BaseException]) -> None:
-        """A response begins: what is taken back from now on is what comes from now on."""
+        """A response begins: a later retraction covers the events from now on."""
         self._is_between = self._has_started = False
         for registration in self._all():
             if registration.begin is not None:
                 _call(registration.begin, failures)
 
     def _follow(self, event: Status, failures: list[BaseException]) -> None:
-        """Keep in mind where the response stands. A second start takes back what it has said."""
+        """Track the status of the response. A second start retracts it."""
         is_start = event.status is ResponseStatus.STARTED
         if is_start and self._has_started:
             self._take_back("the response has begun anew", failures)

@@ -1,4 +1,4 @@
-"""Tools: functions the model may call, what it is told of them, and how its calls are run."""
+"""Tools: functions that the model may call, their descriptions, and how calls are run."""
 
 from rxworker.tools.base import Effect, Tool, ToolPolicy, policy_of
 from rxworker.tools.context import Progress, ToolContext

@@ -1,7 +1,7 @@
-"""Waiting for what a tool gave back: a value, or something that will give one.
+"""Waiting for the result of a tool: a value, an awaitable, a generator or an observable.
 
-The rule for everything that gives several values, be it a generator or an observable: what is wrapped in `Progress`
-is progress, told at once. Of the rest, the last is the result, and each one before it is told as progress when the
+The rule for everything that yields several values: a value wrapped in `Progress`
+is progress, and is reported at once. Of the rest, the last is the result, and each one before it is reported as progress when the
 next one shows that it was not the last.
 """
 
@@ -68,7 +68,7 @@ async def settle(value: object, context: ToolContext) -> object:
 
     Args:
         value: What a tool's function gave back.
-        context: Where progress is told.
+        context: Where progress is reported.
     """
     while True:
         if isinstance(value, Observable):
@@ -82,7 +82,7 @@ async def settle(value: object, context: ToolContext) -> object:
 
 
 def settle_generator(generator: Generator[object, None, object], context: ToolContext) -> object:
-    """Go through a plain generator, in a thread. It is closed at its next ``yield`` once nobody waits any more."""
+    """Iterate over a plain generator, in a thread. It is closed at its next ``yield`` once the call is cancelled."""
     last = _Last(context)
     with contextlib.closing(generator):
         for item in generator:

@@ -27,8 +27,8 @@ class ToolPolicy(Struct, frozen=True):
         timeout: Seconds until a call is given up; ``None``: never.
         effect: ``write`` changes something, ``idempotent`` does too but may be repeated, ``pure`` only looks and may
             start while the model still streams.
-        retries: How many more times a call that failed is made before the model hears of it.
-        requires_approval: Whether somebody has to agree to each call; a run pauses before it.
+        retries: How many more times a failed call is made before the model reads its error.
+        requires_approval: Whether a person must approve each call; a run pauses before it.
         barrier: Whether a call runs alone: those before it end first, those after it wait.
         max_output: Characters of text of a result that are sent to the model, of an error too; what is beyond is left out,
             with a note. Pictures and documents are kept whole or left out: together they may have a hundred times as many
@@ -44,7 +44,7 @@ class ToolPolicy(Struct, frozen=True):
 
     @property
     def starts_early(self) -> bool:
-        """Whether a call may start while the model still streams: it only looks, minds no neighbours and asks nobody."""
+        """Whether a call may start while the model still streams: it has no effects, may run beside others and needs no approval."""
         return self.effect == "pure" and not self.barrier and not self.requires_approval
 
 
@@ -53,7 +53,7 @@ class Tool(Protocol):
 
     @property
     def meta(self) -> ToolMeta:
-        """What the model is told of it."""
+        """The description for the model."""
         ...
 
     async def execute(
@@ -109,7 +109,7 @@ def text_parameter(meta: ToolMeta) -> str | None:
 
 
 def check_meta(meta: ToolMeta) -> ToolMeta:
-    """What the model is told of a tool, if it makes sense.
+    """The description of a tool for the model, if it is valid.
 
     Raises:
         ConfigurationError: The tool takes free text, and its schema has not just one string.

@@ -1,8 +1,8 @@
 """Waiting for work that may not want to stop.
 
-Work runs in a task that whoever waits can leave behind: a coroutine that swallows its cancellation must not hold the run for
+Work runs in a task that the waiting task can leave behind: a coroutine that swallows its cancellation must not hold the run for
 ever. A call of a run has a task anyway, and `at_work` says whom to silence when that one is left behind. Work that has a
-time-out, or that is done within somebody else's task, has one of its own, by `within`.
+time-out, or that is done within another task, has one of its own, by `within`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Work(Protocol):
         ...
 
     def close(self) -> None:
-        """Nobody waits for it any more, or hears what it says."""
+        """Abandon it: no task waits for it, and its reports are dropped."""
         ...
 
 
@@ -130,7 +130,7 @@ def _warn(name: str) -> None:
 
 
 def _hear(task: asyncio.Task[Any]) -> None:
-    """What became of work that nobody waits for any more is of no interest, and asyncio need not complain of it."""
+    """Retrieve the exception of abandoned work, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
 

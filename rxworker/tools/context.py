@@ -36,7 +36,7 @@ class ToolContext:
         idempotency_key: The same whenever this very call is made again, for example after a crash; for services
             that take such a key.
         variables: Values shared by the hooks and tools of a run.
-        cancelled: Whether nobody waits for the result any more. A tool in a thread may look at it now and then, and stop.
+        cancelled: Whether the call was cancelled. A tool in a thread may check it from time to time, and stop.
 
     >>> heard: list[object] = []
     >>> context = ToolContext("call_1", "copy", report=heard.append)
@@ -64,7 +64,7 @@ class ToolContext:
         self._relay = relay
 
     def progress(self, value: object) -> None:
-        """Tell the watchers how far the tool is. The model does not hear it.
+        """Report progress to the watchers. The model does not see it.
 
         It may be called from any thread. After the call has ended it does nothing.
 

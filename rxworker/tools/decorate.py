@@ -73,7 +73,7 @@ def tool(
 ) -> Any:
     """Make a tool of a function or a method. It can still be called as before.
 
-    The model is told what the signature and the docstring say: parameters with their types, defaults and meanings.
+    The description for the model is made of the signature and the docstring: parameters with their types, defaults and meanings.
     The function may be a plain one, which runs in a thread; a coroutine function; a generator of either sort, whose
     last value is the result and those before it progress; or one that returns an observable, likewise. A parameter
     of type `ToolContext` is not the model's: it receives the call.
@@ -86,7 +86,7 @@ def tool(
         effect: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only looks and may start early.
         retries: How many more times a failed call is made; not for ``write``, which may have been half done.
         barrier: Whether a call runs alone: those before it end first, those after it wait.
-        requires_approval: Whether somebody has to agree to each call; the run pauses before it.
+        requires_approval: Whether a person must approve each call; the run pauses before it.
         max_output: Characters of a result that are sent to the model; ``None`` sends everything. See `ToolPolicy`.
         strict: Whether the provider holds the model to the schema.
         cache_control: A mark: the provider may cache everything up to this tool.

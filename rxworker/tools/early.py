@@ -2,7 +2,7 @@
 
 A tool that only looks may start as soon as its call is known. What comes of it is kept until it is asked for. Whether
 it ever is asked for is not known when it starts: the response may fail, a hook may change the arguments. Then the call
-is cancelled, and nobody hears of it any more.
+is cancelled, and its events are dropped.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class EarlyCalls:
         self._is_held = False
 
     def start(self, call: ToolCall, place: int = 0) -> bool:
-        """Start a call, if its tool only looks and asks nobody, and no call that runs alone came before it.
+        """Start a call, if its tool has no effects and needs no approval, and no call that runs alone came before it.
 
         Args:
             call: The call.
@@ -142,7 +142,7 @@ class EarlyCalls:
 
 
 class _Early:
-    """One call, and whether anybody still wants to hear of it."""
+    """One call, and whether its events are still emitted."""
 
     def __init__(self, owner: EarlyCalls, call: ToolCall, place: int) -> None:
         self.call = call

@@ -42,7 +42,7 @@ class FunctionTool(Generic[P, B_co]):
     In a class it is a method: ``app.get_user`` is the tool of that one object.
 
     Attributes:
-        meta: What the model is told of it.
+        meta: The description for the model.
         policy: How it may be run.
         unbound: Whether it is a method that still lacks its object.
     """

@@ -50,7 +50,7 @@ def inlined(schema: JsonObject) -> JsonObject:
     """The schema with its references within itself replaced by what they refer to.
 
     Where one leads back to itself, or to nowhere, anything is allowed: what stands behind it cannot be written down
-    without a reference, and whoever takes the arguments checks them.
+    without a reference, and the receiver of the arguments validates them.
 
     >>> inlined({"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}})
     {'type': 'object', 'properties': {'a': {'type': 'string'}}}

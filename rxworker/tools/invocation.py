@@ -1,7 +1,7 @@
 """One call, up to the error that the model will read.
 
 Each attempt has a `_Line` to the watchers. It belongs to the event loop's thread: progress told in another thread is
-handed over. It is closed when the attempt ends, so that a thread that was given up is heard no more.
+handed over. It is closed when the attempt ends, so that the reports of an abandoned thread are dropped.
 
 One coroutine does it all, since each that stands between a run and its tool costs every call.
 """
@@ -43,11 +43,11 @@ encode_sorted = Encoder(order="sorted").encode
 
 
 def ignore(event: ToolEvent) -> None:
-    """Tell nobody."""
+    """Drop the event."""
 
 
 def ignore_record(call_id: str, record: Record) -> None:
-    """Show it to nobody."""
+    """Drop the record."""
 
 
 class Surroundings(Struct, frozen=True):

@@ -1,8 +1,7 @@
-"""Who may run now: so many at once, in the order in which they came, and some of them alone.
+"""A FIFO concurrency limiter for calls, of which some run alone.
 
-Theory of operation. Calls wait in a row. The first in the row is let in as soon as there is room: for one that runs
-alone there is room when nobody else is in, for any other when nobody is in alone and fewer than the limit are. Nobody
-overtakes, so that what stands behind a call that runs alone waits until it has gone.
+Calls wait in a queue. The first one enters as soon as there is room: a call that runs alone, when no other call is inside; any other call, when no call
+inside runs alone and fewer than the limit are inside. No call overtakes another, so that the calls behind one that runs alone wait until it has left.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from rxworker.errors import ConfigurationError
 
 
 class Gate:
-    """Lets in so many at once; who comes alone shares with nobody.
+    """A FIFO concurrency limiter; an exclusive holder runs alone.
 
     Args:
         limit: How many may be in.
 
     Raises:
-        ConfigurationError: Nobody could ever be let in.
+        ConfigurationError: The limit is below 1.
     """
 
     def __init__(self, limit: int) -> None:
@@ -44,7 +43,7 @@ class Gate:
             self.leave()
 
     def enter_now(self, alone: bool) -> bool:
-        """Enter, if nobody waits and there is room; whether there was. Who has entered has to `leave`."""
+        """Enter, if no task waits and there is room; return whether there was. A task that has entered must call `leave`."""
         if self._row or self._alone or self._in >= (1 if alone else self._limit):
             return False
         self._in, self._alone = self._in + 1, alone

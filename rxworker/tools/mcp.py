@@ -32,7 +32,7 @@ class McpTool:
     """A tool of an MCP server, made by `mcp_tools`.
 
     Attributes:
-        meta: What the model is told of it.
+        meta: The description for the model.
         policy: How it may be run.
         remote_name: What the server calls it.
     """

@@ -177,7 +177,7 @@ ErrorFormatter: TypeAlias = Callable[[ToolError], str]
 
 
 def tell(error: ToolError) -> str:
-    """An error as the model reads it, where nobody says otherwise.
+    """The default text of an error for the model.
 
     >>> tell(ToolTimeoutError("look gave no result within 5 seconds", tool="look"))
     'The call was given up: look gave no result within 5 seconds.'

@@ -70,7 +70,7 @@ async def run_now(
         around: What it shares with the other calls.
         loop: The event loop.
         task: The task in which it runs.
-        own_task: Whether whoever made that task ends it with `stop_all`.
+        own_task: Whether the creator of that task ends it with `stop_all`.
     """
     began = loop.time()
     cancels = 0 if task is None else task.cancelling()
@@ -115,7 +115,7 @@ async def run_at(
         place: The index of the call among the calls of its response.
         around: What it shares with the other calls.
         loop: The event loop.
-        own_task: Whether it has a task that whoever made it ends with `stop_all`.
+        own_task: Whether it has a task that its creator ends with `stop_all`.
     """
     tool, policy = toolbox.find(call.name)
     if not gate.enter_now(policy.barrier):

@@ -54,7 +54,7 @@ class Toolbox:
 
     @property
     def metas(self) -> tuple[ToolMeta, ...]:
-        """What the model is told of the tools, in order."""
+        """The descriptions of the tools for the model, in order."""
         return tuple(map(META, self._tools.values()))
 
     @property
@@ -65,7 +65,7 @@ class Toolbox:
         return self._starts_early
 
     def wants_approval(self, calls: Iterable[ToolCall]) -> bool:
-        """Whether somebody has to agree to any of these calls."""
+        """Whether a person must approve any of these calls."""
         return any(_policy(self._tools.get(call.name)).requires_approval for call in calls)
 
     def get(self, name: str) -> Tool | None:

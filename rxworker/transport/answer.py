@@ -202,7 +202,7 @@ class Answer(Receiver, abc.DisposableBase):
             upstream.dispose()
 
     def _fail(self, error: Exception) -> None:
-        """Ask again, if nothing was told and the error is one that may pass."""
+        """Request again, if no event was emitted and the error is transient."""
         if self._background is not None and not self._over:
             self._background.cancel()
         self._stop()

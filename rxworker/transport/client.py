@@ -88,8 +88,8 @@ class Client:
     def stream(self, request: Request | Conversation | str) -> Observable[ResponseEvent]:
         """The answer as events. Cold: each subscription makes its own request; disposing it closes the connection.
 
-        What goes wrong while the answer comes is told twice: by events (the open blocks are aborted, an `Error`, ``Status(FAILED)``) for those
-        who watch, and by ``on_error`` for those who wait. What goes wrong before the first event is told by ``on_error`` alone.
+        A failure while the response arrives is reported twice: by events (the open blocks are aborted, an `Error`, ``Status(FAILED)``) to those
+        who watch, and by ``on_error`` for those who wait. A failure before the first event is reported by ``on_error`` alone.
 
         A response in the background (OpenAI Responses) is taken up again where its connection was cut, as often as ``retry`` says
         without an event in between; disposing it also asks the service to cancel it.

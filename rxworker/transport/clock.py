@@ -20,7 +20,7 @@ from rxworker.operators.disposables import Slot
 
 
 class Ticked(Protocol):
-    """Somebody who looks at the clock."""
+    """An object that is called at each tick."""
 
     def tick(self) -> None:
         """A step of time has passed. It is said in a context of its own, in which nothing is set."""
@@ -28,7 +28,7 @@ class Ticked(Protocol):
 
 
 class Ticker:
-    """Ticks for as long as there is anybody. All hear a tick, also when one of them raises; the first exception goes on to the clock.
+    """Ticks as long as it has members. All members are called at a tick, also when one of them raises; the first exception is raised to the clock.
 
     Args:
         clock: Whose time it is.
@@ -52,7 +52,7 @@ class Ticker:
         return was_on
 
     def leave(self, member: Ticked) -> None:
-        """Tick for this one no more. The timer is left to run out: somebody else may come."""
+        """Remove this member. The timer is not cancelled, since another member may join before it fires."""
         self._members.pop(member, None)
 
     def _go_on(self) -> None:
@@ -152,7 +152,7 @@ class _Waiting(Slot):
 
 
 class _Latest(threading.local):
-    """The clock of the loop that ran last in this thread, for as long as anybody uses it."""
+    """The clock of the loop that ran last in this thread, as long as it is in use."""
 
     clock: weakref.ref[LoopClock] | None = None
 

@@ -72,7 +72,7 @@ def fallback(*models: Model) -> CombinedModel:
         [ fallback ]
         --a----b--c--|
 
-    A failure that comes after the first events is mended as well: the next model's ``Status(STARTED)`` takes back what was said.
+    A failure after the first events is covered as well: the next model's ``Status(STARTED)`` retracts the events before it.
     The last model's failure is the failure of all. A call of ours that cannot be right, such as a missing key, is raised and not
     covered up.
 

@@ -31,7 +31,7 @@ from rxworker.transport.seams import PRESSURE
 from rxworker.transport.session import AHEAD, open_session, proxy_for, shared_session
 
 TOGETHER = 256 * 1024
-"""Bytes of an answer that are told of together, about; a read of a socket brings no more that is not compressed."""
+"""The approximate number of bytes that are pushed together; a read of a socket brings no more that is not compressed."""
 
 
 _HAS_LOW_WATER = hasattr(StreamReader, "_low_water")
@@ -129,7 +129,7 @@ class HttpTransport:
 
 
 class _Exchange(abc.DisposableBase):
-    """One request and its answer, for one observer. Once it is over, by its end or because it was left, the observer hears no more."""
+    """One request and its response, for one observer. After the end, or after it is disposed, it emits nothing."""
 
     __slots__ = ("_is_over", "_is_telling", "_observer", "_request", "_timeout", "task")
 

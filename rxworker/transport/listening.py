@@ -12,11 +12,11 @@ async def stop_listening(server: asyncio.AbstractServer) -> None:
     """Close a server of asyncio's, so that each connection that it has accepted gets its protocol, which can then close it.
 
     asyncio accepts a connection in one turn of the loop and makes its transport in the next. A server that is closed in between
-    leaves a socket that nobody closes. A turn of the loop runs what was waiting, then what sockets tell, then timers: who is woken
-    by a timer goes on behind the transports of all that was accepted, and before the next is.
+    leaves an open socket behind. A turn of the loop runs what was waiting, then the events of sockets, then timers: a task that is woken
+    by a timer continues after the transports of all accepted connections were made, and before the next one is accepted.
 
     Args:
-        server: What listens. Its connections stay.
+        server: The server. Its connections stay.
     """
     try:
         await asyncio.sleep(SOON)

@@ -30,7 +30,7 @@ def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEven
         --s--d--(a,e,f,#)      start, delta; abort, Error, Status(FAILED)
 
     The open blocks are closed before the error goes on. As long as no event has passed there is nothing to close: then the
-    error alone is passed on, so that the request can be made again and nobody has seen anything. An error of the
+    error alone is passed on, so that the request can be made again and no observer has seen anything. An error of the
     connection after the response's terminal event changes nothing.
 
     Args:
@@ -190,7 +190,7 @@ class Receiver(abc.ObserverBase[bytes]):
         return event
 
     def _stop(self) -> None:
-        """From now on nothing is told."""
+        """From now on nothing is emitted."""
         self._over = True
 
     def _fail(self, error: Exception) -> None:

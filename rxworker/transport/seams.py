@@ -54,7 +54,7 @@ class Model(Protocol):
 
 
 class Pressure(Protocol):
-    """Somebody who may be unable to take more."""
+    """A consumer that may be unable to accept more."""
 
     @property
     def is_full(self) -> bool:

@@ -189,7 +189,9 @@ async def test_a_changed_file_is_shown_to_the_watchers(
 ) -> None:
     (tmp_path / "a.txt").write_text("hello")
     heard: Heard = []
-    context = result_context("create", result, {"workspace": tmp_path, "received": heard}, **arguments)
+    context = result_context(
+        "create", result, {"workspace": tmp_path, "received": heard}, **arguments
+    )
     await ask(context, auto_read())
     assert heard == [HookMessage("auto_read", "system", "a.txt:\nhello")]
 
