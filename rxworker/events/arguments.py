@@ -142,6 +142,3 @@ def _plain(node: _Node | _Leaf) -> Json:
     if node and all(isinstance(segment, int) for segment in node):
         return [_plain(node[position]) for position in sorted(cast("dict[int, _Node]", node))]
     return {str(segment): _plain(inner) for segment, inner in node.items()}
-
-
-__all__ = ["assemble_arguments", "member_path", "parse_arguments", "parse_path"]

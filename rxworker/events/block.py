@@ -191,24 +191,3 @@ Delta: TypeAlias = (
     | CitationDelta
 )
 BlockEvent: TypeAlias = BlockStart | Delta | BlockStop | BlockAbort
-
-__all__ = [
-    "BlockAbort",
-    "BlockDelta",
-    "BlockEvent",
-    "BlockMetadata",
-    "BlockStart",
-    "BlockStop",
-    "BlockType",
-    "CitationDelta",
-    "Delta",
-    "InputJsonDelta",
-    "InputValueDelta",
-    "OpaqueMetadata",
-    "RefusalDelta",
-    "SignatureDelta",
-    "TextDelta",
-    "ThinkingDelta",
-    "ToolResultMetadata",
-    "ToolUseMetadata",
-]

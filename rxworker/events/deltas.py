@@ -183,15 +183,3 @@ def _merge_from(start: int, gathered: list[Any]) -> None:
     if len(gathered) - start >= FEW:
         texts = [delta.text for delta in gathered[start:]]
         gathered[start:] = [Deltas(gathered[start], texts)]
-
-
-__all__ = [
-    "FEW",
-    "Deltas",
-    "Parts",
-    "TextDeltas",
-    "add_deltas",
-    "adds_to_same",
-    "gather",
-    "flatten",
-]

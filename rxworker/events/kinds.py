@@ -166,22 +166,3 @@ def start_of(event: BlockEvent) -> BlockStart:
     if isinstance(event, TextDelta | ThinkingDelta | RefusalDelta):
         return BlockStart(event.index, opens, choice=event.choice)
     return BlockStart(event.index, opens)
-
-
-__all__ = [
-    "BLOCK_EVENTS",
-    "BLOCK_TYPE_OF",
-    "DEFERRABLE",
-    "EVENT_KINDS",
-    "HIDDEN",
-    "MERGEABLE",
-    "META_EVENTS",
-    "PASSING",
-    "TURN_EVENTS",
-    "Display",
-    "EventKind",
-    "Family",
-    "is_block_event",
-    "is_meta",
-    "start_of",
-]

@@ -88,14 +88,3 @@ class Opaque(Struct, frozen=True, tag="opaque"):
 Meta: TypeAlias = Ping | Usage | Status | Error | Opaque
 
 TRUNCATED = "truncated"
-
-__all__ = [
-    "TRUNCATED",
-    "Error",
-    "Meta",
-    "Opaque",
-    "Ping",
-    "ResponseStatus",
-    "Status",
-    "Usage",
-]

@@ -46,6 +46,3 @@ class Record(Struct, frozen=True, omit_defaults=True, gc=False):
     def first(self) -> int:
         """The number of the first record that this one stands for."""
         return self.seq - self.covers + 1
-
-
-__all__ = ["Event", "Record", "ResponseEvent"]

@@ -314,27 +314,3 @@ TurnEvent: TypeAlias = (
     | RunStop
     | RunAbort
 )
-
-__all__ = [
-    "AttemptRetract",
-    "AttemptStart",
-    "ConversationReplace",
-    "Gap",
-    "HookMessage",
-    "HookVerdict",
-    "LimitReached",
-    "MessageAdd",
-    "RunAbort",
-    "RunPause",
-    "RunResume",
-    "RunStart",
-    "RunStop",
-    "ToolOutput",
-    "ToolProgress",
-    "ToolStart",
-    "ToolStop",
-    "TurnEvent",
-    "TurnStart",
-    "TurnStop",
-    "WatcherDetach",
-]

@@ -76,6 +76,3 @@ class NdjsonDecoder:
         if self._ready is not None:
             return self._ready
         return [line] if line else []
-
-
-__all__ = ["NdjsonDecoder"]

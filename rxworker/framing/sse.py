@@ -322,6 +322,3 @@ def _event_of(head: bytes) -> str | None:
     if head[:7] == b"event: " and head.find(b"\n") == len(head) - 1:
         return head[7:-1].decode("utf-8", "replace") or "message"
     return None if head else "message"
-
-
-__all__ = ["STRAY", "SseDecoder"]

@@ -98,6 +98,3 @@ def has_event(frames: Sequence[SseFrame], name: str) -> bool:
 def _name_of(name: bytes) -> str:
     """The name of an event as text."""
     return name.decode("utf-8", "replace") if name else "message"
-
-
-__all__ = ["SseFrame", "SseRun", "datas_of", "has_event"]

@@ -64,13 +64,13 @@ if TYPE_CHECKING:
         harmless_environment,
         run_command,
     )
-    from rxworker.hooks.stateful_operator import LastingOperator, from_lasting_operator
+    from rxworker.hooks.stateful_operator import StatefulOperator, from_stateful_operator
 
 _LATER = {
     "CommandError": "command",
     "CommandResult": "command",
-    "LastingOperator": "stateful_operator",
-    "from_lasting_operator": "stateful_operator",
+    "StatefulOperator": "stateful_operator",
+    "from_stateful_operator": "stateful_operator",
     "harmless_environment": "command",
     "run_command": "command",
 }
@@ -95,7 +95,7 @@ __all__ = [
     "hook",
     "chain",
     "from_operator",
-    "from_lasting_operator",
+    "from_stateful_operator",
     "Hook",
     "AnyHook",
     "HookLike",
@@ -107,7 +107,7 @@ __all__ = [
     "HookPoint",
     "Hooks",
     "OperatorFunction",
-    "LastingOperator",
+    "StatefulOperator",
     # how they are asked
     "HookSettings",
     "Condition",

@@ -263,6 +263,3 @@ def _raised(hook: AnyHook, name: str, error: BaseException) -> HookError:
 def _error(hook: AnyHook, name: str, what: str) -> HookError:
     text = f"hook {name!r} failed at {hook.point.value}: {what}"
     return HookError(text, hook=name, point=hook.point.value)
-
-
-__all__ = ["Answer", "Report", "ask_all", "is_going_on", "names_in", "numbered"]

@@ -100,15 +100,15 @@ class Hook(Generic[C]):
     def __repr__(self) -> str:
         return f"Hook({self.name!r}, {self.point.value})"
 
-    def but(self, **settings: Unpack[HookSettings]) -> Self:
-        """The same hook with other settings; what is not given stays.
+    def replace(self, **settings: Unpack[HookSettings]) -> Self:
+        """A copy of the hook with other settings; settings that are not given stay.
 
         >>> def permit(context: HookContext) -> None: ...
-        >>> Hook(permit, "before_tool_call", priority=1).but(name="gate").name
+        >>> Hook(permit, "before_tool_call", priority=1).replace(name="gate").name
         'gate'
 
         Raises:
-            ConfigurationError: One of the settings cannot be.
+            ConfigurationError: A setting is invalid.
         """
         kept: HookSettings = {
             "name": self.name,
@@ -177,6 +177,3 @@ AnyHook: TypeAlias = Hook[Any]
 
 def _name_of(function: object) -> str:
     return getattr(function, "__name__", type(function).__name__)
-
-
-__all__ = ["AnyHook", "Hook", "HookFunction"]

@@ -273,6 +273,3 @@ class HookContext:
     def checkpoint(self) -> Callable[[], None]:
         """Remember what may be changed here. Calling what is returned brings it back."""
         return unmade
-
-
-__all__ = ["CallTool", "CallableTool", "Emit", "HookContext", "KnownTools"]

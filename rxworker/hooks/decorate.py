@@ -118,14 +118,3 @@ def hook(
         return Hook[Any](understood(function, at), at, **settings)
 
     return make
-
-
-__all__ = [
-    "PointDecorator",
-    "after_tool_call",
-    "before_tool_call",
-    "hook",
-    "on_abort",
-    "on_message_send",
-    "on_turn_end",
-]

@@ -146,19 +146,3 @@ def _end(reason: str, point: HookPoint) -> Verdict:
             return Abort(reason)
         case _:
             raise EndRun(reason)
-
-
-__all__ = [
-    "AddMessage",
-    "AddMessages",
-    "Complete",
-    "ModifyContent",
-    "LegacyAnswer",
-    "LegacyFunction",
-    "LegacyContinue",
-    "LegacyError",
-    "LegacyResult",
-    "LegacySkip",
-    "understood",
-    "verdict_of",
-]

@@ -96,7 +96,7 @@ def from_operator(
 
     At ``on_turn_end`` completing without an item is `Finish`, and an error is the hook's failure; at ``on_abort`` every item but
     the context is. An operator that does not complete is waited for until the hook's ``timeout``. An operator that is to
-    remember what it saw before is for `from_lasting_operator`.
+    remember what it saw before is for `from_stateful_operator`.
 
     Args:
         operator: Emits the context it received, or a verdict, or neither.
@@ -253,17 +253,3 @@ def dropped(point: HookPoint, reason: str | None) -> Verdict | None:
             return Abort(reason or "the result was held back")
         case _:
             return None
-
-
-__all__ = [
-    "THE_CONTEXT",
-    "ContextOperator",
-    "OperatorFunction",
-    "as_operator",
-    "dropped",
-    "from_operator",
-    "judge",
-    "name_of",
-    "refused",
-    "verdict_from",
-]

@@ -1,4 +1,4 @@
-"""Hooks that are ready to be used. A function makes each; ``.but(...)`` changes its settings."""
+"""Hooks that are ready to be used. A function makes each; ``.replace(...)`` changes its settings."""
 
 from __future__ import annotations
 

@@ -81,6 +81,3 @@ def _names(message: Message) -> list[tuple[str, str]]:
 
 def _refused(why: str) -> LocalProtocolError:
     return LocalProtocolError(f"the conversation cannot be rewritten so: {why}")
-
-
-__all__ = ["Change", "changed", "rewrite"]

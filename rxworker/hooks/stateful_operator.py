@@ -66,8 +66,8 @@ class _Question(Generic[C]):
             self.answered.set_result(None)
 
 
-class LastingOperator(OperatorFunction[C]):
-    """An operator over all contexts of a hook. Made by `from_lasting_operator`."""
+class StatefulOperator(OperatorFunction[C]):
+    """An operator over all contexts of a hook. Made by `from_stateful_operator`."""
 
     def __init__(
         self,
@@ -172,13 +172,13 @@ class LastingOperator(OperatorFunction[C]):
             question.answer(error=error)
 
 
-def from_lasting_operator(
+def from_stateful_operator(
     operator: ContextOperator[C],
     *,
     name: str | None = None,
     reason: str | None = None,
     waits: bool = False,
-) -> LastingOperator[C]:
+) -> StatefulOperator[C]:
     """A reactivex operator as a hook's function that sees all contexts in one subscription, and so may remember.
 
         --a--b-----c--|        contexts, each pushed when the hook is asked
@@ -202,7 +202,7 @@ def from_lasting_operator(
     Example:
         >>> from reactivex import operators as ops
         >>> from rxworker.messages import Conversation
-        >>> twice = from_lasting_operator(ops.take(2))
+        >>> twice = from_stateful_operator(ops.take(2))
         >>> async def ask() -> Verdict | None:
         ...     return await twice.ask(HookContext(conversation=Conversation(), emit=print), "before_tool_call")
         >>> async def thrice() -> list[Verdict | None]:
@@ -210,7 +210,4 @@ def from_lasting_operator(
         >>> asyncio.run(thrice())
         [Continue(), Continue(), Skip(reason='This call was not allowed.')]
     """
-    return LastingOperator(operator, name or name_of(operator), reason, waits=waits)
-
-
-__all__ = ["LastingOperator", "from_lasting_operator"]
+    return StatefulOperator(operator, name or name_of(operator), reason, waits=waits)

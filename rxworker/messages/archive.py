@@ -63,6 +63,3 @@ def from_json(data: bytes | str) -> Conversation:
         return msgspec.json.decode(data, type=_Archive).conversation
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise LocalProtocolError(f"the conversation cannot be read: {error}") from error
-
-
-__all__ = ["VERSION", "from_json", "to_json"]

@@ -289,22 +289,3 @@ def wire_id(tool_id: str) -> str | None:
     ('call_1', None)
     """
     return None if is_made(tool_id) else tool_id.partition(AGAIN)[0]
-
-
-__all__ = [
-    "Audio",
-    "CachePoint",
-    "Content",
-    "ContentBlock",
-    "Document",
-    "Image",
-    "OpaqueBlock",
-    "Refusal",
-    "ResultContent",
-    "ServerToolCall",
-    "ServerToolResult",
-    "Text",
-    "Thinking",
-    "ToolCall",
-    "ToolResult",
-]

@@ -88,6 +88,3 @@ def _of_document(block: Document) -> int:
     return -(
         -len(block.data) * 3 // 4 // BYTES_PER_TOKEN
     )  # base64 has four letters for three bytes
-
-
-__all__ = ["DOCUMENT_TOKENS", "IMAGE_TOKENS", "MESSAGE_TOKENS", "estimate"]

@@ -159,6 +159,3 @@ def _encodable(value: Json) -> Json:
     if isinstance(value, int) and abs(value) > LARGEST_INT:
         return str(value)
     return value
-
-
-__all__ = ["Halves", "encode_lenient", "read_json", "read_mended", "whole"]

@@ -94,6 +94,3 @@ class Conversation(Struct, frozen=True, omit_defaults=True):
     def last(self) -> Message | None:
         """The last message."""
         return self.messages[-1] if self.messages else None
-
-
-__all__ = ["Conversation", "Message", "Role"]

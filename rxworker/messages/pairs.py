@@ -135,14 +135,3 @@ def _free_places(
         free.pop(found, None)
         places.append(found)
     return tuple(places)
-
-
-__all__ = [
-    "Answer",
-    "asked_by",
-    "calls_made",
-    "distinct_ids",
-    "pair",
-    "places_left",
-    "places_of",
-]

@@ -99,13 +99,3 @@ def is_stray(block: Content, role: str) -> bool:
     if role == "assistant":
         return isinstance(block, ToolResult)
     return isinstance(block, OF_AN_ANSWER) or (role == "system" and isinstance(block, ToolResult))
-
-
-__all__ = [
-    "dangling_thoughts",
-    "has_source",
-    "is_blank",
-    "is_stray",
-    "is_thought",
-    "user_speaks",
-]

@@ -41,6 +41,3 @@ class StopReason(Struct, frozen=True, omit_defaults=True, gc=False):
     def runs_tools(self) -> bool:
         """Whether the tool calls of the response may be run: never those of a cut or malformed one."""
         return self.kind is TOOL_USE
-
-
-__all__ = ["StopKind", "StopReason"]

@@ -66,6 +66,3 @@ class ToolMeta(Struct, frozen=True, omit_defaults=True):
         force_setattr(self, "input_schema", freeze(self.input_schema))
         if self.input_examples:
             force_setattr(self, "input_examples", tuple(map(freeze, self.input_examples)))
-
-
-__all__ = ["Grammar", "TextFormat", "ToolMeta"]

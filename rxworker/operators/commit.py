@@ -153,6 +153,3 @@ def _hold(observer: abc.ObserverBase[A]) -> _Held[A]:
         held.append(item)
 
     return on_next, release
-
-
-__all__ = ["committed", "live"]

@@ -84,6 +84,3 @@ def decode(make: Callable[[], Decoder[A, B]]) -> Operator[A, B]:
         return stage(source, start)
 
     return apply
-
-
-__all__ = ["decode"]

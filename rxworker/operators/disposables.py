@@ -83,5 +83,3 @@ class Nothing(abc.DisposableBase):
 
 
 NOTHING = Nothing()
-
-__all__ = ["NOTHING", "Both", "Call", "Nothing", "Slot"]

@@ -358,6 +358,3 @@ def _ensure_future(answer: Awaitable[bool]) -> asyncio.Future[bool]:
             "an asynchronous check of hold_back needs a running event loop: subscribe within asyncio.run(...), or give a plain function"
         ) from error
     return asyncio.ensure_future(answer, loop=loop)
-
-
-__all__ = ["Check", "hold_back"]

@@ -165,6 +165,3 @@ class _Row(Generic[A, B]):
         if not self._over:
             self._over = True
             self._observer.on_error(error)
-
-
-__all__ = ["map_in_order"]

@@ -163,6 +163,3 @@ class _Merge:
         if not self._over:
             self.leave()
             self._observer.on_error(error)
-
-
-__all__ = ["merge_runs"]

@@ -234,19 +234,3 @@ class BackgroundProvider(Provider, Protocol):
     def background_decoder(self) -> ResumableDecoder:
         """A fresh machine from the bytes of such a response to events."""
         ...
-
-
-__all__ = [
-    "BackgroundProvider",
-    "HttpRequest",
-    "Options",
-    "OutputFormat",
-    "Provider",
-    "Request",
-    "ResponseDecoder",
-    "ResumableDecoder",
-    "ToolChoice",
-    "hidden",
-    "hidden_url",
-    "is_secret",
-]

@@ -124,6 +124,3 @@ class BatchDecoder(Generic[F]):
             events += self._decoder.feed(frame)
         events += self._decoder.finish()
         return events
-
-
-__all__ = ["BatchDecoder", "FrameDecoder", "Framing", "Part"]

@@ -92,6 +92,3 @@ class OpenBlocks:
             failure.event(),
             Status(ResponseStatus.FAILED, stop_reason=stop),
         ]
-
-
-__all__ = ["CUT", "OpenBlocks"]

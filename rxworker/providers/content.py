@@ -156,17 +156,3 @@ def _data(block: Image | Document) -> str:
             f"{type(block).__name__} has a file id only, and this provider needs its bytes: pass data="
         )
     return block.data
-
-
-__all__ = [
-    "arguments",
-    "check_media",
-    "check_role",
-    "data_url",
-    "plain_text",
-    "read_arguments",
-    "refuse_audio",
-    "refuse_file_id",
-    "split_system",
-    "user_echo",
-]

@@ -156,6 +156,3 @@ def array(parts: Sequence[Part]) -> Raw | tuple[Raw | JsonObject, ...]:
     if len(encoded) == len(parts):
         return Raw(b"[%b]" % b",".join(encoded))
     return tuple(Raw(part) if isinstance(part, bytes) else part for part in parts)
-
-
-__all__ = ["MOST", "MOST_BYTES", "Body", "MessageEncoder", "Remembered", "Part", "array"]

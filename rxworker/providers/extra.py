@@ -138,6 +138,3 @@ def _declarations(tools: list[Json], tool: JsonObject) -> list[Json]:
     if not theirs:
         del rest["functionDeclarations"]
     return [rest] if rest else []
-
-
-__all__ = ["merged", "merged_tools", "name_of", "with_extra"]

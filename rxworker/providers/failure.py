@@ -230,6 +230,3 @@ def _word(value: Json) -> str | None:
     if isinstance(value, bool):
         return None
     return str(value) if isinstance(value, int | float) else _text(value)
-
-
-__all__ = ["KINDS", "RETRYABLE_KINDS", "Failure", "classify", "read_failure"]

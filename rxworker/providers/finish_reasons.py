@@ -130,6 +130,3 @@ def keeps_calls(raw: str | None) -> bool:
     (True, False)
     """
     return raw is None or known_kind(raw) in (None, *NORMAL)
-
-
-__all__ = ["CUT", "KINDS", "NORMAL", "keeps_calls", "known_kind", "stop_kind"]

@@ -6,7 +6,7 @@ import re
 from hashlib import sha256
 from uuid import uuid4
 
-from rxworker.messages.content import AGAIN, MADE, is_made, wire_id
+from rxworker.messages.content import AGAIN, MADE
 
 
 def made_id() -> str:
@@ -59,6 +59,3 @@ def hashed(tool_id: str) -> str:
     (True, True)
     """
     return sha256(tool_id.encode("utf-8", "replace")).hexdigest()
-
-
-__all__ = ["hashed", "in_letters", "is_made", "made_id", "repeated_id", "shortened", "wire_id"]

@@ -19,5 +19,3 @@ PROVIDERS: dict[
     "openai_chat": OpenAIChat,
     "openai_responses": OpenAIResponses,
 }
-
-__all__ = ["PROVIDERS"]

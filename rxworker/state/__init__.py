@@ -10,7 +10,8 @@ from rxworker.state.block import BlockPhase, BlockState, step_block
 from rxworker.state.content import content_of
 from rxworker.state.pieces import Pieces, joined
 from rxworker.state.response import ResponseState, message_of, step_response
-from rxworker.state.run import RunState, RunStatus, fold_run, step_run
+from rxworker.state.run import fold_run, step_run
+from rxworker.state.run_state import RunState, RunStatus
 
 __all__ = [
     # of a block

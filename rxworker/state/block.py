@@ -204,4 +204,3 @@ _STEPS: dict[type[object], Callable[[BlockState, Any], BlockState]] = {
     BlockStop: _stop,
     BlockAbort: _abort,
 }
-__all__ = ["BlockPhase", "BlockState", "step_block", "step_texts"]

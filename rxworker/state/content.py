@@ -146,5 +146,3 @@ _CONTENT: dict[BlockType, Callable[[BlockState], Content | None]] = {
     BlockType.IMAGE: _image,
     BlockType.OPAQUE: _opaque,
 }
-
-__all__ = ["content_of"]

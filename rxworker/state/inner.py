@@ -76,6 +76,3 @@ def step_inner(state: InnerUsage, record: Record) -> InnerUsage:
         spent=state.spent + (last if complete else replace(last, is_partial=True)),
         open={other: usage for other, usage in state.open.items() if other != path},
     )
-
-
-__all__ = ["NOTHING_INSIDE", "InnerUsage", "step_inner"]

@@ -88,5 +88,3 @@ def packed(pieces: Pieces[str]) -> Pieces[str]:
 
 
 NO_TEXT: Pieces[str] = Pieces()
-
-__all__ = ["NO_TEXT", "Pieces", "joined", "packed"]

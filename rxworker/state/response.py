@@ -216,12 +216,3 @@ def _without_unanswered(content: list[Content]) -> list[Content]:
 
 
 _KINDS: frozenset[type[object]] = BLOCK_EVENTS | {Usage, Status, Error}
-
-__all__ = [
-    "COMPLETED",
-    "STARTED",
-    "ResponseState",
-    "message_of",
-    "step_events",
-    "step_response",
-]

@@ -22,7 +22,7 @@ from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.state.inner import step_inner
 from rxworker.state.response import STARTED, ResponseState, step_events
-from rxworker.state.run_state import RunState, RunStatus, received
+from rxworker.state.run_state import RunState, received
 from rxworker.state.run_steps import TOOL_STEPS, TURN_STEPS
 
 
@@ -112,5 +112,3 @@ _ROW_STEPS: dict[type[object], Callable[[RunState, list[Any]], RunState]] = {
     **dict.fromkeys(_RESPONSES, _step_response),
     **TOOL_STEPS,
 }
-
-__all__ = ["RunState", "RunStatus", "fold_run", "step_run"]

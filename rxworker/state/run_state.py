@@ -218,16 +218,3 @@ def settle(state: RunState) -> RunState:
     if not state.is_closed:
         state = close(state)
     return replace(state, response=None, is_closed=False, spent=state.own_usage)
-
-
-__all__ = [
-    "CallPhase",
-    "CallState",
-    "Round",
-    "RunState",
-    "RunStatus",
-    "close",
-    "find_call",
-    "received",
-    "settle",
-]

@@ -287,5 +287,3 @@ TOOL_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     ToolStart: _tool_starts,
     ToolStop: _tool_stops,
 }
-
-__all__ = ["HELD_BACK", "STARTED_ONLY", "TOOL_STEPS", "TURN_STEPS"]

@@ -204,16 +204,3 @@ def _common(said: tuple[Message | str, ...], around: Surroundings) -> Any:
         "turn": 1,
         **rest,
     }
-
-
-__all__ = [
-    "NEVER",
-    "HookAnswer",
-    "HookStub",
-    "Surroundings",
-    "abort_context",
-    "call_context",
-    "end_context",
-    "result_context",
-    "send_context",
-]

@@ -170,6 +170,3 @@ def _fits(start: BlockStart, event: BlockEvent) -> list[str]:
 
 def _name(event: object) -> str:
     return type(event).__name__
-
-
-__all__ = ["ResponseLinter"]

@@ -166,6 +166,3 @@ def _notification(
 def _subscription(drawing: str) -> Subscription:
     begin, end = drawing.index("^"), drawing.find("!")
     return Subscription(SUBSCRIBED + begin, DISPOSED if end < 0 else SUBSCRIBED + end)
-
-
-__all__ = ["DISPOSED", "FAILURE", "SUBSCRIBED", "Marbles", "parse", "values_of"]

@@ -107,6 +107,3 @@ class Traffic:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-__all__ = ["Received", "Traffic", "to_received"]

@@ -59,6 +59,3 @@ def raise_from_watchers() -> Generator[None, None, None]:
         raise errors[0]
     if errors:
         raise BaseExceptionGroup("watchers have raised", errors)
-
-
-__all__ = ["raise_from_watchers"]

@@ -156,6 +156,3 @@ def _arguments(
         return assemble_arguments([d for d in deltas if isinstance(d, InputValueDelta)])
     text = "".join(texts)
     return text if is_free_text else parse_arguments(text)
-
-
-__all__ = ["TextBlockCollector", "ToolCallCollector"]

@@ -131,6 +131,3 @@ class Follower(abc.ObserverBase[E], abc.DisposableBase, Generic[E]):
         except BaseException:
             return None
         return None
-
-
-__all__ = ["Followed", "Follower"]

@@ -132,6 +132,3 @@ def raise_all(failures: list[BaseException]) -> None:
             raise failure
     if failures:
         raise BaseExceptionGroup("several handlers failed", failures)
-
-
-__all__ = ["Gatherer", "Handler", "HandlerLike", "Registration", "raise_all"]

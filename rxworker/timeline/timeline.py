@@ -441,6 +441,3 @@ def _deliver(
             registration.on_event(scopes[registration], event)
         except BaseException as error:
             failures.append(error)
-
-
-__all__ = ["Timeline"]

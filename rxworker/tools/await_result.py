@@ -145,6 +145,3 @@ async def _follow(source: Observable[Any], context: ToolContext) -> object:
     if error is not None:
         raise error
     return last.result
-
-
-__all__ = ["settle", "settle_generator"]

@@ -145,16 +145,3 @@ def check_policy(policy: ToolPolicy) -> ToolPolicy:
             f"max_output={limit!r}: give a number of characters above 0, or None for no limit"
         )
     return USUAL if policy == USUAL else policy
-
-
-__all__ = [
-    "MAX_OUTPUT",
-    "Effect",
-    "Tool",
-    "ToolPolicy",
-    "check_meta",
-    "check_name",
-    "check_policy",
-    "policy_of",
-    "text_parameter",
-]

@@ -133,6 +133,3 @@ def _hear(task: asyncio.Task[Any]) -> None:
     """Retrieve the exception of abandoned work, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()
-
-
-__all__ = ["GRACE", "TooLateError", "Work", "at_work", "ended", "stop_all", "within"]

@@ -97,6 +97,3 @@ class ToolContext:
     def close(self) -> None:
         """The call has ended; the runner calls it."""
         self.cancelled = True
-
-
-__all__ = ["Progress", "ToolContext"]

@@ -161,13 +161,3 @@ def _readable(value: Any) -> Any:
     if kind is float and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return _bytes_to_text(bytes(value)) if kind in BYTES else value
-
-
-__all__ = [
-    "OneOf",
-    "adapt",
-    "is_model",
-    "is_path",
-    "name_of",
-    "to_json_value",
-]

@@ -234,6 +234,3 @@ def _names_around() -> Mapping[str, Any]:
 
 def _under(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**outer, **inner}
-
-
-__all__ = ["tool"]

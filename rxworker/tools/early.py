@@ -167,6 +167,3 @@ class _Early:
     def leave(self) -> None:
         self._owner = None
         self.task.cancel()
-
-
-__all__ = ["EarlyCalls"]

@@ -111,6 +111,3 @@ def _parts(schema: JsonObject) -> Iterator[JsonObject]:
             waiting.extend(
                 v for k, v in part.items() if k not in ("default", "const", "enum", "examples")
             )
-
-
-__all__ = ["check_schema", "inlined"]

@@ -217,15 +217,3 @@ async def _executed(
         return await tool.execute(arguments, context)
     except SystemExit as error:
         raise ExecutionFailedError(describe(error), tool=context.tool) from error
-
-
-__all__ = [
-    "Emit",
-    "Relay",
-    "Surroundings",
-    "ToolEvent",
-    "attempts",
-    "ignore",
-    "ignore_record",
-    "key_of",
-]

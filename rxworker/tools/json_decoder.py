@@ -170,6 +170,3 @@ def _decode_one_of(options: Sequence[Any], value: object) -> object:
         except msgspec.ValidationError as error:
             reasons.append(f"{name_of(option)} ({error})")
     raise MismatchError(("", f"it fits none of: {', '.join(reasons)}"))
-
-
-__all__ = ["JsonDecoder", "explain"]

@@ -82,6 +82,3 @@ class Gate:
 
     def _has_room(self, alone: bool) -> bool:
         return not self._alone and self._in < (1 if alone else self._limit)
-
-
-__all__ = ["Gate"]

@@ -164,6 +164,3 @@ def _innermost(error: BaseException | None) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return "it ended" if error is None else describe(error)
-
-
-__all__ = ["Connection", "server_of"]

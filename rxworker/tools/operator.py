@@ -142,6 +142,3 @@ class _Row:
         if self._ended and not self._tasks and not self._over:
             self._over = True
             self._observer.on_completed()
-
-
-__all__ = ["run_tools"]

@@ -170,6 +170,3 @@ def _origin(tool: object) -> str:
     """Where a tool comes from, for people."""
     it = tool if hasattr(tool, "__qualname__") else type(tool)
     return f"{getattr(it, '__module__', '?')}.{getattr(it, '__qualname__', '?')}"
-
-
-__all__ = ["Toolbox"]

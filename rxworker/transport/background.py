@@ -66,6 +66,3 @@ class Background:
         subscription = Context().run(source.subscribe, None, end, end)
         if not is_done:
             _cancelling.add(subscription)
-
-
-__all__ = ["Background"]

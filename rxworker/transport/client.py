@@ -165,6 +165,3 @@ def _clock_if_any() -> LoopClock | None:
         return loop_clock()
     except RuntimeError:
         return None
-
-
-__all__ = ["Client"]

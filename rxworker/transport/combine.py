@@ -242,6 +242,3 @@ class _Race:
 
 def _started(model: Model) -> Status:
     return Status(ResponseStatus.STARTED, model=model.model, provider=model.name)
-
-
-__all__ = ["CombinedModel", "fallback", "race"]

@@ -23,6 +23,3 @@ async def stop_listening(server: asyncio.AbstractServer) -> None:
     finally:
         server.close()
     await asyncio.sleep(0)  # the transports tell their protocols
-
-
-__all__ = ["stop_listening"]

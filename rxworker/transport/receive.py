@@ -215,6 +215,3 @@ def _because(event: Error, cause: Exception) -> Error:
     kind = next((kind for sort, kind in CAUSES if isinstance(cause, sort)), "unknown")
     retryable = isinstance(cause, RxWorkerError) and cause.retryable
     return replace(event, code=kind, kind=kind, message=str(cause), retryable=retryable)
-
-
-__all__ = ["Receiver", "receive"]

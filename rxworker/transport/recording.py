@@ -47,6 +47,3 @@ def from_recording(path: str | Path, *, chunk: int | None = None) -> RecordingTr
         return RecordingTransport(Path(path).read_bytes(), chunk=chunk)
     except OSError as error:
         raise ConfigurationError(f"cannot read the recording {path}: {error.strerror}") from error
-
-
-__all__ = ["RecordingTransport", "from_recording"]

@@ -112,7 +112,7 @@ async def test_an_object_may_be_in_a_chain_and_a_chain_keeps_its_hooks_under_oth
         def before_tool_call(self, context: HookContext) -> Skip:
             return Skip()
 
-    gated = chain(Gate(), name="c").but(name="d")
+    gated = chain(Gate(), name="c").replace(name="d")
     assert (await ask(gated))[1] == "d/Gate"
 
 

@@ -29,8 +29,8 @@ from rxworker.hooks import (
     ToolCallContext,
     Verdict,
     chain,
-    from_lasting_operator,
     from_operator,
+    from_stateful_operator,
     hook,
     on_abort,
 )
@@ -65,7 +65,7 @@ ACCEPTED: dict[str, list[Verdict]] = {
     "on_turn_end": [Finish(), Finish(final=True), AGAIN, Pause("ask")],
 }
 ALL: list[Verdict] = [Continue(), Cancel("no"), Skip("no"), Abort("no"), Pause(), Finish(), AGAIN]
-MADE: list[Callable[[Operator], Any]] = [from_operator, from_lasting_operator]
+MADE: list[Callable[[Operator], Any]] = [from_operator, from_stateful_operator]
 
 
 async def ask(point: str, function: Any, **settings: Any) -> Verdict:
@@ -227,7 +227,7 @@ async def test_a_verdict_that_may_be_meant_for_several_contexts_is_an_error_for_
     def on_ring(contexts: Observable[Any]) -> Observable[Any]:
         return contexts.pipe(ops.ignore_elements(), ops.merge(ring))
 
-    waiting = from_lasting_operator(on_ring, waits=True)
+    waiting = from_stateful_operator(on_ring, waits=True)
     asked = [asyncio.ensure_future(ask("before_tool_call", waiting)) for _ in range(2)]
     await asyncio.sleep(0)
     ring.on_next(Continue())
@@ -240,7 +240,7 @@ async def test_a_verdict_that_comes_later_is_that_of_the_only_one_that_waits() -
     def later(_: object) -> Observable[Any]:
         return reactivex.timer(0.001).pipe(ops.map(lambda _: Skip("late")))
 
-    waiting = from_lasting_operator(ops.flat_map(later), waits=True)
+    waiting = from_stateful_operator(ops.flat_map(later), waits=True)
     assert await ask("before_tool_call", waiting) == Skip("late")
 
 
@@ -248,7 +248,7 @@ async def test_a_verdict_while_nothing_is_asked_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     ring: reactivex.Subject[Any] = reactivex.Subject()
-    lasting = from_lasting_operator(lambda contexts: contexts.pipe(ops.merge(ring)), name="bell")
+    lasting = from_stateful_operator(lambda contexts: contexts.pipe(ops.merge(ring)), name="bell")
     assert await ask("before_tool_call", lasting) == Continue()
     ring.on_next(Skip("no"))
     assert "hook bell emitted Skip(reason='no') while it was asked nothing" in caplog.text
@@ -293,7 +293,7 @@ BARE: list[Callable[[], object]] = [
     lambda: Hook(ops.filter(is_inside), "before_tool_call"),
     lambda: hook("PreToolUse")(ops.filter(is_inside)),
     lambda: chain(before_tool_call(ops.filter(is_inside))),
-    lambda: before_tool_call(inside).but(name="other"),
+    lambda: before_tool_call(inside).replace(name="other"),
     Gate,
     BoundGate,
     OwnGate,

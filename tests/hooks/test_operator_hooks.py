@@ -28,8 +28,8 @@ from rxworker.hooks import (
     Verdict,
     after_tool_call,
     before_tool_call,
-    from_lasting_operator,
     from_operator,
+    from_stateful_operator,
 )
 from rxworker.testing import Marbles, ScriptedModel, call, call_context, result_context
 
@@ -47,7 +47,7 @@ async def ask(hook: Hook[Any], context: HookContext | None = None) -> Verdict:
 
 async def test_a_rate_limit_of_one_call_in_a_while_is_throttle_first() -> None:
     time = TestScheduler()
-    seldom = from_lasting_operator(ops.throttle_first(10.0, time), reason="Too fast.")
+    seldom = from_stateful_operator(ops.throttle_first(10.0, time), reason="Too fast.")
     limit = before_tool_call(seldom)
     verdicts: list[Verdict] = []
     for at in (1, 5, 12, 13):
@@ -78,7 +78,7 @@ def at_most(most: int, seconds: float, time: abc.SchedulerBase) -> Callable[[Cal
 
 async def test_a_rate_limit_of_several_calls_is_a_filter_over_a_window() -> None:
     time = TestScheduler()
-    limit = before_tool_call(from_lasting_operator(at_most(2, 10.0, time)))
+    limit = before_tool_call(from_stateful_operator(at_most(2, 10.0, time)))
     verdicts: list[bool] = []
     for at in (1, 2, 3, 11.5, 11.8, 12.5):
         time.advance_to(at)
@@ -107,7 +107,7 @@ async def test_a_debounce_acts_once_after_a_burst_and_holds_nothing_up() -> None
     def format_file(context: ToolResultContext) -> None:
         formatted.append((time.to_seconds(time.now), context.tool_args))
 
-    quiet = after_tool_call(from_lasting_operator(when_quiet(5.0, format_file, time)))
+    quiet = after_tool_call(from_stateful_operator(when_quiet(5.0, format_file, time)))
     for at, path in [(1, "a"), (3, "b"), (20, "c")]:
         time.advance_to(at)
         assert await ask(quiet, result_context("edit", "ok", path=path)) == Continue()

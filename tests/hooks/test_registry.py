@@ -422,7 +422,7 @@ def test_a_hook_with_other_settings_is_another_hook() -> None:
     @before_tool_call(matcher="Edit", priority=3)
     def permit(context: ToolCallContext) -> None: ...
 
-    other = permit.but(name="other", on_failure="skip")
+    other = permit.replace(name="other", on_failure="skip")
     assert (other.name, other.priority, other.on_failure) == ("other", 3, "skip")
     assert not other.matches("Create")
     assert (permit.name, permit.on_failure) == ("permit", "abort")

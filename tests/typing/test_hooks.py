@@ -32,8 +32,8 @@ from rxworker.hooks import (
     ToolResultContext,
     TurnEndContext,
     chain,
-    from_lasting_operator,
     from_operator,
+    from_stateful_operator,
 )
 from rxworker.testing import ScriptedModel
 
@@ -135,7 +135,7 @@ def test_operators_are_typed_by_their_point() -> None:
     assert_type(before_tool_call(ops.map(to_verdict)), Hook[ToolCallContext])
     assert_type(after_tool_call(ops.take(1)), Hook[ToolResultContext])
     assert_type(before_tool_call(from_operator(ops.map(to_verdict))), Hook[ToolCallContext])
-    assert_type(before_tool_call(from_lasting_operator(ops.take(2))), Hook[ToolCallContext])
+    assert_type(before_tool_call(from_stateful_operator(ops.take(2))), Hook[ToolCallContext])
     before_tool_call(ops.map(to_other_verdict))  # pyright: ignore[reportArgumentType, reportCallIssue]
     on_message_send(ops.filter(is_fine))  # pyright: ignore[reportArgumentType, reportCallIssue]
 

@@ -145,7 +145,7 @@ async def test_only_results_of_tools_that_a_hook_matches_are_held_back() -> None
     desk = Desk()
     desk.go.set()
     model = ScriptedModel([call("quick") + call("slow"), "Done."])
-    worker = Worker(model, tools=[desk.quick, desk.slow], hooks=[mask.but(matcher="slow")])
+    worker = Worker(model, tools=[desk.quick, desk.slow], hooks=[mask.replace(matcher="slow")])
     run = worker.run("go")
     await run
     stops = [r.event for r in records_of(run) if isinstance(r.event, ToolStop)]

@@ -270,7 +270,7 @@ async def test_all_hooks_are_asked_where_the_one_that_paused_is_gone() -> None:
 async def test_a_hook_that_was_added_during_the_pause_is_asked(pause: str) -> None:
     worker, paused = await paused_by(pause, "in process")
     point = "on_turn_end" if pause == "turn end" else "before_tool_call"
-    worker.hooks.add(asked("new", point=point).but(priority=10))
+    worker.hooks.add(asked("new", point=point).replace(priority=10))
     assert isinstance(await worker.resume(paused), Finished)
     assert [name for name in ASKED if name != "seen"] == ["new", *EXPECTED[pause, "plain resume"]]
 
@@ -337,7 +337,7 @@ async def test_the_hooks_behind_one_in_a_chain_are_asked(edit: bool, expected: l
 
 
 async def test_hooks_whose_matcher_does_not_fit_count_in_the_order() -> None:
-    other = asked("permit").but(matcher="other")
+    other = asked("permit").replace(matcher="other")
     worker = guarded(
         call("shell", command="a"),
         "Done.",
@@ -592,7 +592,7 @@ async def test_a_call_that_a_hook_has_broken_is_seen_before_the_next_hook(
     def undo(context: ToolCallContext) -> None:
         context.call = ToolCall("call_1_1", "shell", {"command": "rm -rf /"})
 
-    guarding = guard.but(matcher="shell")
+    guarding = guard.replace(matcher="shell")
     worker = guarded(LS, "Done.", hooks=(spoil, guarding, undo))
     with pytest.raises(HookError, match="after hook 'spoil' the call is"):
         await worker.run("Clean up.")

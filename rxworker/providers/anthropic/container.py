@@ -171,6 +171,3 @@ def _settled(block: JsonObject, known: set[str]) -> JsonObject:
     if not isinstance(caller, dict) or "tool_id" not in caller or caller["tool_id"] in known:
         return block
     return {key: value for key, value in block.items() if key != CALLER}
-
-
-__all__ = ["CONTAINER", "OwnCalls", "Said", "container_extra", "container_id", "valid_id"]

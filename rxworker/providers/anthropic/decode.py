@@ -350,5 +350,3 @@ HANDLERS: dict[type, Callable[[AnthropicDecoder, Any], Events]] = {
     WirePing: AnthropicDecoder._ping,
     WireError: AnthropicDecoder._take_error,
 }
-
-__all__ = ["AnthropicDecoder"]

@@ -358,5 +358,3 @@ ASSISTANT: dict[type, Callable[[Any, bool], JsonObject | None]] = {
     ServerToolResult: _echoed,
     OpaqueBlock: _echoed,
 }
-
-__all__ = ["NAME", "MessagesEncoder", "encode", "safe_id"]

@@ -134,6 +134,3 @@ class Anthropic:
     def counts(self, usage: Usage) -> Counts:
         """The usage as Anthropic counts it: its input is what no cache held."""
         return count(usage)
-
-
-__all__ = ["Anthropic"]

@@ -150,27 +150,3 @@ def convert_loosely(raw: JsonObject, name: str) -> WireEvent:
     """
     named = raw if raw.get("type") else {**raw, "type": name}
     return msgspec.convert(named, WireEvent, strict=False)
-
-
-__all__ = [
-    "WireBlockDelta",
-    "WireBlockStart",
-    "WireBlockStop",
-    "WireCitationDelta",
-    "WireCompactionDelta",
-    "WireDelta",
-    "WireError",
-    "WireEvent",
-    "WireInputDelta",
-    "WireMessage",
-    "WireMessageDelta",
-    "WireMessageStart",
-    "WireMessageStop",
-    "WirePing",
-    "WireSignatureDelta",
-    "WireStop",
-    "WireTextDelta",
-    "WireThinkingDelta",
-    "convert_loosely",
-    "decode_event",
-]

@@ -237,6 +237,3 @@ class GeminiDecoder:
 
 def _name(value: object) -> str | None:
     return str(value) if value else None
-
-
-__all__ = ["GeminiDecoder"]

@@ -40,6 +40,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
+from rxworker.messages.content import is_made
 from rxworker.providers.base import Options
 from rxworker.providers.content import arguments, check_media, check_role, split_system, user_echo
 from rxworker.providers.encode_cache import Body
@@ -51,7 +52,6 @@ from rxworker.providers.gemini.options import (
 )
 from rxworker.providers.gemini.part import CALL
 from rxworker.providers.gemini.signatures import SIGNATURE, split
-from rxworker.providers.ids import is_made
 
 UNKNOWN = 1 << 30  # results of no call come last
 # What may stand in the answer to a call: https://ai.google.dev/gemini-api/docs/function-calling

@@ -79,6 +79,3 @@ def encode_thinking(thinking: int | str) -> JsonObject:
     if thinking in DYNAMIC:
         return {"includeThoughts": True, "thinkingBudget": -1}
     return {"includeThoughts": True, "thinkingLevel": thinking}
-
-
-__all__ = ["encode_choice", "encode_generation", "encode_thinking", "encode_tools"]

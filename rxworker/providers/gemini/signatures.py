@@ -63,6 +63,3 @@ def split(text: str, echo: JsonObject | None) -> Iterator[JsonObject]:
                 pass
     if at < len(text):
         yield {"text": text[at:]}
-
-
-__all__ = ["SIGNATURE", "Seals", "split"]

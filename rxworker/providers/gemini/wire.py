@@ -77,6 +77,3 @@ class WireChunk(Struct, frozen=True, gc=False, rename="camel"):
 
 
 decode_chunk = msgspec.json.Decoder(WireChunk).decode
-
-
-__all__ = ["WireCandidate", "WireChunk", "WireContent", "decode_chunk"]

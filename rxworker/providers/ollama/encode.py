@@ -35,6 +35,7 @@ from rxworker.messages import (
     ToolMeta,
     ToolResult,
 )
+from rxworker.messages.content import is_made
 from rxworker.providers.base import Options, ToolChoice
 from rxworker.providers.content import (
     arguments,
@@ -46,7 +47,6 @@ from rxworker.providers.content import (
 )
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
-from rxworker.providers.ids import is_made
 from rxworker.providers.schema import refuse_grammar, refuse_programmatic
 
 # What other words than Ollama's own efforts (low, medium, high) come to.

@@ -60,5 +60,3 @@ class WireLine(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
 
 decode_line = msgspec.json.Decoder(WireLine).decode
-
-__all__ = ["WireLine", "WireMessage", "decode_line"]

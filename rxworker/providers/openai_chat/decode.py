@@ -255,6 +255,3 @@ def _failure(chunk: WireChunk, data: bytes) -> Failure | None:
 
 def _has_usage(chunk: WireChunk) -> bool:
     return bool(chunk.usage or (chunk.x_groq and chunk.x_groq.usage))
-
-
-__all__ = ["OpenAIChatDecoder"]

@@ -79,6 +79,3 @@ def dialect_of(host: str) -> Dialect:
     labels = host.lower().rstrip(".").split(".")
     ends = (".".join(labels[place:]) for place in range(len(labels)))
     return next((DIALECTS[end] for end in ends if end in DIALECTS), COMPATIBLE)
-
-
-__all__ = ["COMPATIBLE", "DIALECTS", "EXTRA_CONTENT", "REFUSAL", "Dialect", "dialect_of"]

@@ -340,5 +340,3 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Refusal: _text,
     ToolResult: _of_result,
 }
-
-__all__ = ["NAME", "MessagesEncoder", "encode", "encode_tool"]

@@ -134,6 +134,3 @@ class OpenAIChat:
     def counts(self, usage: Usage) -> Counts:
         """The usage as it was sent."""
         return count(usage)
-
-
-__all__ = ["OpenAIChat"]

@@ -129,16 +129,3 @@ def read_names(data: bytes) -> WireNames:
         return _decode_names(data)
     except (msgspec.DecodeError, UnicodeDecodeError):  # a chunk is read without looking at them
         return msgspec.convert(read_mended(data) or {}, WireNames)
-
-
-__all__ = [
-    "WireChoice",
-    "WireChunk",
-    "WireDelta",
-    "WireFunction",
-    "WireGroq",
-    "WireNames",
-    "WireToolCall",
-    "decode_chunk",
-    "read_names",
-]

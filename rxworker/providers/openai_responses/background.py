@@ -111,6 +111,3 @@ class BackgroundDecoder(BatchDecoder[SseFrame]):
             return False
         self._last = number
         return True
-
-
-__all__ = ["BackgroundDecoder"]

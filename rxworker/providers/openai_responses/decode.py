@@ -320,5 +320,3 @@ HANDLERS: dict[str, Handler] = {
     "ping": OpenAIResponsesDecoder._ping,
     **dict.fromkeys(LAST, OpenAIResponsesDecoder._take_last),
 }
-
-__all__ = ["OpenAIResponsesDecoder"]

@@ -183,6 +183,3 @@ def _same(value: JsonObject | str, text: Json) -> str:
     if isinstance(text, str) and (value == text or value == read_arguments(text)):
         return text
     return value if isinstance(value, str) else json_text(value)
-
-
-__all__ = ["encode_answer", "encode_call"]

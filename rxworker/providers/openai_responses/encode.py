@@ -253,5 +253,3 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Document: _document,
     Audio: _audio,
 }
-
-__all__ = ["NAME", "InputEncoder", "encode", "safe_id"]

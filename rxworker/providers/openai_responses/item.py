@@ -264,6 +264,3 @@ def missing(text: str, pieces: list[str]) -> str:
         pieces[:] = ["".join(pieces)]
     told = pieces[0] if pieces else ""
     return text[len(told) :] if text.startswith(told) else ""
-
-
-__all__ = ["ITEM", "PLACE", "Call", "Item", "missing"]

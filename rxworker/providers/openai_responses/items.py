@@ -260,5 +260,3 @@ HANDLERS: dict[str, Callable[[Items, WireEvent, bytes, list[ResponseEvent]], lis
     **dict.fromkeys(DELTAS, Items._delta),
     **dict.fromkeys(WHOLES, Items._whole),
 }
-
-__all__ = ["HANDLERS", "Items"]

@@ -158,31 +158,3 @@ def json_text(value: Json) -> str:
 def word(value: Json) -> str:
     """A text, or the empty one for what is none."""
     return value if isinstance(value, str) else ""
-
-
-__all__ = [
-    "BLOCK_TYPES",
-    "CALLS",
-    "CLIENT_CALLS",
-    "CONTENT",
-    "CUSTOM_CALL",
-    "DELTAS",
-    "FUNCTION_CALL",
-    "MESSAGE",
-    "PARTS",
-    "REASONING",
-    "REFUSAL",
-    "SUMMARY",
-    "TEXT",
-    "THINKING",
-    "WHOLE",
-    "WHOLES",
-    "Place",
-    "Text",
-    "block_type_of",
-    "input_of",
-    "json_text",
-    "parts_of",
-    "waits_for_client",
-    "word",
-]

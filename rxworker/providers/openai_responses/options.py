@@ -112,6 +112,3 @@ def _effort(thinking: int | str) -> str:
     if isinstance(thinking, str):
         return "none" if thinking in OFF else thinking
     return next((word for most, word in EFFORTS if thinking < most), "high")
-
-
-__all__ = ["encode_options", "encode_storage", "encode_tool"]

@@ -140,6 +140,3 @@ class Prose(Item):
 
 def _order(place: Place) -> tuple[int, str]:
     return place[1], place[2].value
-
-
-__all__ = ["Prose"]

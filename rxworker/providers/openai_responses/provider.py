@@ -149,6 +149,3 @@ class OpenAIResponses:
     def counts(self, usage: Usage) -> Counts:
         """The usage as it was sent."""
         return count(usage)
-
-
-__all__ = ["OpenAIResponses"]

@@ -140,6 +140,3 @@ def decode_event(data: bytes) -> WireEvent:
         return decode_usual(data)
     except msgspec.ValidationError:
         return _decode_any(data)
-
-
-__all__ = ["UNREADABLE", "WireEvent", "WireResponse", "decode_event", "decode_usual", "read_items"]

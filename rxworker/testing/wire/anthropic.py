@@ -145,6 +145,3 @@ def _error(error: Error) -> list[bytes]:
     if error.request_id:
         fields["request_id"] = error.request_id
     return [_frame("error", fields)]
-
-
-__all__ = ["anthropic_frames", "error_body", "frames_for"]

@@ -70,6 +70,3 @@ def stop_word(reply: Reply, words: dict[StopKind, str]) -> str:
 def asked(body: Json, name: str) -> Json:
     """A field of a request's body, if there is one."""
     return body.get(name) if isinstance(body, dict) else None
-
-
-__all__ = ["Wire", "asked", "data_frame", "given_arguments", "json_line", "stop_word"]

@@ -132,6 +132,3 @@ def _error(error: Error) -> list[bytes]:
 
 def _frame(payload: JsonObject) -> bytes:
     return b"data: " + msgspec.json.encode(payload) + b"\r\n\r\n"
-
-
-__all__ = ["error_body", "frames_for", "gemini_frames"]

@@ -95,6 +95,3 @@ def _done(reply: Reply) -> JsonObject:
 def _error(error: Error) -> list[bytes]:
     """The line of an error; a stream that is merely cut has none."""
     return [] if error.code == TRUNCATED else [json_line({"error": error.message})]
-
-
-__all__ = ["error_body", "frames_for", "ollama_frames"]

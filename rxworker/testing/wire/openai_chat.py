@@ -143,6 +143,3 @@ def _error(error: Error) -> list[bytes]:
         code = error.code
     fields: JsonObject = {"message": error.message, "type": kind, "param": None, "code": code}
     return [data_frame({"error": fields})]
-
-
-__all__ = ["error_body", "frames_for", "openai_chat_frames"]

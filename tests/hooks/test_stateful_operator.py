@@ -18,23 +18,23 @@ from rxworker.hooks import (
     Finish,
     HookContext,
     Hooks,
-    LastingOperator,
     Skip,
+    StatefulOperator,
     ToolCallContext,
     Verdict,
-    from_lasting_operator,
+    from_stateful_operator,
 )
 from rxworker.testing import ScriptedModel, call, call_context
 
 REASON = "This call was not allowed."
 
 
-async def ask(lasting: LastingOperator[Any], point: str = "before_tool_call") -> Verdict | None:
+async def ask(lasting: StatefulOperator[Any], point: str = "before_tool_call") -> Verdict | None:
     return await lasting.ask(call_context("read"), point)
 
 
 async def test_an_operator_remembers_from_one_call_to_the_next() -> None:
-    twice = from_lasting_operator(ops.take(2))
+    twice = from_stateful_operator(ops.take(2))
     assert [await ask(twice) for _ in range(4)] == [Continue(), Continue(), *[Skip(REASON)] * 2]
 
 
@@ -50,7 +50,7 @@ async def test_an_operator_remembers_from_one_call_to_the_next() -> None:
 async def test_the_verdicts_are_those_of_the_point(
     point: str, passed: Verdict, dropped: Verdict | None
 ) -> None:
-    once = from_lasting_operator(ops.take(1), reason="no")
+    once = from_stateful_operator(ops.take(1), reason="no")
     assert [await ask(once, point), await ask(once, point)] == [passed, dropped]
 
 
@@ -61,7 +61,7 @@ async def test_another_context_that_comes_out_is_no_answer() -> None:
     def first_of(two: tuple[HookContext, HookContext]) -> HookContext:
         return two[0]
 
-    late = from_lasting_operator(one_behind)
+    late = from_stateful_operator(one_behind)
     assert [await ask(late), await ask(late)] == [Skip(REASON)] * 2
 
 
@@ -74,7 +74,7 @@ async def test_after_an_error_the_next_context_begins_anew() -> None:
             raise PermissionError("enough")
         return context
 
-    lasting = from_lasting_operator(ops.map_indexed(third))
+    lasting = from_stateful_operator(ops.map_indexed(third))
     verdicts = [await ask(lasting) for _ in range(4)]
     assert verdicts == [Continue(), Continue(), Abort("enough"), Continue()]
     assert seen == [0, 1, 2, 0]
@@ -90,7 +90,7 @@ async def test_an_operator_that_raises_instead_of_failing_is_caught() -> None:
 
         return Observable(subscribe)
 
-    assert await ask(from_lasting_operator(raising)) == Abort("raised")
+    assert await ask(from_stateful_operator(raising)) == Abort("raised")
 
 
 async def test_one_that_takes_its_time_is_waited_for_when_told_so() -> None:
@@ -99,21 +99,21 @@ async def test_one_that_takes_its_time_is_waited_for_when_told_so() -> None:
     def when_open(context: HookContext) -> Observable[HookContext]:
         return gate.pipe(ops.take(1), ops.map(lambda _: context))
 
-    waiting = from_lasting_operator(ops.concat_map(when_open), waits=True)
+    waiting = from_stateful_operator(ops.concat_map(when_open), waits=True)
     asked = asyncio.ensure_future(ask(waiting))
     await asyncio.sleep(0)
     assert not asked.done()
     gate.on_next(1)
     assert await asked == Continue()
-    assert await ask(from_lasting_operator(ops.concat_map(when_open))) == Skip(REASON)
+    assert await ask(from_stateful_operator(ops.concat_map(when_open))) == Skip(REASON)
 
 
 async def test_operators_without_a_scheduler_wait_on_the_event_loop() -> None:
-    assert await ask(from_lasting_operator(ops.delay(0.01), waits=True)) == Continue()
+    assert await ask(from_stateful_operator(ops.delay(0.01), waits=True)) == Continue()
 
 
 async def test_one_that_is_waited_for_has_the_time_of_its_hook() -> None:
-    waiting = from_lasting_operator(ops.skip(5), waits=True)
+    waiting = from_stateful_operator(ops.skip(5), waits=True)
     hook = before_tool_call(timeout=0.01)(waiting)
     with pytest.raises(HookError, match="took longer"):
         await Hooks([hook]).ask(hook.point, call_context("read"), print)
@@ -131,7 +131,7 @@ async def test_a_failure_while_nothing_is_asked_is_logged_and_the_next_context_b
         late = acts.pipe(ops.do_action(fail), ops.ignore_elements())
         return reactivex.merge(contexts, cast("Observable[HookContext]", late))
 
-    lasting = from_lasting_operator(fails_later, name="tidy")
+    lasting = from_stateful_operator(fails_later, name="tidy")
     assert await ask(lasting) == Continue()
     acts.on_next(1)
     assert "hook tidy failed while it was asked nothing" in caplog.text
@@ -144,14 +144,14 @@ async def test_to_complete_answers_those_who_wait() -> None:
     def until_over(contexts: Observable[HookContext]) -> Observable[HookContext]:
         return contexts.pipe(ops.skip(5), ops.take_until(over))
 
-    asked = asyncio.ensure_future(ask(from_lasting_operator(until_over, waits=True)))
+    asked = asyncio.ensure_future(ask(from_stateful_operator(until_over, waits=True)))
     await asyncio.sleep(0)
     over.on_next(1)
     assert await asked == Skip(REASON)
 
 
 async def test_dispose_forgets() -> None:
-    once = from_lasting_operator(ops.take(1))
+    once = from_stateful_operator(ops.take(1))
     assert await ask(once) == Continue()
     once.dispose()
     assert await ask(once) == Continue()
@@ -159,7 +159,7 @@ async def test_dispose_forgets() -> None:
 
 
 def test_another_event_loop_begins_anew() -> None:
-    once = from_lasting_operator(ops.take(1))
+    once = from_stateful_operator(ops.take(1))
     assert [asyncio.run(ask(once)) for _ in range(2)] == [Continue(), Continue()]
 
 
@@ -172,7 +172,7 @@ async def test_what_it_remembers_lasts_over_runs_and_workers() -> None:
     def same(calls: Observable[ToolCallContext]) -> Observable[ToolCallContext]:
         return calls.pipe(ops.take(2))
 
-    budget = before_tool_call(from_lasting_operator(same, reason="spent"))
+    budget = before_tool_call(from_stateful_operator(same, reason="spent"))
     results: list[str] = []
     for _ in range(3):
         model = ScriptedModel([call("read"), "Done."])
