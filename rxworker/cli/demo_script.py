@@ -17,7 +17,7 @@ from rxworker.hooks import (
 )
 from rxworker.messages import Message, Prices, Usage
 from rxworker.providers import Request
-from rxworker.testing import Answer, Reply, ScriptedModel, call, say, think
+from rxworker.testing import Reply, ScriptedModel, ServedResponse, call, say, think
 from rxworker.tools import FunctionTool, ToolContext, tool
 from rxworker.worker import Worker
 
@@ -60,14 +60,16 @@ def announce_script(context: MessageSendContext) -> None:
         context.send_message(SCRIPTED)
 
 
-def answers(*, fast: bool) -> list[Answer]:
+def answers(*, fast: bool) -> list[ServedResponse]:
     """The answers of the server, one for each request.
 
     >>> len(answers(fast=True))
     2
     """
     pace = 0.0 if fast else PACE
-    return [Answer.from_reply(reply, pace=pace) for reply in (first_answer(), second_answer())]
+    return [
+        ServedResponse.from_reply(reply, pace=pace) for reply in (first_answer(), second_answer())
+    ]
 
 
 def make_forecast(*, fast: bool) -> FunctionTool[..., object]:

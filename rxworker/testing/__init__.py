@@ -3,7 +3,7 @@
 A scripted model and a server that replays answers over real HTTP, a linter for streams of events, and marbles.
 """
 
-from rxworker.testing.answer import GARBAGE, Answer, Faults
+from rxworker.testing.answer import GARBAGE, Faults, ServedResponse
 from rxworker.testing.hooks import (
     NEVER,
     HookAnswer,
@@ -46,7 +46,7 @@ __all__ = [
     "think",
     # a server that replays
     "ReplayServer",
-    "Answer",
+    "ServedResponse",
     "Faults",
     "Received",
     "GARBAGE",

@@ -27,7 +27,7 @@ PAGE = "<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>"
 
 
 class Faults(TypedDict, total=False):
-    """What goes wrong while an answer is sent; see the attributes of `Answer`."""
+    """What goes wrong while an answer is sent; see the attributes of `ServedResponse`."""
 
     delay: float
     pace: float
@@ -40,7 +40,7 @@ class Faults(TypedDict, total=False):
     drop: bool
 
 
-class Answer(Struct, frozen=True):
+class ServedResponse(Struct, frozen=True):
     """One answer of a `ReplayServer`. A frame is a server-sent event, or a line of NDJSON.
 
     Attributes:
@@ -72,14 +72,14 @@ class Answer(Struct, frozen=True):
     drop: bool = False
 
     @classmethod
-    def from_reply(cls, reply: Reply | str, **faults: Unpack[Faults]) -> Answer:
+    def from_reply(cls, reply: Reply | str, **faults: Unpack[Faults]) -> ServedResponse:
         """A reply, in the format that the request's path speaks."""
         return cls(to_reply(reply), **faults)
 
     @classmethod
     def from_recording(
         cls, path: str | Path, *, status: int = 200, **faults: Unpack[Faults]
-    ) -> Answer:
+    ) -> ServedResponse:
         """The bytes of a file, exactly; its ending (``.sse``, ``.ndjson``, ``.json``) says what they are."""
         file = Path(path)
         kind = CONTENT_TYPES.get(file.suffix, "application/octet-stream")
@@ -92,18 +92,22 @@ class Answer(Struct, frozen=True):
         frames: Iterable[bytes],
         content_type: str = CONTENT_TYPES[".sse"],
         **faults: Unpack[Faults],
-    ) -> Answer:
+    ) -> ServedResponse:
         """Frames written by hand."""
         return cls(tuple(frames), headers={"content-type": content_type}, **faults)
 
     @classmethod
-    def from_json(cls, body: Json, *, status: int = 200, **faults: Unpack[Faults]) -> Answer:
+    def from_json(
+        cls, body: Json, *, status: int = 200, **faults: Unpack[Faults]
+    ) -> ServedResponse:
         """JSON instead of a stream: an error, or what a proxy makes of one with status 200."""
         data = msgspec.json.encode(body)
         return cls((data,), status, {"content-type": CONTENT_TYPES[".json"]}, **faults)
 
     @classmethod
-    def from_html(cls, page: str = PAGE, *, status: int = 502, **faults: Unpack[Faults]) -> Answer:
+    def from_html(
+        cls, page: str = PAGE, *, status: int = 502, **faults: Unpack[Faults]
+    ) -> ServedResponse:
         """A page for people, as gateways send it."""
         return cls((page.encode(),), status, {"content-type": CONTENT_TYPES[".html"]}, **faults)
 
@@ -115,7 +119,7 @@ class Answer(Struct, frozen=True):
         headers: Mapping[str, str] | None = None,
         body: Json | bytes = None,
         **faults: Unpack[Faults],
-    ) -> Answer:
+    ) -> ServedResponse:
         """A refusal.
 
         Args:
@@ -124,7 +128,7 @@ class Answer(Struct, frozen=True):
             body: JSON, or the bytes of something else; ``None``: empty.
             **faults: What goes wrong while it is sent.
 
-        >>> Answer.from_status(429, headers={"retry-after": "1"}, body={"error": "slow down"}).body
+        >>> ServedResponse.from_status(429, headers={"retry-after": "1"}, body={"error": "slow down"}).body
         (b'{"error":"slow down"}',)
         """
         kind = {"content-type": CONTENT_TYPES[".json"]}
@@ -134,12 +138,12 @@ class Answer(Struct, frozen=True):
         return cls((data,), status, {**kind, **(headers or {})}, **faults)
 
     @classmethod
-    def garbage(cls, data: bytes = GARBAGE, **faults: Unpack[Faults]) -> Answer:
+    def garbage(cls, data: bytes = GARBAGE, **faults: Unpack[Faults]) -> ServedResponse:
         """Bytes that are no stream, under a name that says they are."""
         return cls.from_frames([data], **faults)
 
     @classmethod
-    def dropped(cls) -> Answer:
+    def dropped(cls) -> ServedResponse:
         """No answer: the connection is closed before any byte."""
         return cls((), drop=True)
 
@@ -158,10 +162,10 @@ def split_frames(data: bytes, *, lines: bool = False) -> tuple[bytes, ...]:
 Ending: TypeAlias = Literal["end", "cut", "stall"]
 
 
-def pieces(answer: Answer, frames: Iterable[bytes]) -> list[bytes]:
+def pieces(answer: ServedResponse, frames: Iterable[bytes]) -> list[bytes]:
     """What is written of these frames, piece by piece.
 
-    >>> pieces(Answer((), chunk=2, cut_at=5), [b"abcd", b"efgh"])
+    >>> pieces(ServedResponse((), chunk=2, cut_at=5), [b"abcd", b"efgh"])
     [b'ab', b'cd', b'e']
     """
     sent = list(frames)
@@ -177,10 +181,10 @@ def pieces(answer: Answer, frames: Iterable[bytes]) -> list[bytes]:
     return [whole[at : at + answer.chunk] for at in range(0, len(whole), answer.chunk)]
 
 
-def ending(answer: Answer) -> Ending:
+def ending(answer: ServedResponse) -> Ending:
     """What comes after the last piece: the end of the body, a closed connection, or silence.
 
-    >>> ending(Answer((), stall_after=1))
+    >>> ending(ServedResponse((), stall_after=1))
     'stall'
     """
     if answer.cut_after is not None or answer.cut_at is not None:
@@ -203,9 +207,9 @@ def _first_bytes(frames: list[bytes], limit: int) -> list[bytes]:
 
 
 async def play(
-    answer: Answer, frames: Sequence[bytes], request: web.BaseRequest
+    answer: ServedResponse, frames: Sequence[bytes], request: web.BaseRequest
 ) -> web.StreamResponse | None:
-    """Answer a request.
+    """ServedResponse a request.
 
     Args:
         answer: What to answer, and with which faults.

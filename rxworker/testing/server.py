@@ -19,14 +19,14 @@ from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import JsonObject
-from rxworker.testing.answer import Answer, play
+from rxworker.testing.answer import ServedResponse, play
 from rxworker.testing.reply import Reply, to_reply
 from rxworker.testing.scripted import Answers, Script
 from rxworker.testing.traffic import Received, Traffic, to_received
 from rxworker.testing.wire import WIRES, Wire, wire_for
 from rxworker.transport.listening import stop_listening
 
-AnswerLike: TypeAlias = Answer | Reply | str | Path
+AnswerLike: TypeAlias = ServedResponse | Reply | str | Path
 
 HOST = "127.0.0.1"
 # A client that obeys this header shows a complaint of ours at once, and does not try again.
@@ -87,7 +87,7 @@ class Listener:
         await self._server.wait_closed()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
+        """ServedResponse one request."""
         received = to_received(
             request.method, request.path_qs, request.headers, await request.content.read()
         )
@@ -100,7 +100,7 @@ class Listener:
             raise asyncio.CancelledError
         return response
 
-    def _answer(self, received: Received, wire: Wire | None) -> tuple[Answer, list[bytes]]:
+    def _answer(self, received: Received, wire: Wire | None) -> tuple[ServedResponse, list[bytes]]:
         """The next answer and its frames, or a complaint in the shape of the provider's errors."""
         is_resumed = received.method == "GET" and RESUMED.search(received.path)
         if received.method != "POST" and not is_resumed:
@@ -124,22 +124,22 @@ class Listener:
         )
 
 
-def to_answer(answer: AnswerLike) -> Answer:
+def to_answer(answer: AnswerLike) -> ServedResponse:
     """What the short forms of an answer stand for.
 
     >>> to_answer("Hello").body.text
     'Hello'
     """
-    if isinstance(answer, Answer):
+    if isinstance(answer, ServedResponse):
         return answer
     if isinstance(answer, Path):
-        return Answer.from_recording(answer)
-    return Answer(to_reply(answer))
+        return ServedResponse.from_recording(answer)
+    return ServedResponse(to_reply(answer))
 
 
-def _complaint(wire: Wire | None, status: int, message: str) -> tuple[Answer, list[bytes]]:
+def _complaint(wire: Wire | None, status: int, message: str) -> tuple[ServedResponse, list[bytes]]:
     body: JsonObject = wire.error_body(message) if wire else {"error": {"message": message}}
-    answer = Answer.from_status(status, headers=FINAL, body=body)
+    answer = ServedResponse.from_status(status, headers=FINAL, body=body)
     assert not isinstance(answer.body, Reply)
     return answer, list(answer.body)
 

@@ -5,11 +5,11 @@ from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.decorate import tool
 from rxworker.tools.early import EarlyCalls
 from rxworker.tools.function import FunctionTool
-from rxworker.tools.invocation import Emit, Relay, Surroundings
+from rxworker.tools.invocation import CallScope, Emit, Relay
 from rxworker.tools.mcp import McpTool, mcp_tools
 from rxworker.tools.operator import run_tools
 from rxworker.tools.results import ErrorFormatter, to_content
-from rxworker.tools.run import Finished, run_call, run_calls
+from rxworker.tools.run import FinishedCall, run_call, run_calls
 from rxworker.tools.schema import schema_of
 from rxworker.tools.signature import Docstring, parse_docstring
 from rxworker.tools.toolbox import Toolbox
@@ -30,7 +30,7 @@ __all__ = [
     "Progress",
     # running tools
     "Toolbox",
-    "Finished",
+    "FinishedCall",
     "Emit",
     "run_call",
     "run_calls",
@@ -38,7 +38,7 @@ __all__ = [
     "EarlyCalls",
     "ErrorFormatter",
     "Relay",
-    "Surroundings",
+    "CallScope",
     # what a tool is made of
     "Docstring",
     "parse_docstring",

@@ -16,9 +16,9 @@ from rxworker.events import Record, ToolStart, ToolStop
 from rxworker.messages import ToolCall
 from rxworker.tools.base import policy_of
 from rxworker.tools.cancellation import stop_all
-from rxworker.tools.invocation import Surroundings, ToolEvent
+from rxworker.tools.invocation import CallScope, ToolEvent
 from rxworker.tools.limiter import Gate
-from rxworker.tools.run import Finished, run_at
+from rxworker.tools.run import FinishedCall, run_at
 from rxworker.tools.toolbox import Toolbox
 
 
@@ -52,15 +52,15 @@ class EarlyCalls:
     """
 
     def __init__(
-        self, toolbox: Toolbox, around: Surroundings | None = None, *, limit: int = 8
+        self, toolbox: Toolbox, around: CallScope | None = None, *, limit: int = 8
     ) -> None:
         self.gate = Gate(limit)
         self.accepted = 0
         self.begun = 0
         self._toolbox = toolbox
-        self._around = around or Surroundings()
+        self._around = around or CallScope()
         self._calls: dict[int, _Early] = {}
-        self._leaving: list[asyncio.Task[Finished]] = []
+        self._leaving: list[asyncio.Task[FinishedCall]] = []
         self._is_held = False
 
     def start(self, call: ToolCall, place: int = 0) -> bool:
@@ -84,7 +84,7 @@ class EarlyCalls:
         self.accepted += 1
         return True
 
-    def take(self, call: ToolCall, place: int = 0) -> asyncio.Task[Finished] | None:
+    def take(self, call: ToolCall, place: int = 0) -> asyncio.Task[FinishedCall] | None:
         """Hand a call over, once, if this very one has started: the same place, id, tool and arguments."""
         early = self._calls.get(place)
         if early is None or not early.is_for(call):
@@ -123,7 +123,7 @@ class EarlyCalls:
         leaving, self._leaving = self._leaving, []
         await stop_all(leaving)
 
-    def run(self, early: _Early) -> asyncio.Task[Finished]:
+    def run(self, early: _Early) -> asyncio.Task[FinishedCall]:
         """Begin to run; made for the calls themselves."""
         around = replace(self._around, emit=early.emit, relay=early.relay)
         loop = asyncio.get_running_loop()

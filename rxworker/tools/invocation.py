@@ -50,7 +50,7 @@ def ignore_record(call_id: str, record: Record) -> None:
     """Drop the record."""
 
 
-class Surroundings(Struct, frozen=True):
+class CallScope(Struct, frozen=True):
     """What the calls of a response share.
 
     Attributes:
@@ -77,7 +77,7 @@ class _Line(ToolContext):
         call: ToolCall,
         place: int,
         key: str,
-        around: Surroundings,
+        around: CallScope,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.call_id = call.id
@@ -127,7 +127,7 @@ async def attempts(
     policy: ToolPolicy,
     call: ToolCall,
     place: int,
-    around: Surroundings,
+    around: CallScope,
     loop: asyncio.AbstractEventLoop,
     task: asyncio.Task[Any] | None,
     *,

@@ -18,9 +18,9 @@ from reactivex.disposable import CompositeDisposable, Disposable, SingleAssignme
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import ToolCall, ToolResult
-from rxworker.tools.invocation import Emit, Surroundings, ToolEvent, ignore
+from rxworker.tools.invocation import CallScope, Emit, ToolEvent, ignore
 from rxworker.tools.limiter import Gate
-from rxworker.tools.run import Finished, run_at
+from rxworker.tools.run import FinishedCall, run_at
 from rxworker.tools.toolbox import Toolbox
 
 
@@ -93,12 +93,12 @@ class _Row:
             raise LocalProtocolError(
                 "run_tools was subscribed to outside an event loop: do it in a coroutine"
             ) from error
-        self._toolbox, self._around = toolbox, Surroundings(self._tell, scope=scope)
+        self._toolbox, self._around = toolbox, CallScope(self._tell, scope=scope)
         self._emit = emit
         self._places = count()
         self._observer = observer
         self._gate = Gate(limit)
-        self._tasks: deque[asyncio.Task[Finished]] = deque()
+        self._tasks: deque[asyncio.Task[FinishedCall]] = deque()
         self._ended = False
         self._over = False
 

@@ -20,9 +20,9 @@ from rxworker.messages import ToolCall, ToolResult
 from rxworker.tools.base import Tool, ToolPolicy
 from rxworker.tools.cancellation import ended, stop_all
 from rxworker.tools.invocation import (
+    CallScope,
     Emit,
     Relay,
-    Surroundings,
     ToolEvent,
     attempts,
     ignore,
@@ -35,7 +35,7 @@ from rxworker.tools.toolbox import Toolbox
 logger = logging.getLogger("rxworker.tools")
 
 
-class Finished(Struct, frozen=True):
+class FinishedCall(Struct, frozen=True):
     """A call that has run.
 
     Attributes:
@@ -53,12 +53,12 @@ async def run_now(
     call: ToolCall,
     place: int,
     toolbox: Toolbox,
-    around: Surroundings,
+    around: CallScope,
     loop: asyncio.AbstractEventLoop,
     task: asyncio.Task[Any] | None,
     *,
     own_task: bool = True,
-) -> Finished:
+) -> FinishedCall:
     """Run one call whose turn has come.
 
     Args:
@@ -93,7 +93,7 @@ async def run_now(
     # Of a call that is cancelled, the one that cancels it reports the end.
     if task is None or task.cancelling() <= cancels:
         around.emit(ToolStop(result, seconds, call.id, place, is_error))
-    return Finished(result, seconds)
+    return FinishedCall(result, seconds)
 
 
 async def run_at(
@@ -101,11 +101,11 @@ async def run_at(
     toolbox: Toolbox,
     call: ToolCall,
     place: int,
-    around: Surroundings,
+    around: CallScope,
     loop: asyncio.AbstractEventLoop,
     *,
     own_task: bool = True,
-) -> Finished:
+) -> FinishedCall:
     """Run one call when its turn has come.
 
     Args:
@@ -153,7 +153,7 @@ async def run_call(
     >>> result.is_error, result.text
     (True, "There is no tool called 'fly'. These are the tools: none.")
     """
-    around = Surroundings(emit, relay, scope, {} if variables is None else variables)
+    around = CallScope(emit, relay, scope, {} if variables is None else variables)
     loop = asyncio.get_running_loop()
     return (await run_at(Gate(1), toolbox, call, 0, around, loop, own_task=False)).result
 
@@ -166,7 +166,7 @@ class Early(Protocol):
         """Lets the calls of the response run."""
         ...
 
-    def take(self, call: ToolCall, place: int, /) -> asyncio.Task[Finished] | None:
+    def take(self, call: ToolCall, place: int, /) -> asyncio.Task[FinishedCall] | None:
         """Hand a call over, if this very one has started."""
         ...
 
@@ -182,7 +182,7 @@ async def run_calls(
     scope: str = "",
     variables: dict[str, Any] | None = None,
     early: Early | None = None,
-) -> list[Finished]:
+) -> list[FinishedCall]:
     """Run calls side by side. Their results come in the order of the calls.
 
     A tool with ``barrier=True`` runs alone: the calls before it end first, those after it wait for it. When it is
@@ -204,22 +204,22 @@ async def run_calls(
     """
     gate = Gate(limit) if early is None else early.gate
     is_stopping = is_over = False
-    cancelled: dict[int, Finished] = {}
+    cancelled: dict[int, FinishedCall] = {}
 
     def tell(event: ToolEvent) -> None:
         if not is_over:  # else a call that was left behind has ended after all
             emit(event)
 
-    def report(call: ToolCall, place: int, task: asyncio.Task[Finished]) -> None:
+    def report(call: ToolCall, place: int, task: asyncio.Task[FinishedCall]) -> None:
         """Emit the end of a call that cancelled itself, once: when it has ended, whether others still run or not."""
         if task.cancelled() and not is_stopping and place not in cancelled:
             cancelled[place] = _cancelled(call, place, emit)
 
-    around = Surroundings(tell, relay, scope, {} if variables is None else variables)
+    around = CallScope(tell, relay, scope, {} if variables is None else variables)
     loop = asyncio.get_running_loop()
     called = list(calls)
     placed = list(zip(called, range(len(called)) if places is None else places, strict=True))
-    tasks: list[asyncio.Task[Finished]] = []
+    tasks: list[asyncio.Task[FinishedCall]] = []
     for call, place in placed:
         task = None if early is None else early.take(call, place)
         if task is None:
@@ -254,8 +254,8 @@ def _check(task: asyncio.Task[Any]) -> asyncio.Task[Any]:
     return task
 
 
-def _cancelled(call: ToolCall, place: int, emit: Emit) -> Finished:
+def _cancelled(call: ToolCall, place: int, emit: Emit) -> FinishedCall:
     """A tool that cancels its own task has failed, and the run goes on."""
     result = ToolResult(call.id, "The tool cancelled itself.", True, call.name)
     emit(ToolStop(result, place=place))
-    return Finished(result, 0.0)
+    return FinishedCall(result, 0.0)

@@ -43,7 +43,7 @@ from rxworker.messages.pairs import calls_made
 from rxworker.operators.disposables import Both, Call
 from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.state import RunState, content_of, step_block
-from rxworker.tools import EarlyCalls, Surroundings, Tool, policy_of, run_calls
+from rxworker.tools import CallScope, EarlyCalls, Tool, policy_of, run_calls
 from rxworker.worker.context import (
     CALLING,
     RunContext,
@@ -184,7 +184,7 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
         journal = context.journal
         scope.key = f"{journal.run}/{journal.state.turns}"
         emit = hold_back(context, journal.emit)
-        around = Surroundings(emit, journal.relay, scope.key, scope.variables)
+        around = CallScope(emit, journal.relay, scope.key, scope.variables)
         scope.early = EarlyCalls(context.tools, around, limit=context.parallel)
     return scope.early
 

@@ -9,9 +9,9 @@ import pytest
 from rxworker.cli import main
 from rxworker.messages import JsonObject
 from rxworker.testing import (
-    Answer,
     ReplayServer,
     Reply,
+    ServedResponse,
     anthropic_frames,
     call,
     fail,
@@ -93,7 +93,7 @@ def test_an_error_is_one_line_and_ends_it_with_1(
         "type": "error",
         "error": {"type": "authentication_error", "message": "bad key"},
     }
-    with ReplayServer([Answer.from_status(401, body=body)]) as server:
+    with ReplayServer([ServedResponse.from_status(401, body=body)]) as server:
         assert chat(server) == 1
         assert len(server.requests) == 1
     shown = capsys.readouterr()
@@ -115,10 +115,10 @@ def test_text_before_an_error_is_kept_on_its_line(
     assert "Bad" in shown.err
 
 
-def started_twice(first: Reply, second: Reply, *, dropped: int) -> Answer:
+def started_twice(first: Reply, second: Reply, *, dropped: int) -> ServedResponse:
     """A body in which the message starts again before the first one has ended."""
     frames = anthropic_frames(first)
-    return Answer((*frames[: len(frames) - dropped], *anthropic_frames(second)))
+    return ServedResponse((*frames[: len(frames) - dropped], *anthropic_frames(second)))
 
 
 @pytest.mark.parametrize("dropped", [3, 4])

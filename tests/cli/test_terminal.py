@@ -15,7 +15,7 @@ from typing import TypeAlias
 import pytest
 
 from rxworker.messages import JsonObject
-from rxworker.testing import Answer, ReplayServer, call, say, think
+from rxworker.testing import ReplayServer, ServedResponse, call, say, think
 
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
@@ -168,7 +168,7 @@ def test_a_chat_streams_thinks_and_calls_tools(terminal: Open) -> None:
 
 
 def test_ctrl_c_cancels_the_answer_and_keeps_the_conversation(terminal: Open) -> None:
-    long = Answer.from_reply(say("word " * 1000), pace=0.02)
+    long = ServedResponse.from_reply(say("word " * 1000), pace=0.02)
     with ReplayServer([long, "Still here."]) as server:
         opened = chat(terminal, server)
         opened.type("Tell me a lot.\n")
@@ -224,7 +224,7 @@ def test_an_error_is_one_line_and_the_chat_continues(terminal: Open) -> None:
         "type": "error",
         "error": {"type": "not_found_error", "message": "model: m"},
     }
-    with ReplayServer([Answer.from_status(404, body=body), "Now I am."]) as server:
+    with ReplayServer([ServedResponse.from_status(404, body=body), "Now I am."]) as server:
         opened = chat(terminal, server)
         opened.type("Are you there?\n")
         opened.wait_for("HTTP 404")

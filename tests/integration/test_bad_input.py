@@ -51,11 +51,11 @@ from rxworker.providers import (
     Request,
 )
 from rxworker.testing import (
-    Answer,
     Call,
     ReplayServer,
     Reply,
     ScriptedModel,
+    ServedResponse,
     anthropic_frames,
     call,
     lint,
@@ -128,7 +128,7 @@ def results_of(worker: Worker) -> list[ToolResult]:
 
 async def test_an_unknown_model(make_provider: MakeProvider) -> None:
     body: Json = {"error": {"type": "not_found_error", "message": "model: a-model"}}
-    error = await refused(make_provider, Answer.from_status(404, body=body))
+    error = await refused(make_provider, ServedResponse.from_status(404, body=body))
     assert isinstance(error, ProviderError)
     assert error.kind == "not_found"
     assert "check the model's name 'a-model' and the base_url" in str(error)
@@ -136,7 +136,7 @@ async def test_an_unknown_model(make_provider: MakeProvider) -> None:
 
 async def test_a_wrong_key(make_provider: MakeProvider) -> None:
     body: Json = {"error": {"type": "authentication_error", "message": "invalid key"}}
-    error = await refused(make_provider, Answer.from_status(401, body=body))
+    error = await refused(make_provider, ServedResponse.from_status(401, body=body))
     assert isinstance(error, ProviderError)
     assert error.kind == "authentication"
     assert "check the key: " in str(error)
@@ -155,18 +155,20 @@ async def test_a_refused_connection(make_provider: MakeProvider) -> None:
 
 
 async def test_html_instead_of_json(make_provider: MakeProvider) -> None:
-    error = await refused(make_provider, Answer.from_html("<h1>Please log in</h1>", status=200))
+    error = await refused(
+        make_provider, ServedResponse.from_html("<h1>Please log in</h1>", status=200)
+    )
     assert "HTTP 200 and no stream: Please log in" in str(error)
 
 
 async def test_half_a_frame(make_provider: MakeProvider) -> None:
-    error = await refused(make_provider, Answer.from_reply(say("Hello"), cut_at=150))
+    error = await refused(make_provider, ServedResponse.from_reply(say("Hello"), cut_at=150))
     assert isinstance(error, TransportError)
     assert "was cut" in str(error)
 
 
 async def test_half_a_frame_at_a_proper_end(make_event_stream_provider: MakeProvider) -> None:
-    answer = Answer.from_frames([b'data: {"type": "mess'])
+    answer = ServedResponse.from_frames([b'data: {"type": "mess'])
     error = await refused(make_event_stream_provider, answer)
     assert isinstance(error, TruncatedError)
     assert "ended before" in str(error)
@@ -177,7 +179,7 @@ async def test_lines_that_come_to_nothing(frames: list[bytes]) -> None:
     def ollama(base_url: str) -> Provider:
         return Ollama("a-model", base_url=base_url)
 
-    error = await refused(ollama, Answer.from_frames(frames, "application/x-ndjson"))
+    error = await refused(ollama, ServedResponse.from_frames(frames, "application/x-ndjson"))
     assert isinstance(error, TruncatedError)
 
 
@@ -185,7 +187,7 @@ async def test_lines_that_come_to_nothing(frames: list[bytes]) -> None:
 async def test_an_answer_with_an_empty_body(
     make_event_stream_provider: MakeProvider, frames: list[bytes]
 ) -> None:
-    error = await refused(make_event_stream_provider, Answer.from_frames(frames))
+    error = await refused(make_event_stream_provider, ServedResponse.from_frames(frames))
     assert isinstance(error, TruncatedError)
     assert error.retryable
 
@@ -577,7 +579,7 @@ async def test_options_that_contradict_each_other() -> None:
 
 async def test_an_answer_in_the_wrong_protocol() -> None:
     body = anthropic_frames(say("Hello"))
-    answer = Answer.from_frames(body)
+    answer = ServedResponse.from_frames(body)
     async with ReplayServer([answer]) as server:
         model = Client(OpenAIChat("a-model", base_url=server.base_url), retry=Retry(retries=0))
         with pytest.raises(RxWorkerError, match="ended before"):

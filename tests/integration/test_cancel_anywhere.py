@@ -57,7 +57,7 @@ from rxworker.providers import (
     Options,
     Provider,
 )
-from rxworker.testing import Answer, ReplayServer, call, cut, fail, lint, say, stall, think
+from rxworker.testing import ReplayServer, ServedResponse, call, cut, fail, lint, say, stall, think
 from rxworker.testing.server import AnswerLike
 from rxworker.tools import Tool
 from rxworker.transport import Client, Retry
@@ -265,7 +265,7 @@ def in_a_hook(point: Any, answers: list[AnswerLike], tokens: int, requests: int)
 
 def refused() -> Scene:
     gate = Gate()
-    busy = Answer.from_status(429, body={"error": "slow down"})
+    busy = ServedResponse.from_status(429, body={"error": "slow down"})
     return Scene(
         [busy], within(gate), gate, client_retry=Noting(told=gate.entered), is_answered=True
     )
@@ -280,10 +280,14 @@ MOMENTS: dict[str, Callable[[], Scene]] = {
     "before it begins": lambda: Scene([], at_once, requests=0),
     "before the request": lambda: in_a_hook(on_message_send, [], 0, 0),
     "at the start of a turn": lambda: Scene([], at(TurnStart), requests=0),
-    "connecting": lambda: Scene([Answer.from_frames([], delay=3600)], at(AttemptStart), requests=0),
-    "before the first byte": lambda: Scene([Answer.from_frames([], delay=3600)], asked),
-    "at the first byte": lambda: Scene([Answer.from_reply("Hello", stall_at=1)], asked),
-    "at the first event": lambda: Scene([Answer.from_reply("Hello", stall_after=1)], at(Status)),
+    "connecting": lambda: Scene(
+        [ServedResponse.from_frames([], delay=3600)], at(AttemptStart), requests=0
+    ),
+    "before the first byte": lambda: Scene([ServedResponse.from_frames([], delay=3600)], asked),
+    "at the first byte": lambda: Scene([ServedResponse.from_reply("Hello", stall_at=1)], asked),
+    "at the first event": lambda: Scene(
+        [ServedResponse.from_reply("Hello", stall_after=1)], at(Status)
+    ),
     "in thinking": lambda: Scene([think("Hm.", "sealed") + stall()], at(ThinkingDelta)),
     "behind thinking": lambda: Scene(
         [think("Hm.", "sealed") + say("Hello") + stall()], at(BlockStop)

@@ -10,7 +10,7 @@ import pytest
 from rxworker import Finished, Worker
 from rxworker.messages import JsonObject, OpaqueBlock
 from rxworker.providers import OpenAIResponses
-from rxworker.testing import Answer, ReplayServer
+from rxworker.testing import ReplayServer, ServedResponse
 
 COMPUTER: JsonObject = {
     "type": "computer_call",
@@ -70,7 +70,7 @@ APPROVED: JsonObject = {
 PAIRS = ((COMPUTER, SCREENSHOT), (PATCH, PATCHED), (SHELL, LISTED), (APPROVAL, APPROVED))
 
 
-def answer(*items: JsonObject) -> Answer:
+def answer(*items: JsonObject) -> ServedResponse:
     """A response that consists of these items."""
     begun: JsonObject = {"id": "resp_1", "status": "in_progress", "output": []}
     events: list[JsonObject] = [{"type": "response.created", "response": begun}]
@@ -80,7 +80,7 @@ def answer(*items: JsonObject) -> Answer:
             events.append({"type": kind, "output_index": place, "item": item})
     done: JsonObject = {**begun, "status": "completed", "output": [*items]}
     events.append({"type": "response.completed", "response": done})
-    return Answer.from_frames(
+    return ServedResponse.from_frames(
         [
             b"event: %b\ndata: %b\n\n" % (str(e["type"]).encode(), msgspec.json.encode(e))
             for e in events

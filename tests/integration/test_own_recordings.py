@@ -19,7 +19,7 @@ from rxworker import Worker, tool
 from rxworker.events import ResponseEvent
 from rxworker.messages import Thinking
 from rxworker.providers import PROVIDERS, Anthropic, OpenAIChat
-from rxworker.testing import Answer, ReplayServer, lint
+from rxworker.testing import ReplayServer, ServedResponse, lint
 from rxworker.testing.answer import split_frames
 
 OWN = Path(__file__).parents[1] / "recordings"
@@ -70,7 +70,7 @@ async def get_weather(city: str) -> str:
 @pytest.mark.parametrize("case", LLAMA, ids=lambda p: p.parent.name)
 async def test_the_calls_of_llama_server_run(case: Path) -> None:
     """Its Anthropic blocks start without ``input``, and the first stops after the second has begun."""
-    answer = Answer.from_frames(split_frames((case / "stream").read_bytes()))
+    answer = ServedResponse.from_frames(split_frames((case / "stream").read_bytes()))
     async with ReplayServer([answer, "Both 17 °C."]) as server:
         make = Anthropic if case.parent.name == "anthropic" else OpenAIChat
         worker = Worker(make("tiny", base_url=server.base_url), tools=[get_weather])
@@ -82,7 +82,7 @@ async def test_the_calls_of_llama_server_run(case: Path) -> None:
 
 def test_the_thinking_of_llama_server_has_an_empty_seal() -> None:
     case = OWN / "anthropic" / "llama-server-thinking"
-    answer = Answer.from_frames(split_frames((case / "stream").read_bytes()))
+    answer = ServedResponse.from_frames(split_frames((case / "stream").read_bytes()))
     with ReplayServer([answer]) as server:
         worker = Worker(Anthropic("tiny", base_url=server.base_url))
         result = worker.run_sync("Think about Rome.")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rxworker.testing import Answer, ReplayServer, call, fail, say, stall
+from rxworker.testing import ReplayServer, ServedResponse, call, fail, say, stall
 from rxworker.testing.server import AnswerLike
 
 PATIENCE = 30.0
@@ -131,7 +131,7 @@ def end_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     row(
         "refused",
         FAILING,
-        Answer.from_status(401, body={"error": {"message": "no"}}),
+        ServedResponse.from_status(401, body={"error": {"message": "no"}}),
         says="ProviderError\n",
     ),
     row(
@@ -143,7 +143,7 @@ def end_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     row(
         "cut in the middle",
         FAILING,
-        Answer.from_reply(say("Hello, world"), cut_after=4),
+        ServedResponse.from_reply(say("Hello, world"), cut_after=4),
         says="TransportError\n",
     ),
 )
@@ -272,11 +272,11 @@ def test_after_control_c_the_worker_can_run_again(
 @runs(
     row("streaming", STREAMING, say("Hello") + stall()),
     row("awaiting", AWAITING, say("Hi") + stall()),
-    row("before the answer", SYNC, Answer.from_frames([], delay=3600), says="hi 1\n"),
+    row("before the answer", SYNC, ServedResponse.from_frames([], delay=3600), says="hi 1\n"),
     row("in a thread", TOOL_THREAD, call("hang"), says="True\n"),
     row("in a tool", ASYNC_TOOL, call("hang"), says="let go\n"),
     row("in a hook", HOOK, "never asked", says="cancel\n"),
-    row("between two attempts", RETRYING, Answer.from_status(503)),
+    row("between two attempts", RETRYING, ServedResponse.from_status(503)),
 )
 def test_control_c_ends_a_program_at_once_with_nothing_but_its_own_traceback(
     program: subprocess.Popen[str], says: str

@@ -20,7 +20,7 @@ from rxworker.messages import (
 )
 from rxworker.providers import Anthropic, OpenAIResponses, Options
 from rxworker.state import ResponseState, message_of, step_response
-from rxworker.testing import Answer, ReplayServer
+from rxworker.testing import ReplayServer, ServedResponse
 from rxworker.worker import Approve, load_paused, save_paused
 
 NOON = 1_780_000_000.0  # 2026-05-28T20:26:40Z
@@ -34,7 +34,7 @@ def frame(event: JsonObject) -> bytes:
     return b"data: " + msgspec.json.encode(event) + b"\n\n"
 
 
-def answer(*blocks: JsonObject, stop: str = "end_turn", container: Any = None) -> Answer:
+def answer(*blocks: JsonObject, stop: str = "end_turn", container: Any = None) -> ServedResponse:
     """A response of Anthropic's with these blocks."""
     head: JsonObject = {"id": "msg", "model": "m", "content": [], "usage": {"input_tokens": 1}}
     frames = [frame({"type": "message_start", "message": head})]
@@ -45,7 +45,7 @@ def answer(*blocks: JsonObject, stop: str = "end_turn", container: Any = None) -
         frames.append(frame({"type": "content_block_stop", "index": index}))
     end: JsonObject = {"stop_reason": stop, "stop_sequence": None, "container": container}
     frames.append(frame({"type": "message_delta", "delta": end, "usage": {"output_tokens": 1}}))
-    return Answer.from_frames([*frames, frame({"type": "message_stop"})])
+    return ServedResponse.from_frames([*frames, frame({"type": "message_stop"})])
 
 
 def text(said: str) -> JsonObject:
@@ -169,7 +169,7 @@ def conversation(*said: Message) -> Conversation:
     return Conversation((Message.user("Sales?"), *said))
 
 
-def decoded(made: Answer) -> Message:
+def decoded(made: ServedResponse) -> Message:
     """The message that a response makes."""
     assert isinstance(made.body, tuple)
     decoder = Anthropic("m").decoder()
@@ -273,7 +273,7 @@ def test_the_container_is_taken_from_either_end_of_a_message(at: str) -> None:
         frame({"type": "message_delta", "delta": end}),
         frame({"type": "message_stop"}),
     ]
-    message = decoded(Answer.from_frames(frames))
+    message = decoded(ServedResponse.from_frames(frames))
     assert message.echo == {"container": CONTAINER}
     assert "container" not in str(message.content)
 
@@ -319,7 +319,7 @@ async def test_a_search_of_anthropics_finds_a_tool() -> None:
 # --- OpenAI Responses
 
 
-def response(*items: JsonObject) -> Answer:
+def response(*items: JsonObject) -> ServedResponse:
     """A response of OpenAI's with these items."""
     head: JsonObject = {"id": "resp", "model": "m", "status": "in_progress", "output": []}
     events: list[JsonObject] = [{"type": "response.created", "response": head}]
@@ -329,7 +329,7 @@ def response(*items: JsonObject) -> Answer:
         events.append({"type": "response.output_item.done", **place})
     done: JsonObject = {**head, "status": "completed", "output": [*items]}
     events.append({"type": "response.completed", "response": done})
-    return Answer.from_frames([frame(event) for event in events])
+    return ServedResponse.from_frames([frame(event) for event in events])
 
 
 def message(said: str) -> JsonObject:

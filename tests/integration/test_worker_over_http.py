@@ -28,10 +28,10 @@ from rxworker.events import (
 from rxworker.messages import ToolCall
 from rxworker.providers import Anthropic, Ollama, OpenAIChat, Options, Provider
 from rxworker.testing import (
-    Answer,
     Call,
     ReplayServer,
     Reply,
+    ServedResponse,
     call,
     cut,
     fail,
@@ -179,7 +179,7 @@ async def test_cancelling_in_the_middle_closes_the_connection(make_provider: Mak
 async def test_cancelling_before_the_answer_closes_the_connection(
     make_provider: MakeProvider,
 ) -> None:
-    async with ReplayServer([Answer.from_frames([], delay=3600), "again"]) as server:
+    async with ReplayServer([ServedResponse.from_frames([], delay=3600), "again"]) as server:
         worker = Worker(make_provider(server.base_url))
         run = worker.run("hi")
         await server.wait_requests(1)
@@ -203,10 +203,13 @@ async def test_a_watcher_that_leaves_does_not_close_the_connection(
 
 # Early enough that something is open in every protocol; some send a call whole.
 BREAKS: list[tuple[AnswerLike, type[RxWorkerError]]] = [
-    (Answer.from_reply(think("Hm.") + say("Hello, world, again"), cut_after=4), TransportError),
+    (
+        ServedResponse.from_reply(think("Hm.") + say("Hello, world, again"), cut_after=4),
+        TransportError,
+    ),
     (say("Hello") + cut(), TruncatedError),
     (say("Hello") + fail("busy", "overloaded"), ProviderError),
-    (Answer.from_reply(WEATHER, cut_after=6), TransportError),
+    (ServedResponse.from_reply(WEATHER, cut_after=6), TransportError),
 ]
 
 
@@ -250,7 +253,7 @@ async def test_an_answer_that_breaks_off_is_taken_back_and_asked_for_again(
 async def test_the_calls_of_an_answer_that_is_cut_never_run(
     make_provider: MakeProvider, size: int | None
 ) -> None:
-    answer = WEATHER + cut() if size is None else Answer.from_reply(WEATHER, cut_at=size)
+    answer = WEATHER + cut() if size is None else ServedResponse.from_reply(WEATHER, cut_at=size)
     async with ReplayServer([answer]) as server:
         worker = Worker(make_provider(server.base_url), tools=[get_weather], retry=Retry(retries=0))
         run = worker.run("hi")
@@ -262,7 +265,7 @@ async def test_the_calls_of_an_answer_that_is_cut_never_run(
 
 
 async def test_garbage_in_the_middle_of_lines_is_passed_over() -> None:
-    garbage = Answer.from_reply(say("Hello"), garbage_after=1)
+    garbage = ServedResponse.from_reply(say("Hello"), garbage_after=1)
     async with ReplayServer([garbage]) as server:
         run = Worker(Ollama("m", base_url=server.base_url), retry=NO_PAUSE).run("hi")
         records = watch(run)
@@ -275,8 +278,8 @@ async def test_garbage_in_the_middle_ends_the_answer_or_is_passed_over(
 ) -> None:
     """A frame that is no text at all is kept as something unknown; half a JSON object is an error."""
     make_provider = make_event_stream_provider
-    garbage = Answer.from_reply(say("Hello"), garbage_after=2)
-    half = Answer.from_frames([b"data: {\n\n", b"data: {}\n\n"])
+    garbage = ServedResponse.from_reply(say("Hello"), garbage_after=2)
+    half = ServedResponse.from_frames([b"data: {\n\n", b"data: {}\n\n"])
     async with ReplayServer([garbage, half, "again"]) as server:
         worker = Worker(make_provider(server.base_url), retry=NO_PAUSE)
         run = worker.run("hi")
@@ -301,7 +304,9 @@ async def test_a_429_before_the_answer_leaves_no_trace_in_the_records(
         assert sum(isinstance(r.event, AttemptStart) for r in records) == 1
         return [type(record.event) for record in records]
 
-    busy = Answer.from_status(429, headers={"retry-after-ms": "1"}, body={"error": "slow down"})
+    busy = ServedResponse.from_status(
+        429, headers={"retry-after-ms": "1"}, body={"error": "slow down"}
+    )
     assert await records_after(busy, "Hello") == await records_after("Hello")
 
 

@@ -11,7 +11,7 @@ from rxworker.errors import ConfigurationError, ProviderError
 from rxworker.events import ResponseEvent
 from rxworker.messages import Conversation, Message
 from rxworker.providers import HttpRequest, Ollama, Options
-from rxworker.testing import Answer, ReplayServer
+from rxworker.testing import ReplayServer, ServedResponse
 from rxworker.transport import Client, HttpTransport, Retry
 from rxworker.views import summarise
 
@@ -105,7 +105,7 @@ def test_each_status_has_its_kind(status: int, kind: str, retryable: bool) -> No
 # --- over HTTP
 
 
-async def answered(answer: Answer) -> list[ResponseEvent]:
+async def answered(answer: ServedResponse) -> list[ResponseEvent]:
     async with ReplayServer([answer]) as server:
         provider = Ollama("m", base_url=server.base_url)
         client = Client(provider, transport=HttpTransport(), retry=Retry(0))
@@ -123,30 +123,30 @@ async def answered(answer: Answer) -> list[ResponseEvent]:
     ],
 )
 async def test_lines_are_a_stream_under_each_of_their_names(content_type: str) -> None:
-    assert summarise(await answered(Answer.from_frames(LINES, content_type))).text == "Hi"
+    assert summarise(await answered(ServedResponse.from_frames(LINES, content_type))).text == "Hi"
 
 
 async def test_an_error_with_status_200_is_told_by_its_line() -> None:
     with pytest.raises(ProviderError) as caught:
-        await answered(Answer.from_json({"error": "model 'm' not found"}))
+        await answered(ServedResponse.from_json({"error": "model 'm' not found"}))
     assert caught.value.kind == "not_found"
 
 
 async def test_an_error_with_a_status_is_explained() -> None:
     with pytest.raises(ProviderError) as caught:
-        await answered(Answer.from_json({"error": "model 'm' not found"}, status=404))
+        await answered(ServedResponse.from_json({"error": "model 'm' not found"}, status=404))
     assert (caught.value.kind, caught.value.status) == ("not_found", 404)
     assert "check the model's name 'm'" in caught.value.message
 
 
 async def test_a_page_for_people_is_no_stream() -> None:
     with pytest.raises(ProviderError) as caught:
-        await answered(Answer.from_html(status=200))
+        await answered(ServedResponse.from_html(status=200))
     assert caught.value.status == 200
 
 
 async def test_the_request_names_the_model_and_asks_for_lines() -> None:
-    async with ReplayServer([Answer.from_frames(LINES, "application/x-ndjson")]) as server:
+    async with ReplayServer([ServedResponse.from_frames(LINES, "application/x-ndjson")]) as server:
         client = Client(Ollama("qwen3", base_url=server.base_url))
         await client.stream(ASK).pipe(ops.to_list())
         received = server.requests[0]

@@ -21,7 +21,7 @@ from rxworker.errors import ConfigurationError, ProviderError, TruncatedError
 from rxworker.events import Error, Opaque, ResponseEvent, ResponseStatus, Status
 from rxworker.messages import Conversation, Message, StopKind, Thinking, ToolMeta
 from rxworker.providers import PROVIDERS, Options, Provider
-from rxworker.testing import Answer, ReplayServer, check_balanced
+from rxworker.testing import ReplayServer, ServedResponse, check_balanced
 from rxworker.transport import Client, Retry
 from rxworker.views import summarise
 
@@ -177,9 +177,9 @@ def test_an_answer_that_is_no_stream_is_explained(parrot: Provider) -> None:
 
 async def test_it_answers_over_http(page: ModuleType) -> None:
     answers = [
-        Answer.from_frames([WHOLE], NDJSON, chunk=3),
-        Answer.from_frames([WHOLE], NDJSON, cut_at=30),
-        Answer.from_status(401, body={"error": "who are you?"}),
+        ServedResponse.from_frames([WHOLE], NDJSON, chunk=3),
+        ServedResponse.from_frames([WHOLE], NDJSON, cut_at=30),
+        ServedResponse.from_status(401, body={"error": "who are you?"}),
     ]
     async with ReplayServer(answers) as server:
         client = Client(page.Parrot("grey", base_url=server.base_url), retry=Retry(0))

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from rxworker.testing import Answer
+from rxworker.testing import ServedResponse
 from rxworker.testing.answer import split_frames
 
 
@@ -34,7 +34,7 @@ def test_frames_joined_are_the_recording(data: bytes, lines: bool, count: int) -
 def test_a_recordings_ending_says_what_it_is(tmp_path: Path, name: str, kind: str) -> None:
     (tmp_path / name).write_bytes(b"data: 1\n\n")
 
-    answer = Answer.from_recording(tmp_path / name, pace=0.5)
+    answer = ServedResponse.from_recording(tmp_path / name, pace=0.5)
 
     assert answer.headers == {"content-type": kind}
     assert answer.pace == 0.5

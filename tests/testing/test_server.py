@@ -14,10 +14,10 @@ from rxworker.errors import LocalProtocolError
 from rxworker.messages import Json
 from rxworker.testing import (
     GARBAGE,
-    Answer,
     Received,
     ReplayServer,
     Reply,
+    ServedResponse,
     anthropic_frames,
     call,
     gemini_frames,
@@ -49,7 +49,7 @@ async def ask(
 async def test_a_reply_arrives_as_it_was_rendered(
     client: aiohttp.ClientSession, chunk: int | None
 ) -> None:
-    answer = Answer(REPLY, chunk=chunk)
+    answer = ServedResponse(REPLY, chunk=chunk)
     async with ReplayServer([answer, answer]) as server:
         anthropic = await ask(client, server, body={"model": "m"})
         openai = await ask(client, server, OPENAI, {"model": "m"})
@@ -129,7 +129,7 @@ async def test_requests_are_kept_with_their_keys_masked(client: aiohttp.ClientSe
 
 
 async def test_a_refusal_has_its_status_headers_and_body(client: aiohttp.ClientSession) -> None:
-    refusal = Answer.from_status(429, headers={"retry-after": "1"}, body={"error": "slow"})
+    refusal = ServedResponse.from_status(429, headers={"retry-after": "1"}, body={"error": "slow"})
     async with (
         ReplayServer([refusal]) as server,
         client.post(server.base_url + ANTHROPIC, json={}) as answer,
@@ -141,14 +141,14 @@ async def test_a_refusal_has_its_status_headers_and_body(client: aiohttp.ClientS
 @pytest.mark.parametrize(
     ("answer", "status", "kind", "body"),
     [
-        (Answer.from_json({"a": 1}), 200, "application/json", b'{"a":1}'),
-        (Answer.from_html("<p>", status=502), 502, "text/html", b"<p>"),
-        (Answer.garbage(), 200, "text/event-stream", GARBAGE),
-        (Answer.from_status(500), 500, "application/json", b""),
+        (ServedResponse.from_json({"a": 1}), 200, "application/json", b'{"a":1}'),
+        (ServedResponse.from_html("<p>", status=502), 502, "text/html", b"<p>"),
+        (ServedResponse.garbage(), 200, "text/event-stream", GARBAGE),
+        (ServedResponse.from_status(500), 500, "application/json", b""),
     ],
 )
 async def test_an_answer_may_be_no_stream(
-    client: aiohttp.ClientSession, answer: Answer, status: int, kind: str, body: bytes
+    client: aiohttp.ClientSession, answer: ServedResponse, status: int, kind: str, body: bytes
 ) -> None:
     async with (
         ReplayServer([answer]) as server,
@@ -159,7 +159,7 @@ async def test_an_answer_may_be_no_stream(
 
 async def test_a_cut_closes_the_connection_within_the_body(client: aiohttp.ClientSession) -> None:
     frames = anthropic_frames(REPLY, model="m")
-    async with ReplayServer([Answer.from_reply(REPLY, cut_after=2)]) as server:
+    async with ReplayServer([ServedResponse.from_reply(REPLY, cut_after=2)]) as server:
         async with client.post(server.base_url + ANTHROPIC, json={"model": "m"}) as answer:
             got = await answer.content.readexactly(len(frames[0]) + len(frames[1]))
             assert got == frames[0] + frames[1]
@@ -171,7 +171,7 @@ async def test_a_cut_closes_the_connection_within_the_body(client: aiohttp.Clien
 
 
 async def test_a_dropped_connection_answers_nothing(client: aiohttp.ClientSession) -> None:
-    async with ReplayServer([Answer.dropped(), "a"]) as server:
+    async with ReplayServer([ServedResponse.dropped(), "a"]) as server:
         with pytest.raises(aiohttp.ServerDisconnectedError):
             await ask(client, server)
 
@@ -181,14 +181,14 @@ async def test_a_dropped_connection_answers_nothing(client: aiohttp.ClientSessio
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(say("half") + stall()),
-        Answer(say("half"), stall_after=4),
-        Answer(say("half"), stall_at=400),
-        Answer(say("half" * 1000), pace=0.01),
+        ServedResponse(say("half") + stall()),
+        ServedResponse(say("half"), stall_after=4),
+        ServedResponse(say("half"), stall_at=400),
+        ServedResponse(say("half" * 1000), pace=0.01),
     ],
 )
 async def test_a_client_that_leaves_is_noticed(
-    client: aiohttp.ClientSession, answer: Answer
+    client: aiohttp.ClientSession, answer: ServedResponse
 ) -> None:
     async with ReplayServer([answer]) as server:
         async with client.post(server.base_url + ANTHROPIC, json={}) as got:
@@ -203,7 +203,7 @@ async def test_a_client_that_leaves_is_noticed(
 async def test_a_client_that_does_not_wait_for_the_headers_is_noticed(
     client: aiohttp.ClientSession,
 ) -> None:
-    async with ReplayServer([Answer(REPLY, delay=60)]) as server:
+    async with ReplayServer([ServedResponse(REPLY, delay=60)]) as server:
         asking = asyncio.create_task(ask(client, server))
         await server.wait_requests(1)
         asking.cancel()
@@ -220,7 +220,7 @@ async def test_waiting_in_vain_says_what_there_is() -> None:
 
 async def test_answers_are_paced(client: aiohttp.ClientSession) -> None:
     frames = [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]
-    async with ReplayServer([Answer.from_frames(frames, pace=0.02, delay=0.02)]) as server:
+    async with ReplayServer([ServedResponse.from_frames(frames, pace=0.02, delay=0.02)]) as server:
         began = time.monotonic()
         assert await ask(client, server) == b"".join(frames)
 
@@ -293,7 +293,7 @@ async def test_the_server_stops_whatever_is_still_open(client: aiohttp.ClientSes
 
 
 def test_it_runs_without_an_event_loop() -> None:
-    with ReplayServer(["a", Answer.from_reply("b", pace=0.001)]) as server:
+    with ReplayServer(["a", ServedResponse.from_reply("b", pace=0.001)]) as server:
         for _ in range(2):
             request = urllib.request.Request(server.base_url + ANTHROPIC, data=b"{}")
             with urllib.request.urlopen(request) as answer:
@@ -318,7 +318,7 @@ def test_a_server_that_has_not_been_entered_says_so() -> None:
 
 
 def test_the_bodies_of_requests_that_are_no_json_are_kept_as_text() -> None:
-    with ReplayServer([Answer.from_status(400)]) as server:
+    with ReplayServer([ServedResponse.from_status(400)]) as server:
         request = urllib.request.Request(server.base_url + "/x", data=b"a=b")
         with pytest.raises(urllib.request.HTTPError):
             urllib.request.urlopen(request)
@@ -327,5 +327,7 @@ def test_the_bodies_of_requests_that_are_no_json_are_kept_as_text() -> None:
 
 
 async def test_the_json_of_an_answer_is_that_of_the_frames(client: aiohttp.ClientSession) -> None:
-    async with ReplayServer([Answer.from_json({"error": {"message": "no"}}, status=400)]) as server:
+    async with ReplayServer(
+        [ServedResponse.from_json({"error": {"message": "no"}}, status=400)]
+    ) as server:
         assert msgspec.json.decode(await ask(client, server)) == {"error": {"message": "no"}}

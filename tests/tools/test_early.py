@@ -7,7 +7,7 @@ import pytest
 from rxworker.errors import ConfigurationError
 from rxworker.events import ToolProgress, ToolStart, ToolStop
 from rxworker.messages import JsonObject, ToolCall
-from rxworker.tools import EarlyCalls, Surroundings, Toolbox, ToolContext, run_calls, tool
+from rxworker.tools import CallScope, EarlyCalls, Toolbox, ToolContext, run_calls, tool
 
 
 class Desk:
@@ -58,7 +58,7 @@ async def settle() -> None:
 
 async def test_a_pure_call_runs_before_it_is_asked_for_and_is_not_run_again() -> None:
     desk, heard = Desk(), list[object]()
-    early = EarlyCalls(desk.toolbox, Surroundings(heard.append))
+    early = EarlyCalls(desk.toolbox, CallScope(heard.append))
     assert early.start(look("a"))
     await settle()
     assert (desk.used, early.begun) == (["a"], 1)
@@ -114,7 +114,7 @@ async def test_other_arguments_are_another_call() -> None:
 
 async def test_what_is_thrown_away_is_cancelled_and_heard_no_more() -> None:
     desk, heard = Desk(), list[object]()
-    early = EarlyCalls(desk.toolbox, Surroundings(heard.append))
+    early = EarlyCalls(desk.toolbox, CallScope(heard.append))
     early.start(look("a", "1"), 0)
     early.start(look("b", "2"), 1)
     await settle()
@@ -131,7 +131,7 @@ async def test_what_is_thrown_away_is_cancelled_and_heard_no_more() -> None:
 
 async def test_what_was_thrown_away_before_it_began_was_never_told() -> None:
     desk, heard = Desk(), list[object]()
-    early = EarlyCalls(desk.toolbox, Surroundings(heard.append))
+    early = EarlyCalls(desk.toolbox, CallScope(heard.append))
     early.start(look("a"))
     early.cancel()
     await early.settled()
@@ -152,7 +152,7 @@ async def test_early_calls_share_the_limit_with_the_others() -> None:
 async def test_two_calls_with_one_id_are_told_apart_by_their_places() -> None:
     desk, heard = Desk(), list[object]()
     desk.go.set()
-    early = EarlyCalls(desk.toolbox, Surroundings(heard.append))
+    early = EarlyCalls(desk.toolbox, CallScope(heard.append))
     assert early.start(look("a"), 0)
     assert early.start(look("a"), 1)
     assert not early.start(look("a"), 1)

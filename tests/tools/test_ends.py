@@ -19,7 +19,7 @@ from rxworker.messages import ToolCall, ToolMeta, ToolResult
 from rxworker.testing import ScriptedModel
 from rxworker.testing import call as say_call
 from rxworker.tools import (
-    Surroundings,
+    CallScope,
     Toolbox,
     ToolContext,
     run_call,
@@ -276,7 +276,7 @@ def test_a_call_that_is_closed_ends_without_a_result() -> None:
     async def work() -> None:
         call, box = ToolCall("1", "go", {}), Toolbox([go])
         task = asyncio.current_task()
-        results.append(await run_now(go, go.policy, call, 0, box, Surroundings(), loop, task))
+        results.append(await run_now(go, go.policy, call, 0, box, CallScope(), loop, task))
 
     task = loop.create_task(work())
     try:

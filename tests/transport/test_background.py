@@ -16,7 +16,7 @@ from rxworker.errors import ProviderError, RxWorkerError, TransportError
 from rxworker.events import ResponseEvent, TextDelta
 from rxworker.messages import Conversation, JsonObject, Message
 from rxworker.providers import OpenAIResponses, Options, Request
-from rxworker.testing import Answer, ReplayServer, lint
+from rxworker.testing import ReplayServer, ServedResponse, lint
 from rxworker.transport import Client, Retry, Timeouts
 
 AGAIN = Retry(retries=2, first=0.0)
@@ -54,8 +54,8 @@ FRAMES = [
 ]
 
 
-def part(begin: int, end: int | None = None, **faults: Any) -> Answer:
-    return Answer.from_frames(FRAMES[begin:end], **faults)
+def part(begin: int, end: int | None = None, **faults: Any) -> ServedResponse:
+    return ServedResponse.from_frames(FRAMES[begin:end], **faults)
 
 
 def client(server: ReplayServer, **settings: Any) -> Client:
@@ -126,7 +126,7 @@ async def test_a_response_that_falls_silent_is_taken_up_again() -> None:
 
 
 async def test_a_refused_resumption_is_tried_again() -> None:
-    busy = Answer.from_status(503, body={"error": {"message": "busy"}})
+    busy = ServedResponse.from_status(503, body={"error": {"message": "busy"}})
     async with ReplayServer([part(0, cut_after=4), busy, part(4)]) as server:
         got, error = await taken(client(server))
     assert error is None
@@ -135,7 +135,9 @@ async def test_a_refused_resumption_is_tried_again() -> None:
 
 async def test_too_many_failures_in_a_row_end_it_and_cancel_the_response() -> None:
     cut = part(4, cut_at=0)
-    async with ReplayServer([part(0, cut_after=4), cut, cut, Answer.from_json({})]) as server:
+    async with ReplayServer(
+        [part(0, cut_after=4), cut, cut, ServedResponse.from_json({})]
+    ) as server:
         got, error = await taken(client(server))
         await server.wait_requests(4)
         assert paths(server)[-1] == "POST /v1/responses/resp%2F1/cancel"
@@ -147,7 +149,7 @@ async def test_too_many_failures_in_a_row_end_it_and_cancel_the_response() -> No
 async def test_events_that_were_seen_are_no_progress() -> None:
     """A server that sends the same event again and again does not keep the client for ever."""
     seen = part(3, 4)
-    async with ReplayServer([part(0, 4), seen, seen, Answer.from_json({})]) as server:
+    async with ReplayServer([part(0, 4), seen, seen, ServedResponse.from_json({})]) as server:
         got, error = await taken(client(server))
         await server.wait_requests(4)
     assert isinstance(error, RxWorkerError)
@@ -155,8 +157,8 @@ async def test_events_that_were_seen_are_no_progress() -> None:
 
 
 async def test_a_response_that_is_gone_is_an_error() -> None:
-    gone = Answer.from_status(404, body={"error": {"message": "no such response"}})
-    async with ReplayServer([part(0, cut_after=4), gone, Answer.from_json({})]) as server:
+    gone = ServedResponse.from_status(404, body={"error": {"message": "no such response"}})
+    async with ReplayServer([part(0, cut_after=4), gone, ServedResponse.from_json({})]) as server:
         _, error = await taken(client(server))
     assert isinstance(error, ProviderError)
     assert "no such response" in str(error)
@@ -170,7 +172,7 @@ async def test_a_response_that_failed_is_not_taken_up() -> None:
     }
     last = {"type": "response.failed", "sequence_number": 4, "response": failed}
     frames = [*FRAMES[:4], b"data: " + msgspec.json.encode(last) + b"\n\n"]
-    async with ReplayServer([Answer.from_frames(frames)]) as server:
+    async with ReplayServer([ServedResponse.from_frames(frames)]) as server:
         _, error = await taken(client(server))
         assert len(server.requests) == 1
     assert isinstance(error, RxWorkerError)
@@ -201,7 +203,9 @@ def test_a_response_is_cancelled_once_also_when_its_bytes_have_ended() -> None:
 
 
 async def test_leaving_cancels_the_response() -> None:
-    async with ReplayServer([part(0, stall_after=4), Answer.from_json({"id": "resp/1"})]) as server:
+    async with ReplayServer(
+        [part(0, stall_after=4), ServedResponse.from_json({"id": "resp/1"})]
+    ) as server:
         first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def see(event: ResponseEvent) -> None:
@@ -218,7 +222,7 @@ async def test_leaving_cancels_the_response() -> None:
 
 async def test_leaving_while_it_waits_to_go_on_cancels_it() -> None:
     scheduler = HistoricalScheduler()  # whose time stands still
-    async with ReplayServer([part(0, cut_after=4), Answer.from_json({})]) as server:
+    async with ReplayServer([part(0, cut_after=4), ServedResponse.from_json({})]) as server:
         model = client(server, retry=Retry(first=60.0), scheduler=scheduler)
         subscription = model.stream(ASKED).subscribe()
         await server.wait_requests(1)
@@ -252,7 +256,7 @@ async def test_a_worker_goes_on_through_a_cut() -> None:
 
 async def test_cancelling_a_run_cancels_the_response() -> None:
     options = Options(extra={"background": True})
-    async with ReplayServer([part(0, stall_after=4), Answer.from_json({})]) as server:
+    async with ReplayServer([part(0, stall_after=4), ServedResponse.from_json({})]) as server:
         run = Worker(client(server), options=options).run("hi")
         async for record in run:
             if isinstance(record.event, TextDelta):

@@ -26,7 +26,7 @@ from rxworker.events import BlockAbort, Error, ResponseEvent, ResponseStatus, St
 from rxworker.messages import Conversation, JsonObject, Message
 from rxworker.operators import text_deltas
 from rxworker.providers import Anthropic, OpenAIChat, Provider, Request
-from rxworker.testing import Answer, ReplayServer, cut, fail, lint, say, stall
+from rxworker.testing import ReplayServer, ServedResponse, cut, fail, lint, say, stall
 from rxworker.testing.server import AnswerLike
 from rxworker.transport import Client, Retry, Timeouts
 
@@ -55,8 +55,8 @@ class Impatient(AsyncIOScheduler):
         return self.schedule(action, state)
 
 
-def refusal(status: int, headers: dict[str, str] | None = None) -> Answer:
-    return Answer.from_status(status, headers=headers, body=SLOW_DOWN)
+def refusal(status: int, headers: dict[str, str] | None = None) -> ServedResponse:
+    return ServedResponse.from_status(status, headers=headers, body=SLOW_DOWN)
 
 
 async def texts_of(source: Observable[ResponseEvent]) -> str:
@@ -154,7 +154,7 @@ async def test_what_stays_wrong_is_not_tried_again(
     make_provider: MakeProvider, status: int
 ) -> None:
     body: JsonObject = {"error": {"message": "no", "type": "invalid_request_error"}}
-    async with ReplayServer([Answer.from_status(status, body=body)]) as server:
+    async with ReplayServer([ServedResponse.from_status(status, body=body)]) as server:
         error = await failure_of(Client(make_provider(server.base_url)).stream("hi"))
         assert len(server.requests) == 1
     assert isinstance(error, ProviderError)
@@ -204,7 +204,7 @@ async def test_a_connection_that_drops_before_any_byte_is_tried_again(
     make_provider: MakeProvider,
 ) -> None:
     """As a connection that was kept from the request before may do, when the server has given it up."""
-    answers: list[AnswerLike] = ["first", Answer.dropped(), "second"]
+    answers: list[AnswerLike] = ["first", ServedResponse.dropped(), "second"]
     async with ReplayServer(answers) as server:
         client = Client(make_provider(server.base_url), timeouts=PATIENT, scheduler=Impatient())
         assert await texts_of(client.stream("hi")) == "first"
@@ -215,14 +215,14 @@ async def test_a_connection_that_drops_before_any_byte_is_tried_again(
 @pytest.mark.parametrize(
     "broken",
     [
-        Answer.from_frames([b": a comment\n\n"], cut_after=1),
-        Answer.from_frames([b"data: {"], cut_after=1),
-        Answer.from_frames([b": a comment\n\n"]),
-        Answer.from_frames([]),
+        ServedResponse.from_frames([b": a comment\n\n"], cut_after=1),
+        ServedResponse.from_frames([b"data: {"], cut_after=1),
+        ServedResponse.from_frames([b": a comment\n\n"]),
+        ServedResponse.from_frames([]),
     ],
 )
 async def test_an_answer_that_ends_before_its_first_event_is_tried_again(
-    make_provider: MakeProvider, broken: Answer
+    make_provider: MakeProvider, broken: ServedResponse
 ) -> None:
     text, waits, requests = await asked(make_provider, [broken, "Hello"])
     assert (text, requests, len(waits)) == ("Hello", 2, 1)
@@ -246,7 +246,7 @@ async def test_an_error_that_is_the_first_event_and_stays_is_told(
 
 
 async def test_a_json_error_with_status_200_is_tried_again(make_provider: MakeProvider) -> None:
-    busy = Answer.from_json({"error": {"message": "busy", "type": "overloaded_error"}})
+    busy = ServedResponse.from_json({"error": {"message": "busy", "type": "overloaded_error"}})
     text, _, requests = await asked(make_provider, [busy, "Hello"])
     assert (text, requests) == ("Hello", 2)
 
@@ -254,7 +254,7 @@ async def test_a_json_error_with_status_200_is_tried_again(make_provider: MakePr
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (Answer.from_reply(say("Hello, world"), cut_after=4), TransportError),
+        (ServedResponse.from_reply(say("Hello, world"), cut_after=4), TransportError),
         (say("Hello") + cut(), TruncatedError),
         (say("Hello") + fail("busy", "overloaded"), ProviderError),
     ],
@@ -277,7 +277,9 @@ async def test_after_the_first_event_nothing_is_tried_again(
 
 async def test_a_cut_connection_is_an_error_of_the_transport(make_provider: MakeProvider) -> None:
     events: list[ResponseEvent] = []
-    async with ReplayServer([Answer.from_reply(say("Hello, world"), cut_after=4)]) as server:
+    async with ReplayServer(
+        [ServedResponse.from_reply(say("Hello, world"), cut_after=4)]
+    ) as server:
         stream = Client(make_provider(server.base_url)).stream("hi")
         error = await failure_of(stream.pipe(ops.do_action(events.append)))
     assert isinstance(error, TransportError)
@@ -315,7 +317,7 @@ async def test_silence_before_the_first_event_is_an_error(make_provider: MakePro
 async def test_comments_alone_do_not_hold_a_response_open(make_provider: MakeProvider) -> None:
     """A proxy may send comments for ever; what counts is an event."""
     time = VirtualTimeScheduler()
-    answer = Answer.from_frames([b": PROCESSING\n\n"], stall_after=1)
+    answer = ServedResponse.from_frames([b": PROCESSING\n\n"], stall_after=1)
     async with ReplayServer([answer]) as server:
         client = Client(make_provider(server.base_url), retry=Retry(retries=0), scheduler=time)
         errors: list[Exception] = []
@@ -450,5 +452,5 @@ async def test_a_missing_key_is_told_to_the_subscriber_and_nothing_is_sent() -> 
     assert "ANTHROPIC_API_KEY" in str(error)
 
 
-def stall_before_anything() -> Answer:
-    return Answer.from_frames([], delay=3600)
+def stall_before_anything() -> ServedResponse:
+    return ServedResponse.from_frames([], delay=3600)

@@ -13,7 +13,7 @@ from reactivex import operators as ops
 
 from rxworker.errors import ProviderError
 from rxworker.providers import PROVIDERS, Provider
-from rxworker.testing import Answer, ReplayServer
+from rxworker.testing import ReplayServer, ServedResponse
 from rxworker.transport import Client, Retry
 
 RECORDED = Path(__file__).parents[3] / "shared" / "recordings" / "http_errors.jsonl"
@@ -46,7 +46,7 @@ async def refusal_of(provider: Provider) -> ProviderError:
 @pytest.mark.parametrize("row", recorded())
 async def test_a_recorded_refusal_says_what_was_said_and_what_to_do(row: Mapping[str, Any]) -> None:
     headers = headers_of(row)
-    answer = Answer.from_status(row["status"], headers=headers, body=row["body"].encode())
+    answer = ServedResponse.from_status(row["status"], headers=headers, body=row["body"].encode())
     async with ReplayServer([answer]) as server:
         make: Any = PROVIDERS[row["provider"]]
         error = await refusal_of(make("a-model", base_url=server.base_url, api_key="sk-ours-123"))
@@ -68,18 +68,18 @@ async def test_a_recorded_refusal_says_what_was_said_and_what_to_do(row: Mapping
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (Answer.from_html(status=502), "HTTP 502: 502 Bad Gateway"),
-        (Answer.from_html("<h1>Log in</h1>", status=200), "HTTP 200 and no stream: Log in"),
-        (Answer.from_json({"error": "no"}), "HTTP 200 and no stream: no"),
-        (Answer.from_json({"choices": []}), "HTTP 200 and no stream"),
-        (Answer.from_status(301, headers={"location": "https://x.invalid/"}), "HTTP 301"),
-        (Answer.from_status(500), "HTTP 500: the answer was empty"),
-        (Answer.from_status(418, body=b"\xff\xfe\x00"), "HTTP 418"),
-        (Answer.from_frames([b"{}"], "image/png"), "HTTP 200 and no stream"),
+        (ServedResponse.from_html(status=502), "HTTP 502: 502 Bad Gateway"),
+        (ServedResponse.from_html("<h1>Log in</h1>", status=200), "HTTP 200 and no stream: Log in"),
+        (ServedResponse.from_json({"error": "no"}), "HTTP 200 and no stream: no"),
+        (ServedResponse.from_json({"choices": []}), "HTTP 200 and no stream"),
+        (ServedResponse.from_status(301, headers={"location": "https://x.invalid/"}), "HTTP 301"),
+        (ServedResponse.from_status(500), "HTTP 500: the answer was empty"),
+        (ServedResponse.from_status(418, body=b"\xff\xfe\x00"), "HTTP 418"),
+        (ServedResponse.from_frames([b"{}"], "image/png"), "HTTP 200 and no stream"),
     ],
 )
 async def test_an_answer_that_is_no_stream_is_explained(
-    make_provider: MakeProvider, answer: Answer, says: str
+    make_provider: MakeProvider, answer: ServedResponse, says: str
 ) -> None:
     async with ReplayServer([answer]) as server:
         provider = make_provider(server.base_url)
@@ -89,7 +89,7 @@ async def test_an_answer_that_is_no_stream_is_explained(
 
 async def test_garbage_is_an_error_of_the_providers(make_provider: MakeProvider) -> None:
     body = [b"data: {]\n\n", b"data: more\n\n"]
-    async with ReplayServer([Answer.from_frames(body)]) as server:
+    async with ReplayServer([ServedResponse.from_frames(body)]) as server:
         error = await refusal_of(make_provider(server.base_url))
     assert "JSON that cannot be read" in str(error)
     assert error.retryable

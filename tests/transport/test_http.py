@@ -20,7 +20,7 @@ from rxworker.errors import (
 )
 from rxworker.operators.stage import Sink, connect
 from rxworker.providers.base import HttpRequest
-from rxworker.testing import Answer, ReplayServer, say, stall
+from rxworker.testing import ReplayServer, ServedResponse, say, stall
 from rxworker.testing.answer import Faults
 from rxworker.transport import HttpTransport
 
@@ -71,14 +71,16 @@ async def next_of(source: Observable[bytes]) -> tuple[bytes, Callable[[], None]]
 
 
 async def test_the_body_arrives_as_it_is_sent() -> None:
-    async with ReplayServer([Answer.from_frames(FRAMES, chunk=4)]) as server:
+    async with ReplayServer([ServedResponse.from_frames(FRAMES, chunk=4)]) as server:
         assert await body_of(send(server.base_url)) == b"".join(FRAMES)
         assert server.requests[0].body == {"stream": True}
         assert server.requests[0].method == "POST"
 
 
 async def test_each_subscription_makes_its_own_request() -> None:
-    async with ReplayServer([Answer.from_frames([b"one"]), Answer.from_frames([b"two"])]) as server:
+    async with ReplayServer(
+        [ServedResponse.from_frames([b"one"]), ServedResponse.from_frames([b"two"])]
+    ) as server:
         source = send(server.base_url)
         assert len(server.requests) == 0
         assert (await body_of(source), await body_of(source)) == (b"one", b"two")
@@ -94,7 +96,7 @@ async def test_disposing_closes_the_connection_in_the_middle_of_the_body() -> No
 
 
 async def test_disposing_before_the_answer_closes_the_connection() -> None:
-    async with ReplayServer([Answer.from_frames([], delay=60)]) as server:
+    async with ReplayServer([ServedResponse.from_frames([], delay=60)]) as server:
         subscription = send(server.base_url).subscribe()
         await server.wait_requests(1)
         subscription.dispose()
@@ -127,7 +129,7 @@ async def test_an_observer_that_raises_closes_the_connection_and_the_loop_hears_
         raise ValueError("not my day")
 
     asyncio.get_running_loop().set_exception_handler(hear)
-    async with ReplayServer([Answer.from_frames(FRAMES, stall_after=3)]) as server:
+    async with ReplayServer([ServedResponse.from_frames(FRAMES, stall_after=3)]) as server:
         send(server.base_url).subscribe(boom)
         await server.wait_requests(1)
         await server.wait_closed()
@@ -193,7 +195,7 @@ async def test_a_compressed_answer_is_not_taken_all_at_once(raw_server: RawServe
 
 
 async def test_many_streams_run_side_by_side() -> None:
-    async with ReplayServer(lambda _: Answer.from_frames(FRAMES)) as server:
+    async with ReplayServer(lambda _: ServedResponse.from_frames(FRAMES)) as server:
         bodies = await asyncio.gather(*(body_of(send(server.base_url)) for _ in range(50)))
     assert set(bodies) == {b"".join(FRAMES)}
 
@@ -209,15 +211,19 @@ def test_without_an_event_loop_it_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("answer", "status", "says"),
     [
-        (Answer.from_status(429, headers={"retry-after": "7"}, body={"a": 1}), 429, b'{"a":1}'),
-        (Answer.from_json({"error": "no"}), 200, b'{"error":"no"}'),
-        (Answer.from_html("<p>hello", status=200), 200, b"<p>hello"),
-        (Answer.from_status(302, headers={"location": "http://127.0.0.1:9/"}), 302, b""),
-        (Answer.from_status(204), 204, b""),
+        (
+            ServedResponse.from_status(429, headers={"retry-after": "7"}, body={"a": 1}),
+            429,
+            b'{"a":1}',
+        ),
+        (ServedResponse.from_json({"error": "no"}), 200, b'{"error":"no"}'),
+        (ServedResponse.from_html("<p>hello", status=200), 200, b"<p>hello"),
+        (ServedResponse.from_status(302, headers={"location": "http://127.0.0.1:9/"}), 302, b""),
+        (ServedResponse.from_status(204), 204, b""),
     ],
 )
 async def test_an_answer_that_is_no_stream_is_an_error_with_all_of_it(
-    answer: Answer, status: int, says: bytes
+    answer: ServedResponse, status: int, says: bytes
 ) -> None:
     async with ReplayServer([answer]) as server:
         error = await failure_of(send(server.base_url))
@@ -231,19 +237,19 @@ async def test_an_answer_that_is_no_stream_is_an_error_with_all_of_it(
 async def test_a_redirect_is_not_followed_since_the_key_would_go_along() -> None:
     async with ReplayServer(["never asked"]) as other:
         there = {"location": other.base_url + "/v1/messages"}
-        async with ReplayServer([Answer.from_status(307, headers=there)]) as server:
+        async with ReplayServer([ServedResponse.from_status(307, headers=there)]) as server:
             await failure_of(send(server.base_url))
         assert len(other.requests) == 0
 
 
 @pytest.mark.parametrize("kind", ["text/event-stream", "text/plain", "application/octet-stream"])
 async def test_some_servers_do_not_name_their_stream(kind: str) -> None:
-    async with ReplayServer([Answer.from_frames([b"ok"], kind)]) as server:
+    async with ReplayServer([ServedResponse.from_frames([b"ok"], kind)]) as server:
         assert await body_of(send(server.base_url)) == b"ok"
 
 
 async def test_of_a_huge_error_only_the_beginning_is_kept() -> None:
-    async with ReplayServer([Answer.from_status(500, body=b"x" * 1_000_000)]) as server:
+    async with ReplayServer([ServedResponse.from_status(500, body=b"x" * 1_000_000)]) as server:
         error = await failure_of(send(server.base_url))
         await server.wait_closed()
     assert isinstance(error, HttpStatusError)
@@ -257,7 +263,7 @@ async def test_an_error_whose_body_never_ends_keeps_its_status(
     monkeypatch.setattr("rxworker.transport.http.ERROR_PAUSE", 0.1)
     monkeypatch.setattr("rxworker.transport.http.ERROR_SECONDS", 0.2)
     body = b'{"error": ' + b" " * 1000
-    answer = Answer.from_status(500, body=body, **faults)
+    answer = ServedResponse.from_status(500, body=body, **faults)
     async with ReplayServer([answer]) as server:
         error = await failure_of(send(server.base_url))
         await server.wait_closed()
@@ -268,7 +274,9 @@ async def test_an_error_whose_body_never_ends_keeps_its_status(
 
 
 async def test_an_error_whose_body_is_cut_keeps_its_status_and_headers() -> None:
-    answer = Answer.from_status(429, headers={"retry-after": "7"}, body=b"x" * 100, cut_at=5)
+    answer = ServedResponse.from_status(
+        429, headers={"retry-after": "7"}, body=b"x" * 100, cut_at=5
+    )
     async with ReplayServer([answer]) as server:
         error = await failure_of(send(server.base_url))
     assert isinstance(error, HttpStatusError)
@@ -310,7 +318,7 @@ async def test_tls_against_a_plain_port_is_an_error_that_says_so() -> None:
 
 
 async def test_a_connection_that_closes_before_any_byte_may_be_tried_again() -> None:
-    async with ReplayServer([Answer.dropped()]) as server:
+    async with ReplayServer([ServedResponse.dropped()]) as server:
         error = await failure_of(send(server.base_url))
     assert error.retryable
     assert "was cut" in str(error)
@@ -318,7 +326,7 @@ async def test_a_connection_that_closes_before_any_byte_may_be_tried_again() -> 
 
 async def test_a_cut_in_the_body_comes_after_what_was_received() -> None:
     got: list[bytes] = []
-    async with ReplayServer([Answer.from_frames(FRAMES, cut_after=2)]) as server:
+    async with ReplayServer([ServedResponse.from_frames(FRAMES, cut_after=2)]) as server:
         error = await failure_of(send(server.base_url).pipe(ops.do_action(got.append)))
     assert b"".join(got) == b"".join(FRAMES[:2])
     assert error.retryable
@@ -383,7 +391,7 @@ async def test_who_attaches_without_a_guard_hears_nothing_once_it_has_left() -> 
         subscription.dispose()
         left.set()
 
-    async with ReplayServer([Answer.from_frames([b"all of it"])]) as server:
+    async with ReplayServer([ServedResponse.from_frames([b"all of it"])]) as server:
         sink = Sink(on_next, heard.append, lambda: heard.append(None))
         subscription = connect(send(server.base_url), sink)
         await left.wait()
@@ -395,7 +403,9 @@ async def test_who_attaches_without_a_guard_hears_one_end() -> None:
     chunks: list[bytes] = []
     ends: asyncio.Queue[Exception | None] = asyncio.Queue()
 
-    async with ReplayServer([Answer.from_frames(FRAMES), Answer.from_status(500)]) as server:
+    async with ReplayServer(
+        [ServedResponse.from_frames(FRAMES), ServedResponse.from_status(500)]
+    ) as server:
         for _ in range(2):
             sink = Sink[bytes](chunks.append, ends.put_nowait, lambda: ends.put_nowait(None))
             subscription = connect(send(server.base_url), sink)

@@ -10,7 +10,7 @@ from reactivex import operators as ops
 
 from rxworker.errors import RxWorkerError
 from rxworker.providers.base import HttpRequest
-from rxworker.testing import Answer, ReplayServer
+from rxworker.testing import ReplayServer, ServedResponse
 from rxworker.transport import HttpTransport
 from rxworker.transport.session import proxy_for
 
@@ -55,7 +55,7 @@ def test_a_proxy_for_everything_is_a_proxy(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.usefixtures("proxied")
 async def test_a_local_server_is_reached_although_there_is_a_proxy() -> None:
-    async with ReplayServer([Answer.from_frames([b"ok"])]) as server:
+    async with ReplayServer([ServedResponse.from_frames([b"ok"])]) as server:
         sent = HttpRequest(server.base_url + "/v1/messages", {}, b"{}")
         assert await HttpTransport().send(sent) == b"ok"
 

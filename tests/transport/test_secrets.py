@@ -14,7 +14,7 @@ from rxworker import Worker
 from rxworker.errors import RxWorkerError
 from rxworker.events import Record
 from rxworker.providers import Provider
-from rxworker.testing import Answer, ReplayServer, cut, say
+from rxworker.testing import ReplayServer, ServedResponse, cut, say
 from rxworker.testing.server import AnswerLike
 from rxworker.transport import Client, Retry
 
@@ -38,12 +38,12 @@ def shown(error: BaseException | None) -> str:
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer.from_status(401, body={"error": {"message": f"no such key: {KEY}"}}),
-        Answer.from_status(500, body=f"<p>x-api-key: {KEY}</p>".encode()),
-        Answer.dropped(),
-        Answer.garbage(),
+        ServedResponse.from_status(401, body={"error": {"message": f"no such key: {KEY}"}}),
+        ServedResponse.from_status(500, body=f"<p>x-api-key: {KEY}</p>".encode()),
+        ServedResponse.dropped(),
+        ServedResponse.garbage(),
         say("Hello") + cut(),
-        Answer.from_frames([b"data: {"], cut_after=1),
+        ServedResponse.from_frames([b"data: {"], cut_after=1),
     ],
 )
 async def test_no_error_shows_the_key(
@@ -85,7 +85,7 @@ async def test_no_record_of_a_run_shows_the_key(
     make_provider: MakeProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    refused = Answer.from_status(401, body={"error": {"message": f"no such key: {KEY}"}})
+    refused = ServedResponse.from_status(401, body={"error": {"message": f"no such key: {KEY}"}})
     async with ReplayServer(["Hello", refused]) as server:
         worker = Worker(make_provider(server.base_url))
         records: list[Record] = []

@@ -13,7 +13,7 @@ from rxworker.events.deltas import flatten
 from rxworker.operators import Sink, Stage, connect
 from rxworker.operators.disposables import NOTHING
 from rxworker.providers.base import HttpRequest
-from rxworker.testing import Answer, ReplayServer, stall
+from rxworker.testing import ReplayServer, ServedResponse, stall
 from rxworker.transport import HttpTransport
 from rxworker.transport.seams import PRESSURE
 from rxworker.worker.loop import Emitter
@@ -68,13 +68,13 @@ async def followed(source: Observable[bytes]) -> list[bytes]:
 
 
 async def test_it_hears_all_and_continues() -> None:
-    async with ReplayServer([Answer.from_frames(FRAMES)]) as server:
+    async with ReplayServer([ServedResponse.from_frames(FRAMES)]) as server:
         assert b"".join(await followed(send(server.base_url))) == b"".join(FRAMES)
         assert len(server.requests) == 1
 
 
 async def test_what_goes_wrong_is_raised() -> None:
-    async with ReplayServer([Answer((b"{}",), status=404)]) as server:
+    async with ReplayServer([ServedResponse((b"{}",), status=404)]) as server:
         with pytest.raises(TransportError, match="404"):
             await followed(send(server.base_url))
 
@@ -125,7 +125,7 @@ async def test_being_left_from_elsewhere_closes_the_connection_and_continues() -
 
 
 async def test_being_left_and_cancelled_at_once_is_to_be_cancelled() -> None:
-    async with ReplayServer([Answer.from_frames([], delay=60)]) as server:
+    async with ReplayServer([ServedResponse.from_frames([], delay=60)]) as server:
         stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task = asyncio.ensure_future(followed(cut(send(server.base_url), stop)))
         await server.wait_requests(1)
@@ -139,7 +139,7 @@ async def test_being_left_and_cancelled_at_once_is_to_be_cancelled() -> None:
 
 @pytest.mark.parametrize("chunks", [[], FRAMES[:1]])
 async def test_cancelling_who_follows_closes_the_connection(chunks: list[bytes]) -> None:
-    async with ReplayServer([Answer.from_frames([*chunks, b"late"], delay=60)]) as server:
+    async with ReplayServer([ServedResponse.from_frames([*chunks, b"late"], delay=60)]) as server:
         task = asyncio.ensure_future(followed(send(server.base_url)))
         await server.wait_requests(1)
         task.cancel()
@@ -164,7 +164,7 @@ async def test_leaving_before_it_began_sends_nothing() -> None:
 
 
 async def test_who_leaves_what_is_shared_takes_it_from_nobody() -> None:
-    async with ReplayServer([Answer.from_frames(FRAMES, delay=0.05)]) as server:
+    async with ReplayServer([ServedResponse.from_frames(FRAMES, delay=0.05)]) as server:
         source = send(server.base_url).pipe(ops.share())
         one, other = (asyncio.ensure_future(followed(source)) for _ in range(2))
         await server.wait_requests(1)
@@ -176,7 +176,7 @@ async def test_who_leaves_what_is_shared_takes_it_from_nobody() -> None:
 async def test_what_is_asked_for_by_the_way_is_not_waited_for() -> None:
     async with (
         ReplayServer([stall()]) as other,
-        ReplayServer([Answer.from_frames(FRAMES)]) as server,
+        ReplayServer([ServedResponse.from_frames(FRAMES)]) as server,
     ):
         source, by_the_way = send(server.base_url), send(other.base_url)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from rxworker.testing import Answer, ReplayServer, call, say
+from rxworker.testing import ReplayServer, ServedResponse, call, say
 from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard
 
 if sys.platform == "win32":
@@ -62,7 +62,7 @@ def test_it_ends_with_a_signal_where_nobody_reads_what_it_shows(
     chat: Open, number: signal.Signals
 ) -> None:
     """The terminal is full, so is the queue before it, and the event loop stands still."""
-    endless = Answer.from_reply(say("word " * 100_000), pace=0.0005)
+    endless = ServedResponse.from_reply(say("word " * 100_000), pace=0.0005)
     with ReplayServer([endless]) as server:
         opened = chat(server.base_url)
         opened.wait_for("Type a message to begin.")

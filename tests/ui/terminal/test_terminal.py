@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from rxworker.testing import Answer, ReplayServer, call, say
+from rxworker.testing import ReplayServer, ServedResponse, call, say
 
 if sys.platform == "win32":
     pytest.skip("pseudo-terminals are not known there", allow_module_level=True)
@@ -22,7 +22,7 @@ Open: TypeAlias = Callable[..., Any]
 
 
 def test_it_fills_the_screen_answers_cancels_and_leaves_the_terminal_as_it_was(chat: Open) -> None:
-    long = Answer.from_reply(say("word " * 2000), pace=0.02)
+    long = ServedResponse.from_reply(say("word " * 2000), pace=0.02)
     with ReplayServer(["Hello there!", long]) as server:
         opened = chat(server.base_url)
         opened.wait_for("Type a message to begin.")
