@@ -1,4 +1,4 @@
-"""What a provider is told of a tool."""
+"""The description of a tool for a provider."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ToolMeta(Struct, frozen=True, omit_defaults=True):
             to the others. Empty: the provider's default, which is ``direct``.
         input_examples: Arguments of calls, to show to the model; copies, like the schema.
         format: The call's input is a text instead of a JSON object; ``None``: an object. The schema then has one member,
-            a string, which is what providers without free text are told.
+            a string, which is the schema for providers without free text.
     """
 
     name: str
