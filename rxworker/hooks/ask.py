@@ -2,7 +2,7 @@
 
 A hook fails when it raises, when it takes longer than its time-out, and when something that it waits for was cancelled.
 What that means is in its ``on_failure``. `SystemExit` and the like are failures too; `KeyboardInterrupt` goes through. A verdict that its point does not have is no failure of the moment: it is a
-mistake in the program, and ends the run whatever ``on_failure`` says.
+mistake in the program, and ends the run regardless of ``on_failure``.
 
 The run itself being cancelled is none of these: it goes through, also where a hook has caught it.
 """
@@ -41,16 +41,16 @@ GRACE = 2.0
 async def ask_all(
     hooks: Sequence[AnyHook], context: HookContext, report: Report, within: str = ""
 ) -> Answer | None:
-    """Ask hooks one after the other, until one says something other than to go on.
+    """Call hooks one after the other, until one returns a verdict other than `Continue`.
 
     Args:
         hooks: In the order in which they are asked.
         context: What each is given; it sees what those before it have changed.
-        report: Called with each verdict other than ``Continue``, and with each failure.
+        report: Receives every verdict other than `Continue`, and every failure.
         within: The names of the chains around them, each with a slash.
 
     Returns:
-        The verdict and the name of the hook that gave it; ``None`` where all said to go on.
+        The verdict and the name of the hook that gave it; ``None`` if all returned `Continue`.
 
     Raises:
         HookError: A hook failed whose failure ends the run, or answered with what its point does not have.
@@ -66,7 +66,7 @@ async def ask_all(
             answer = await _ask(hook, context, report, name)
             if answer is not None:
                 return answer
-        # Of a chain all of its hooks, also those that it did not come to.
+        # All hooks of a chain, including those that it did not reach.
         context.asked[before:] = names_in((hook,), within)
     return None
 
@@ -111,7 +111,7 @@ async def _ask(hook: AnyHook, context: HookContext, report: Report, name: str) -
     except HookError as error:
         if error.kind == "verdict" and hook.point is not HookPoint.ON_ABORT:
             raise
-        if hook.chained:  # what failed is one of its hooks, and has been told
+        if hook.chained:  # one of its hooks failed, and that was reported
             report = _ignore
         undo()
         return _failed(hook, context, report, name, error)
@@ -155,7 +155,7 @@ async def _in_time(hook: AnyHook, context: HookContext, report: Report, name: st
 
 
 async def _released(asking: Coroutine[Any, Any, Answer | None]) -> Answer | None:
-    """The answer of a hook whose time is limited. One that catches its cancellation and goes on is left behind."""
+    """The answer of a hook whose time is limited. A hook that catches its cancellation and continues is abandoned."""
     task = asyncio.get_running_loop().create_task(_kept(asking))
     try:
         answer = await asyncio.shield(task)
@@ -172,7 +172,7 @@ async def _released(asking: Coroutine[Any, Any, Answer | None]) -> Answer | None
 async def _kept(
     asking: Coroutine[Any, Any, Answer | None],
 ) -> Answer | SystemExit | KeyboardInterrupt | GeneratorExit | None:
-    """The verdict, or an exception that must not be that of a task: it would end the event loop, or close the coroutine that awaits it."""
+    """The answer, or what must not be the exception of a task: it would end the event loop, or close the coroutine that awaits it."""
     try:
         return await asking
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
@@ -194,7 +194,7 @@ async def _answer(hook: AnyHook, context: HookContext, report: Report, name: str
     except BaseException as error:
         # Here, and not by who waits: a SystemExit that leaves a task ends the event loop, and all runs with it.
         if isinstance(error, GeneratorExit) and not _is_running(task):
-            raise  # nobody waits any more: this coroutine is being closed
+            raise  # no caller waits any more: this coroutine is being closed
         raise _raised(hook, name, error) from error
     if verdict is None:
         return None

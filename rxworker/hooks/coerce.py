@@ -32,7 +32,7 @@ from rxworker.hooks.settings import FAILURES, MATCHED, HookSettings
 
 
 def hooks_of(hook: object) -> Sequence[AnyHook]:
-    """The hooks that something stands for.
+    """The hooks made from a hook-like object.
 
     An object may say what it is called and how it is asked: a ``name``, a ``matcher``, and ``hook_settings`` with what
     else there is in `HookSettings`. Of these each point takes what it can have.

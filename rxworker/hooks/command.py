@@ -132,7 +132,7 @@ async def stop(transport: asyncio.SubprocessTransport, output: Output) -> None:
             await asyncio.shield(output.exited)
             await asyncio.shield(output.closed)
     except TimeoutError:
-        # Something has left the session and keeps the pipe open; nobody waits for it.
+        # A process has left the session and keeps the pipe open; do not wait for it.
         pass
     finally:
         transport.close()

@@ -1,4 +1,4 @@
-"""What every hook is given: the conversation, the tools, the workspace, and ways to say and to do something."""
+"""The context that every hook receives: the conversation, the tools, the workspace, and methods to send messages and run commands."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class HookContext:
     """What every hook is given.
 
     Attributes:
-        conversation: Everything said so far.
+        conversation: All messages so far.
         emit: Writes an event into the records of the run; the methods below do it for you.
         variables: Shared by the hooks and tools of a run, over all its turns; anything, by name. A run inside this one has its own. A
             paused run keeps them, see `Paused`.
@@ -100,7 +100,7 @@ class HookContext:
 
     @property
     def message_history(self) -> tuple[Message, ...]:
-        """Everything said so far, message by message."""
+        """All messages so far."""
         return self.conversation.messages
 
     @property
@@ -127,7 +127,7 @@ class HookContext:
         """Check what the hook that was asked has left here, before anything else reads it.
 
         Raises:
-            HookError: It is nothing that the run can go on with.
+            HookError: The run cannot continue with it.
         """
 
     @property
@@ -157,7 +157,7 @@ class HookContext:
         self.variables[key] = value
 
     async def run_tool(self, name: str, args: JsonObject | None = None) -> ToolResult:
-        """Run a tool for the hook's own use. The model does not see it, and hooks are not asked about it.
+        """Run a tool for the hook's own use. The model does not receive it, and hooks are not called for it.
 
         The watchers get a debug message. What goes wrong, an unknown name included, is in the result.
 
@@ -241,7 +241,7 @@ class HookContext:
 
         Args:
             message: A message, or the text of one.
-            role: Who says the text.
+            role: The role of the text's message.
 
         Raises:
             LocalProtocolError: The run has ended.
@@ -259,11 +259,11 @@ class HookContext:
         self.emit(HookMessage(self.hook, "message", content))
 
     def send_system(self, content: str) -> None:
-        """Give the watchers a notice; the model does not see it. Also called ``stream_system_message``."""
+        """Send the watchers a notice; the model does not receive it. Also called ``stream_system_message``."""
         self.emit(HookMessage(self.hook, "system", content))
 
     def send_debug(self, title: str, data: JsonObject) -> None:
-        """Show the watchers data; the model does not see it. Also called ``stream_debug``."""
+        """Send the watchers data; the model does not receive it. Also called ``stream_debug``."""
         self.emit(HookMessage(self.hook, "debug", title, data))
 
     stream_message = send_message

@@ -68,7 +68,7 @@ class MessageSendContext(HookContext):
         self.messages[place] = replace(said, content=_with_text(said.content, content))
 
     def _spoken(self) -> int | None:
-        """The index of the last message of the user. Tool results are no message of the user."""
+        """The index of the user's last message. Tool results do not count."""
         for place in range(len(self.messages) - 1, -1, -1):
             message = self.messages[place]
             if message.role == "user" and not message.tool_results:
@@ -303,7 +303,7 @@ class TurnEndContext(HookContext):
 
     @property
     def message(self) -> Message:
-        """The model's last message; an empty one where it said nothing."""
+        """The model's last message; an empty one if there is none."""
         for message in reversed(self.conversation.messages):
             if message.role == "assistant":
                 return message
@@ -344,7 +344,7 @@ class AbortContext(HookContext):
     Attributes:
         cause: ``cancel``, ``error``, ``abort`` or ``limit``.
         reason: For people.
-        error: The exception that ``await run`` will raise.
+        error: The exception that awaiting the run raises.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.ON_ABORT

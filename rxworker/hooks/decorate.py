@@ -1,4 +1,4 @@
-"""Decorators that say at which point of the loop a function is asked.
+"""Decorators that set the point of the loop at which a function is called.
 
     @before_tool_call(matcher="delete_.*")
     async def permit(context: ToolCallContext) -> Skip | None: ...

@@ -6,7 +6,7 @@
 
 Only functions decorated with ``hook(...)`` may return them. ``docs/how-to/hooks.md`` has a table of what each becomes at each point.
 `LegacyContinue`, `LegacySkip` and `LegacyError` were called ``Continue``, ``Skip`` and ``Error``; these names now belong to
-verdicts and events that mean something else. `LegacySkip` says that the hook has nothing to say: the call is run.
+verdicts and events that mean something else. `LegacySkip` means that the hook has no verdict: the call runs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from rxworker.messages import Message, Role
 
 
 class LegacyContinue(Struct, frozen=True):
-    """Go on."""
+    """Continue."""
 
 
 class LegacySkip(Struct, frozen=True):
-    """The hook has nothing to say; go on."""
+    """The hook has no verdict; continue."""
 
 
 class ModifyContent(Struct, frozen=True):
-    """Change the content and go on: `HookContext.set_content`.
+    """Change the content and continue: `HookContext.set_content`.
 
     Attributes:
         content: The new text.
@@ -46,11 +46,11 @@ class ModifyContent(Struct, frozen=True):
 
 
 class AddMessage(Struct, frozen=True):
-    """Add a message to the conversation and go on: `HookContext.add_message`. At ``on_message_send`` in a run's first turn only.
+    """Add a message to the conversation and continue: `HookContext.add_message`. At ``on_message_send`` in a run's first turn only.
 
     Attributes:
         content: Its text.
-        role: Who says it.
+        role: The role of the message.
     """
 
     content: str
@@ -58,7 +58,7 @@ class AddMessage(Struct, frozen=True):
 
 
 class AddMessages(Struct, frozen=True):
-    """Add messages to the conversation and go on: `HookContext.add_messages`. At ``on_message_send`` in a run's first turn only.
+    """Add messages to the conversation and continue: `HookContext.add_messages`. At ``on_message_send`` in a run's first turn only.
 
     Attributes:
         messages: What is added.
@@ -113,7 +113,7 @@ def understood(
 
 
 def verdict_of(result: LegacyResult, context: HookContext, point: HookPoint) -> Verdict | None:
-    """What an older result comes to at a point, after the changes that it asks for.
+    """The verdict of an older result at a point, after the changes that it requests.
 
     Raises:
         EndRun: It ends the run where no verdict does.

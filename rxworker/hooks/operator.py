@@ -57,7 +57,7 @@ class OperatorFunction(Generic[C]):
         return reactivex.just(context).pipe(self.operator)
 
     async def ask(self, context: C, point: str) -> Verdict | None:
-        """The verdict that the operator's notifications stand for at this point.
+        """The verdict that the operator's notifications mean at this point.
 
         Raises:
             HookError: It emitted something other than the context or one verdict of the point.
@@ -101,7 +101,7 @@ def from_operator(
     Args:
         operator: Emits the context it received, or a verdict, or neither.
         name: What it is called; the operator's own name by default.
-        reason: What the verdict says where the operator completes without an item.
+        reason: The reason in the verdict if the operator completes without an item.
 
     Example:
         >>> import asyncio
@@ -159,7 +159,7 @@ def _takes_observable(function: Callable[..., object]) -> bool:
 
 
 def name_of(operator: object) -> str:
-    """The operator's own name. The functions of reactivex all have the same, which says nothing."""
+    """The operator's own name. The functions of reactivex all have the same name, which identifies none of them."""
     name = str(getattr(operator, "__name__", "operator"))
     return "operator" if _is_of_reactivex(operator) or name == "<lambda>" else name
 
@@ -167,7 +167,7 @@ def name_of(operator: object) -> str:
 async def verdict_from(
     emitted: Observable[Any], context: HookContext, point: HookPoint, reason: str | None = None
 ) -> Verdict | None:
-    """The verdict that an observable stands for, when it has completed.
+    """The verdict of an observable, after its completion.
 
     Raises:
         HookError: It emitted something other than the context or one verdict of the point.
@@ -207,7 +207,7 @@ async def _gather(emitted: Observable[Any], items: list[object]) -> Exception | 
 def judge(
     items: Sequence[object], context: HookContext, point: HookPoint, reason: str | None
 ) -> Verdict | None:
-    """The verdict that items stand for which an operator emitted for a context.
+    """The verdict for the items that an operator emitted for a context.
 
     Raises:
         HookError: They are something other than the context or one verdict of the point.

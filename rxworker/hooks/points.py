@@ -8,7 +8,7 @@
 | ``on_turn_end`` | `Finish`, `ContinueWithMessages`, `Pause` |
 | ``on_abort`` | none |
 
-``None`` stands for `Continue`, and for `Finish` at ``on_turn_end``.
+``None`` means `Continue`, and `Finish` at ``on_turn_end``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from rxworker.messages import Message
 
 
 class Continue(Struct, frozen=True):
-    """Go on: to the next hook, then to what the point stands before."""
+    """Continue with the next hook, then with the action that follows the point."""
 
 
 class Cancel(Struct, frozen=True):
     """Do not send the request; the run ends with `RunAbortedError`.
 
-    The messages that no request has sent yet are removed from the conversation, so that the next run does not send them:
+    The messages that this request would have sent for the first time are retracted from the conversation, so that the next run does not send it:
     in the first turn the input of the run, and whatever else was added to it; later what hooks have added and what was sent into the
     run since the last response. Responses and the results of tools stay.
 
@@ -61,7 +61,7 @@ class Abort(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True):
-    """End the run as `Paused`; ``worker.resume()`` goes on.
+    """End the run as `Paused`; ``worker.resume()`` continues it.
 
     Attributes:
         reason: For people.
@@ -91,7 +91,7 @@ class ContinueWithMessages(Struct, frozen=True):
 
     @classmethod
     def user(cls, text: str) -> ContinueWithMessages:
-        """Go on with one message of the user's.
+        """Continue with one user message.
 
         >>> ContinueWithMessages.user("That is no JSON.").messages[0].role
         'user'
@@ -100,11 +100,11 @@ class ContinueWithMessages(Struct, frozen=True):
 
 
 class EndRun(Exception):  # noqa: N818 - it is a wish, not an error
-    """Raised within a hook to end the run with `RunAbortedError`, also where a verdict cannot say that.
+    """Raised within a hook to end the run with `RunAbortedError`, also where no verdict can do that.
 
     Attributes:
         reason: For people.
-        hook: The name of the hook; set by the caller that asks it.
+        hook: The name of the hook; the caller fills that in.
     """
 
     def __init__(self, reason: str) -> None:

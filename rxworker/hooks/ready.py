@@ -86,7 +86,7 @@ STATUS = ("git", "-c", "core.fsmonitor=false", "--no-optional-locks", "status", 
 
 
 class _GitStatus:
-    """Remembers what it told last, and tells nothing twice."""
+    """Remembers the last status that it sent, and does not send it twice."""
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
@@ -104,9 +104,9 @@ class _GitStatus:
 
 
 def git_status(*, matcher: str = FILE_TOOLS, name: str = "git_status") -> Hook[Any]:
-    """Tell the model what git says after a tool has changed files, when that is something new.
+    """Send the model the git status after a tool has changed files, if it differs from the last one sent.
 
-    Where there is no git, or the workspace is no repository, it says nothing.
+    If git is missing, or the workspace is not a repository, it sends nothing.
 
     Args:
         matcher: Which tools change files.
@@ -125,7 +125,7 @@ def git_status(*, matcher: str = FILE_TOOLS, name: str = "git_status") -> Hook[A
 def auto_read(
     *, matcher: str = FILE_TOOLS, limit: int = 65_536, name: str = "auto_read"
 ) -> Hook[Any]:
-    """Show the watchers what is in a file after a tool has changed it. The model does not see it.
+    """Send the watchers the content of a file after a tool has changed it. The model does not receive it.
 
     The path is that of the result, where it is JSON with a ``file_path``, or of the call's arguments. A file outside of
     the workspace is not read.
@@ -189,7 +189,7 @@ def _read(path: Path, limit: int) -> str:
 
 
 def long_answer_notice(limit: int = 2000, *, name: str = "long_answer_notice") -> Hook[Any]:
-    """Give the watchers a notice when an answer is long. The model does not see it.
+    """Send the watchers a notice when an answer is long. The model does not receive it.
 
     Args:
         limit: How many characters an answer may have without a notice.
@@ -215,7 +215,7 @@ class _TimeStamp:
     def __init__(self, now: Callable[[], datetime], form: str) -> None:
         self._now = now
         self._form = form
-        # By identity, with the message kept alive by the entry; those that are gone from the conversation are let go.
+        # By identity, with the message kept alive by the entry; entries of messages that left the conversation are released.
         self._stamps: dict[int, tuple[Message, str]] = {}
 
     def __call__(self, context: MessageSendContext) -> None:
@@ -233,13 +233,13 @@ class _TimeStamp:
 def time_stamp(
     now: Callable[[], datetime] = local_now, *, form: str = "%H:%M:%S", name: str = "time_stamp"
 ) -> Hook[Any]:
-    """Tell the model when the user said what: ``[12:00:00]`` in front of each message of the user's.
+    """Put the time in front of each user message: ``[12:00:00]``.
 
     Only the requests carry it, the conversation does not. A message keeps its stamp from one request to the next, so that
     a provider's cache still fits.
 
     Args:
-        now: Tells the time.
+        now: Returns the time.
         form: How it is written, as for ``strftime``.
         name: What the hook is called.
     """
@@ -247,7 +247,7 @@ def time_stamp(
 
 
 def terminal_hooks() -> list[Hook[Any]]:
-    """The hooks for working with a model in a terminal, new ones for each worker.
+    """Hooks for work with a model in a terminal, created anew for each worker.
 
     >>> [hook.name for hook in terminal_hooks()]
     ['time_stamp', 'dangerous_command_guard', 'git_status', 'auto_read', 'long_answer_notice']

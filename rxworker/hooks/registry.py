@@ -21,7 +21,7 @@ def in_order(hooks: Sequence[AnyHook]) -> tuple[AnyHook, ...]:
     """The hooks of one point as they are asked.
 
     Of those that may come next, since all that have to come before them have come, it is the one with the highest
-    priority, and of these the one that was registered first. A name that no hook has constrains nothing.
+    priority, and of these the one that was registered first. A name that no hook has is ignored.
 
     Args:
         hooks: In the order of registration.
@@ -96,7 +96,7 @@ def _circle(followers: Sequence[set[int]], stuck: set[int]) -> list[int]:
 
 
 class _Chain:
-    """Ask its hooks one after the other, for a caller that uses the chain without a worker."""
+    """Calls its hooks one after the other, if the chain is called by hand."""
 
     def __init__(self, hooks: Sequence[AnyHook], name: str) -> None:
         self.hooks = hooks
@@ -108,7 +108,7 @@ class _Chain:
 
 
 def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
-    """A hook that asks several, until one says something other than to go on.
+    """A hook that calls several hooks, until one returns a verdict other than `Continue`.
 
     Each keeps its own settings. Those given here are the chain's: its condition and matcher decide about all of them,
     its time-out is for all together, and its ``on_failure`` says what it means when one has failed whose own says
@@ -147,7 +147,7 @@ def _unheard(event: HookVerdict) -> None:
 
 
 class Hooks:
-    """The hooks of a worker. They may come and go while a run is on: a chain that is being asked goes on as it was.
+    """The hooks of a worker. Hooks may be added and removed during a run: a chain that is being called continues unchanged.
 
     Two hooks may have one name: constraints and ``remove`` then mean both.
 
@@ -224,12 +224,12 @@ class Hooks:
         return self._orders.get(known, ()) if self._orders else ()
 
     async def ask(self, point: HookPoint, context: HookContext, report: Report) -> Answer:
-        """Ask the hooks of a point one after the other, until one says something other than to go on.
+        """Call the hooks of a point one after the other, until one returns a verdict other than `Continue`.
 
         Args:
             point: Which point.
             context: What each hook is given; it sees what the hooks before it changed.
-            report: Called with each verdict other than ``Continue``, and with each failure.
+            report: Receives every verdict other than `Continue`, and every failure.
 
         Returns:
             The last verdict, and the name of the hook that gave it.

@@ -27,7 +27,7 @@ def rewrite(conversation: Conversation, change: Change) -> Conversation:
     """The conversation with its messages changed.
 
     Raises:
-        LocalProtocolError: A provider would refuse what comes out; the message says why.
+        LocalProtocolError: A provider would refuse the result; the message has the reason.
         TypeError: The change returned something other than a message or ``None``.
 
     >>> told = Conversation((Message.user("my password is hunter2"),))

@@ -30,7 +30,7 @@ ABORT_SECONDS = 5.0
 
 
 class HookSettings(TypedDict, total=False):
-    """What may be said of a hook besides its function and its point.
+    """The settings of a hook besides its function and its point.
 
     Attributes:
         name: What its verdicts, messages and errors are signed with; the function's name by default.
@@ -41,7 +41,7 @@ class HookSettings(TypedDict, total=False):
         before: Names of hooks of the same point that are to be asked after this one.
         after: Names of hooks of the same point that are to be asked before this one.
         on_failure: ``abort`` ends the run; ``skip``, at the tool points, refuses the call or withholds the result;
-            ``continue`` goes on as if the hook had not been asked. Usual is ``abort``, and ``continue`` at ``on_abort``.
+            ``continue`` continues as if the hook had not been called. Usual is ``abort``, and ``continue`` at ``on_abort``.
         timeout: Seconds until it has failed. Usual is ``math.inf``, and 5 at ``on_abort``, where more is not given.
     """
 
@@ -152,7 +152,7 @@ NO = frozenset({"", "0", "false", "no", "off"})
 
 
 def enabled_by(variable: str, *, default: bool = False) -> Callable[[HookContext], bool]:
-    """A condition: the hook is asked while an environment variable says so. It is looked at each time.
+    """A condition: the hook is called while an environment variable enables it. The variable is read each time.
 
     Args:
         variable: Its name. ``0``, ``false``, ``no``, ``off`` and nothing mean no, everything else yes.

@@ -87,14 +87,14 @@ class StatefulOperator(OperatorFunction[C]):
         self._ended = False
 
     def dispose(self) -> None:
-        """Dispose the subscription: the state of the operator is dropped, and its pending work is not done."""
+        """Dispose the subscription: the operator's state is dropped, and its pending work is cancelled."""
         subscription, self._subscription = self._subscription, SerialDisposable()
         subscription.dispose()
         self._loop = None
         self._end()
 
     async def ask(self, context: C, point: str) -> Verdict | None:
-        """The verdict that the operator's treatment of this context stands for.
+        """The verdict that follows from the operator's output for this context.
 
         Raises:
             HookError: It emitted something other than contexts and verdicts of the point, or several things for one context.
@@ -195,7 +195,7 @@ def from_stateful_operator(
     Args:
         operator: Operators that wait and were given no scheduler wait on the event loop.
         name: What it is called; the operator's own name by default.
-        reason: What the verdict says where the context is not passed on.
+        reason: The reason in the verdict if the operator does not emit the context.
         waits: Wait until the context comes out, or the operator ends; the hook's ``timeout`` bounds that. Otherwise what
             has not come out at once is dropped.
 

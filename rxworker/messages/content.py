@@ -114,7 +114,7 @@ class Document(ContentBlock, frozen=True, tag="document"):
         title: Its name, for the model to cite.
         file_id: The provider's id of an uploaded file, instead of ``data``.
         citations: Whether the model cites the document. Only Anthropic has such a switch; others ignore it.
-        context: Text about the document that the model reads and does not cite. Only Anthropic; others ignore it.
+        context: Information about the document for the model, which it does not cite. Only Anthropic; others ignore it.
     """
 
     media_type: str = "application/pdf"
@@ -242,7 +242,7 @@ class OpaqueBlock(ContentBlock, frozen=True, tag="opaque"):
 
 
 class CachePoint(ContentBlock, frozen=True, tag="cache_point"):
-    """Everything up to here may be cached. Says nothing to the model; a provider without such marks leaves it out.
+    """Everything up to this point may be cached. The model does not see it; providers without cache marks omit it.
 
     Attributes:
         ttl: How long, in the provider's words, for example ``1h``; ``None`` leaves it to the provider.
@@ -270,7 +270,7 @@ Content: TypeAlias = (
 MADE = "rxw_"
 """The beginning of an id that rxworker gave to a call to which the provider gave none."""
 AGAIN = "-rxw-"
-"""Stands before the number in the id of a call that came under the id of an earlier call of the same response."""
+"""The prefix of the number in the id of a call that arrived with the id of an earlier call of the same response."""
 
 
 def is_made(tool_id: str) -> bool:

@@ -1,6 +1,6 @@
 """How many tokens a message takes, roughly. Pure.
 
-No provider says how it counts, and each counts in its own way. This is an estimate and nothing more: a token for four bytes
+No provider documents its count, and each counts in its own way. This is an estimate and nothing more: a token for four bytes
 of UTF-8, something for each message, fixed numbers for pictures and documents, and a number by its bytes for audio. For plain English it is mostly within
 a fifth of the truth; leave room. A text in another script has more bytes a letter, and is counted as more, as it is by
 the providers.

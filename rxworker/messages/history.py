@@ -106,10 +106,10 @@ def trim(
     - the system text, and every system message;
     - the last turn, also where it alone is more than ``max_tokens``;
     - what the user asked, as long as any of the answer to it stays;
-    - the first turns, if ``keep_first`` says so.
+    - the first turns, if ``keep_first`` is set.
 
     Args:
-        conversation: Everything said so far.
+        conversation: All messages so far.
         max_tokens: The most that is to be left.
         count: How many tokens a message takes; a rough `estimate` by default. Called once for each message.
         keep_first: How many of the first turns stay, such as examples of how to answer.
@@ -189,11 +189,11 @@ def compact(conversation: Conversation, summary: str | Message, keep: int = 4) -
     r"""The conversation with a summary instead of all but its last turns.
 
     The summary is a message of the user's, which every provider accepts in that place; a summary that was put there before
-    is replaced with the turns. It has to say what the user asked, since the question may be among what is replaced.
+    is replaced with the turns. It must contain the user's question, since the question may be among the replaced messages.
     System messages stay. A conversation of no more than ``keep`` turns stays as it is.
 
     Args:
-        conversation: Everything said so far.
+        conversation: All messages so far.
         summary: What the replaced turns came to; a text is put under a heading.
         keep: How many of the last `turns` stay as they are.
 

@@ -5,7 +5,7 @@ cut their text by its 16-bit units put the halves into two frames, and a limit m
 not valid for a strict reader; but for half a character no response should die.
 
 Here the halves are found and put together: a high half at the very end of a delta is held until the next delta of the
-same text. If that begins with the low half, the character comes out whole; if not, U+FFFD stands for the half. One that
+same text. If that begins with the low half, the character comes out whole; if not, U+FFFD replaces the half. One that
 no text follows is left out. A half anywhere else becomes U+FFFD, and so do bytes that are no UTF-8.
 
 Decoders come here only when a frame could not be read, and for the frames after it.
@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from rxworker.messages.json import Json
 
-# What tells one text from another beside the names of the fields that lead to it.
+# The values that distinguish one text from another, besides the names of the fields that lead to it.
 IDENTITY = ("index", "output_index", "content_index", "summary_index", "thought")
 
 LARGEST_INT = 2**63 - 1
@@ -99,7 +99,7 @@ class Halves:
 
 
 def whole(text: str) -> str:
-    r"""The text with its halves joined, and U+FFFD for those that stand alone.
+    r"""The text with its halves joined, and U+FFFD for single ones.
 
     >>> whole("\ud83d\ude00 \ud83d") == "\U0001f600 \ufffd"
     True
@@ -131,7 +131,7 @@ def read_mended(data: bytes) -> Json:
     True
     """
     value = read_json(data)
-    if value is None:  # a strict reader takes no half, so there is nothing to mend in what it reads
+    if value is None:  # a strict reader rejects halves, so its result needs no repair
         mended = Halves().mended(data)
         value = None if mended is None else read_json(mended)
     return value

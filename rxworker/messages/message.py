@@ -19,7 +19,7 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
 
     Attributes:
         role: Who speaks. Tool results are content of a ``user`` message.
-        content: What is said.
+        content: The content blocks.
         provider: Whose words they are, for an assistant's message: its blocks' ``echo`` is for that provider alone.
         model: The model that spoke.
         echo: What that provider needs back with the next request, for the message as a whole, such as the container in
@@ -68,11 +68,11 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Conversation(Struct, frozen=True, omit_defaults=True):
-    """Everything said so far. A value: adding to one makes another.
+    """All messages so far. A value: adding to one returns a new one.
 
     Attributes:
         messages: In order.
-        system: What the application tells the model about its task.
+        system: The application's instructions to the model.
     """
 
     messages: tuple[Message, ...] = ()

@@ -1,4 +1,4 @@
-"""Which result answers which call. Pure, and what `validate`, `repair` and the cutting of a history stand on.
+"""Which result answers which call. Pure; `validate`, `repair` and the cutting of a history use it.
 
 A result answers the first call of its id that has none yet, in the last message that has such a call: ids may come again,
 within an answer and in a later one. A second result for a call takes the place of the first, as long as the model has
@@ -16,7 +16,7 @@ from rxworker.messages.message import Conversation, Message
 
 
 class Answer(Struct, frozen=True):
-    """A result, and where it stands.
+    """A result and its position.
 
     Attributes:
         place: The place of its message in the conversation.
@@ -64,7 +64,7 @@ def pair(messages: Sequence[Message]) -> dict[int, Answer]:
 def distinct_ids(calls: Iterable[ToolCall]) -> list[str]:
     """An id for each call, unlike any other: its own where that is free, else its own with a number.
 
-    What is made depends on what stands before alone, so that a conversation that has grown keeps its ids.
+    The new ids depend only on the messages before, so that a conversation that has grown keeps its ids.
 
     >>> distinct_ids([ToolCall("a", "look", {}), ToolCall("a", "look", {}), ToolCall("", "look", {})])
     ['a', 'a_2', 'call']

@@ -56,7 +56,7 @@ STRAY: dict[type, str] = {
 def validate(conversation: Conversation) -> list[str]:
     """What a provider would refuse; nothing, for a sound conversation.
 
-    A conversation is sound exactly if `repair` leaves it as it is. A system message may stand anywhere, and several
+    A conversation is sound if and only if `repair` returns it unchanged. A system message may be anywhere, and several
     messages of one role in a row are fine.
 
     >>> from rxworker.messages import Conversation, Message, ToolCall
@@ -160,7 +160,7 @@ def repair(conversation: Conversation, reason: Reason = NOT_RUN) -> Conversation
 
     Args:
         conversation: What may be broken.
-        reason: What the results that had to be made up say; the model reads it. One text for all calls; a mapping from
+        reason: The text of the added results; the model receives it. One text for all calls; a mapping from
             the ids of calls, where calls that are not in it were not run; or a function of the call. Say who stopped a
             call, and whether it may have had an effect, wherever that is known.
 
@@ -180,7 +180,7 @@ def repair(conversation: Conversation, reason: Reason = NOT_RUN) -> Conversation
 
 
 def _paired(conversation: Conversation, reason: Reason) -> Iterable[Message]:
-    """The messages with each call's result right behind it, and each block said by whom it can be."""
+    """The messages with each result directly after its call, and each block under a role that may have it."""
     answers = pair(conversation.messages)
     ids = distinct_ids(chain.from_iterable(map(asked_by, conversation.messages)))
     number = 0

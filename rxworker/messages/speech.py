@@ -1,4 +1,4 @@
-"""What a message says to a provider: nothing, thoughts alone, or something. Pure."""
+"""Whether a message has content for a provider: none, thinking only, or more. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OF_AN_ANSWER = (Thinking, ToolCall, ServerToolCall, ServerToolResult)
 
 
 def is_blank(message: Message) -> bool:
-    """Whether it says nothing at all: no blocks, or only blank text and cache points.
+    """Whether it has no content at all: no blocks, or only blank text and cache points.
 
     >>> is_blank(Message.user(" ")), is_blank(Message.user("hi"))
     (True, False)
@@ -49,7 +49,7 @@ def has_source(block: object) -> bool:
 
 
 def dangling_thoughts(messages: Sequence[Message]) -> set[int]:
-    """The places of messages that are thoughts alone, and whose speaker does not go on.
+    """The indices of messages that are thinking only, and that the same role does not continue.
 
     A thought is sent back with what it led to. By itself it is refused.
     """

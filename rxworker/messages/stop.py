@@ -30,7 +30,7 @@ class StopReason(Struct, frozen=True, omit_defaults=True, gc=False):
     Attributes:
         kind: The normal form, the same for all providers.
         raw: The provider's own word; ``None`` where it sent none.
-        detail: What it said besides: the stop sequence that matched, or an explanation.
+        detail: Further details from the provider: the stop sequence that matched, or an explanation.
     """
 
     kind: StopKind

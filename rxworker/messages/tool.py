@@ -1,4 +1,4 @@
-"""The description of a tool that is sent to a provider."""
+"""The description of a tool for a provider."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ToolMeta(Struct, frozen=True, omit_defaults=True):
             to the others. Empty: the provider's default, which is ``direct``.
         input_examples: Arguments of calls, to show to the model; copies, like the schema.
         format: The call's input is a text instead of a JSON object; ``None``: an object. The schema then has one member,
-            a string, which is sent to providers without free text.
+            a string. Providers without free text receive this schema.
     """
 
     name: str

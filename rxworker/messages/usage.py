@@ -13,7 +13,7 @@ class Usage(
     """Tokens of one response so far: a snapshot, never a difference. The last one holds.
 
     The five numbers mean the same for every provider: cached input is part of the input, reasoning is part of the
-    output. ``None`` says that the provider did not tell. ``raw`` keeps its own object, in its own way of counting.
+    output. ``None`` means that the provider did not report it. ``raw`` keeps its own object, in its own way of counting.
 
     Attributes:
         input_tokens: Everything the model read, cached or not.
@@ -22,7 +22,7 @@ class Usage(
         cache_creation_tokens: The part of the input that was written to a cache.
         reasoning_tokens: The part of the output that was thinking.
         raw: The provider's own numbers.
-        is_partial: Whether a response was cut before it told its last numbers, so that the truth is higher.
+        is_partial: Whether a response was cut before its final numbers, so that the true ones are higher.
     """
 
     input_tokens: int | None = None
