@@ -12,6 +12,7 @@ from rxworker.messages.content import AGAIN, MADE
 def made_id() -> str:
     """A new id, unlike any other.
 
+    >>> from rxworker.messages.content import is_made
     >>> is_made(made_id()), is_made("call_1")
     (True, False)
     """
