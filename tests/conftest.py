@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Generator
 
@@ -14,6 +15,10 @@ from hypothesis import settings
 # A test that is slow on a busy machine has not failed; what measures time is a step of .ci/run.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
+
+# Where this forbids it, each of the many processes that tests start would compile the package again, and each worker all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 REQUIRE_ALL = "RXWORKER_REQUIRE_ALL"
 

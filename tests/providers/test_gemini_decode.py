@@ -495,6 +495,31 @@ def test_usage_is_merged_and_the_last_number_holds() -> None:
     assert (counts.input_tokens, counts.output_tokens, counts.cache_read) == (9, 3, 4)
 
 
+def counted(number: int) -> dict[str, Any]:
+    return {"usageMetadata": {"promptTokenCount": 10, "candidatesTokenCount": number}}
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 16, 17, 18, 40])
+def test_a_usage_follows_every_sixteenth_piece_of_text_and_the_last_is_never_missing(
+    pieces: int,
+) -> None:
+    events = events_of(
+        *(piece({"text": "a"}) | counted(number) for number in range(pieces)), piece(stop="STOP")
+    )
+    numbers = [event.output_tokens for event in events if isinstance(event, Usage)]
+    # The first piece opens the block, so that it is counted alone.
+    assert numbers == sorted({0, *range(16, pieces, 16), pieces - 1})
+    assert sum(isinstance(event, TextDelta) for event in events) == pieces
+
+
+def test_the_newest_usage_comes_before_a_cut() -> None:
+    data = stream(*(piece({"text": "a"}) | counted(number) for number in range(5)))
+    *_, usage, _abort, error, _status = decode(data)
+    assert isinstance(usage, Usage)
+    assert isinstance(error, Error)
+    assert usage.output_tokens == 4
+
+
 # --- how it ends
 
 

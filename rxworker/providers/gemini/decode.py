@@ -1,11 +1,13 @@
 """Frames of the generateContent stream to events.
 
-The wire has neither a first nor a last event: the first frame starts the response, and the end of the bytes ends it. That
-it is complete is said by a finish reason for each candidate, or by the reason why the prompt was refused; without either
-the response was cut.
+The wire has neither a first nor a last event: the first frame starts the response, and the end of the bytes ends it. The response is
+complete if each candidate has a finish reason, or if there is a reason why the prompt was refused. Otherwise it was cut.
 
-An error comes as a frame, or as bare JSON over several lines without ``data:`` in front. What stands bare may also be the
-whole answer as one JSON array, as a server sends it that was not asked for a stream of events; it is read at the end.
+An error arrives as a frame, or as bare JSON over several lines without ``data:`` in front. Bare JSON may also be the whole response as one JSON
+array, from a server that was not asked for a stream of events; it is read at the end.
+
+Google's servers repeat the usage in each frame. While a text grows, every `PIECES_PER_USAGE`-th piece is followed by a `Usage`; any other
+frame, and the end of the response, emits the newest one.
 """
 
 from __future__ import annotations
@@ -36,6 +38,9 @@ from rxworker.providers.malformed import garbage_failure, read_loosely, stream_f
 
 Events: TypeAlias = Sequence[ResponseEvent]
 
+PIECES_PER_USAGE = 16
+"""A `Usage` between any two pieces of text would double the events of a response, and keep the pieces from travelling together."""
+
 DONE = b"[DONE]"
 TOO_LARGE = Failure(
     f"the provider sent more than {MAX_FRAME} bytes without the frames of a stream",
@@ -61,6 +66,8 @@ class GeminiDecoder:
         self._blocks = OpenBlocks()
         self._choices: dict[int, Choice] = {}
         self._usage: JsonObject = {}
+        self._emitted_usage: JsonObject = {}
+        self._pieces = 0  # of text, since the last usage was emitted
         self._blocked: StopReason | None = None
         self._started = False
         self._bare: list[bytes] = []  # JSON without ``data:`` that is not whole yet
@@ -105,7 +112,12 @@ class GeminiDecoder:
         if delta is None:
             return ()
         news = chunk.usage_metadata
-        return (delta, *self._take_usage(news)) if isinstance(news, dict) else (delta,)
+        if isinstance(news, dict):
+            self._usage = merge_usage(self._usage, news)
+            self._pieces += 1
+            if self._pieces >= PIECES_PER_USAGE:
+                return (delta, *self._new_usage())
+        return (delta,)
 
     def finish(self) -> Events:
         """The bytes ended."""
@@ -130,9 +142,10 @@ class GeminiDecoder:
             self._blocked = blocked
             yield Opaque("promptFeedback", chunk.prompt_feedback)
         if isinstance(chunk.usage_metadata, dict):
-            yield from self._take_usage(chunk.usage_metadata)
+            self._usage = merge_usage(self._usage, chunk.usage_metadata)
         elif data is not None and not chunk.candidates and not chunk.prompt_feedback:
             yield Opaque("chunk", read_json(data))
+        yield from self._new_usage()
 
     def _start(self, chunk: WireChunk) -> Iterator[ResponseEvent]:
         if not self._started:
@@ -146,12 +159,13 @@ class GeminiDecoder:
             choice = self._choices[index] = Choice(index, self._blocks, self._new_id)
         return choice
 
-    def _take_usage(self, news: JsonObject) -> Events:
-        raw = merge_usage(self._usage, news)
-        if raw == self._usage:
+    def _new_usage(self) -> Events:
+        """The newest usage, if it was not emitted yet."""
+        self._pieces = 0
+        if self._usage == self._emitted_usage:
             return ()
-        self._usage = raw
-        return (read_usage(raw),)
+        self._emitted_usage = self._usage
+        return (read_usage(self._usage),)
 
     # how it ends
 
@@ -166,13 +180,14 @@ class GeminiDecoder:
 
     def _end(self) -> Iterator[ResponseEvent]:
         self._over = True
+        yield from self._new_usage()
         for choice in self._choices.values():
             yield from choice.end()
         yield Status(ResponseStatus.COMPLETED, stop_reason=self._stop())
 
     def _fail(self, failure: Failure) -> Events:
         self._over = True
-        return self._blocks.fail(failure, self._stop())
+        return [*self._new_usage(), *self._blocks.fail(failure, self._stop())]
 
     # what is no frame of the protocol
 

@@ -190,6 +190,9 @@ async def test_a_draft_belongs_to_its_run_and_outlives_a_reload(
         await one.click()
         await page.locator("#composer-send").click()
         await expect(page.locator("#queue-list li")).to_have_text(["for the first"])
+        # The server has accepted it: a reload before that would cancel the request.
+        accepted = "Object.entries(sessionStorage).some(([k, v]) => k.includes('outbox') && v.includes('for the first'))"
+        await page.wait_for_function(accepted)
         await page.reload()
         await expect(page.locator("#queue-list li")).to_have_text(["for the first"])
         await expect(box).to_have_value("")
