@@ -16,6 +16,10 @@ RxWorkerError
 │   └── ToolTimeoutError
 ├── TextRejectedError         the check of `hold_back` rejected a text
 ├── HookError                 a hook raised, timed out, or gave a verdict its point does not have
+├── LogError                  an event log could not be read or written
+│   ├── FencedError           another owner has taken the run over
+│   ├── LeaseHeldError        another owner holds the run
+│   └── CommandConflictError  the same decision was made before
 └── WorkerError
     ├── RunAbortedError       a hook ended the run
     ├── RunCancelledError     ``run.cancel()``
@@ -191,6 +195,46 @@ class HookError(RxWorkerError):
         self.hook = hook
         self.point = point
         self.kind = kind
+
+
+class LogError(RxWorkerError):
+    """An event log could not be read or written: a full disk, a locked or damaged file, a log of a newer version."""
+
+
+class FencedError(LogError):
+    """An append was refused: another owner has claimed the run since, or the log has other records. Nothing was written.
+
+    Attributes:
+        run: The run's id.
+    """
+
+    def __init__(self, message: str, *, run: str) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+class LeaseHeldError(LogError):
+    """A run cannot be claimed, since another owner holds it.
+
+    Attributes:
+        run: The run's id.
+        owner: Who holds it.
+        until: When its lease ends, in seconds since the epoch, unless it is renewed.
+    """
+
+    def __init__(self, run: str, owner: str, until: float) -> None:
+        super().__init__(
+            f"{run} is held by {owner}: wait until that process has ended and its lease is over, "
+            "or send commands to the run with log.send(...)",
+            retryable=True,
+        )
+        self.run = run
+        self.owner = owner
+        self.until = until
+
+
+class CommandConflictError(LogError):
+    """A command was sent before under the same key, such as a decision about the same pause."""
 
 
 class WorkerError(RxWorkerError):

@@ -28,14 +28,18 @@ from rxworker.events.meta import Error, Meta, Opaque, Ping, Status, Usage
 from rxworker.events.turn import (
     AttemptRetract,
     AttemptStart,
+    CommandTaken,
     ConversationReplace,
+    Fork,
     Gap,
+    HandOver,
     HookMessage,
     HookVerdict,
     LimitReached,
     MessageAdd,
     RunAbort,
     RunPause,
+    RunRecover,
     RunResume,
     RunStart,
     RunStop,
@@ -118,6 +122,10 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(RunResume, "turn"),
     EventKind(RunStop, "turn"),
     EventKind(RunAbort, "turn"),
+    EventKind(RunRecover, "turn", "note", changes_state=False),
+    EventKind(HandOver, "turn", "note", changes_state=False),
+    EventKind(CommandTaken, "turn", "hidden", changes_state=False),
+    EventKind(Fork, "turn", "note", changes_state=False),
 )
 """Every kind of event, in the order in which they are explained."""
 

@@ -292,6 +292,57 @@ class RunAbort(Struct, frozen=True, tag="run_abort"):
     reason: str
 
 
+class RunRecover(Struct, frozen=True, tag="run_recover", omit_defaults=True):
+    """Another process continues a stored run whose process has ended. A response that was cut is retracted after it.
+
+    Attributes:
+        epoch: The epoch of the new owner.
+        owner: The name of the new owner.
+        reason: For people.
+        progress: The number of the last record that was progress: a complete response, the end of a tool, or a turn. A run that is recovered three
+            times at the same number is aborted.
+    """
+
+    epoch: int
+    owner: str
+    reason: str = ""
+    progress: int = 0
+
+
+class HandOver(Struct, frozen=True, tag="hand_over"):
+    """The process of a stored run is being shut down. It has released the run, so that another process continues it.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str
+
+
+class CommandTaken(Struct, frozen=True, tag="command_taken", gc=False):
+    """The owner of a stored run has taken a command. It is stored in one transaction with the effect of the command.
+
+    Attributes:
+        number: The number of the command.
+        kind: Its kind: ``send``, ``pause``, ``cancel`` or ``decide``.
+    """
+
+    number: int
+    kind: str
+
+
+class Fork(Struct, frozen=True, tag="fork", omit_defaults=True):
+    """The records before this one were copied from another run, which goes another way from here on.
+
+    Attributes:
+        source: The id of that run.
+        seq: The number of the last record that was copied.
+    """
+
+    source: str
+    seq: int
+
+
 TurnEvent: TypeAlias = (
     RunStart
     | TurnStart
@@ -313,4 +364,8 @@ TurnEvent: TypeAlias = (
     | RunResume
     | RunStop
     | RunAbort
+    | RunRecover
+    | HandOver
+    | CommandTaken
+    | Fork
 )

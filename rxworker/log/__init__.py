@@ -1,0 +1,35 @@
+"""Stored runs: logs, their entries, and who owns a run."""
+
+from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
+from rxworker.log.base import Claim, Codec, Command, EventLog, RunInfo, RunRow, StoredStatus
+from rxworker.log.entry import Entry, entries_of, read_line, record_of, records_of, write_line
+from rxworker.log.memory import MemoryLog
+from rxworker.log.open import open_log
+from rxworker.log.sqlite import SQLiteLog
+
+__all__ = [
+    # stores
+    "EventLog",
+    "MemoryLog",
+    "SQLiteLog",
+    "open_log",
+    "Codec",
+    # what is stored
+    "Entry",
+    "entries_of",
+    "record_of",
+    "records_of",
+    "write_line",
+    "read_line",
+    "RunInfo",
+    "RunRow",
+    "StoredStatus",
+    # who owns a run
+    "Claim",
+    "Command",
+    # errors
+    "LogError",
+    "FencedError",
+    "LeaseHeldError",
+    "CommandConflictError",
+]

@@ -1,0 +1,556 @@
+"""The seam of event logs: what a store does, and what is the same for all of them.
+
+A log holds runs. Each run is one gapless sequence of entries, written by one owner at a time. An owner claims the run, which raises its epoch; an
+append names the epoch and the last number, and is refused if either has changed. Whoever wants something of a run sends it a command; the
+owner reads the commands in order, and each is taken once.
+
+A store implements the methods with an underscore. They work on encoded entries and commands; `EventLog` has the codec and the following.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Literal, Protocol, Self, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.errors import LocalProtocolError, LogError
+from rxworker.events import Record
+from rxworker.log.entry import Entry, record_of, with_body
+from rxworker.messages import JsonObject
+
+LEASE = 15.0
+"""Seconds that a claim lasts without a heartbeat."""
+
+PAGE = 500
+"""How many entries are read at once."""
+
+StoredStatus: TypeAlias = Literal["running", "paused", "finished", "aborted", "deleted"]
+CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide"]
+
+
+class RunRow(Struct, frozen=True, omit_defaults=True):
+    """What a list of runs shows of a run: the last values, written with its entries.
+
+    Attributes:
+        status: The status of the run; a deleted run leaves only that.
+        title: The beginning of its input.
+        worker: The name of the worker that runs it, by which `recover_all` finds one.
+        turns: How many turns have started.
+        tool_calls: How many tools were started.
+        input_tokens: The tokens that the model has read.
+        output_tokens: The tokens that the model has written.
+        cost: What they cost, where prices are known.
+        reason: Why it was aborted, or which hook paused it.
+        outer: The id of the run that it is nested in.
+        resumes: The id of the paused run that it continues.
+        fork_of: The id of the run that it is a fork of.
+        recoveries: How often it was recovered.
+    """
+
+    status: StoredStatus = "running"
+    title: str = ""
+    worker: str = ""
+    turns: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+    reason: str = ""
+    outer: str = ""
+    resumes: str = ""
+    fork_of: str = ""
+    recoveries: int = 0
+
+
+class RunInfo(Struct, frozen=True):
+    """A stored run, without its records.
+
+    Attributes:
+        run: Its id.
+        row: What a list shows of it.
+        epoch: How often it was claimed.
+        last_seq: The number of its last record.
+        taken: The number of the last command that its owner has taken.
+        owner: Who holds it; empty after a release.
+        lease_until: When the lease ends unless it is renewed, in seconds since the epoch.
+        created: When it began.
+        updated: When its last entry was stored.
+        size: The bytes of its entries.
+    """
+
+    run: str
+    row: RunRow
+    epoch: int
+    last_seq: int
+    taken: int
+    owner: str
+    lease_until: float
+    created: float
+    updated: float
+    size: int
+
+    @property
+    def status(self) -> StoredStatus:
+        """The status of the run."""
+        return self.row.status
+
+    def is_cut_off(self, now: float | None = None) -> bool:
+        """Whether it is running and nobody holds it: its process has ended, so that it can be recovered."""
+        return self.status == "running" and self.lease_until < (time.time() if now is None else now)
+
+
+class Claim(Struct, frozen=True):
+    """The right to write to a run.
+
+    Attributes:
+        run: The run's id.
+        epoch: Named in each append.
+        last_seq: The number of the last record.
+        taken: The number of the last command that was taken.
+        owner: Who holds it.
+    """
+
+    run: str
+    epoch: int
+    last_seq: int
+    taken: int
+    owner: str
+
+
+class Command(Struct, frozen=True, omit_defaults=True):
+    """What somebody wants of a run.
+
+    Attributes:
+        kind: ``send`` a message, ``pause``, ``cancel``, or ``decide`` about a pause.
+        data: The rest, as JSON.
+        key: Two commands of a run cannot have the same key; empty for any number of them.
+        number: Its number among the commands of the run, from 1; given by the log.
+        time: When it was stored; given by the log.
+    """
+
+    kind: CommandKind
+    data: JsonObject = {}
+    key: str = ""
+    number: int = 0
+    time: float = 0.0
+
+
+class Codec(Protocol):
+    """Encrypts or compresses what a log stores. Numbers, epochs, kinds and times stay readable."""
+
+    def encode(self, data: bytes, run: str, /) -> bytes:
+        """What to store in place of ``data``. Its first byte must not be ``{``, which marks plain JSON."""
+        ...
+
+    def decode(self, data: bytes, run: str, /) -> bytes:
+        """The inverse. It may be given plain JSON, which was stored before there was a codec."""
+        ...
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_row = msgspec.json.Decoder(RunRow).decode
+_decode_command = msgspec.json.Decoder(Command).decode
+
+
+class EventLog(ABC):
+    """Stored runs. Made by `open_log`, or by the constructor of a store.
+
+    Its methods belong to one event loop at a time. Close it with ``await log.close()``, or use ``async with``.
+
+    Args:
+        codec: Applied to what is stored.
+        owner: The name of this process in claims; by default the host, the process and a random part.
+
+    Attributes:
+        owner: The name of this process in claims.
+    """
+
+    def __init__(self, *, codec: Codec | None = None, owner: str = "") -> None:
+        self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+        self._codec = codec
+        self._wakers: dict[str, set[_Waker]] = {}
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Owners
+
+    async def claim(
+        self, run: str, *, create: bool = False, row: RunRow | None = None, lease: float = LEASE
+    ) -> Claim:
+        """Become the owner of a run. Its epoch rises, so that the appends of an earlier owner are refused.
+
+        Args:
+            run: The run's id.
+            create: Whether it is a new run; otherwise it must exist.
+            row: What a list shows of a new run.
+            lease: Seconds until another process may claim it, unless the claim is renewed.
+
+        Raises:
+            LeaseHeldError: Another owner holds it.
+            LogError: It does not exist, or ``create`` was given and it does.
+        """
+        self._check_open()
+        return await self._claim(run, create, self._encode_row(row or RunRow(), run), lease)
+
+    async def append(
+        self,
+        claim: Claim,
+        entries: Sequence[Entry],
+        *,
+        after: int,
+        row: RunRow | None = None,
+        taken: int = 0,
+        durable: bool = True,
+    ) -> bool:
+        """Append entries in one transaction.
+
+        Args:
+            claim: The claim of the run.
+            entries: The entries, adjacent and in order.
+            after: The number of the last record before them.
+            row: The new last values of the run.
+            taken: The number of the last command that these entries are the effect of; 0 for none.
+            durable: Whether the entries must survive a loss of power when this returns. Without that they survive the end of the process.
+
+        Returns:
+            Whether somebody outside this process watches the run, so that it should be written more often.
+
+        Raises:
+            FencedError: Another owner has claimed the run, or its last number is not ``after``. Nothing was written.
+            LogError: The store failed. Nothing was written.
+        """
+        self._check_open()
+        if self._codec is not None:
+            encode = self._codec.encode
+            entries = [with_body(entry, encode(entry.body, claim.run)) for entry in entries]
+        encoded = None if row is None else self._encode_row(row, claim.run)
+        status = None if row is None else row.status
+        is_watched = await self._append(claim, entries, after, encoded, status, taken, durable)
+        self._wake(claim.run)
+        return is_watched
+
+    async def release(self, claim: Claim) -> None:
+        """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
+        await self._release(claim)
+
+    def renew(self, claims: Sequence[Claim], lease: float = LEASE) -> list[str]:
+        """Extend claims. Blocks; called from a thread of its own.
+
+        Returns:
+            The ids of the runs that another owner has claimed since.
+        """
+        return self._renew(claims, lease)
+
+    # Readers
+
+    async def read(self, run: str, after: int = 0) -> AsyncIterator[Entry]:
+        """The entries of a run after a number, up to the present.
+
+        The first entry may begin before ``after``, where that is within a span.
+        """
+        while entries := await self._read_page(run, after):
+            for entry in entries:
+                yield entry
+            after = entries[-1].last
+
+    async def follow(self, run: str, after: int = 0) -> AsyncIterator[Entry]:
+        """The entries of a run after a number, and then those that are appended, by any process. It ends when the log is closed."""
+        with self._waker(run) as waker:
+            while not self._is_closed:
+                waker.clear()
+                entries = await self._read_page(run, after)
+                for entry in entries:
+                    yield entry
+                if entries:
+                    after = entries[-1].last
+                else:
+                    await waker.wait()
+
+    async def records(self, run: str, after: int = 0) -> AsyncIterator[Record]:
+        """The same as records; that of a span covers several numbers, and its event is a `Deltas`."""
+        async for entry in self.follow(run, after):
+            yield record_of(entry, run)
+
+    async def info(self, run: str) -> RunInfo | None:
+        """A stored run without its records; ``None`` if there is none."""
+        self._check_open()
+        found = await self._info(run)
+        return None if found is None else self._decode_info(found)
+
+    async def list(
+        self, *, status: StoredStatus | None = None, before: str = "", limit: int = 100
+    ) -> list[RunInfo]:
+        """Stored runs, the newest first, without deleted ones.
+
+        Args:
+            status: Only runs of this status.
+            before: Only runs that are older than this one, for the next page.
+            limit: At most so many.
+        """
+        self._check_open()
+        return [self._decode_info(found) for found in await self._list(status, before, limit)]
+
+    # Commands
+
+    async def send(self, run: str, command: Command) -> int:
+        """Store a command for the owner of a run.
+
+        Returns:
+            Its number. When this returns, the command is stored.
+
+        Raises:
+            CommandConflictError: The run has a command with the same key.
+            LogError: There is no such run, or it has ended.
+        """
+        self._check_open()
+        number = await self._send(run, command.key, self._encoded(_encode(command), run))
+        self._wake(run)
+        return number
+
+    async def commands(self, run: str, after: int = 0) -> AsyncIterator[Command]:
+        """The commands to a run after a number, and then those that are sent. It ends when the log is closed."""
+        with self._waker(run) as waker:
+            while not self._is_closed:
+                waker.clear()
+                found = await self._read_commands(run, after)
+                for number, stored, data in found:
+                    after = number
+                    command = _decode_command(self._decoded(data, run))
+                    yield replace(command, number=number, time=stored)
+                if not found:
+                    await waker.wait()
+
+    # The whole log
+
+    async def delete(self, run: str) -> None:
+        """Delete the entries and commands of a run. A tombstone remains, so that nothing is appended to it later.
+
+        Raises:
+            LeaseHeldError: A process is running it.
+            LogError: There is no such run.
+        """
+        self._check_open()
+        await self._delete(run)
+        self._wake(run)
+
+    async def prune(
+        self,
+        *,
+        max_age: float | None = None,
+        max_runs: int | None = None,
+        max_bytes: int | None = None,
+    ) -> list[str]:
+        """Delete the oldest runs that have ended. A paused run is not deleted for its age alone; a run that is running never is.
+
+        Args:
+            max_age: Delete runs whose last entry is older than so many seconds.
+            max_runs: Keep at most so many runs.
+            max_bytes: Keep at most so many bytes of entries.
+
+        Returns:
+            The ids of the deleted runs.
+        """
+        deleted: list[str] = []
+        runs, size, now, before = 0, 0, time.time(), ""
+        while infos := await self.list(before=before, limit=PAGE):
+            before = infos[-1].run
+            for info in infos:
+                runs, size = runs + 1, size + info.size
+                is_old = max_age is not None and info.updated < now - max_age
+                is_over = (max_runs is not None and runs > max_runs) or (
+                    max_bytes is not None and size > max_bytes
+                )
+                if info.status == "running" or not (
+                    is_over or (is_old and info.status != "paused")
+                ):
+                    continue
+                deleted.append(info.run)
+                runs, size = runs - 1, size - info.size
+        for run in deleted:
+            await self.delete(run)
+        return deleted
+
+    async def close(self) -> None:
+        """Write what is outstanding, and end everything that follows the log."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._wake_all()
+        await self._close()
+
+    # Following
+
+    def _waker(self, run: str) -> _Waker:
+        self._check_open()
+        return _Waker(self, run)
+
+    def _wake(self, run: str) -> None:
+        """Wake what follows a run. Any thread may call it."""
+        for waker in tuple(self._wakers.get(run, ())):
+            waker.set()
+
+    def _wake_all(self) -> None:
+        for run in tuple(self._wakers):
+            self._wake(run)
+
+    @property
+    def followed(self) -> Sequence[str]:
+        """The ids of the runs that are followed now."""
+        return tuple(self._wakers)
+
+    def add_waker(self, waker: _Waker) -> None:
+        """Wake this one when the run changes."""
+        self._wakers.setdefault(waker.run, set()).add(waker)
+        self._follow_started(waker.run)
+
+    def remove_waker(self, waker: _Waker) -> None:
+        """Do not wake it any more."""
+        wakers = self._wakers.get(waker.run)
+        if wakers is not None:
+            wakers.discard(waker)
+            if not wakers:
+                del self._wakers[waker.run]
+
+    def _follow_started(self, run: str) -> None:  # noqa: B027 - most stores need not
+        """Called when something begins to follow a run, for stores that need to look for changes."""
+
+    # Codec
+
+    def _encoded(self, data: bytes, run: str) -> bytes:
+        return data if self._codec is None else self._codec.encode(data, run)
+
+    def _decoded(self, data: bytes, run: str) -> bytes:
+        if self._codec is not None:
+            return self._codec.decode(data, run)
+        if data[:1] != b"{":
+            raise LogError(f"what is stored of {run} was encoded: open the log with its codec=")
+        return data
+
+    def _encode_row(self, row: RunRow, run: str) -> bytes:
+        return self._encoded(_encode(row), run)
+
+    def _decode_info(self, stored: StoredRow) -> RunInfo:
+        run, data, status, epoch, last_seq, taken, owner, lease, created, updated, size = stored
+        row = RunRow(status)
+        if data:
+            row = replace(_decode_row(self._decoded(data, run)), status=status)
+        return RunInfo(run, row, epoch, last_seq, taken, owner, lease, created, updated, size)
+
+    async def _read_page(self, run: str, after: int) -> list[Entry]:
+        self._check_open()
+        entries = await self._read(run, after, PAGE)
+        return [with_body(entry, self._decoded(entry.body, run)) for entry in entries]
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LocalProtocolError("this log is closed: open it again")
+
+    # What a store implements
+
+    @abstractmethod
+    async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim: ...
+
+    @abstractmethod
+    async def _append(
+        self,
+        claim: Claim,
+        entries: Sequence[Entry],
+        after: int,
+        row: bytes | None,
+        status: StoredStatus | None,
+        taken: int,
+        durable: bool,
+    ) -> bool: ...
+
+    @abstractmethod
+    async def _release(self, claim: Claim) -> None: ...
+
+    @abstractmethod
+    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]: ...
+
+    @abstractmethod
+    async def _read(self, run: str, after: int, limit: int) -> list[Entry]: ...
+
+    @abstractmethod
+    async def _info(self, run: str) -> StoredRow | None: ...
+
+    @abstractmethod
+    async def _list(
+        self, status: StoredStatus | None, before: str, limit: int
+    ) -> list[StoredRow]: ...
+
+    @abstractmethod
+    async def _send(self, run: str, key: str, data: bytes) -> int: ...
+
+    @abstractmethod
+    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]: ...
+
+    @abstractmethod
+    async def _delete(self, run: str) -> None: ...
+
+    @abstractmethod
+    async def _close(self) -> None: ...
+
+
+StoredRow: TypeAlias = tuple[str, bytes, StoredStatus, int, int, int, str, float, float, float, int]
+"""The fields of a `RunInfo`, with the row as it is stored and its status."""
+
+
+class _Waker:
+    """Wakes one task when a run changes, from any thread."""
+
+    def __init__(self, log: EventLog, run: str) -> None:
+        self.run = run
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        self._is_set = False
+
+    def __enter__(self) -> Self:
+        self._log.add_waker(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._log.remove_waker(self)
+
+    def set(self) -> None:
+        if self._is_set:
+            return
+        self._is_set = True
+        try:
+            self._loop.call_soon_threadsafe(self._event.set)
+        except RuntimeError:
+            self._log.remove_waker(self)  # its event loop is closed
+
+    def clear(self) -> None:
+        self._is_set = False
+        self._event.clear()
+
+    async def wait(self) -> None:
+        if not self._is_set:
+            await self._event.wait()
+
+
+def no_run(run: str) -> LogError:
+    """The error for a run that is not stored."""
+    return LogError(f"the log has no run {run!r}")

@@ -1,0 +1,291 @@
+"""What a log stores: an entry is a record, or a span of adjacent deltas of one block with every number, text and time. Pure.
+
+The envelope of an entry has the numbers, the epoch, the kind and the time. Its body is JSON. As one line of JSON, as `write_line` makes it::
+
+    {"v":1,"epoch":1,"first":7,"last":9,"kind":"text_delta","time":12.5,"body":{"turn":1,"attempt":1,
+     "event":{"type":"text_delta","index":0,"text":"An old pond."},"lengths":[2,4,6],"times":[0,20,41]}}
+
+``lengths`` are those of the single texts in characters, ``times`` milliseconds since the first. Times have a resolution of one millisecond.
+
+Rules for readers: ignore unknown fields, and take an event of an unknown kind as an `Opaque`. An entry changes the state of a run unless
+``changes_state`` is false; a reader that continues a run must refuse an unknown kind that changes the state.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.errors import LogError
+from rxworker.events import Event, Opaque, Record
+from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import EVENT_KINDS
+from rxworker.hub.history import packed
+
+VERSION = 1
+"""The version of the envelope and the bodies that this rxworker writes. It reads this and all earlier ones."""
+
+NO_JSON = "this event has no JSON form"
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """A stored record, or a stored span of deltas.
+
+    Attributes:
+        first: The number of its first record.
+        last: The number of its last record.
+        epoch: The epoch of the owner that wrote it.
+        kind: The type of its events, as in their JSON, for example ``text_delta``.
+        time: When its first record was made, in seconds since the epoch.
+        body: The rest, as JSON; with a codec whatever that made of it.
+        changes_state: Whether the state of a run depends on it.
+        version: The version of the format.
+    """
+
+    first: int
+    last: int
+    epoch: int
+    kind: str
+    time: float
+    body: bytes
+    changes_state: bool = True
+    version: int = VERSION
+
+
+class _Body(Struct, frozen=True, omit_defaults=True, gc=False):
+    turn: int
+    attempt: int
+    event: Event
+    path: tuple[str, ...] = ()
+    lengths: list[int] | None = None
+    times: list[int] | None = None
+
+
+class _UnknownBody(Struct, frozen=True):
+    turn: int
+    attempt: int
+    event: msgspec.Raw
+    path: tuple[str, ...] = ()
+
+
+class _Line(Struct, frozen=True, omit_defaults=True):
+    v: int
+    epoch: int
+    first: int
+    last: int
+    kind: str
+    time: float
+    body: msgspec.Raw | str
+    changes_state: bool = True
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Body).decode
+_decode_unknown = msgspec.json.Decoder(_UnknownBody).decode
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+def _tag(type_: Any) -> str:
+    return type_.__struct_config__.tag
+
+
+_KINDS: dict[str, bool] = {_tag(kind.type): kind.changes_state for kind in EVENT_KINDS}
+
+
+def is_known(kind: str) -> bool:
+    """Whether this rxworker knows events of this kind."""
+    return kind in _KINDS
+
+
+def round_time(seconds: float) -> float:
+    """A time with the resolution of a log."""
+    return round(seconds, 3)
+
+
+def entries_of(records: Iterable[Record], epoch: int) -> list[Entry]:
+    """The entries of adjacent records of a run; adjacent deltas of one block become one span.
+
+    Raises:
+        LogError: An event that the state depends on has no JSON form.
+
+    >>> from rxworker.events import TextDelta
+    >>> [entry] = entries_of([Record(1, "r", 1, 1, 2.5, TextDelta(0, "hel")), Record(2, "r", 1, 1, 2.52, TextDelta(0, "lo"))], 3)
+    >>> entry.body.decode()
+    '{"turn":1,"attempt":1,"event":{"type":"text_delta","index":0,"text":"hello"},"lengths":[3,2],"times":[0,20]}'
+    """
+    return [_entry_of(record, epoch) for record in packed(records)]
+
+
+def _entry_of(record: Record, epoch: int) -> Entry:
+    event: Any = record.event
+    time = round_time(record.time)
+    lengths = times = None
+    if event.__class__ is Deltas:
+        deltas = cast("Deltas[Any]", event)
+        texts = deltas.texts
+        event = deltas.with_text("".join(texts))
+        lengths = [len(text) for text in texts]
+        if deltas.times is not None:
+            time = round_time(deltas.times[0])
+            times = [round((each - time) * 1000) for each in deltas.times]
+    elif record.covers > 1:
+        raise LogError(f"record {record.seq} is merged: store the single records of a run")
+    kind = _tag(event.__class__)
+    body = _Body(record.turn, record.attempt, event, record.path, lengths, times)
+    try:
+        data = _encode(body)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which a model may write and UTF-8 cannot encode: JSON can, as an escape.
+        data = json.dumps(msgspec.to_builtins(body), separators=(",", ":")).encode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        if _KINDS[kind]:
+            raise LogError(f"record {record.seq}, {kind}, cannot be stored: {error}") from error
+        data = _encode(_Body(record.turn, record.attempt, Opaque(kind, NO_JSON), record.path))
+    return Entry(record.first, record.seq, epoch, kind, time, data, _KINDS[kind])
+
+
+def record_of(entry: Entry, run: str) -> Record:
+    """The record of an entry. That of a span covers several numbers, and its event is a `Deltas`.
+
+    Raises:
+        LogError: The entry is damaged, or of a newer version that cannot be read.
+    """
+    try:
+        body = _read_body(entry)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _damaged(entry, run, error) from error
+    event: Any = body.event
+    covers, time = entry.last - entry.first + 1, entry.time
+    if body.lengths is not None:
+        text: str = event.text
+        if len(body.lengths) != covers or sum(body.lengths) != len(text):
+            raise _damaged(entry, run, "the lengths of its texts do not fit")
+        ends = list(accumulate(body.lengths))
+        texts = [text[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        times = None
+        if body.times is not None:
+            if len(body.times) != covers:
+                raise _damaged(entry, run, "the number of its times does not fit")
+            start = round(time * 1000)
+            times = array("d", [(start + each) / 1000 for each in body.times])
+            time = times[-1]
+        event = Deltas(event, texts, times)
+    elif covers != 1:
+        raise _damaged(entry, run, f"it covers {covers} records without their texts")
+    return Record(entry.last, run, body.turn, body.attempt, time, event, body.path, covers)
+
+
+def records_of(entries: Iterable[Entry], run: str, after: int = 0) -> Iterator[Record]:
+    """The records of adjacent entries; see `record_of`.
+
+    Args:
+        entries: The entries, in order.
+        run: The run's id.
+        after: The number of the last entry before them.
+
+    Raises:
+        LogError: An entry is damaged, or a number is missing.
+    """
+    for entry in entries:
+        if entry.first != after + 1 or entry.last < entry.first:
+            raise LogError(
+                f"the log of {run} is damaged: record {after + 1} is missing, and {entry.first} to {entry.last} follow"
+            )
+        after = entry.last
+        yield record_of(entry, run)
+
+
+def _read_body(entry: Entry) -> _Body:
+    if entry.version > VERSION:
+        return _unknown(entry)
+    try:
+        return _decode(entry.body)
+    except msgspec.ValidationError:
+        if is_known(entry.kind):
+            raise
+        return _unknown(entry)
+    except msgspec.DecodeError:
+        return msgspec.convert(json.loads(entry.body), _Body)
+
+
+def _unknown(entry: Entry) -> _Body:
+    """The body of an entry that a newer rxworker wrote: what is readable of it."""
+    try:
+        return _decode(entry.body)
+    except msgspec.ValidationError:
+        body = _decode_unknown(entry.body)
+        raw = msgspec.json.decode(body.event)
+        return _Body(body.turn, body.attempt, Opaque(entry.kind, raw), body.path)
+
+
+def _damaged(entry: Entry, run: str, why: object) -> LogError:
+    numbers = str(entry.first) if entry.first == entry.last else f"{entry.first} to {entry.last}"
+    newer = ""
+    if entry.version > VERSION:
+        newer = f" It was written in version {entry.version}, and this rxworker reads versions up to {VERSION}: use a newer one."
+    return LogError(
+        f"the log of {run} cannot be read at record {numbers} ({entry.kind}): {why}.{newer}"
+    )
+
+
+def check_continuable(entries: Sequence[Entry], run: str) -> None:
+    """Refuse entries that change the state of a run in a way that this rxworker does not know.
+
+    Raises:
+        LogError: There is one. The run can still be watched.
+    """
+    for entry in entries:
+        if entry.changes_state and not is_known(entry.kind):
+            raise LogError(
+                f"{run} cannot be continued: its record {entry.first} is a {entry.kind!r}, which this rxworker does not know. "
+                "Continue it with the rxworker that wrote it, or a newer one; this one can show it"
+            )
+
+
+def write_line(entry: Entry) -> bytes:
+    """An entry as one line of JSON, without its newline. The output of a codec is written as base64."""
+    is_json = entry.body[:1] == b"{"
+    body = msgspec.Raw(entry.body) if is_json else b64encode(entry.body).decode()
+    return _encode(
+        _Line(
+            entry.version,
+            entry.epoch,
+            entry.first,
+            entry.last,
+            entry.kind,
+            entry.time,
+            body,
+            entry.changes_state,
+        )
+    )
+
+
+def read_line(line: bytes | str) -> Entry:
+    """Read the output of `write_line`.
+
+    Raises:
+        LogError: It is not an entry.
+    """
+    try:
+        read = _decode_line(line)
+        body = (
+            b64decode(read.body, validate=True) if isinstance(read.body, str) else bytes(read.body)
+        )
+    except (msgspec.DecodeError, UnicodeError, ValueError, RecursionError) as error:
+        raise LogError(f"this is no entry of a log: {error}") from error
+    return Entry(
+        read.first, read.last, read.epoch, read.kind, read.time, body, read.changes_state, read.v
+    )
+
+
+def with_body(entry: Entry, body: bytes) -> Entry:
+    """The entry with another body."""
+    return replace(entry, body=body)

@@ -1,0 +1,240 @@
+"""A log in the memory of one process, for tests and for runs that need not outlive it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import final
+
+from msgspec import Struct
+
+from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
+from rxworker.log.base import Claim, Codec, EventLog, StoredRow, StoredStatus, no_run
+from rxworker.log.entry import Entry
+
+
+class _StoredRun(Struct, eq=False):
+    run: str
+    row: bytes
+    created: float
+    status: StoredStatus = "running"
+    epoch: int = 0
+    last_seq: int = 0
+    taken: int = 0
+    owner: str = ""
+    lease_until: float = 0.0
+    updated: float = 0.0
+    size: int = 0
+    entries: list[Entry] = []
+    commands: list[tuple[float, str, bytes]] = []
+
+    def stored(self) -> StoredRow:
+        return (
+            self.run, self.row, self.status, self.epoch, self.last_seq, self.taken, self.owner, self.lease_until,
+            self.created, self.updated, self.size,
+        )  # fmt: skip
+
+
+@final
+class MemoryLog(EventLog):
+    """A log in the memory of this process.
+
+    Args:
+        codec: Applied to what is stored.
+        owner: The name of this process in claims.
+        clock: Returns the time in seconds since the epoch.
+
+    Example:
+        >>> import asyncio
+        >>> from rxworker.log import entries_of
+        >>> from rxworker.events import Record, RunStop
+        >>> async def main() -> None:
+        ...     async with MemoryLog() as log:
+        ...         claim = await log.claim("run-1", create=True)
+        ...         await log.append(claim, entries_of([Record(1, "run-1", 0, 0, 0.0, RunStop())], claim.epoch), after=0)
+        ...         print([entry.kind async for entry in log.read("run-1")])
+        >>> asyncio.run(main())
+        ['run_stop']
+    """
+
+    def __init__(
+        self,
+        *,
+        codec: Codec | None = None,
+        owner: str = "",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(codec=codec, owner=owner)
+        self._clock = clock
+        self._lock = threading.Lock()  # claims are renewed in another thread
+        self._runs: dict[str, _StoredRun] = {}
+
+    def _get(self, run: str) -> _StoredRun:
+        found = self._runs.get(run)
+        if found is None or found.status == "deleted":
+            raise no_run(run)
+        return found
+
+    async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
+        now = self._clock()
+        with self._lock:
+            if create:
+                if run in self._runs:
+                    raise LogError(f"the log has a run {run!r} already")
+                self._runs[run] = _StoredRun(run, row, now, updated=now)
+            found = self._get(run)
+            if found.owner and found.lease_until > now:
+                raise LeaseHeldError(run, found.owner, found.lease_until)
+            found.epoch += 1
+            found.owner, found.lease_until = self.owner, now + lease
+            return Claim(run, found.epoch, found.last_seq, found.taken, self.owner)
+
+    async def _append(
+        self,
+        claim: Claim,
+        entries: Sequence[Entry],
+        after: int,
+        row: bytes | None,
+        status: StoredStatus | None,
+        taken: int,
+        durable: bool,  # noqa: ARG002 - it is as durable as it gets
+    ) -> bool:
+        with self._lock:
+            found = self._runs.get(claim.run)
+            if found is None or (found.epoch, found.last_seq) != (claim.epoch, after):
+                raise refusal(
+                    claim,
+                    after,
+                    None if found is None else (found.epoch, found.last_seq, found.status),
+                )
+            found.entries += entries
+            if entries:
+                found.last_seq = entries[-1].last
+                found.size += sum(len(entry.body) for entry in entries)
+            if row is not None and status is not None:
+                found.row, found.status = row, status
+            found.taken = max(found.taken, taken)
+            found.updated = self._clock()
+        return False
+
+    async def _release(self, claim: Claim) -> None:
+        with self._lock:
+            found = self._runs.get(claim.run)
+            if found is not None and found.epoch == claim.epoch:
+                found.owner, found.lease_until = "", 0.0
+
+    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
+        lost: list[str] = []
+        with self._lock:
+            until = self._clock() + lease
+            for claim in claims:
+                found = self._runs.get(claim.run)
+                if found is None or found.epoch != claim.epoch:
+                    lost.append(claim.run)
+                elif found.owner:
+                    found.lease_until = until
+        return lost
+
+    async def _read(self, run: str, after: int, limit: int) -> list[Entry]:
+        found = self._get(run)
+        entries = found.entries
+        start = _index_after(entries, after)
+        return entries[start : start + limit]
+
+    async def _info(self, run: str) -> StoredRow | None:
+        found = self._runs.get(run)
+        return None if found is None else found.stored()
+
+    async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
+        runs = list(reversed(self._runs.values()))
+        if before:
+            at = next((n for n, found in enumerate(runs) if found.run == before), len(runs))
+            runs = runs[at + 1 :]
+        wanted = [
+            found
+            for found in runs
+            if found.status != "deleted" and (status is None or found.status == status)
+        ]
+        return [found.stored() for found in wanted[:limit]]
+
+    async def _send(self, run: str, key: str, data: bytes) -> int:
+        with self._lock:
+            found = self._get(run)
+            check_command(run, found.status)
+            if key and any(other == key for _, other, _ in found.commands):
+                raise conflict(run, key)
+            found.commands.append((self._clock(), key, data))
+            return len(found.commands)
+
+    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
+        commands = self._get(run).commands
+        return [
+            (number, stored, data)
+            for number, (stored, _, data) in enumerate(commands[after:], after + 1)
+        ]
+
+    async def _delete(self, run: str) -> None:
+        with self._lock:
+            found = self._get(run)
+            if found.owner and found.lease_until > self._clock():
+                raise LeaseHeldError(run, found.owner, found.lease_until)
+            found.entries, found.commands, found.size, found.row = [], [], 0, b""
+            found.status = "deleted"
+            found.epoch += 1
+
+    async def _close(self) -> None:
+        pass
+
+
+def _index_after(entries: Sequence[Entry], after: int) -> int:
+    low, high = 0, len(entries)
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle].last > after:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def refusal(claim: Claim, after: int, found: tuple[int, int, str] | None) -> FencedError:
+    """The error for an append that does not continue the run.
+
+    Args:
+        claim: The claim of the append.
+        after: The number that it continues after.
+        found: The epoch, the last number and the status in the log; ``None`` if there is no such run.
+    """
+    run = claim.run
+    if found is None or found[2] == "deleted":
+        text = f"{run} was deleted from the log: nothing is written to it any more"
+        return FencedError(text, run=run)
+    epoch, last_seq, _ = found
+    if epoch != claim.epoch:
+        return FencedError(
+            f"{run} was taken over by another process (epoch {epoch}; this one had {claim.epoch}): nothing was written, "
+            "and this process stops working on it. Watch the run through the log",
+            run=run,
+        )
+    return FencedError(
+        f"the log of {run} ends with record {last_seq}, and an append would continue after {after}: nothing was written",
+        run=run,
+    )
+
+
+def check_command(run: str, status: str) -> None:
+    """Refuse a command to a run that has ended.
+
+    Raises:
+        LogError: It has.
+    """
+    if status not in ("running", "paused"):
+        raise LogError(f"{run} has ended ({status}): it takes no commands; start a new run")
+
+
+def conflict(run: str, key: str) -> CommandConflictError:
+    """The error for a second command with the same key."""
+    return CommandConflictError(
+        f"{run} has a command with the key {key!r} already: the first one counts"
+    )

@@ -1,0 +1,33 @@
+"""Open a log by its address."""
+
+from __future__ import annotations
+
+from rxworker.errors import ConfigurationError
+from rxworker.log.base import Codec, EventLog
+from rxworker.log.memory import MemoryLog
+from rxworker.log.sqlite import SQLiteLog
+
+EXAMPLE = "give sqlite:FILE, for example sqlite:runs.db, or memory:"
+
+
+def open_log(address: str, *, codec: Codec | None = None, owner: str = "") -> EventLog:
+    """Open the log at an address: ``sqlite:runs.db`` (a path relative to the working directory), ``sqlite:/var/lib/runs.db``, or ``memory:``.
+
+    Args:
+        address: The address.
+        codec: Applied to what is stored.
+        owner: The name of this process in claims.
+
+    Raises:
+        ConfigurationError: The address is not one of these.
+        LogError: The log cannot be opened.
+
+    >>> open_log("memory:").owner != ""
+    True
+    """
+    scheme, colon, rest = address.partition(":")
+    if colon and scheme == "memory" and not rest:
+        return MemoryLog(codec=codec, owner=owner)
+    if colon and scheme == "sqlite" and rest:
+        return SQLiteLog(rest, codec=codec, owner=owner)
+    raise ConfigurationError(f"{address!r} is not the address of a log: {EXAMPLE}")

@@ -1,0 +1,614 @@
+"""A log in an SQLite file: the embedded default, for several processes of one machine.
+
+Theory of operation. A writer thread has one connection, and takes all that waits in its queue into one transaction, so that many runs share a
+commit. A barrier is committed with ``synchronous=FULL``, so that it survives a loss of power; other appends with ``NORMAL``, so that they survive
+the end of the process. A reader thread has another connection. While something follows a run, it looks every `POLL` seconds whether any process
+has committed (``PRAGMA data_version``, which reads no table), since SQLite has no notifications.
+
+SQLite itself stops silently at the first damaged frame of its write-ahead log. So each barrier is counted twice: in the database, and after
+its commit in a small file beside it. If the file counts more, barriers are missing, and the log refuses to open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, final
+
+from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
+from rxworker.log.base import Claim, Codec, EventLog, StoredRow, StoredStatus, no_run
+from rxworker.log.entry import Entry
+from rxworker.log.memory import check_command, conflict, refusal
+
+T = TypeVar("T")
+
+FORMAT = 1
+"""The version of the tables."""
+APPLICATION = 0x72787731  # "rxw1", in the header of the file
+POLL = 0.005
+BUSY = 5.0
+"""Seconds to wait for another process that writes."""
+WATCHED = 10.0
+"""Seconds for which a process marks a run as watched."""
+
+TABLES = """
+CREATE TABLE runs(
+  id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, row BLOB NOT NULL, status TEXT NOT NULL, epoch INTEGER NOT NULL DEFAULT 0,
+  last INTEGER NOT NULL DEFAULT 0, taken INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '', lease REAL NOT NULL DEFAULT 0,
+  created REAL NOT NULL, updated REAL NOT NULL, size INTEGER NOT NULL DEFAULT 0, sent INTEGER NOT NULL DEFAULT 0,
+  watched REAL NOT NULL DEFAULT 0, watcher TEXT NOT NULL DEFAULT '');
+CREATE INDEX runs_by_status ON runs(status, id);
+CREATE TABLE entries(
+  run INTEGER NOT NULL, last INTEGER NOT NULL, first INTEGER NOT NULL, epoch INTEGER NOT NULL, kind TEXT NOT NULL, time REAL NOT NULL,
+  changes INTEGER NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY(run, last)) WITHOUT ROWID;
+CREATE TABLE commands(
+  run INTEGER NOT NULL, number INTEGER NOT NULL, key TEXT, time REAL NOT NULL, body BLOB NOT NULL, PRIMARY KEY(run, number),
+  UNIQUE(run, key)) WITHOUT ROWID;
+CREATE TABLE barriers(count INTEGER NOT NULL);
+INSERT INTO barriers VALUES(0);
+"""
+
+_STORED = "run, row, status, epoch, last, taken, owner, lease, created, updated, size"
+
+
+class _Job:
+    """One thing for a thread to do, and the future of its result."""
+
+    __slots__ = ("_future", "_loop", "durable", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], Any], *, durable: bool = False) -> None:
+        self.work = work
+        self.durable = durable
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[Any] = self._loop.create_future()
+
+    def __await__(self) -> Any:
+        return self._future.__await__()
+
+    def done(self, result: object, error: BaseException | None) -> None:
+        # The event loop may have been closed without waiting.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._set, result, error)
+
+    def _set(self, result: object, error: BaseException | None) -> None:
+        if self._future.done():
+            return
+        if error is None:
+            self._future.set_result(result)
+        else:
+            self._future.set_exception(error)
+
+
+@final
+class SQLiteLog(EventLog):
+    """A log in an SQLite file. Several processes of one machine may open the same file; it must be on a local disk.
+
+    Args:
+        path: The file; it is created if it does not exist.
+        codec: Applied to what is stored.
+        owner: The name of this process in claims.
+
+    Raises:
+        LogError: The file cannot be opened, is not a log, is damaged, or has a newer version.
+
+    Example:
+        >>> import asyncio, tempfile
+        >>> async def main(folder: str) -> None:
+        ...     async with SQLiteLog(f"{folder}/runs.db") as log:
+        ...         print(await log.list())
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     asyncio.run(main(folder))
+        []
+    """
+
+    def __init__(self, path: str | Path, *, codec: Codec | None = None, owner: str = "") -> None:
+        super().__init__(codec=codec, owner=owner)
+        self.path = Path(path)
+        self._barriers = Barriers(self.path)
+        with self._explained():
+            self._writing = _connect(self.path)
+            try:
+                _prepare(self._writing, self.path)
+                self._barriers.check(self._writing)
+                self._reading = _connect(self.path)
+                self._renewing = _connect(self.path)
+            except BaseException:
+                self._writing.close()
+                raise
+        self._renew_lock = threading.Lock()
+        self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._reads: queue.SimpleQueue[_Job | Literal["look"] | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write, name="rxworker log writer", daemon=True)
+        self._reader = threading.Thread(
+            target=self._read_on, name="rxworker log reader", daemon=True
+        )
+        self._writer.start()
+        self._reader.start()
+
+    def __repr__(self) -> str:
+        return f"SQLiteLog({str(self.path)!r})"
+
+    # Owners
+
+    async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
+        owner = self.owner
+
+        def work(db: sqlite3.Connection) -> Claim:
+            now = time.time()
+            if create:
+                try:
+                    db.execute(
+                        "INSERT INTO runs(run, row, status, created, updated) VALUES(?,?,'running',?,?)",
+                        (run, row, now, now),
+                    )
+                except sqlite3.IntegrityError:
+                    raise LogError(f"the log has a run {run!r} already") from None
+            key, status, held, until = _find(db, run, "id, status, owner, lease")
+            if status == "deleted":
+                raise no_run(run)
+            if held and until > now:
+                raise LeaseHeldError(run, held, until)
+            epoch, last, taken = db.execute(
+                "UPDATE runs SET epoch=epoch+1, owner=?, lease=? WHERE id=? RETURNING epoch, last, taken",
+                (owner, now + lease, key),
+            ).fetchone()
+            return Claim(run, epoch, last, taken, owner)
+
+        return await self._to_writer(work, durable=True)
+
+    async def _append(
+        self,
+        claim: Claim,
+        entries: Sequence[Entry],
+        after: int,
+        row: bytes | None,
+        status: StoredStatus | None,
+        taken: int,
+        durable: bool,
+    ) -> bool:
+        run, last = claim.run, entries[-1].last if entries else after
+        size = sum([len(entry.body) for entry in entries])
+        owner = self.owner
+
+        def work(db: sqlite3.Connection) -> bool:
+            now = time.time()
+            found: tuple[int, float, str] | None = db.execute(
+                "UPDATE runs SET last=?, updated=?, size=size+?, taken=max(taken,?), row=ifnull(?,row), status=ifnull(?,status) "
+                "WHERE run=? AND epoch=? AND last=? AND status<>'deleted' RETURNING id, watched, watcher",
+                (last, now, size, taken, row, status, run, claim.epoch, after),
+            ).fetchone()
+            if found is None:
+                stored = db.execute(
+                    "SELECT epoch, last, status FROM runs WHERE run=?", (run,)
+                ).fetchone()
+                raise refusal(claim, after, stored)
+            key, watched, watcher = found
+            db.executemany(
+                "INSERT INTO entries(run, last, first, epoch, kind, time, changes, version, body) VALUES(?,?,?,?,?,?,?,?,?)",
+                [
+                    (
+                        key,
+                        entry.last,
+                        entry.first,
+                        entry.epoch,
+                        entry.kind,
+                        entry.time,
+                        entry.changes_state,
+                        entry.version,
+                        entry.body,
+                    )
+                    for entry in entries
+                ],
+            )
+            return watched > now and watcher != owner
+
+        return await self._to_writer(work, durable=durable)
+
+    async def _release(self, claim: Claim) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            db.execute(
+                "UPDATE runs SET owner='', lease=0 WHERE run=? AND epoch=?",
+                (claim.run, claim.epoch),
+            )
+
+        await self._to_writer(work)
+
+    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
+        lost: list[str] = []
+        with self._renew_lock, self._explained():
+            db, until = self._renewing, time.time() + lease
+            with _transaction(db):
+                for claim in claims:
+                    # A claim that was released meanwhile stays released.
+                    renewed = db.execute(
+                        "UPDATE runs SET lease=CASE owner WHEN '' THEN lease ELSE ? END WHERE run=? AND epoch=?",
+                        (until, claim.run, claim.epoch),
+                    )
+                    if renewed.rowcount == 0:
+                        lost.append(claim.run)
+        return lost
+
+    # Readers
+
+    async def _read(self, run: str, after: int, limit: int) -> list[Entry]:
+        def work(db: sqlite3.Connection) -> list[Entry]:
+            key, status = _find(db, run, "id, status")
+            if status == "deleted":
+                raise no_run(run)
+            rows = db.execute(
+                "SELECT first, last, epoch, kind, time, body, changes, version FROM entries WHERE run=? AND last>? ORDER BY last LIMIT ?",
+                (key, after, limit),
+            )
+            return [
+                Entry(first, last, epoch, kind, moment, body, bool(changes), version)
+                for first, last, epoch, kind, moment, body, changes, version in rows
+            ]
+
+        return await self._to_reader(work)
+
+    async def _info(self, run: str) -> StoredRow | None:
+        return await self._to_reader(
+            lambda db: db.execute(f"SELECT {_STORED} FROM runs WHERE run=?", (run,)).fetchone()
+        )
+
+    async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
+        def work(db: sqlite3.Connection) -> list[StoredRow]:
+            where, values = ["status<>'deleted'"], list[object]()
+            if status is not None:
+                where.append("status=?")
+                values.append(status)
+            if before:
+                where.append("id<(SELECT id FROM runs WHERE run=?)")
+                values.append(before)
+            query = (
+                f"SELECT {_STORED} FROM runs WHERE {' AND '.join(where)} ORDER BY id DESC LIMIT ?"
+            )
+            return db.execute(query, (*values, limit)).fetchall()
+
+        return await self._to_reader(work)
+
+    # Commands
+
+    async def _send(self, run: str, key: str, data: bytes) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            number_of, status, sent = _find(db, run, "id, status, sent")
+            if status == "deleted":
+                raise no_run(run)
+            check_command(run, status)
+            try:
+                db.execute(
+                    "INSERT INTO commands(run, number, key, time, body) VALUES(?,?,?,?,?)",
+                    (number_of, sent + 1, key or None, time.time(), data),
+                )
+            except sqlite3.IntegrityError:
+                raise conflict(run, key) from None
+            db.execute("UPDATE runs SET sent=sent+1 WHERE id=?", (number_of,))
+            return sent + 1
+
+        return await self._to_writer(work, durable=True)
+
+    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
+        return await self._to_reader(
+            lambda db: db.execute(
+                "SELECT number, time, body FROM commands WHERE run=(SELECT id FROM runs WHERE run=?) AND number>? ORDER BY number",
+                (run, after),
+            ).fetchall()
+        )
+
+    async def _delete(self, run: str) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            key, status, held, until = _find(db, run, "id, status, owner, lease")
+            if status == "deleted":
+                raise no_run(run)
+            if held and until > time.time():
+                raise LeaseHeldError(run, held, until)
+            db.execute("DELETE FROM entries WHERE run=?", (key,))
+            db.execute("DELETE FROM commands WHERE run=?", (key,))
+            db.execute(
+                "UPDATE runs SET status='deleted', row='', size=0, epoch=epoch+1, owner='', lease=0 WHERE id=?",
+                (key,),
+            )
+
+        await self._to_writer(work, durable=True)
+
+    async def _close(self) -> None:
+        self._writes.put(None)
+        self._reads.put(None)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._join)
+
+    def _join(self) -> None:
+        self._writer.join()
+        self._reader.join()
+        with self._renew_lock:
+            for db in (self._reading, self._renewing, self._writing):
+                db.close()
+        self._barriers.close()
+
+    # The writer thread
+
+    async def _to_writer(
+        self, work: Callable[[sqlite3.Connection], T], *, durable: bool = False
+    ) -> T:
+        job = _Job(work, durable=durable)
+        self._writes.put(job)
+        return await job
+
+    def _write(self) -> None:
+        """Take what waits into one transaction, until the log is closed."""
+        is_closing = False
+        while not is_closing:
+            jobs: list[_Job] = []
+            job = self._writes.get()
+            while job is not None:
+                jobs.append(job)
+                try:
+                    job = self._writes.get_nowait()
+                except queue.Empty:
+                    break
+            is_closing = job is None
+            if jobs:
+                self._commit(jobs)
+
+    def _commit(self, jobs: Sequence[_Job]) -> None:
+        db, durable = self._writing, any(job.durable for job in jobs)
+        results: list[tuple[_Job, object, BaseException | None]] = []
+        count = 0
+        try:
+            with self._explained():
+                db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+                with _transaction(db):
+                    for job in jobs:
+                        results.append((job, *self._in_savepoint(db, job)))
+                    if durable:
+                        (count,) = db.execute(
+                            "UPDATE barriers SET count=count+1 RETURNING count"
+                        ).fetchone()
+        except BaseException as error:
+            results = [(job, None, error) for job in jobs]
+        else:
+            if durable:
+                self._barriers.write(count)
+        for job, result, error in results:
+            job.done(result, error)
+
+    def _in_savepoint(
+        self, db: sqlite3.Connection, job: _Job
+    ) -> tuple[object, BaseException | None]:
+        """Do one job, so that its failure undoes it alone. A failure of the store fails them all."""
+        db.execute("SAVEPOINT job")
+        try:
+            result = job.work(db)
+        except sqlite3.Error:
+            raise
+        except BaseException as error:
+            db.execute("ROLLBACK TO job")
+            db.execute("RELEASE job")
+            return None, error
+        db.execute("RELEASE job")
+        return result, None
+
+    # The reader thread
+
+    async def _to_reader(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        job = _Job(work)
+        self._reads.put(job)
+        return await job
+
+    def _read_on(self) -> None:
+        """Read what is asked for, and while runs are followed look for commits of other processes."""
+        db = self._reading
+        version = -1
+        known: dict[str, tuple[int, int]] = {}
+        marked = 0.0
+        while True:
+            followed = self.followed
+            try:
+                job = self._reads.get(timeout=POLL) if followed else self._reads.get()
+            except queue.Empty:
+                with contextlib.suppress(sqlite3.Error):  # whoever reads is told what is wrong
+                    (now,) = db.execute("PRAGMA data_version").fetchone()
+                    if now != version:
+                        version = now
+                        known = self._changed(db, followed, known)
+                    if time.monotonic() - marked > WATCHED / 2:
+                        marked = time.monotonic()
+                        self._mark_watched(followed)
+                continue
+            if job is None:
+                return
+            if job == "look":
+                continue
+            try:
+                with self._explained():
+                    result = job.work(db)
+            except BaseException as error:
+                job.done(None, error)
+            else:
+                job.done(result, None)
+
+    def _changed(
+        self,
+        db: sqlite3.Connection,
+        followed: Sequence[str],
+        known: dict[str, tuple[int, int]],
+    ) -> dict[str, tuple[int, int]]:
+        """Wake what follows the runs that have changed. Returns the numbers of entries and commands of each."""
+        numbers: dict[str, tuple[int, int]] = {}
+        for start in range(0, len(followed), 500):
+            some = followed[start : start + 500]
+            marks = ",".join("?" * len(some))
+            query = f"SELECT run, last, sent, status FROM runs WHERE run IN ({marks})"
+            for run, last, sent, status in db.execute(query, some):
+                numbers[run] = (-1 if status == "deleted" else last, sent)
+                if known.get(run) != numbers[run]:
+                    self._wake(run)
+        return numbers
+
+    def _mark_watched(self, followed: Sequence[str]) -> None:
+        """Ask the owners of the followed runs to write more often."""
+        with self._renew_lock:
+            db, until = self._renewing, time.time() + WATCHED
+            with _transaction(db):
+                db.executemany(
+                    "UPDATE runs SET watched=?, watcher=? WHERE run=? AND owner<>? AND status='running'",
+                    [(until, self.owner, run, self.owner) for run in followed],
+                )
+
+    def _follow_started(self, run: str) -> None:  # noqa: ARG002 - one thread looks for all
+        self._reads.put("look")
+
+    def _explained(self) -> contextlib.AbstractContextManager[None]:
+        return explain_errors(self.path)
+
+
+class Barriers:
+    """The number of barriers that were committed, in a file beside the database.
+
+    Args:
+        path: The file of the database.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.with_name(path.name + "-barriers")
+        self._file: int | None = None
+
+    def check(self, db: sqlite3.Connection) -> None:
+        """Compare the two counts.
+
+        Raises:
+            LogError: The database has fewer barriers than were committed.
+        """
+        try:
+            counted = int(self.path.read_bytes() or b"0")
+        except FileNotFoundError:
+            counted = 0
+        except ValueError as error:
+            raise LogError(f"{self.path} is damaged: {error}") from error
+        (count,) = db.execute("SELECT count FROM barriers").fetchone()
+        if counted > count:
+            raise LogError(
+                f"{db_path(db)} has lost its last {counted - count} barriers: its file or the -wal file beside it was truncated, damaged or replaced. "
+                f"Restore all of its files from one backup; to accept the loss, delete {self.path}"
+            )
+
+    def write(self, count: int) -> None:
+        """Keep the number. Called after the commit, so that it is never ahead of the database."""
+        if self._file is None:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)
+        # It may not be written where the disk is full: then it is only less strict.
+        with contextlib.suppress(OSError):
+            os.pwrite(self._file, b"%020d" % count, 0)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def db_path(db: sqlite3.Connection) -> str:
+    """The file of a connection."""
+    return db.execute("PRAGMA database_list").fetchone()[2]
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
+    db.execute(f"PRAGMA busy_timeout={int(BUSY * 1000)}")
+    return db
+
+
+def _prepare(db: sqlite3.Connection, path: Path) -> None:
+    """Make the tables of a new file, and check those of another.
+
+    Raises:
+        LogError: It is another database, or of a newer version.
+    """
+    (mode,) = db.execute("PRAGMA journal_mode=WAL").fetchone()
+    if mode != "wal":
+        raise LogError(f"{path} cannot have a write-ahead log ({mode}): keep it on a local disk")
+    with _transaction(db):
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application != APPLICATION and tables:
+            raise LogError(f"{path} is another database, and not a log of rxworker")
+        if version > FORMAT:
+            raise LogError(
+                f"{path} is a log of version {version}, and this rxworker knows versions up to {FORMAT}: use a newer rxworker"
+            )
+        if not tables:
+            for statement in TABLES.split(";"):
+                if statement.strip():
+                    db.execute(statement)
+            db.execute(f"PRAGMA application_id={APPLICATION}")
+            db.execute(f"PRAGMA user_version={FORMAT}")
+
+
+class _transaction:  # noqa: N801 - used like a function
+    """A transaction that locks at its start, so that it never fails for a lock in the middle."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if kind is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            return
+        try:
+            self._db.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise
+
+
+class explain_errors:  # noqa: N801 - used like a function
+    """Turn the errors of SQLite into `LogError`, with what to do.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, sqlite3.ProgrammingError):
+            raise LocalProtocolError(f"{self._path}: {error}") from error
+        if isinstance(error, sqlite3.Error):
+            raise LogError(_explanation(self._path, error)) from error
+
+
+def _explanation(path: Path, error: sqlite3.Error) -> str:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return f"{path} is locked by another process for more than {BUSY:g} s: end what holds a transaction in it"
+    if "full" in text or "disk I/O" in text:
+        return f"{path} cannot be written ({text}): make room on its disk, and recover the runs that ended"
+    if "malformed" in text or "not a database" in text or "corrupt" in text:
+        return f"{path} is damaged ({text}): restore it from a backup, together with its -wal and -barriers files"
+    if "readonly" in text or "unable to open" in text:
+        return f"{path} cannot be opened for writing ({text}): check that its folder exists and that this user may write to it"
+    return f"{path}: {text}"
+
+
+def _find(db: sqlite3.Connection, run: str, columns: str) -> Any:
+    found = db.execute(f"SELECT {columns} FROM runs WHERE run=?", (run,)).fetchone()
+    if found is None:
+        raise no_run(run)
+    return found

@@ -1,0 +1,213 @@
+"""Writing a run to a log while it runs: deltas in groups, barriers at once.
+
+Records are put in synchronously, as they are emitted, and appended by one task: one append at a time, in order. Deltas wait up to `QUIET` seconds,
+or `WATCHED` while another process watches the run. A barrier waits for nothing, and returns when everything before it is stored. If more than
+`MOST_BYTES` of text or `MOST_SECONDS` are not stored yet, the writer is full, and the source of the records is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from rxworker.errors import FencedError
+from rxworker.events import CommandTaken, Record
+from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import MERGEABLE
+from rxworker.log.base import Claim, EventLog, RunRow
+from rxworker.log.entry import entries_of
+
+QUIET = 0.25
+WATCHED = 0.05
+MOST_BYTES = 65536
+MOST_SECONDS = 1.0
+
+
+class RunWriter:
+    """Writes the records of one run.
+
+    Args:
+        log: Where to.
+        claim: The claim of the run.
+        row: Returns what a list shows of the run now.
+        fail: Called once with the error when an append was refused or failed. Nothing is written after that.
+
+    Attributes:
+        claim: The claim of the run.
+        stored_seq: The number of the last record that is stored.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        claim: Claim,
+        row: Callable[[], RunRow],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self.claim = claim
+        self.stored_seq = self._durable_seq = self._put_seq = claim.last_seq
+        self._log = log
+        self._row = row
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._pending: list[Record] = []
+        self._size = 0  # characters of text that are not stored yet
+        self._since = 0.0  # when the oldest of them was put in
+        self._interval = QUIET
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_due = self._is_barrier = False
+        self._appending: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+        self._held: asyncio.Future[None] | None = None
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def error(self) -> Exception | None:
+        """Why nothing is written any more, if so."""
+        return self._error
+
+    def put(self, record: Record) -> None:
+        """Write a record soon."""
+        if self._error is not None:
+            return
+        if not self._pending:
+            self._since = self._loop.time()
+        self._pending.append(record)
+        self._put_seq = record.seq
+        event: Any = record.event
+        kind = event.__class__
+        if kind is Deltas or kind in MERGEABLE:
+            self._size += len(event.text()) if kind is Deltas else len(event.text)
+        if self._timer is None and self._appending is None:
+            self._timer = self._loop.call_later(self._interval, self._flush)
+        if self._size > MOST_BYTES:
+            self._flush()
+
+    def flush(self) -> None:
+        """Write everything so far at once, as a barrier that nobody waits for."""
+        self._is_barrier = True
+        # After the code that emits now, so that records that belong together are one append.
+        self._loop.call_soon(self._flush)
+
+    async def barrier(self) -> None:
+        """Wait until everything so far is stored, so that it survives a loss of power.
+
+        Raises:
+            FencedError: Another owner has taken the run over.
+            LogError: It could not be stored.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._durable_seq >= self._put_seq:
+            return
+        waiting: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append((self._put_seq, waiting))
+        self.flush()
+        await waiting
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the source should wait."""
+        return self._size > MOST_BYTES or (
+            self._appending is not None
+            and bool(self._pending)
+            and self._loop.time() - self._since > MOST_SECONDS
+        )
+
+    def hold(self) -> asyncio.Future[None] | None:
+        """A future that the source awaits; ``None`` if it need not wait."""
+        if self._error is not None or not self.is_full:
+            return None
+        if self._held is None or self._held.done():
+            self._held = self._loop.create_future()
+        return self._held
+
+    async def close(self) -> None:
+        """Write the rest, and stop."""
+        if self._error is None:
+            await self.barrier()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._appending is not None:
+            self._is_due = True
+        elif self._error is None and self._has_work:
+            self._appending = self._loop.create_task(self._append())
+
+    @property
+    def _has_work(self) -> bool:
+        return bool(self._pending) or (self._is_barrier and self._durable_seq < self._put_seq)
+
+    async def _append(self) -> None:
+        try:
+            while self._has_work:
+                await self._append_once()
+                if not self._is_due and not self._is_barrier:
+                    break
+        except Exception as error:
+            self._failed(error)
+        finally:
+            self._appending = None
+        if self._pending and self._timer is None and self._error is None:
+            self._timer = self._loop.call_later(self._interval, self._flush)
+
+    async def _append_once(self) -> None:
+        records, self._pending = self._pending, []
+        durable, self._is_barrier, self._is_due = self._is_barrier, False, False
+        size = self._size
+        taken = 0
+        for record in records:
+            if isinstance(record.event, CommandTaken) and not record.path:
+                taken = record.event.number
+        is_watched = await self._log.append(
+            self.claim,
+            entries_of(records, self.claim.epoch),
+            after=self.stored_seq,
+            row=self._row(),
+            taken=taken,
+            durable=durable,
+        )
+        self._interval = WATCHED if is_watched else QUIET
+        self._size -= size
+        if records:
+            self.stored_seq = records[-1].seq
+        if durable:
+            self._durable_seq = self.stored_seq
+            self._wake()
+        self._unhold()
+
+    def _wake(self) -> None:
+        still: list[tuple[int, asyncio.Future[None]]] = []
+        for last, waiting in self._waiting:
+            if last > self._durable_seq:
+                still.append((last, waiting))
+            elif not waiting.done():
+                waiting.set_result(None)
+        self._waiting = still
+        if still:
+            self._is_barrier = True
+
+    def _unhold(self) -> None:
+        if self._held is not None and not self._held.done() and not self.is_full:
+            self._held.set_result(None)
+
+    def _failed(self, error: Exception) -> None:
+        self._error = error
+        self._pending, self._size = [], 0
+        for _, waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(error)
+                waiting.exception()
+        self._waiting = []
+        self._unhold()
+        self._fail(error)
+
+
+def is_fenced(error: BaseException | None) -> bool:
+    """Whether an error means that another owner has the run."""
+    return isinstance(error, FencedError)

@@ -1,0 +1,376 @@
+"""What every store of runs does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from rxworker.errors import LocalProtocolError
+from rxworker.events import Event, Record, RunStart, RunStop, TextDelta, TurnStart
+from rxworker.hub.history import expand
+from rxworker.log import (
+    Claim,
+    Command,
+    CommandConflictError,
+    Entry,
+    EventLog,
+    FencedError,
+    LeaseHeldError,
+    LogError,
+    RunRow,
+    StoredStatus,
+    entries_of,
+    records_of,
+)
+from rxworker.messages import Conversation, Message
+from tests.log.conftest import OpenLog
+
+RUN = "run-1"
+START = RunStart(Conversation((Message.user("Hi"),)), 1)
+
+
+def records(events: Sequence[Event], after: int = 0, run: str = RUN) -> list[Record]:
+    return [
+        Record(seq, run, 1, 1, round(seq / 8, 3), event)
+        for seq, event in enumerate(events, after + 1)
+    ]
+
+
+def entries(events: Sequence[Event], after: int = 0, epoch: int = 1) -> list[Entry]:
+    return entries_of(records(events, after), epoch)
+
+
+async def begun(log: EventLog, *events: Event, run: str = RUN) -> Claim:
+    claim = await log.claim(run, create=True)
+    await log.append(claim, entries([START, *events]), after=0)
+    return claim
+
+
+async def stored(log: EventLog, run: str = RUN, after: int = 0) -> list[Record]:
+    found = [entry async for entry in log.read(run, after)]
+    return [
+        one
+        for record in records_of(found, run, found[0].first - 1)
+        for one in expand(record, after)
+    ]
+
+
+async def take(source: AsyncIterator[Entry], count: int) -> list[int]:
+    return [(await anext(source)).last for _ in range(count)]
+
+
+async def test_what_is_appended_is_read_as_it_was(open_store: OpenLog) -> None:
+    deltas = [TextDelta(0, text) for text in ("An", " old ", "", "pond \U0001f438", ".")]
+    async with open_store() as log:
+        claim = await begun(log, TurnStart(), *deltas)
+        await log.append(claim, entries([RunStop()], 7), after=7)
+        assert await stored(log) == records([START, TurnStart(), *deltas, RunStop()])
+        assert [entry.kind async for entry in log.read(RUN)] == [
+            "run_start",
+            "turn_start",
+            "text_delta",
+            "run_stop",
+        ]
+
+
+async def test_reading_begins_after_any_number(open_store: OpenLog) -> None:
+    deltas = [TextDelta(0, str(n)) for n in range(5)]
+    async with open_store() as log:
+        await begun(log, *deltas)
+        for after in range(6):
+            assert [record.seq for record in await stored(log, after=after)] == list(
+                range(after + 1, 7)
+            )
+        assert [entry async for entry in log.read(RUN, 6)] == []
+
+
+async def test_half_a_surrogate_pair_is_stored(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        await begun(log, TextDelta(0, "a\ud83d"), TextDelta(0, "b"))
+        assert [record.event for record in await stored(log, after=1)] == [
+            TextDelta(0, "a\ud83d"),
+            TextDelta(0, "b"),
+        ]
+
+
+async def test_a_long_run_is_read_in_pages(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        await begun(log, *[TurnStart()] * 1700)
+        assert [record.seq for record in await stored(log)] == list(range(1, 1702))
+
+
+async def test_an_append_behind_another_number_is_refused(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        claim = await begun(log)
+        for after in (0, 2):
+            with pytest.raises(FencedError, match="ends with record 1"):
+                await log.append(claim, entries([RunStop()], after), after=after)
+        assert len(await stored(log)) == 1
+
+
+async def test_a_claim_fences_the_owner_before(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        old = await begun(log)
+        await log.release(old)
+        new = await log.claim(RUN)
+        assert (new.epoch, new.last_seq) == (2, 1)
+        with pytest.raises(FencedError, match="taken over") as caught:
+            await log.append(old, entries([RunStop()], 1), after=1)
+        assert caught.value.run == RUN
+        await log.append(new, entries([TurnStart()], 1, 2), after=1)
+        assert [entry.epoch async for entry in log.read(RUN)] == [1, 2]
+
+
+async def test_a_run_that_is_held_cannot_be_claimed(open_store: OpenLog) -> None:
+    async with open_store(owner="me") as log:
+        claim = await begun(log)
+        with pytest.raises(LeaseHeldError, match="held by me") as caught:
+            await log.claim(RUN)
+        assert caught.value.until > time.time()
+        await log.release(claim)
+        await log.release(claim)
+        assert (await log.claim(RUN)).epoch == 2
+
+
+async def test_a_lease_ends_unless_it_is_renewed(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        one = await log.claim("one", create=True, lease=0.0)
+        two = await log.claim("two", create=True, lease=0.0)
+        assert log.renew([two], 60.0) == []
+        assert (await log.claim("one")).epoch == 2
+        with pytest.raises(LeaseHeldError):
+            await log.claim("two")
+        assert log.renew([one, two], 60.0) == ["one"]
+
+
+async def test_only_one_of_many_claims_succeeds(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        await log.release(await begun(log))
+        claims = await asyncio.gather(*(log.claim(RUN) for _ in range(5)), return_exceptions=True)
+        assert sum(isinstance(claim, Claim) for claim in claims) == 1
+        assert sum(isinstance(claim, LeaseHeldError) for claim in claims) == 4
+
+
+async def test_a_run_is_created_once(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        with pytest.raises(LogError, match="no run 'run-1'"):
+            await log.claim(RUN)
+        await begun(log)
+        with pytest.raises(LogError, match="already"):
+            await log.claim(RUN, create=True)
+
+
+async def test_a_follower_sees_the_past_and_then_what_comes(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        claim = await begun(log, TurnStart())
+        following = log.follow(RUN)
+        assert await take(following, 2) == [1, 2]
+        waiting = asyncio.create_task(take(following, 1))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await log.append(claim, entries([RunStop()], 2), after=2)
+        assert await waiting == [3]
+
+
+async def test_a_follower_ends_when_the_log_is_closed_and_not_with_the_run(
+    open_store: OpenLog,
+) -> None:
+    log = open_store()
+    claim = await begun(log)
+    await log.append(claim, entries([RunStop()], 1), after=1, row=RunRow("finished"))
+
+    following = log.follow(RUN)
+    assert await take(following, 2) == [1, 2]
+    waiting = asyncio.create_task(take(following, 1))
+    await asyncio.sleep(0)
+    await log.info(RUN)
+    assert not waiting.done()
+    await log.close()
+    with pytest.raises((StopAsyncIteration, RuntimeError)):
+        await waiting
+    assert log.followed == ()
+    with pytest.raises(LocalProtocolError, match="closed"):
+        await log.info(RUN)
+
+
+async def test_a_run_is_listed_with_its_last_values(open_store: OpenLog) -> None:
+    async with open_store(owner="me") as log:
+        claim = await log.claim(RUN, create=True, row=RunRow(title="Hi", worker="poet"))
+        (info,) = await log.list()
+        assert (info.run, info.status, info.row.title, info.row.worker) == (
+            RUN,
+            "running",
+            "Hi",
+            "poet",
+        )
+        assert (info.epoch, info.last_seq, info.owner, info.size) == (1, 0, "me", 0)
+        row = RunRow("finished", "Hi", turns=2, cost=0.5)
+        await log.append(claim, entries([START, RunStop()]), after=0, row=row)
+        (info,) = await log.list()
+        assert (info.row, info.last_seq, info.size > 0) == (row, 2, True)
+        assert info == await log.info(RUN)
+        assert await log.info("run-9") is None
+
+
+async def test_runs_are_listed_newest_first_in_pages_and_by_status(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        for number in range(7):
+            claim = await log.claim(f"run-{number}", create=True)
+            status: StoredStatus = "finished" if number % 2 else "paused"
+            await log.append(claim, [], after=0, row=RunRow(status))
+        names: list[str] = []
+        while page := await log.list(before=names[-1] if names else "", limit=3):
+            names += [info.run for info in page]
+        assert names == [f"run-{number}" for number in reversed(range(7))]
+        assert [info.run for info in await log.list(status="finished")] == [
+            "run-5",
+            "run-3",
+            "run-1",
+        ]
+
+
+async def test_commands_are_numbered_followed_and_taken(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        claim = await begun(log)
+        assert await log.send(RUN, Command("send", {"text": "And?"})) == 1
+        following = log.commands(RUN)
+        first = await anext(following)
+        assert (first.number, first.kind, first.data) == (1, "send", {"text": "And?"})
+        assert abs(first.time - time.time()) < 60
+        waiting = asyncio.ensure_future(anext(following))
+        assert await log.send(RUN, Command("cancel")) == 2
+        assert (await waiting).number == 2
+        await log.append(claim, entries([TurnStart()], 1), after=1, taken=2)
+        await log.release(claim)
+        assert (await log.claim(RUN)).taken == 2
+
+
+async def test_a_command_with_a_key_is_sent_once(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        await begun(log)
+        decide = Command("decide", {"approve": True}, key="decide-9")
+        sent = await asyncio.gather(
+            *(log.send(RUN, decide) for _ in range(3)), return_exceptions=True
+        )
+        assert sum(isinstance(one, int) for one in sent) == 1
+        assert sum(isinstance(one, CommandConflictError) for one in sent) == 2
+
+
+async def test_a_run_that_has_ended_takes_no_commands(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        claim = await begun(log)
+        await log.append(claim, entries([RunStop()], 1), after=1, row=RunRow("finished"))
+        with pytest.raises(LogError, match="ended"):
+            await log.send(RUN, Command("cancel"))
+        with pytest.raises(LogError, match="no run"):
+            await log.send("run-9", Command("cancel"))
+
+
+async def test_a_deleted_run_leaves_a_tombstone(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        claim = await begun(log)
+        with pytest.raises(LeaseHeldError):
+            await log.delete(RUN)
+        await log.release(claim)
+        await log.delete(RUN)
+        assert await log.list() == []
+        info = await log.info(RUN)
+        assert info is not None
+        assert (info.status, info.size) == ("deleted", 0)
+        with pytest.raises(FencedError, match="deleted"):
+            await log.append(claim, entries([RunStop()], 1), after=1)
+        for call in (
+            log.claim(RUN),
+            log.delete(RUN),
+            log.send(RUN, Command("cancel")),
+            stored(log),
+        ):
+            with pytest.raises(LogError, match="no run"):
+                await call
+        with pytest.raises(LogError, match="already"):
+            await log.claim(RUN, create=True)
+
+
+async def test_a_follower_of_a_run_that_is_deleted_fails(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        await log.release(await begun(log))
+        following = log.follow(RUN)
+        assert await take(following, 1) == [1]
+        waiting = asyncio.create_task(take(following, 1))
+        await asyncio.sleep(0)
+        await log.delete(RUN)
+        with pytest.raises(LogError, match="no run"):
+            await waiting
+
+
+async def test_retention_spares_what_runs_and_what_is_paused(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        statuses: tuple[StoredStatus, ...] = ("finished", "paused", "running", "aborted")
+        for name, status in zip("abcd", statuses, strict=True):
+            claim = await log.claim(name, create=True)
+            await log.append(claim, entries([START]), after=0, row=RunRow(status))
+            await log.release(claim)
+        assert await log.prune(max_age=3600) == []
+        assert sorted(await log.prune(max_age=-1)) == ["a", "d"]
+        assert await log.prune(max_runs=1) == ["b"]
+        assert await log.prune(max_bytes=0) == []
+        assert [info.run for info in await log.list()] == ["c"]
+
+
+async def test_retention_keeps_the_newest(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        for number in range(4):
+            claim = await log.claim(f"run-{number}", create=True)
+            await log.append(claim, entries([START]), after=0, row=RunRow("finished"))
+            await log.release(claim)
+        size = (await log.list())[0].size
+        assert await log.prune(max_bytes=3 * size) == ["run-0"]
+        assert sorted(await log.prune(max_runs=1)) == ["run-1", "run-2"]
+
+
+class Reverse:
+    """A codec that anyone can break."""
+
+    def encode(self, data: bytes, run: str, /) -> bytes:
+        return b"!" + run.encode() + b":" + data[::-1]
+
+    def decode(self, data: bytes, run: str, /) -> bytes:
+        if data[:1] == b"{":
+            return data
+        assert data.startswith(b"!" + run.encode() + b":")
+        return data[len(run) + 2 :][::-1]
+
+
+async def test_a_codec_sees_all_texts_and_no_numbers(open_store: OpenLog) -> None:
+    async with open_store(codec=Reverse()) as log:
+        claim = await log.claim(RUN, create=True, row=RunRow(title="secret"))
+        await log.append(
+            claim, entries([START, TextDelta(0, "secret")]), after=0, row=RunRow(title="secret")
+        )
+        await log.send(RUN, Command("send", {"text": "secret"}))
+        assert [record.event for record in await stored(log)] == [START, TextDelta(0, "secret")]
+        assert (await log.list())[0].row.title == "secret"
+        assert (await anext(log.commands(RUN))).data == {"text": "secret"}
+        raw = await log._read(RUN, 0, 10)  # pyright: ignore[reportPrivateUsage]
+        assert [(entry.first, entry.last, entry.kind) for entry in raw] == [
+            (1, 1, "run_start"),
+            (2, 2, "text_delta"),
+        ]
+        assert all(b"secret" not in entry.body for entry in raw)
+
+
+async def test_an_append_that_fails_leaves_others_alone(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        one, two = await log.claim("one", create=True), await log.claim("two", create=True)
+        done = await asyncio.gather(
+            log.append(one, entries([START]), after=5),
+            log.append(two, entries([START]), after=0),
+            log.append(one, entries([START]), after=0, durable=False),
+            return_exceptions=True,
+        )
+        assert isinstance(done[0], FencedError)
+        assert done[1:] == [False, False]
+        assert [len(await stored(log, run)) for run in ("one", "two")] == [1, 1]
