@@ -22,10 +22,12 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
     Attributes:
         conversation: Everything said before, with the input of this run at its end.
         added: How many of the messages, from the end, are that input.
+        tools: A digest of the description of each tool, by its name, where the run is logged. Only a worker with these tools can recover it.
     """
 
     conversation: Conversation
     added: int = 0
+    tools: dict[str, str] = {}
 
 
 class TurnStart(Struct, frozen=True, tag="turn_start", gc=False):
@@ -236,6 +238,7 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
         places: The index of each pending call among the calls of its response.
         hooks: The names of the hooks of the point, in the order in force when the run paused.
         asked: How many of these, from the first, have been asked about what the run paused at.
+        unknown: The places of the calls that a process has started which has ended since, so that their effects are not known. Each needs a decision.
     """
 
     hook: str
@@ -248,6 +251,7 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
     places: tuple[int, ...] = ()
     hooks: tuple[str, ...] = ()
     asked: int = 0
+    unknown: tuple[int, ...] = ()
 
 
 class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
@@ -263,6 +267,9 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         continuations: How often hooks have sent an answer back so far.
         resumes: The id of the run that was paused.
         places: The index of each pending call among the calls of its response.
+        key: The prefix of the idempotency keys of the pending calls.
+        spared: For each pending call, the hooks that are not asked about it again.
+        approved: The places of the calls that a person has approved as they are.
     """
 
     conversation: Conversation
@@ -274,6 +281,9 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     continuations: int = 0
     resumes: str = ""
     places: tuple[int, ...] = ()
+    key: str = ""
+    spared: tuple[tuple[tuple[str, int], ...], ...] = ()
+    approved: tuple[int, ...] = ()
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):

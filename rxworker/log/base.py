@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from rxworker.errors import LocalProtocolError, LogError
 from rxworker.events import Record
 from rxworker.log.entry import Entry, record_of, with_body
+from rxworker.log.heartbeat import Heartbeat
 from rxworker.messages import JsonObject
 
 LEASE = 15.0
@@ -80,7 +81,6 @@ class RunInfo(Struct, frozen=True):
         row: What a list shows of it.
         epoch: How often it was claimed.
         last_seq: The number of its last record.
-        taken: The number of the last command that its owner has taken.
         owner: Who holds it; empty after a release.
         lease_until: When the lease ends unless it is renewed, in seconds since the epoch.
         created: When it began.
@@ -92,7 +92,6 @@ class RunInfo(Struct, frozen=True):
     row: RunRow
     epoch: int
     last_seq: int
-    taken: int
     owner: str
     lease_until: float
     created: float
@@ -116,14 +115,12 @@ class Claim(Struct, frozen=True):
         run: The run's id.
         epoch: Named in each append.
         last_seq: The number of the last record.
-        taken: The number of the last command that was taken.
         owner: Who holds it.
     """
 
     run: str
     epoch: int
     last_seq: int
-    taken: int
     owner: str
 
 
@@ -173,11 +170,13 @@ class EventLog(ABC):
 
     Attributes:
         owner: The name of this process in claims.
+        heartbeat: Renews the claims of the runs of this process.
     """
 
     def __init__(self, *, codec: Codec | None = None, owner: str = "") -> None:
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._codec = codec
+        self.heartbeat = Heartbeat(self.renew)
         self._wakers: dict[str, set[_Waker]] = {}
         self._is_closed = False
 
@@ -219,7 +218,6 @@ class EventLog(ABC):
         *,
         after: int,
         row: RunRow | None = None,
-        taken: int = 0,
         durable: bool = True,
     ) -> bool:
         """Append entries in one transaction.
@@ -229,7 +227,6 @@ class EventLog(ABC):
             entries: The entries, adjacent and in order.
             after: The number of the last record before them.
             row: The new last values of the run.
-            taken: The number of the last command that these entries are the effect of; 0 for none.
             durable: Whether the entries must survive a loss of power when this returns. Without that they survive the end of the process.
 
         Returns:
@@ -245,7 +242,7 @@ class EventLog(ABC):
             entries = [with_body(entry, encode(entry.body, claim.run)) for entry in entries]
         encoded = None if row is None else self._encode_row(row, claim.run)
         status = None if row is None else row.status
-        is_watched = await self._append(claim, entries, after, encoded, status, taken, durable)
+        is_watched = await self._append(claim, entries, after, encoded, status, durable)
         self._wake(claim.run)
         return is_watched
 
@@ -396,6 +393,7 @@ class EventLog(ABC):
             return
         self._is_closed = True
         self._wake_all()
+        await asyncio.get_running_loop().run_in_executor(None, self.heartbeat.close)
         await self._close()
 
     # Following
@@ -450,11 +448,11 @@ class EventLog(ABC):
         return self._encoded(_encode(row), run)
 
     def _decode_info(self, stored: StoredRow) -> RunInfo:
-        run, data, status, epoch, last_seq, taken, owner, lease, created, updated, size = stored
+        run, data, status, epoch, last_seq, owner, lease, created, updated, size = stored
         row = RunRow(status)
         if data:
             row = replace(_decode_row(self._decoded(data, run)), status=status)
-        return RunInfo(run, row, epoch, last_seq, taken, owner, lease, created, updated, size)
+        return RunInfo(run, row, epoch, last_seq, owner, lease, created, updated, size)
 
     async def _read_page(self, run: str, after: int) -> list[Entry]:
         self._check_open()
@@ -478,7 +476,6 @@ class EventLog(ABC):
         after: int,
         row: bytes | None,
         status: StoredStatus | None,
-        taken: int,
         durable: bool,
     ) -> bool: ...
 
@@ -512,7 +509,7 @@ class EventLog(ABC):
     async def _close(self) -> None: ...
 
 
-StoredRow: TypeAlias = tuple[str, bytes, StoredStatus, int, int, int, str, float, float, float, int]
+StoredRow: TypeAlias = tuple[str, bytes, StoredStatus, int, int, str, float, float, float, int]
 """The fields of a `RunInfo`, with the row as it is stored and its status."""
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from rxworker.events import Event, Opaque, Record
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import EVENT_KINDS
 from rxworker.hub.history import packed
+from rxworker.messages import ToolResult
 
 VERSION = 1
 """The version of the envelope and the bodies that this rxworker writes. It reads this and all earlier ones."""
@@ -60,13 +61,26 @@ class Entry(Struct, frozen=True, gc=False):
     version: int = VERSION
 
 
-class _Body(Struct, frozen=True, omit_defaults=True, gc=False):
+class Private(Struct, frozen=True, omit_defaults=True):
+    """What a run needs to continue, and no watcher receives. It is stored in the body of an entry, as ``private``.
+
+    Attributes:
+        held: The result of a tool as the tool returned it, where ``after_tool_call`` hooks see it before anybody else.
+        variables: The variables of hooks and tools that JSON can hold.
+    """
+
+    held: ToolResult | None = None
+    variables: dict[str, Any] | None = None
+
+
+class _Body(Struct, frozen=True, omit_defaults=True):
     turn: int
     attempt: int
     event: Event
     path: tuple[str, ...] = ()
     lengths: list[int] | None = None
     times: list[int] | None = None
+    private: Private | None = None
 
 
 class _UnknownBody(Struct, frozen=True):
@@ -110,8 +124,15 @@ def round_time(seconds: float) -> float:
     return round(seconds, 3)
 
 
-def entries_of(records: Iterable[Record], epoch: int) -> list[Entry]:
+def entries_of(
+    records: Iterable[Record], epoch: int, private: Mapping[int, Private] | None = None
+) -> list[Entry]:
     """The entries of adjacent records of a run; adjacent deltas of one block become one span.
+
+    Args:
+        records: The records, in order.
+        epoch: The epoch of the owner.
+        private: Private data, by the number of the last record of its entry.
 
     Raises:
         LogError: An event that the state depends on has no JSON form.
@@ -121,10 +142,11 @@ def entries_of(records: Iterable[Record], epoch: int) -> list[Entry]:
     >>> entry.body.decode()
     '{"turn":1,"attempt":1,"event":{"type":"text_delta","index":0,"text":"hello"},"lengths":[3,2],"times":[0,20]}'
     """
-    return [_entry_of(record, epoch) for record in packed(records)]
+    beside = private or {}
+    return [_entry_of(record, epoch, beside.get(record.seq)) for record in packed(records)]
 
 
-def _entry_of(record: Record, epoch: int) -> Entry:
+def _entry_of(record: Record, epoch: int, private: Private | None) -> Entry:
     event: Any = record.event
     time = round_time(record.time)
     lengths = times = None
@@ -139,7 +161,7 @@ def _entry_of(record: Record, epoch: int) -> Entry:
     elif record.covers > 1:
         raise LogError(f"record {record.seq} is merged: store the single records of a run")
     kind = _tag(event.__class__)
-    body = _Body(record.turn, record.attempt, event, record.path, lengths, times)
+    body = _Body(record.turn, record.attempt, event, record.path, lengths, times, private)
     try:
         data = _encode(body)
     except UnicodeEncodeError:
@@ -201,6 +223,20 @@ def records_of(entries: Iterable[Entry], run: str, after: int = 0) -> Iterator[R
             )
         after = entry.last
         yield record_of(entry, run)
+
+
+def private_of(entry: Entry, run: str) -> Private | None:
+    """The private data of an entry, if it has any.
+
+    Raises:
+        LogError: The entry is damaged.
+    """
+    if b'"private":' not in entry.body:
+        return None
+    try:
+        return _read_body(entry).private
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise _damaged(entry, run, error) from error
 
 
 def _read_body(entry: Entry) -> _Body:

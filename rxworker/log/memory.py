@@ -21,7 +21,6 @@ class _StoredRun(Struct, eq=False):
     status: StoredStatus = "running"
     epoch: int = 0
     last_seq: int = 0
-    taken: int = 0
     owner: str = ""
     lease_until: float = 0.0
     updated: float = 0.0
@@ -31,7 +30,7 @@ class _StoredRun(Struct, eq=False):
 
     def stored(self) -> StoredRow:
         return (
-            self.run, self.row, self.status, self.epoch, self.last_seq, self.taken, self.owner, self.lease_until,
+            self.run, self.row, self.status, self.epoch, self.last_seq, self.owner, self.lease_until,
             self.created, self.updated, self.size,
         )  # fmt: skip
 
@@ -88,7 +87,7 @@ class MemoryLog(EventLog):
                 raise LeaseHeldError(run, found.owner, found.lease_until)
             found.epoch += 1
             found.owner, found.lease_until = self.owner, now + lease
-            return Claim(run, found.epoch, found.last_seq, found.taken, self.owner)
+            return Claim(run, found.epoch, found.last_seq, self.owner)
 
     async def _append(
         self,
@@ -97,7 +96,6 @@ class MemoryLog(EventLog):
         after: int,
         row: bytes | None,
         status: StoredStatus | None,
-        taken: int,
         durable: bool,  # noqa: ARG002 - it is as durable as it gets
     ) -> bool:
         with self._lock:
@@ -114,7 +112,6 @@ class MemoryLog(EventLog):
                 found.size += sum(len(entry.body) for entry in entries)
             if row is not None and status is not None:
                 found.row, found.status = row, status
-            found.taken = max(found.taken, taken)
             found.updated = self._clock()
         return False
 

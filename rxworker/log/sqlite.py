@@ -41,7 +41,7 @@ WATCHED = 10.0
 TABLES = """
 CREATE TABLE runs(
   id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, row BLOB NOT NULL, status TEXT NOT NULL, epoch INTEGER NOT NULL DEFAULT 0,
-  last INTEGER NOT NULL DEFAULT 0, taken INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '', lease REAL NOT NULL DEFAULT 0,
+  last INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '', lease REAL NOT NULL DEFAULT 0,
   created REAL NOT NULL, updated REAL NOT NULL, size INTEGER NOT NULL DEFAULT 0, sent INTEGER NOT NULL DEFAULT 0,
   watched REAL NOT NULL DEFAULT 0, watcher TEXT NOT NULL DEFAULT '');
 CREATE INDEX runs_by_status ON runs(status, id);
@@ -55,7 +55,7 @@ CREATE TABLE barriers(count INTEGER NOT NULL);
 INSERT INTO barriers VALUES(0);
 """
 
-_STORED = "run, row, status, epoch, last, taken, owner, lease, created, updated, size"
+_STORED = "run, row, status, epoch, last, owner, lease, created, updated, size"
 
 
 class _Job:
@@ -155,11 +155,11 @@ class SQLiteLog(EventLog):
                 raise no_run(run)
             if held and until > now:
                 raise LeaseHeldError(run, held, until)
-            epoch, last, taken = db.execute(
-                "UPDATE runs SET epoch=epoch+1, owner=?, lease=? WHERE id=? RETURNING epoch, last, taken",
+            epoch, last = db.execute(
+                "UPDATE runs SET epoch=epoch+1, owner=?, lease=? WHERE id=? RETURNING epoch, last",
                 (owner, now + lease, key),
             ).fetchone()
-            return Claim(run, epoch, last, taken, owner)
+            return Claim(run, epoch, last, owner)
 
         return await self._to_writer(work, durable=True)
 
@@ -170,7 +170,6 @@ class SQLiteLog(EventLog):
         after: int,
         row: bytes | None,
         status: StoredStatus | None,
-        taken: int,
         durable: bool,
     ) -> bool:
         run, last = claim.run, entries[-1].last if entries else after
@@ -180,9 +179,9 @@ class SQLiteLog(EventLog):
         def work(db: sqlite3.Connection) -> bool:
             now = time.time()
             found: tuple[int, float, str] | None = db.execute(
-                "UPDATE runs SET last=?, updated=?, size=size+?, taken=max(taken,?), row=ifnull(?,row), status=ifnull(?,status) "
+                "UPDATE runs SET last=?, updated=?, size=size+?, row=ifnull(?,row), status=ifnull(?,status) "
                 "WHERE run=? AND epoch=? AND last=? AND status<>'deleted' RETURNING id, watched, watcher",
-                (last, now, size, taken, row, status, run, claim.epoch, after),
+                (last, now, size, row, status, run, claim.epoch, after),
             ).fetchone()
             if found is None:
                 stored = db.execute(

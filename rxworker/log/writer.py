@@ -8,15 +8,21 @@ or `WATCHED` while another process watches the run. A barrier waits for nothing,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from rxworker.errors import FencedError
-from rxworker.events import CommandTaken, Record
+from rxworker.events import Record, ToolStop
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import MERGEABLE
 from rxworker.log.base import Claim, EventLog, RunRow
-from rxworker.log.entry import entries_of
+from rxworker.log.entry import Private, entries_of
+from rxworker.messages import ToolResult
+
+_encode = msgspec.json.Encoder().encode
 
 QUIET = 0.25
 WATCHED = 0.05
@@ -29,27 +35,37 @@ class RunWriter:
 
     Args:
         log: Where to.
-        claim: The claim of the run.
+        run: The run's id.
         row: Returns what a list shows of the run now.
-        fail: Called once with the error when an append was refused or failed. Nothing is written after that.
+        variables: The variables of hooks and tools. Those that JSON can hold are stored when they have changed.
+        claim: The claim of the run, if it exists; a new run is claimed by ``open``.
 
     Attributes:
+        log: Where to.
         claim: The claim of the run.
         stored_seq: The number of the last record that is stored.
+        on_failure: Called once, on the event loop, with the error when an append was refused or failed. Nothing is written after that.
     """
 
     def __init__(
         self,
         log: EventLog,
-        claim: Claim,
+        run: str,
         row: Callable[[], RunRow],
-        fail: Callable[[Exception], None],
+        variables: Mapping[str, object],
+        claim: Claim | None = None,
     ) -> None:
+        self.log = log
         self.claim = claim
-        self.stored_seq = self._durable_seq = self._put_seq = claim.last_seq
-        self._log = log
+        self.stored_seq = 0 if claim is None else claim.last_seq
+        self._durable_seq = self._put_seq = self.stored_seq
+        self._run = run
         self._row = row
-        self._fail = fail
+        self.on_failure: Callable[[Exception], None] = _ignore
+        self._variables = variables
+        self._stored_variables = b"{}"
+        self._private: dict[int, Private] = {}
+        self._results: dict[int, ToolResult] = {}
         self._loop = asyncio.get_running_loop()
         self._pending: list[Record] = []
         self._size = 0  # characters of text that are not stored yet
@@ -67,6 +83,33 @@ class RunWriter:
         """Why nothing is written any more, if so."""
         return self._error
 
+    async def open(self) -> None:
+        """Claim the run, unless it was claimed, renew the claim from now on, and store what was put in so far.
+
+        Raises:
+            LogError: The run exists already, or the log cannot be written.
+        """
+        try:
+            if self.claim is None:
+                self.claim = await self.log.claim(self._run, create=True, row=self._row())
+        except Exception as error:
+            self._failed(error)
+            raise
+        self.log.heartbeat.add(self.claim, self._lose)
+        await self.barrier()
+
+    def _lose(self) -> None:
+        """Called in the thread of the heartbeat."""
+        error = FencedError(
+            f"{self._run} was taken over by another process: this one stops", run=self._run
+        )
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._failed, error)
+
+    def hold_result(self, place: int, result: ToolResult) -> None:
+        """Store a result with the next `ToolStop` of this place, which has none for the watchers."""
+        self._results[place] = result
+
     def put(self, record: Record) -> None:
         """Write a record soon."""
         if self._error is not None:
@@ -81,7 +124,12 @@ class RunWriter:
             self._size += len(event.text()) if kind is Deltas else len(event.text)
         if self._timer is None and self._appending is None:
             self._timer = self._loop.call_later(self._interval, self._flush)
-        if self._size > MOST_BYTES:
+        if kind is ToolStop and not record.path:
+            held = self._results.pop(event.place, None)
+            if held is not None and event.result is None:
+                self._private[record.seq] = Private(held=held)
+            self.flush()
+        elif self._size > MOST_BYTES:
             self._flush()
 
     def flush(self) -> None:
@@ -124,11 +172,20 @@ class RunWriter:
         return self._held
 
     async def close(self) -> None:
-        """Write the rest, and stop."""
-        if self._error is None:
+        """Store the rest, and release the run.
+
+        Raises:
+            FencedError: Another owner has taken the run over.
+            LogError: It could not be stored.
+        """
+        try:
             await self.barrier()
-        if self._timer is not None:
-            self._timer.cancel()
+        finally:
+            self.log.heartbeat.remove(self._run)
+            if self._timer is not None:
+                self._timer.cancel()
+        if self.claim is not None:
+            await self.log.release(self.claim)
 
     def _flush(self) -> None:
         if self._timer is not None:
@@ -136,7 +193,7 @@ class RunWriter:
             self._timer = None
         if self._appending is not None:
             self._is_due = True
-        elif self._error is None and self._has_work:
+        elif self.claim is not None and self._error is None and self._has_work:
             self._appending = self._loop.create_task(self._append())
 
     @property
@@ -157,19 +214,19 @@ class RunWriter:
             self._timer = self._loop.call_later(self._interval, self._flush)
 
     async def _append_once(self) -> None:
+        claim = self.claim
+        assert claim is not None  # _flush checks it
         records, self._pending = self._pending, []
         durable, self._is_barrier, self._is_due = self._is_barrier, False, False
         size = self._size
-        taken = 0
-        for record in records:
-            if isinstance(record.event, CommandTaken) and not record.path:
-                taken = record.event.number
-        is_watched = await self._log.append(
-            self.claim,
-            entries_of(records, self.claim.epoch),
+        private, self._private = self._private, {}
+        if records and self._variables:
+            self._add_variables(records[-1].seq, private)
+        is_watched = await self.log.append(
+            claim,
+            entries_of(records, claim.epoch, private),
             after=self.stored_seq,
             row=self._row(),
-            taken=taken,
             durable=durable,
         )
         self._interval = WATCHED if is_watched else QUIET
@@ -180,6 +237,14 @@ class RunWriter:
             self._durable_seq = self.stored_seq
             self._wake()
         self._unhold()
+
+    def _add_variables(self, seq: int, private: dict[int, Private]) -> None:
+        variables = {name: value for name, value in self._variables.items() if _has_json(value)}
+        encoded = _encode(variables)
+        if encoded != self._stored_variables:
+            self._stored_variables = encoded
+            held = private[seq].held if seq in private else None
+            private[seq] = Private(held, msgspec.json.decode(encoded))
 
     def _wake(self) -> None:
         still: list[tuple[int, asyncio.Future[None]]] = []
@@ -197,6 +262,8 @@ class RunWriter:
             self._held.set_result(None)
 
     def _failed(self, error: Exception) -> None:
+        if self._error is not None:
+            return
         self._error = error
         self._pending, self._size = [], 0
         for _, waiting in self._waiting:
@@ -205,9 +272,16 @@ class RunWriter:
                 waiting.exception()
         self._waiting = []
         self._unhold()
-        self._fail(error)
+        self.on_failure(error)
 
 
-def is_fenced(error: BaseException | None) -> bool:
-    """Whether an error means that another owner has the run."""
-    return isinstance(error, FencedError)
+def _ignore(error: Exception) -> None:
+    """The next barrier raises it."""
+
+
+def _has_json(value: object) -> bool:
+    """Whether JSON holds a value as it is."""
+    try:
+        return msgspec.json.decode(_encode(value)) == value
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        return False

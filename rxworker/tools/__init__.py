@@ -1,6 +1,16 @@
 """Tools: functions that the model may call, their descriptions, and how calls are run."""
 
-from rxworker.tools.base import Effect, Tool, ToolPolicy, policy_of
+from rxworker.tools.base import (
+    Done,
+    Effect,
+    NotDone,
+    Reconcile,
+    Tool,
+    ToolPolicy,
+    Unknown,
+    policy_of,
+    reconcile_of,
+)
 from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.decorate import tool
 from rxworker.tools.early import EarlyCalls
@@ -22,6 +32,12 @@ __all__ = [
     "ToolPolicy",
     "Effect",
     "policy_of",
+    # whether a call of a process that has ended had its effect
+    "Reconcile",
+    "Done",
+    "NotDone",
+    "Unknown",
+    "reconcile_of",
     # tools of MCP servers
     "mcp_tools",
     "McpTool",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 import typing
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from rxworker.errors import ConfigurationError
-from rxworker.messages import ResultContent, ToolMeta, ToolResult
+from rxworker.messages import JsonObject, ResultContent, ToolMeta, ToolResult
 from rxworker.tools.context import ToolContext
 
 # What all providers accept.
@@ -49,7 +50,7 @@ class ToolPolicy(Struct, frozen=True):
 
 
 class Tool(Protocol):
-    """Something the model may call. It may also have a ``policy``, a `ToolPolicy`."""
+    """Something the model may call. It may also have a ``policy``, a `ToolPolicy`, and ``reconcile``, a `Reconcile`."""
 
     @property
     def meta(self) -> ToolMeta:
@@ -71,6 +72,37 @@ class Tool(Protocol):
         ...
 
 
+class Done(Struct, frozen=True):
+    """What `Reconcile` returns for a call that had its effect.
+
+    Attributes:
+        content: The result for the model.
+        is_error: Whether the result is an error.
+    """
+
+    content: ResultContent
+    is_error: bool = False
+
+
+class NotDone(Struct, frozen=True):
+    """What `Reconcile` returns for a call that had no effect, so that it is to be made again."""
+
+
+class Unknown(Struct, frozen=True):
+    """What `Reconcile` returns where it cannot find out.
+
+    Attributes:
+        reason: For people.
+    """
+
+    reason: str = ""
+
+
+Reconciled: TypeAlias = Done | NotDone | Unknown
+Reconcile: TypeAlias = Callable[[str, JsonObject], Awaitable[Reconciled]]
+"""Finds out whether a call had its effect whose process ended before its result was stored: from its idempotency key and its arguments."""
+
+
 USUAL = ToolPolicy()
 """Most tools have this very one: who asks many of them need not look into it."""
 
@@ -79,6 +111,11 @@ def policy_of(tool: Tool | None) -> ToolPolicy:
     """How a tool may be run; what is usual where it does not say, or is not there."""
     policy = getattr(tool, "policy", None)
     return policy if isinstance(policy, ToolPolicy) else USUAL
+
+
+def reconcile_of(tool: Tool | None) -> Reconcile | None:
+    """The function that finds out whether a call had its effect, if the tool has one."""
+    return getattr(tool, "reconcile", None)
 
 
 def check_name(name: str) -> str:

@@ -18,6 +18,7 @@ from rxworker.messages import CachePoint, TextFormat, ToolMeta
 from rxworker.tools.base import (
     MAX_OUTPUT,
     Effect,
+    Reconcile,
     ToolPolicy,
     check_meta,
     check_name,
@@ -51,6 +52,7 @@ def tool(
     allowed_callers: Iterable[str] = (),
     input_examples: Iterable[Mapping[str, Any]] = (),
     format: TextFormat | None = None,
+    reconcile: Reconcile | None = None,
 ) -> Callable[[Callable[P, B]], FunctionTool[P, B]]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -70,6 +72,7 @@ def tool(
     allowed_callers: Iterable[str] = (),
     input_examples: Iterable[Mapping[str, Any]] = (),
     format: TextFormat | None = None,  # noqa: A002 - the providers' word for it
+    reconcile: Reconcile | None = None,
 ) -> Any:
     """Make a tool of a function or a method. It can still be called as before.
 
@@ -96,8 +99,10 @@ def tool(
         input_examples: Arguments of calls, to show to the model.
         format: The model writes a text instead of a JSON object: ``"text"``, or a `Grammar`. The function then has one
             parameter, a ``str``.
+        reconcile: An async function that finds out whether a call had its effect, from its idempotency key and its arguments. A recovered run calls
+            it for a call with ``effect="write"`` whose end was not stored; it returns `Done`, `NotDone` or `Unknown`.
 
-    The settings from ``strict`` on are those of `ToolMeta`; docs/how-to/tools.md says which provider knows which.
+    The settings from ``strict`` to ``format`` are those of `ToolMeta`; docs/how-to/tools.md says which provider knows which.
 
     Raises:
         ConfigurationError: No tool can be made of it; the error says of which parameter and what to do.
@@ -125,7 +130,7 @@ def tool(
     )
 
     def decorate(function: Callable[..., Any], names: Mapping[str, Any]) -> FunctionTool[..., Any]:
-        return _make(function, name, description, policy, hints, names)
+        return _make(function, name, description, policy, hints, names, reconcile)
 
     def decorate_below(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         return decorate(function, _names_around())
@@ -140,6 +145,7 @@ def _make(
     policy: ToolPolicy,
     hints: ToolMeta,
     names: Mapping[str, Any],
+    reconcile: Reconcile | None,
 ) -> FunctionTool[..., Any]:
     function, method = _function(function)
     name = check_name(function.__name__ if name is None else name)
@@ -161,6 +167,7 @@ def _make(
         policy,
         on_loop=_belongs_on_loop(function, names),
         unbound=method,
+        reconcile=reconcile,
     )
 
 

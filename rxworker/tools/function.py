@@ -23,7 +23,7 @@ from rxworker.errors import (
 )
 from rxworker.messages import ResultContent, ToolMeta, ToolResult
 from rxworker.tools.await_result import settle, settle_generator
-from rxworker.tools.base import ToolPolicy
+from rxworker.tools.base import Reconcile, ToolPolicy
 from rxworker.tools.context import ToolContext
 from rxworker.tools.custom_types import adapt
 from rxworker.tools.json_decoder import JsonDecoder, explain
@@ -45,6 +45,7 @@ class FunctionTool(Generic[P, B_co]):
         meta: The description for the model.
         policy: How it may be run.
         unbound: Whether it is a method that still lacks its object.
+        reconcile: Finds out whether a call had its effect.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class FunctionTool(Generic[P, B_co]):
         *,
         on_loop: bool,
         unbound: bool,
+        reconcile: Reconcile | None = None,
     ) -> None:
         self.__name__: str = function.__name__
         self.__qualname__: str = function.__qualname__
@@ -66,6 +68,7 @@ class FunctionTool(Generic[P, B_co]):
         self.meta = meta
         self.policy = policy
         self.unbound = unbound
+        self.reconcile = reconcile
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> B_co:
         """Call the function."""
@@ -88,6 +91,7 @@ class FunctionTool(Generic[P, B_co]):
             self.policy,
             on_loop=self._on_loop,
             unbound=False,
+            reconcile=self.reconcile,
         )
 
     def __repr__(self) -> str:

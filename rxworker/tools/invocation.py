@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any, TypeAlias
 
@@ -58,12 +58,14 @@ class CallScope(Struct, frozen=True):
         relay: Is shown the records of runs that tools begin, in the event loop's thread. It must not raise.
         scope: What idempotency keys begin with, such as the run and the turn.
         variables: Values that the tools share.
+        barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends the run.
     """
 
     emit: Emit = ignore
     relay: Relay = ignore_record
     scope: str = ""
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
+    barrier: Callable[[], Awaitable[None]] | None = None
 
 
 class _Line(ToolContext):

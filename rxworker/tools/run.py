@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -75,6 +75,8 @@ async def run_now(
     began = loop.time()
     cancels = 0 if task is None else task.cancelling()
     around.emit(ToolStart(call, place))
+    if around.barrier is not None and policy.effect != "pure":
+        await around.barrier()
     is_error = True
     if tool is None:
         content = toolbox.missing(call.name)
@@ -182,6 +184,7 @@ async def run_calls(
     scope: str = "",
     variables: dict[str, Any] | None = None,
     early: Early | None = None,
+    barrier: Callable[[], Awaitable[None]] | None = None,
 ) -> list[FinishedCall]:
     """Run calls side by side. Their results come in the order of the calls.
 
@@ -198,6 +201,7 @@ async def run_calls(
         scope: What idempotency keys begin with, such as the run and the turn; by default the id of the call.
         variables: Values that the tools share.
         early: Calls that have started already, an `EarlyCalls`; its limit is then the limit.
+        barrier: Awaited before each tool with effects runs; see `CallScope`.
 
     Raises:
         ConfigurationError: The limit is below 1.
@@ -215,7 +219,7 @@ async def run_calls(
         if task.cancelled() and not is_stopping and place not in cancelled:
             cancelled[place] = _cancelled(call, place, emit)
 
-    around = CallScope(tell, relay, scope, {} if variables is None else variables)
+    around = CallScope(tell, relay, scope, {} if variables is None else variables, barrier)
     loop = asyncio.get_running_loop()
     called = list(calls)
     placed = list(zip(called, range(len(called)) if places is None else places, strict=True))

@@ -147,6 +147,8 @@ def hold_back(context: RunContext, emit: Callable[[Event], None]) -> Callable[[E
         if isinstance(event, ToolStop) and event.result is not None:
             hooks = context.hooks.at(HookPoint.AFTER_TOOL_CALL)
             if any(hook.matches(event.result.name) for hook in hooks):
+                if context.journal.writer is not None:
+                    context.journal.writer.hold_result(event.place, event.result)
                 event = replace(event, result=None)
         emit(event)
 
@@ -232,7 +234,8 @@ async def _ask_and_run(
 ) -> None:
     results = dict(scope.refused)
     for each, answer in scope.answered:
-        hold_back(context, emit)(ToolStop(answer, place=each.place))
+        if not each.has_ended:
+            hold_back(context, emit)(ToolStop(answer, place=each.place))
         tool = context.tools.get(each.call.name)
         results[each.place] = await _ask_about_result(context, scope, each, tool, answer, emit)
     if context.pause_request.reason is not None:
@@ -264,6 +267,7 @@ async def _ask_and_run(
         scope=scope.key,
         variables=scope.variables,
         early=early,
+        barrier=None if context.journal.writer is None else context.journal.barrier,
     )
     for each, done in zip(allowed, finished, strict=True):
         results[each.place] = done.result

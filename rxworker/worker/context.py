@@ -256,12 +256,14 @@ class Waiting(Struct, frozen=True):
         call: The call.
         spared: The hooks that are not asked about it again; see `HookContext.spared`.
         is_approved: Whether a person approved it without changes, so that its tool needs no other approval.
+        has_ended: Whether its end was emitted already, by the process that ran it before this one.
     """
 
     place: int
     call: ToolCall
     spared: frozenset[tuple[str, int]] = frozenset()
     is_approved: bool = False
+    has_ended: bool = False
 
 
 class TurnScope(Struct, eq=False):
@@ -271,6 +273,7 @@ class TurnScope(Struct, eq=False):
         variables: The variables of the run; each turn passes them to the next.
         request: The request, after the hooks.
         is_resumed: Whether the turn continues a paused run, without a request.
+        is_recovered: Whether the turn has started, and only its request is to be sent again.
         resumed: The calls that have waited since the pause.
         answered: Calls whose result a person has given, and which the ``after_tool_call`` hooks have not received yet.
         refused: Results of calls that will not run, by the places of the calls.
@@ -284,6 +287,7 @@ class TurnScope(Struct, eq=False):
     variables: dict[str, object] = {}
     request: Request | None = None
     is_resumed: bool = False
+    is_recovered: bool = False
     resumed: tuple[Waiting, ...] = ()
     answered: tuple[tuple[Waiting, ToolResult], ...] = ()
     refused: dict[int, ToolResult] = {}

@@ -23,19 +23,23 @@ from reactivex import Observable
 
 from rxworker.errors import (
     LimitExceededError,
+    LogError,
     RunCancelledError,
+    RxWorkerError,
     as_exception,
     describe,
     reason_of,
 )
-from rxworker.events import Event, LimitReached, RunAbort
+from rxworker.events import CommandTaken, Event, LimitReached, RunAbort
 from rxworker.hub.detach import raise_from_loop
+from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
 from rxworker.state import RunState
+from rxworker.worker.commands import CommandReader
 from rxworker.worker.context import RunContext, TurnScope, report
 from rxworker.worker.loop import Emitter, cut_off, is_closed, repeat_turns
 from rxworker.worker.result import RunResult, T_co, result_of
-from rxworker.worker.shutdown import GRACE, cause_of, shut_down
+from rxworker.worker.shutdown import GRACE, cause_of, leave, shut_down
 from rxworker.worker.turn import turn
 
 CLOSING = RunCancelledError("its event loop is closing")
@@ -63,6 +67,7 @@ class RunDriver(Generic[T_co]):
         scope: What the first turn begins with.
         ended: Called with the last state, and with the result if there is one.
         loop: The event loop of the run.
+        commands: Reads the commands to a logged run.
 
     Attributes:
         phase: The phase of the run.
@@ -77,6 +82,7 @@ class RunDriver(Generic[T_co]):
         scope: TurnScope,
         ended: Callable[[RunState, RunResult[T_co] | None], None],
         loop: asyncio.AbstractEventLoop,
+        commands: CommandReader | None = None,
     ) -> None:
         self.phase = Phase.STARTING
         self.outcome: asyncio.Future[RunResult[T_co]] = loop.create_future()
@@ -86,12 +92,17 @@ class RunDriver(Generic[T_co]):
         self._scope = scope
         self._ended = ended
         self._loop = loop
+        self._commands = commands
+        self._cancelled_by = 0  # the number of the command
         self._stop: Exception | None = None  # the reason of the request to stop
         self._stops_after_turn = False
         self._interrupt: KeyboardInterrupt | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._waiting: list[asyncio.Future[RunResult[T_co]]] = []
         context.journal.hub.detach_reporter.on_interrupt = self._interrupted
+        writer = context.journal.writer
+        if writer is not None:
+            writer.on_failure = self._log_failed
         self.task = self._start(self._drive())
 
     @property
@@ -99,10 +110,21 @@ class RunDriver(Generic[T_co]):
         """Whether the run still accepts messages, and requests to pause or stop."""
         return self.phase is Phase.STARTING or self.phase is Phase.RUNNING
 
-    def cancel(self, reason: str, *, after_turn: bool) -> None:
-        """Request that the run stops. The first reason counts; a later request can only make it stop sooner."""
+    def fail(self, error: Exception) -> None:
+        """End the run with an error before its first turn."""
+        self._stop = error
+
+    def cancel(self, reason: str, *, after_turn: bool, number: int = 0) -> None:
+        """Request that the run stops. The first reason counts; a later request can only make it stop sooner.
+
+        Args:
+            reason: For people.
+            after_turn: Whether the turn is completed first.
+            number: The number of the command that requests it; 0 for none.
+        """
         if not self.is_open:
             return
+        self._cancelled_by = self._cancelled_by or number
         if self._stop is None:
             self._stop, self._stops_after_turn = RunCancelledError(reason), after_turn
         elif after_turn or not self._stops_after_turn:
@@ -133,7 +155,10 @@ class RunDriver(Generic[T_co]):
         if error is not None:
             await self._shut_down(error)
             return
-        self._end(self._result())
+        if self._journal.writer is not None:
+            self.phase = Phase.ENDING  # from here on it cannot be stopped: it has finished
+            error = await self._store_end(self._journal.writer)
+        self._end(self._result() if error is None else error)
         self.task.remove_done_callback(self._task_ended)  # it would have no effect
 
     async def _run_turns(self) -> Exception | None:
@@ -146,9 +171,15 @@ class RunDriver(Generic[T_co]):
         journal, scheduler = self._journal, self._context.scheduler
         task = asyncio.current_task(self._loop)
         try:
+            if journal.writer is not None:
+                await journal.writer.open()
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop
+            if journal.state.status == "paused":
+                return None  # a recovered run that asks about a call
             self._start_timer()
+            if self._commands is not None:
+                self._commands.start()
             turns = repeat_turns(self._turn, self._goes_on, scheduler)
             await Emitter(journal.emit, journal.emit_many, task).follow(turns, scheduler)
         except asyncio.CancelledError as cause:
@@ -215,7 +246,7 @@ class RunDriver(Generic[T_co]):
 
     def _cancellation(self, cause: asyncio.CancelledError | None = None) -> Exception:
         """The error that the run fails with, if its task was cancelled."""
-        if isinstance(self._stop, LimitExceededError):
+        if isinstance(self._stop, LimitExceededError | LogError):
             return self._stop
         if cause is not None and isinstance(cause.__cause__, KeyboardInterrupt):
             interrupt = cause.__cause__  # raised by a tool; it has left the event loop
@@ -234,9 +265,37 @@ class RunDriver(Generic[T_co]):
             # A cancellation that was not raised yet must not be raised within the shutdown.
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
-            await shut_down(self._context, error)
+            if isinstance(error, LogError):
+                await leave(self._context, error)
+            else:
+                if self._cancelled_by:
+                    self._journal.emit(CommandTaken(self._cancelled_by, "cancel"))
+                await shut_down(self._context, error)
         finally:
-            self._end(error)
+            failed: Exception | None = None
+            try:
+                if self._journal.writer is not None:
+                    failed = await self._store_end(self._journal.writer)
+            finally:
+                self._end(error if failed is None else failed)
+
+    async def _store_end(self, writer: RunWriter) -> Exception | None:
+        """Store the last records before anybody learns that the run has ended.
+
+        Returns:
+            The error, if they could not be stored.
+        """
+        try:
+            await writer.close()
+        except RxWorkerError as error:
+            return error
+        return None
+
+    def _log_failed(self, error: Exception) -> None:
+        """Stop at once: what cannot be stored is not done. Nothing more is emitted."""
+        if self.is_open:
+            self._stop = error
+            self._stop_now()
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         """End a run whose task ended without that, for example because the event loop is closing: no task waits for ever."""
@@ -272,6 +331,8 @@ class RunDriver(Generic[T_co]):
     def _release(self, result: RunResult[T_co] | None) -> None:
         """Report to the budgets, refuse the messages that were not delivered, and free the worker."""
         context = self._context
+        if self._commands is not None:
+            self._commands.stop()
         if context.budgets:
             report(context)
         if context.mailbox.waiting:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 from weakref import ref
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from rxworker.errors import LocalProtocolError, describe
 from rxworker.events import (
     AttemptStart,
+    CommandTaken,
     Event,
     MessageAdd,
     Record,
@@ -27,6 +28,7 @@ from rxworker.events import (
 )
 from rxworker.events.deltas import Deltas, Parts
 from rxworker.hub import Hub
+from rxworker.log.writer import RunWriter
 from rxworker.messages import Message
 from rxworker.state import RunState, fold_run
 
@@ -38,6 +40,12 @@ class Journal:
         run: The run's id.
         clock: Returns the time in seconds since the epoch.
         loop: The running event loop, if it is known.
+
+    Attributes:
+        run: The run's id.
+        hub: Where the records go.
+        turn: The number of the turn.
+        writer: Writes the records of a logged run.
     """
 
     def __init__(
@@ -54,6 +62,7 @@ class Journal:
         self._history = self.hub.history
         self._clock = clock
         self._state = RunState()
+        self.writer: RunWriter | None = None
 
     def emit(self, event: Event) -> None:
         """Number the event and give it to the hub."""
@@ -61,7 +70,10 @@ class Journal:
         if kind in _COUNTED:
             self._count(kind)
         seq = self._history.last_seq + 1
-        self.hub.push(Record(seq, self.run, self.turn, self._attempt, self._clock(), event))
+        record = Record(seq, self.run, self.turn, self._attempt, self._clock(), event)
+        if self.writer is not None and not self._write(record):
+            return
+        self.hub.push(record)
 
     def emit_many(self, parts: Parts[Event]) -> None:
         """Number events that arrived together, and give them to the hub. A `Deltas` is one record."""
@@ -75,7 +87,38 @@ class Journal:
             covers = len(event) if kind is Deltas else 1
             seq += covers
             entries.append(Record(seq, run, self.turn, self._attempt, now, event, covers=covers))
+        if self.writer is not None:
+            for entry in entries:
+                if not self._write(entry):
+                    return
         self.hub.push_many(entries)
+
+    def _write(self, record: Record) -> bool:
+        """Write a record to the log. Returns whether it may be published: after a failure no more records follow those in the log."""
+        writer = self.writer
+        if writer is None or self.hub.ended:
+            return True
+        if writer.error is not None:
+            return False
+        writer.put(record)
+        return True
+
+    def load(self, records: Sequence[Record]) -> None:
+        """Continue behind these records of a stored run."""
+        self.hub.push_many(records)
+        last = records[-1]
+        self.turn = last.turn
+        self._attempt = last.attempt
+
+    async def barrier(self) -> None:
+        """Wait until everything so far is stored, if the run is logged.
+
+        Raises:
+            FencedError: Another process has taken the run over.
+            LogError: It could not be stored.
+        """
+        if self.writer is not None:
+            await self.writer.barrier()
 
     def _count(self, kind: type[object]) -> None:
         """Count the turn or the attempt that starts."""
@@ -88,7 +131,14 @@ class Journal:
         """Add a record of a nested run, under the call that started that run."""
         seq, path = self.hub.last_seq + 1, (call_id, *record.path)
         # A merged record counts as one here.
-        self.hub.push(replace(record, seq=seq, run=self.run, path=path, covers=1))
+        inner = replace(record, seq=seq, run=self.run, path=path, covers=1)
+        if self.writer is None or self._write(inner):
+            self.hub.push(inner)
+
+    def relayed(self, call_id: str) -> int:
+        """How many records of a nested run were relayed under this call."""
+        records = self._history.records(0)
+        return sum(record.path[:1] == (call_id,) for record in records)
 
     @property
     def first(self) -> Event | None:
@@ -116,28 +166,42 @@ _COUNTED: frozenset[type[object]] = frozenset({TurnStart, AttemptStart})
 SOURCE = "send"
 TOO_LATE = "the run ended before the message could be put into its conversation"
 
-Undelivered: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None]]]
+Undelivered: TypeAlias = list[tuple[tuple[Message, ...], asyncio.Future[None], int]]
 
 
 class Mailbox(Struct, eq=False):
     """Messages that were sent to a run and are not delivered yet.
 
     Attributes:
-        waiting: The messages in order, each with a future that is done on delivery.
+        waiting: The messages in order, each with a future that is done on delivery, and the number of its command; 0 for none.
     """
 
     waiting: Undelivered = []
 
-    def put(self, messages: tuple[Message, ...]) -> asyncio.Future[None]:
-        """Add messages. The future is done when they are in the conversation."""
-        delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.append((messages, delivered))
+    def put(
+        self,
+        messages: tuple[Message, ...],
+        number: int = 0,
+        delivered: asyncio.Future[None] | None = None,
+    ) -> asyncio.Future[None]:
+        """Add messages. The future is done when they are in the conversation.
+
+        Args:
+            messages: The messages.
+            number: The number of the command that sent them.
+            delivered: The future, if there is one already.
+        """
+        if delivered is None:
+            delivered = asyncio.get_running_loop().create_future()
+        self.waiting.append((messages, delivered, number))
         return delivered
 
     def deliver(self, emit: Callable[[Event], None]) -> None:
         """Add the waiting messages to the conversation, in order."""
         waiting, self.waiting = self.waiting, []
-        for messages, delivered in waiting:
+        for messages, delivered, number in waiting:
+            if number:
+                emit(CommandTaken(number, "send"))
             emit(MessageAdd(messages, SOURCE))
             if not delivered.done():
                 delivered.set_result(None)
@@ -145,7 +209,7 @@ class Mailbox(Struct, eq=False):
     def close(self) -> None:
         """Fail the waiting messages, since the run has ended."""
         waiting, self.waiting = self.waiting, []
-        for _, delivered in waiting:
+        for _, delivered, _ in waiting:
             if not delivered.done():
                 delivered.set_exception(LocalProtocolError(TOO_LATE))
                 delivered.exception()  # the sender need not await it
@@ -160,6 +224,7 @@ class PauseRequest(Struct, eq=False):
 
     Attributes:
         reason: The reason, for people; ``None`` if no pause was requested. The run pauses at the next safe moment.
+        number: The number of the command that requested it; 0 for none.
 
     >>> request = PauseRequest()
     >>> request.ask("lunch")
@@ -170,13 +235,17 @@ class PauseRequest(Struct, eq=False):
     """
 
     reason: str | None = None
+    number: int = 0
 
-    def ask(self, reason: str) -> None:
+    def ask(self, reason: str, number: int = 0) -> None:
         """Pause at the next safe moment."""
         self.reason = reason
+        self.number = number
 
     def take(self, emit: Callable[[Event], None], pause: RunPause) -> None:
         """Pause now, at a safe moment, if a pause was requested."""
         reason, self.reason = self.reason, None
         if reason is not None:
+            if self.number:
+                emit(CommandTaken(self.number, "pause"))
             emit(replace(pause, reason=reason))

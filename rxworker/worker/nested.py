@@ -12,6 +12,7 @@ import contextlib
 import contextvars
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
+from hashlib import sha256
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -23,6 +24,7 @@ from rxworker.errors import (
     InvalidArgumentError,
     LocalProtocolError,
 )
+from rxworker.events import Record
 from rxworker.messages import JsonObject, ToolMeta
 from rxworker.tools import Effect, ToolContext, ToolPolicy
 from rxworker.tools.base import check_name, check_policy
@@ -30,6 +32,7 @@ from rxworker.tools.json_decoder import explain
 from rxworker.tools.limiter import Gate
 from rxworker.worker.context import CALLING, INSIDE
 from rxworker.worker.result import Paused, RunResult
+from rxworker.worker.run import Run
 from rxworker.worker.worker import Worker
 
 MakeWorker: TypeAlias = Callable[[], Worker]
@@ -55,7 +58,10 @@ class WorkerTool:
     Attributes:
         meta: Its description for the model.
         policy: How it may be run.
+        is_recoverable: Whether a call of a recovered run may be made again: it continues the run that it began.
     """
+
+    is_recoverable = True
 
     def __init__(self, worker: Worker | MakeWorker, meta: ToolMeta, policy: ToolPolicy) -> None:
         self.meta = meta
@@ -125,12 +131,27 @@ def worker_tool(
 
 
 async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> str:
-    token = INSIDE.set(CALLING.get())
+    outer = CALLING.get()
+    token = INSIDE.set(outer)
     try:
-        run = worker.run(task)
+        writer = None if outer is None else outer.journal.writer
+        if outer is None or writer is None:
+            run: Run[Any] | RunResult[Any] = worker.run(task)
+        else:
+            # The same call of a recovered outer run has the same key, so that it finds the run that it began.
+            inner = sha256(context.idempotency_key.encode()).hexdigest()[:12]
+            run = await worker.run_inside(task, writer.log, f"{outer.journal.run}.{inner}")
     finally:
         INSIDE.reset(token)
-    watching = run.subscribe(context.relay, _ignore)
+    if isinstance(run, RunResult):
+        return _text_of(run, name)
+    relayed = 0 if outer is None else outer.journal.relayed(context.call_id)
+
+    def relay(record: Record) -> None:
+        if record.seq > relayed:
+            context.relay(record)
+
+    watching = run.subscribe(relay, _ignore)
     try:
         result: RunResult[Any] = await run
     except asyncio.CancelledError:
@@ -139,6 +160,10 @@ async def _run(worker: Worker, task: str, context: ToolContext, name: str) -> st
         raise
     finally:
         watching.dispose()
+    return _text_of(result, name)
+
+
+def _text_of(result: RunResult[Any], name: str) -> str:
     if isinstance(result, Paused):
         why = result.reason or result.hook
         text = f"it paused, and a nested run cannot wait for a decision: {why}"

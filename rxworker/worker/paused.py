@@ -249,6 +249,9 @@ def resume_turn(
         continuations=paused.continuations,
         resumes=paused.run,
         places=tuple([each.place for each in pending]),
+        key=scope.key,
+        spared=tuple([tuple(sorted(each.spared)) for each in pending]),
+        approved=tuple([each.place for each in pending if each.is_approved]),
     )
     first: list[Event] = [resume]
     first += [ToolStop(result, place=place) for place, result in denied.items()]
@@ -301,8 +304,10 @@ def _decided(paused: Paused[Any], decisions: Decisions | None) -> list[Decision 
     """The decision about each pending call."""
     waits = [f"{call.id!r} of {call.name}" for call in paused.pending]
     until = None if paused.paused_at is None else paused.let_through
-    if decisions is None or decisions == {}:
+    if (decisions is None or decisions == {}) and not paused.unknown:
         return [Approve() if number == until else None for number in range(len(waits))]
+    if decisions is None:
+        decisions = {}
     if isinstance(decisions, Mapping):
         _check_ids([call.id for call in paused.pending], decisions)
         decided = [decisions.get(call.id) for call in paused.pending]
@@ -316,6 +321,11 @@ def _decided(paused: Paused[Any], decisions: Decisions | None) -> list[Decision 
         if not isinstance(given, Approve | Deny | Answer | None):
             message = f"the decision about the call {what} is {given!r}: give {EXAMPLES}"
             raise LocalProtocolError(message)
+    for number, place in enumerate(paused.places):
+        if place in paused.unknown and decided[number] is None:
+            raise LocalProtocolError(
+                f"it is not known whether the call {waits[number]} had an effect, and no decision was given for it: give {EXAMPLES} for it"
+            )
     if until is not None and decided[until] is None:
         raise LocalProtocolError(
             f"the run paused at the call {waits[until]}, and no decision was given for it: give {EXAMPLES} for it, or "

@@ -273,10 +273,11 @@ class RunPressure(Struct, frozen=True, eq=False):
     @property
     def is_full(self) -> bool:
         """Whether reading should stop for now."""
-        if self.context.journal.hub.is_full:
-            return True
-        for run in self.context.parents:  # noqa: SIM110 - `any` makes a generator for each read
+        for run in self.context.line:  # `any` would make a generator for each read
             if run.journal.hub.is_full:
+                return True
+            writer = run.journal.writer
+            if writer is not None and writer.is_full:
                 return True
         return False
 
@@ -285,5 +286,8 @@ class RunPressure(Struct, frozen=True, eq=False):
         for run in self.context.line:
             held = run.journal.hub.hold()
             if held is not None:
+                return held
+            writer = run.journal.writer
+            if writer is not None and (held := writer.hold()) is not None:
                 return held
         return None

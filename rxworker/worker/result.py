@@ -183,6 +183,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         asked: How many of these, from the first, were asked about the call or turn that the run paused at; the last one paused it.
         variables: The variables of hooks and tools; the resumed run has them again. `save_paused` accepts JSON values only.
         called: The names of the tools that the model has called in the run, each once.
+        unknown: The places of the calls whose effects are not known, since the process that started them has ended; each needs a decision.
     """
 
     pending: tuple[ToolCall, ...] = ()
@@ -200,6 +201,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     asked: int = 0
     variables: dict[str, object] = {}
     called: tuple[str, ...] = ()
+    unknown: tuple[int, ...] = ()
 
 
 def result_of(
@@ -247,6 +249,7 @@ def result_of(
         seals=tuple(signature_of(call) for call in pause.pending),
         variables=dict(variables),
         called=tuple(called),
+        unknown=pause.unknown,
     )
 
 

@@ -11,13 +11,14 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.events import Event, Record
+from rxworker.events import CommandTaken, Event, Record
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.messages import Json
 from rxworker.operators import partial_values
 from rxworker.operators.stage import Stage, connect
 from rxworker.state import RunState
 from rxworker.worker.arguments import Input, expect, to_messages
+from rxworker.worker.commands import CommandReader
 from rxworker.worker.context import RunContext, TurnScope
 from rxworker.worker.driver import RunDriver
 from rxworker.worker.result import RunResult, T_co
@@ -71,7 +72,35 @@ class Run(Generic[T_co]):
         self.id = self._journal.run
         for event in first:
             self._journal.emit(event)
-        self._driver = RunDriver(context, scope, ended, loop)
+        writer = self._journal.writer
+        self._commands = None
+        if writer is not None:
+            self._commands = CommandReader(
+                writer.log, self.id, context.mailbox, context.pause_request, self._cancel
+            )
+        self._driver = RunDriver(context, scope, ended, loop, self._commands)
+
+    def continue_stored(self, taken: frozenset[int], error: Exception | None) -> None:
+        """Called once, before it starts, for a run that was stored by another process.
+
+        Args:
+            taken: The numbers of the commands that were taken.
+            error: Why the run ends at once, if it does.
+        """
+        assert self._commands is not None
+        self._commands.skip(taken)
+        if error is not None:
+            self._driver.fail(error)
+        elif any(
+            isinstance(record.event, CommandTaken)
+            and record.event.kind == "cancel"
+            and not record.path
+            for record in self._journal.hub.history.entries(0)
+        ):
+            self._cancel("cancelled before its process ended", 0)
+
+    def _cancel(self, reason: str, number: int) -> None:
+        self._driver.cancel(reason, after_turn=False, number=number)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.state.status})"
@@ -274,6 +303,8 @@ class Run(Generic[T_co]):
             raise ConfigurationError("only messages of the user or the system can be sent to a run")
         if not self._driver.is_open:
             raise LocalProtocolError("this run has ended: begin another with worker.run(...)")
+        if self._commands is not None:
+            return self._commands.send(messages)
         return self._context.mailbox.put(messages)
 
     def cancel(

@@ -65,6 +65,20 @@ async def shut_down(context: RunContext, error: Exception) -> None:
         raise raised
 
 
+async def leave(context: RunContext, error: Exception) -> None:
+    """Release what a run holds whose log has failed or was taken over. No hook is called, and nothing is emitted: the run is not over, another process may continue it.
+
+    Args:
+        context: The run.
+        error: The error of the log.
+    """
+    await _settle(context)
+    try:
+        context.timeline.cancel(reason_of(error))
+    except Exception as raised:
+        logger.warning("a handler raised when its block was aborted", exc_info=raised)
+
+
 def cause_of(error: Exception) -> Cause:
     """The cause that an error stands for."""
     match error:

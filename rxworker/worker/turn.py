@@ -111,7 +111,8 @@ async def prepare(context: RunContext, scope: TurnScope, emit: Emit) -> None:
     if context.budgets:
         await admit(context, emit)
         state = journal.state
-    emit(TurnStart())
+    if not scope.is_recovered:
+        emit(TurnStart())
     # The start of a turn does not change the conversation.
     if context.mailbox.waiting or state.response is not None:
         context.mailbox.deliver(emit)

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, get_args, overload
+from weakref import ref
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import LocalProtocolError, WorkerBusyError
-from rxworker.events import Event, Record, RunAbort, RunStart
+from rxworker.errors import (
+    ConfigurationError,
+    LeaseHeldError,
+    LocalProtocolError,
+    WorkerBusyError,
+)
+from rxworker.events import Event, Record, RunAbort, RunRecover, RunStart
 from rxworker.hooks import HookLike, Hooks
-from rxworker.messages import Conversation, Message, repair
+from rxworker.log.base import Claim, EventLog, RunRow, no_run
+from rxworker.log.entry import round_time
+from rxworker.log.writer import RunWriter
+from rxworker.messages import Conversation, Message, Prices, repair
 from rxworker.providers import Options, Provider
 from rxworker.state import RunState, step_run
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
@@ -35,12 +46,25 @@ from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnSc
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.paused import Decisions, resume_turn
-from rxworker.worker.result import Output, Paused, RunResult
+from rxworker.worker.recovery import (
+    Continuation,
+    OnUnknown,
+    StoredRun,
+    check_tools,
+    continue_run,
+    deaths_at,
+    digest_of,
+    progress_of,
+    read_run,
+    row_of,
+    too_many_deaths,
+)
+from rxworker.worker.result import Output, Paused, RunResult, result_of
 from rxworker.worker.run import Run
 from rxworker.worker.stream import RunStream
 
 T = TypeVar("T")
-Claim: TypeAlias = Callable[[str], bool]
+ClaimFn: TypeAlias = Callable[[str], bool]
 
 # Values that never change: all workers share one of each.
 HERE = Path()
@@ -68,6 +92,10 @@ class Worker:
         retry: When a response that failed in the middle is retracted and requested again.
         conversation: The conversation to continue.
         workspace: The folder that hooks work in, and run commands in.
+        log: Where runs are stored, so that another process can show, steer and recover them.
+        name: The name of this worker in the log.
+        on_unknown: What a recovered run does about a call whose process ended while it ran, if neither the effect of its tool nor its ``reconcile``
+            settles it: ``ask`` pauses the run for a decision, ``fail`` ends it, ``tell_model`` makes it an error result.
 
     Attributes:
         conversation: The conversation so far; the next run continues it.
@@ -101,6 +129,9 @@ class Worker:
         retry: Retry | None = None,
         conversation: Conversation | None = None,
         workspace: str | Path = ".",
+        log: EventLog | None = None,
+        name: str = "",
+        on_unknown: OnUnknown = "ask",
     ) -> None:
         self.model = as_model(model)
         several = expect_several("tools", tools, "tools=[get_weather]")
@@ -136,6 +167,12 @@ class Worker:
         self._texts, self._tool_calls = TextBlockCollector(), ToolCallCollector()
         self.timeline.on_text_block(self._texts)
         self.timeline.on_tool_use_block(self._tool_calls)
+        self.log = expect("log", log, EventLog, "log=SQLiteLog('runs.db')") if log else None
+        self.name = name
+        if on_unknown not in get_args(OnUnknown):
+            message = f"on_unknown={on_unknown!r}: give one of {get_args(OnUnknown)}"
+            raise ConfigurationError(message)
+        self.on_unknown: OnUnknown = on_unknown
         self._current: Run[Any] | None = None
         self._paused: Paused[Any] | None = None
         self._output: Output[Any] | None = None
@@ -177,8 +214,27 @@ class Worker:
         # Paused calls that were never resumed get an error result, and cannot be resumed later.
         if self._paused is not None:
             self._resumed.add(self._paused.run)
+        return self._start(added)
+
+    def _start(
+        self, added: tuple[Message, ...], log: EventLog | None = None, run: str = ""
+    ) -> Run[Any]:
+        """Begin a run with an input.
+
+        Args:
+            added: The input.
+            log: The log of the run that it is nested in, if that has one.
+            run: The id of the run, if it has one.
+        """
         conversation = repair(self.conversation).add(*added)
-        return self._begin((RunStart(conversation, len(added)),), TurnScope())
+        stored = self._stored_in(log, RunRow(title=_title(added), worker=self.name))
+        digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
+        start = RunStart(conversation, len(added), digests)
+        return self._begin((start,), TurnScope(), stored=stored, run=run)
+
+    def _stored_in(self, log: EventLog | None, row: RunRow) -> _Stored | None:
+        log = self.log or log
+        return None if log is None else _Stored(log, row)
 
     @overload
     def run_sync(self, input: Input) -> RunResult[None]: ...
@@ -228,7 +284,7 @@ class Worker:
         *,
         decisions: Decisions | None = None,
         add: Sequence[Message] = (),
-        claim: Claim | None = None,
+        claim: ClaimFn | None = None,
     ) -> Run[Any]: ...
     @overload
     def resume(
@@ -237,7 +293,7 @@ class Worker:
         *,
         decisions: Decisions | None = None,
         add: Sequence[Message] = (),
-        claim: Claim | None = None,
+        claim: ClaimFn | None = None,
         output: type[T],
     ) -> Run[T]: ...
     def resume(
@@ -246,7 +302,7 @@ class Worker:
         *,
         decisions: Decisions | None = None,
         add: Sequence[Message] = (),
-        claim: Claim | None = None,
+        claim: ClaimFn | None = None,
         output: type[Any] | None = None,
     ) -> Run[Any]:
         """Resume a paused run as a new run.
@@ -292,7 +348,13 @@ class Worker:
         if output is not None:
             self._output = Output(output)
         scope.variables = dict(waiting.variables)
-        run = self._begin(first, scope, waiting.called)
+        row = RunRow(
+            title=_title(waiting.conversation.messages[:1]), worker=self.name, resumes=waiting.run
+        )
+        stored = self._stored_in(None, row)
+        # Two processes that resume one paused run make one id of it: the log takes the first.
+        name = "" if stored is None else resumed_id(waiting.run)
+        run = self._begin(first, scope, waiting.called, stored=stored, run=name)
         self._resumed.add(waiting.run)
         if self.budget is not None:
             self.budget.carry_over(waiting.run, run.id)
@@ -304,7 +366,7 @@ class Worker:
         *,
         decisions: Decisions | None = None,
         add: Sequence[Message] = (),
-        claim: Claim | None = None,
+        claim: ClaimFn | None = None,
         output: type[Any] | None = None,
     ) -> RunResult[Any]:
         """Resume a paused run, to its end, in a script without a running event loop; otherwise as ``resume``.
@@ -326,8 +388,125 @@ class Worker:
     def _run(self, input: Input, output: type[Any] | None) -> Run[Any]:  # noqa: A002
         return self.run(input) if output is None else self.run(input, output=output)
 
+    async def recover(self, run: str, *, reason: str = "") -> Run[Any]:
+        """Continue a stored run whose process has ended, in the same sequence of records.
+
+        A response that was cut is retracted and requested again. No call that has ended is made again; see ``effect`` and ``reconcile`` of `tool`, and
+        ``on_unknown`` of this worker, for calls that were running.
+
+        Args:
+            run: The id of the run.
+            reason: For people; it is in the `RunRecover`.
+
+        Returns:
+            The run. It continues by itself, and has all its records from the first.
+
+        Raises:
+            LeaseHeldError: Its process is alive, or died less than a lease ago.
+            LocalProtocolError: The run is not running: it has finished, or it is paused. ``load`` returns its result.
+            ConfigurationError: The worker has no log, or lacks a tool of the run.
+            WorkerBusyError: A run of this worker has not ended.
+            LogError: The log cannot be read, or this rxworker is too old for it.
+        """
+        self._check_free("recover")
+        return await self._recover(self._expect_log("recover"), run, reason)
+
+    async def load(self, run: str) -> RunResult[None]:
+        """The result of a stored run that has finished or is paused.
+
+        Raises:
+            LocalProtocolError: The run is running, or was aborted.
+            ConfigurationError: The worker has no log.
+            LogError: The log has no such run, or cannot be read.
+        """
+        log = self._expect_log("load")
+        stored = read_run(run, [entry async for entry in log.read(run)])
+        if stored.state.status not in ("finished", "paused"):
+            what = f"{run} is {stored.state.status}"
+            why = f": {stored.state.reason}" if stored.state.reason else ""
+            raise LocalProtocolError(
+                f"{what}{why}, so that it has no result; recover a run whose process has ended"
+            )
+        return result_of(stored.state, run, None, stored.variables, stored.called)
+
+    async def _recover(self, log: EventLog, run: str, reason: str) -> Run[Any]:
+        info = await log.info(run)
+        if info is None:
+            raise no_run(run)
+        if info.status != "running":
+            raise LocalProtocolError(
+                f"{run} is {info.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
+            )
+        claim = await log.claim(run)
+        try:
+            stored = read_run(run, [entry async for entry in log.read(run)])
+            check_tools(stored, self.tools, run)
+            self._check_free("recover")
+            progress = progress_of(stored.records)
+            recovered = RunRecover(claim.epoch, claim.owner, reason, progress)
+            error = too_many_deaths(deaths_at(progress, stored.records), progress)
+            if error is None:
+                after = await continue_run(stored, run, self.tools, self.hooks, self.on_unknown)
+                self._check_free("recover")
+            else:
+                after = Continuation([], error=error)
+        except BaseException:
+            await log.release(claim)
+            raise
+        row = replace(info.row, recoveries=info.row.recoveries + 1)
+        return self._begin(
+            (recovered, *after.first),
+            after.scope or TurnScope(variables=stored.variables),
+            stored.called,
+            stored=_Stored(log, row, claim, stored, after.error),
+            run=run,
+        )
+
+    async def run_inside(self, task: str, log: EventLog, run: str) -> Run[Any] | RunResult[Any]:
+        """Begin a run inside a logged one, or continue it, if the process of the outer run has ended since it began.
+
+        Args:
+            task: The input.
+            log: The log of the outer run.
+            run: The id, the same for the same call of the outer run.
+
+        Returns:
+            The run; its result, if it has ended.
+
+        Raises:
+            RxWorkerError: It was aborted, or as for ``recover``.
+        """
+        log = self.log or log
+        while (info := await log.info(run)) is not None:
+            if info.status == "aborted":
+                raise LocalProtocolError(info.row.reason or "it was aborted")
+            if info.status != "running":
+                stored = read_run(run, [entry async for entry in log.read(run)])
+                return result_of(stored.state, run, None, stored.variables, stored.called)
+            try:
+                return await self._recover(log, run, "its outer run was recovered")
+            except LeaseHeldError as error:
+                # The process that held both has ended; its lease has not.
+                await asyncio.sleep(max(error.until - time.time(), 0.0) + 0.01)
+        self._check_free("run")
+        self._output = None
+        return self._start(to_messages(task), log, run)
+
+    def _expect_log(self, call: str) -> EventLog:
+        if self.log is None:
+            raise ConfigurationError(
+                f"worker.{call}() needs a log: Worker(..., log=SQLiteLog('runs.db'))"
+            )
+        return self.log
+
     def _begin(
-        self, first: Sequence[Event], scope: TurnScope, called: Sequence[str] = ()
+        self,
+        first: Sequence[Event],
+        scope: TurnScope,
+        called: Sequence[str] = (),
+        *,
+        stored: _Stored | None = None,
+        run: str = "",
     ) -> Run[Any]:
         loop = asyncio.get_running_loop()
         outer = INSIDE.get()
@@ -339,6 +518,11 @@ class Worker:
             parents = outer.line
             # Each once: a run and its parent may share a budget.
             budgets = tuple(dict.fromkeys((*budgets, *outer.budgets)))
+        run = run or f"run-{os.urandom(6).hex()}"
+        if stored is None:
+            journal = Journal(run, loop=loop)
+        else:
+            journal = stored.journal(run, scope, self.limits.prices, outer, loop)
         context = RunContext(
             model=self.model,
             tools=self.tools,
@@ -358,14 +542,16 @@ class Worker:
             variables=scope.variables,
             called=dict.fromkeys(called),
             scheduler=loop_clock(),
-            journal=Journal(f"run-{os.urandom(6).hex()}", loop=loop),
+            journal=journal,
         )
         self._paused = None
         self._texts.clear()
         self._tool_calls.clear()
-        run = self._current = Run(context, first, scope, self._ended, loop)
-        run.worker = self
-        return run
+        begun = self._current = Run(context, first, scope, self._ended, loop)
+        begun.worker = self
+        if stored is not None and stored.run is not None:
+            begun.continue_stored(stored.run.taken, stored.error)
+        return begun
 
     def _ended(self, state: RunState, result: RunResult[Any] | None) -> None:
         self.conversation = state.conversation
@@ -391,6 +577,63 @@ class Worker:
             f"this worker is busy with {current.id}: await it, cancel it, or use another Worker"
         )
         raise WorkerBusyError(message)
+
+
+class _Stored(Struct, frozen=True):
+    """Where a run is stored, and what is stored of it already.
+
+    Attributes:
+        log: The log.
+        row: What a list shows of it.
+        claim: The claim of a run that exists.
+        run: What is stored of it.
+        error: Why a recovered run ends at once, if it does.
+    """
+
+    log: EventLog
+    row: RunRow
+    claim: Claim | None = None
+    run: StoredRun | None = None
+    error: Exception | None = None
+
+    def journal(
+        self,
+        run: str,
+        scope: TurnScope,
+        prices: Prices | None,
+        outer: RunContext | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> Journal:
+        """The journal of the run. Its times have the resolution of a log, so that watchers of this process see what is stored."""
+        journal = Journal(run, clock=lambda: round_time(time.time()), loop=loop)
+        if self.run is not None:
+            journal.load(self.run.records)
+        row = self.row if outer is None else replace(self.row, outer=outer.journal.run)
+        kept = ref(journal)
+
+        def last_values() -> RunRow:
+            journal = kept()
+            return row if journal is None else row_of(journal.state, row, prices)
+
+        journal.writer = RunWriter(self.log, run, last_values, scope.variables, self.claim)
+        return journal
+
+
+def resumed_id(run: str) -> str:
+    """The id of the run that resumes a paused one: ``run-1`` becomes ``run-1~2``, and that ``run-1~3``.
+
+    >>> resumed_id("run-1"), resumed_id("run-1~2")
+    ('run-1~2', 'run-1~3')
+    """
+    name, mark, number = run.rpartition("~")
+    return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run}~2"
+
+
+TITLE = 80
+
+
+def _title(messages: Sequence[Message]) -> str:
+    return " ".join(" ".join(message.text for message in messages).split())[:TITLE]
 
 
 async def _complete(begin: Callable[[], Run[Any]]) -> RunResult[Any]:

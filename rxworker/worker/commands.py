@@ -1,0 +1,139 @@
+"""Commands to a logged run: what the application and other processes send to it through the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Coroutine, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.errors import LocalProtocolError, RxWorkerError
+from rxworker.log.base import Command, EventLog
+from rxworker.messages import Message
+from rxworker.worker.journal import TOO_LATE, Mailbox, PauseRequest
+
+logger = logging.getLogger("rxworker.worker")
+
+CancelFn = Callable[[str, int], None]
+"""Takes the reason for a cancellation, and the number of its command."""
+
+
+class _Sent(Struct, frozen=True, omit_defaults=True):
+    messages: tuple[Message, ...]
+    id: str = ""
+
+
+def send_command(messages: Sequence[Message], token: str = "") -> Command:
+    """The command that sends messages to a run.
+
+    Args:
+        messages: The messages, of the user or the system.
+        token: By which the sender knows it again.
+    """
+    return Command("send", msgspec.to_builtins(_Sent(tuple(messages), token)))
+
+
+class CommandReader:
+    """Reads the commands to a run while it runs, and applies each once.
+
+    Args:
+        log: Where the commands are.
+        run: The run's id.
+        mailbox: Takes messages.
+        pause_request: Takes the request to pause.
+        cancel: Cancels the run.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        run: str,
+        mailbox: Mailbox,
+        pause_request: PauseRequest,
+        cancel: CancelFn,
+    ) -> None:
+        self._log = log
+        self._run = run
+        self._mailbox = mailbox
+        self._pause_request = pause_request
+        self._cancel = cancel
+        self._taken: frozenset[int] = frozenset()
+        self._sending: dict[str, asyncio.Future[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def skip(self, taken: frozenset[int]) -> None:
+        """Do not apply these commands: another process has taken them."""
+        self._taken = taken
+
+    def start(self) -> None:
+        """Read until ``stop``."""
+        self._begin(self._read())
+
+    def stop(self) -> None:
+        """Stop reading. Messages that were not delivered stay in the log."""
+        for task in self._tasks:
+            task.cancel()
+        for delivered in self._sending.values():
+            if not delivered.done():
+                delivered.set_exception(LocalProtocolError(TOO_LATE))
+                delivered.exception()  # the sender need not await it
+
+    def send(self, messages: tuple[Message, ...]) -> asyncio.Future[None]:
+        """Send messages through the log, so that they survive this process.
+
+        Returns:
+            A future that is done when they are in the conversation.
+        """
+        token = uuid.uuid4().hex
+        delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sending[token] = delivered
+        self._begin(self._store(messages, token, delivered))
+        return delivered
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _store(
+        self, messages: tuple[Message, ...], token: str, delivered: asyncio.Future[None]
+    ) -> None:
+        try:
+            await self._log.send(self._run, send_command(messages, token))
+        except RxWorkerError as error:
+            self._sending.pop(token, None)
+            if not delivered.done():
+                delivered.set_exception(error)
+                delivered.exception()  # the sender need not await it
+
+    async def _read(self) -> None:
+        try:
+            async for command in self._log.commands(self._run):
+                if command.number not in self._taken:
+                    self._apply(command)
+        except RxWorkerError as error:
+            logger.warning("the commands to %s cannot be read: %s", self._run, error)
+
+    def _apply(self, command: Command) -> None:
+        reason = command.data.get("reason")
+        text = reason if isinstance(reason, str) else f"requested by a {command.kind} command"
+        match command.kind:
+            case "send":
+                try:
+                    sent = msgspec.convert(command.data, _Sent)
+                except msgspec.ValidationError as error:
+                    logger.warning(
+                        "command %d to %s is ignored: %s", command.number, self._run, error
+                    )
+                    return
+                delivered = self._sending.pop(sent.id, None)
+                self._mailbox.put(sent.messages, command.number, delivered)
+            case "pause":
+                self._pause_request.ask(text, command.number)
+            case "cancel":
+                self._cancel(text, command.number)
+            case "decide":
+                pass  # for a process that resumes the run when it has paused

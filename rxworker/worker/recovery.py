@@ -1,0 +1,380 @@
+"""Continuing a stored run whose process has ended: where it stopped, and what to do about calls that were running.
+
+Theory of operation. Everything that the run has done is in its log, up to the last barrier. The records are folded, and the turn is continued
+behind the last thing that is complete: a response that was cut is retracted and requested again, results that exist are used, and calls that had
+not started are started. For a call that had started and not ended, the effect of its tool decides: ``pure`` and ``idempotent`` run again, the
+latter with the same key; for ``write`` the tool's ``reconcile`` is asked; what stays unknown is up to the worker's ``on_unknown``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.errors import ConfigurationError, LocalProtocolError, LogError
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    CommandTaken,
+    Event,
+    HandOver,
+    MessageAdd,
+    Record,
+    ResponseStatus,
+    RunPause,
+    RunRecover,
+    RunResume,
+    RunStart,
+    Status,
+    ToolStart,
+    ToolStop,
+    TurnStart,
+    TurnStop,
+)
+from rxworker.hooks import HookPoint, Hooks
+from rxworker.hooks.ask import names_in, numbered
+from rxworker.log.base import RunRow
+from rxworker.log.entry import Entry, check_continuable, private_of, records_of
+from rxworker.messages import Prices, ToolCall, ToolMeta, ToolResult
+from rxworker.state import RunState, fold_run
+from rxworker.state.run_state import CallState
+from rxworker.tools import Done, NotDone, Toolbox, Unknown, policy_of, reconcile_of
+from rxworker.tools.invocation import key_of
+from rxworker.worker.context import TurnScope, Waiting
+
+OnUnknown: TypeAlias = Literal["ask", "fail", "tell_model"]
+
+RECOVERY = "recovery"
+"""The hook name in a `RunPause` for a call whose effect is not known."""
+
+DEATHS = 3
+"""A run is aborted when its process has ended so often at one place."""
+
+CUT = "its process ended before the response was complete"
+UNKNOWN = "The process that ran this tool ended before it. Whether it had an effect is not known."
+
+
+class StoredRun(Struct, frozen=True):
+    """A run as its log has it.
+
+    Attributes:
+        records: Its records; spans of deltas are one each.
+        state: Their fold.
+        variables: The variables of hooks and tools that were stored.
+        held: The results that ``after_tool_call`` hooks had not seen, by the numbers of the ends of their calls.
+        called: The names of the tools that the model has called.
+        taken: The numbers of the commands that were taken.
+    """
+
+    records: list[Record]
+    state: RunState
+    variables: dict[str, object]
+    held: dict[int, ToolResult]
+    called: list[str]
+    taken: frozenset[int]
+
+
+def read_run(run: str, entries: Sequence[Entry]) -> StoredRun:
+    """A run from its entries.
+
+    Raises:
+        LogError: The log is damaged, or has a kind of entry that this rxworker cannot continue from.
+    """
+    check_continuable(entries, run)
+    records = list(records_of(entries, run))
+    variables: dict[str, object] = {}
+    held: dict[int, ToolResult] = {}
+    for entry in entries:
+        private = private_of(entry, run)
+        if private is None:
+            continue
+        if private.variables is not None:
+            variables = private.variables
+        if private.held is not None:
+            held[entry.last] = private.held
+    own = [record.event for record in records if not record.path]
+    return StoredRun(
+        records,
+        fold_run(records),
+        variables,
+        held,
+        list(dict.fromkeys(event.call.name for event in own if isinstance(event, ToolStart))),
+        frozenset(event.number for event in own if isinstance(event, CommandTaken)),
+    )
+
+
+def digest_of(meta: ToolMeta) -> str:
+    """A digest of the description of a tool."""
+    return hashlib.sha256(msgspec.json.encode(meta, order="sorted")).hexdigest()[:16]
+
+
+def check_tools(stored: StoredRun, tools: Toolbox, run: str) -> None:
+    """Refuse to continue a run without the tools that it was started with.
+
+    Raises:
+        ConfigurationError: A tool is missing, or has other parameters.
+    """
+    start = stored.records[0].event if stored.records else None
+    wanted = start.tools if isinstance(start, RunStart) else {}
+    known = {meta.name: digest_of(meta) for meta in tools.metas}
+    missing = sorted(name for name in wanted if name not in known)
+    changed = sorted(name for name in wanted if name in known and known[name] != wanted[name])
+    if missing or changed:
+        what = [f"lacks {', '.join(missing)}"] if missing else []
+        what += [f"has another description of {', '.join(changed)}"] if changed else []
+        raise ConfigurationError(
+            f"{run} cannot be recovered by this worker: it {' and '.join(what)}. Use a worker with the tools that the run was started with"
+        )
+
+
+def progress_of(records: Iterable[Record]) -> int:
+    """The number of the last record that was progress."""
+    progress = 0
+    for record in records:
+        event = record.event
+        if isinstance(event, RunStart | RunResume | ToolStop | TurnStop | MessageAdd) or (
+            isinstance(event, Status) and event.status is ResponseStatus.COMPLETED
+        ):
+            progress = record.seq
+    return progress
+
+
+def deaths_at(progress: int, records: Sequence[Record]) -> int:
+    """How often the process of the run has ended at this place, this time included. Hand-overs do not count."""
+    deaths = sum(
+        isinstance(record.event, RunRecover) and record.event.progress == progress
+        for record in records
+        if not record.path
+    )
+    handed = sum(isinstance(record.event, HandOver) and record.seq > progress for record in records)
+    return deaths + 1 - handed
+
+
+class Continuation(Struct, frozen=True):
+    """How a stored run continues.
+
+    Attributes:
+        first: The first events.
+        scope: What the first turn begins with; ``None`` if the run does not continue, since the first events pause it.
+        error: Why the run fails, if it does.
+    """
+
+    first: list[Event]
+    scope: TurnScope | None = None
+    error: Exception | None = None
+
+
+async def continue_run(
+    stored: StoredRun, run: str, tools: Toolbox, hooks: Hooks, on_unknown: OnUnknown
+) -> Continuation:
+    """Find out how a stored run continues; asks the ``reconcile`` of tools."""
+    state, own = stored.state, [record for record in stored.records if not record.path]
+    turn = _last_turn(own)
+    if not turn:
+        return Continuation([], TurnScope(variables=stored.variables))
+    begin = turn[0].event
+    if state.response is None and not isinstance(begin, RunResume):
+        is_sent = any(isinstance(record.event, AttemptStart) for record in turn)
+        is_retracted = is_sent and isinstance(
+            _last(turn, AttemptStart, AttemptRetract), AttemptRetract
+        )
+        first: list[Event] = [AttemptRetract(CUT)] if is_sent and not is_retracted else []
+        return Continuation(first, TurnScope(variables=stored.variables, is_recovered=True))
+    if state.response is not None and not _is_complete(state):
+        return Continuation(
+            [AttemptRetract(CUT)], TurnScope(variables=stored.variables, is_recovered=True)
+        )
+    resume = begin if isinstance(begin, RunResume) else None
+    called = any(isinstance(r.event, MessageAdd) and r.event.source == "tools" for r in turn)
+    scope = TurnScope(
+        variables=stored.variables,
+        is_resumed=True,
+        key="" if resume is None else resume.key,
+        called=called,
+    )
+    if resume is not None and not state.calls and not called:
+        asks = bool(resume.refused) or any(isinstance(r.event, MessageAdd) for r in turn)
+        return Continuation([], replace_scope(scope, is_resumed=not asks))
+    return await _with_calls(stored, turn, run, scope, tools, hooks, on_unknown, resume)
+
+
+def replace_scope(scope: TurnScope, *, is_resumed: bool) -> TurnScope:
+    """The scope, with or without a request."""
+    scope.is_resumed = is_resumed
+    return scope
+
+
+async def _with_calls(
+    stored: StoredRun,
+    turn: Sequence[Record],
+    run: str,
+    scope: TurnScope,
+    tools: Toolbox,
+    hooks: Hooks,
+    on_unknown: OnUnknown,
+    resume: RunResume | None,
+) -> Continuation:
+    """Continue a turn whose response is complete with its calls."""
+    state = stored.state
+    key = scope.key or f"{run}/{state.turns}"
+    scope.key = key
+    passed = frozenset(numbered(names_in(hooks.at(HookPoint.BEFORE_TOOL_CALL))))
+    ends = {
+        record.event.place: record
+        for record in turn
+        if isinstance(record.event, ToolStop) and record.event.result is None
+    }
+    first: list[Event] = []
+    waiting: list[Waiting] = []
+    answered: list[tuple[Waiting, ToolResult]] = []
+    unknown: list[tuple[CallState, str]] = []
+    for each in state.calls:
+        call, place = each.call, each.place
+        if each.phase == "ended":
+            if each.result is not None:
+                scope.refused = {**scope.refused, place: each.result}
+            else:
+                held = stored.held.get(ends[place].seq) if place in ends else None
+                answer = held or ToolResult(call.id, UNKNOWN, is_error=True, name=call.name)
+                answered.append((Waiting(place, call, has_ended=True), answer))
+            continue
+        if each.phase == "waiting":
+            waiting.append(_waiting(each, resume))
+            continue
+        found = await _in_doubt(call, key_of(call, place, key), tools)
+        if isinstance(found, NotDone):
+            waiting.append(Waiting(place, call, passed, is_approved=True))
+        elif isinstance(found, Done):
+            answer = ToolResult(call.id, found.content, found.is_error, call.name)
+            answered.append((Waiting(place, call), answer))
+        else:
+            unknown.append((each, found.reason))
+    scope.resumed, scope.answered = tuple(waiting), tuple(answered)
+    if not unknown:
+        return Continuation(first, scope)
+    names = ", ".join(sorted({each.call.name for each, _ in unknown}))
+    reasons = "; ".join(dict.fromkeys(reason for _, reason in unknown if reason))
+    why = f"the process ended while {names} ran, and whether it had an effect is not known" + (
+        f": {reasons}" if reasons else ""
+    )
+    if on_unknown == "tell_model":
+        for each, reason in unknown:
+            text = f"{UNKNOWN} {reason}".strip()
+            result = ToolResult(each.call.id, text, is_error=True, name=each.call.name)
+            scope.answered += ((Waiting(each.place, each.call), result),)
+        return Continuation(first, scope)
+    if on_unknown == "fail":
+        return Continuation(first, error=LocalProtocolError(why))
+    return Continuation([*first, _pause(scope, unknown, waiting, why)])
+
+
+def _pause(
+    scope: TurnScope,
+    unknown: Sequence[tuple[CallState, str]],
+    waiting: Sequence[Waiting],
+    why: str,
+) -> RunPause:
+    pending: list[tuple[int, ToolCall]] = [(each.place, each.call) for each, _ in unknown]
+    pending += [(each.place, each.call) for each in waiting]
+    pending.sort(key=lambda each: each[0])
+    results = {**scope.refused, **{each.place: answer for each, answer in scope.answered}}
+    return RunPause(
+        RECOVERY,
+        tuple([call for _, call in pending]),
+        reason=why,
+        refused=tuple([results[place] for place in sorted(results)]),
+        key=scope.key,
+        places=tuple([place for place, _ in pending]),
+        unknown=tuple([each.place for each, _ in unknown]),
+    )
+
+
+async def _in_doubt(call: ToolCall, key: str, tools: Toolbox) -> Done | NotDone | Unknown:
+    """What became of a call that was running."""
+    tool = tools.get(call.name)
+    if tool is not None and (
+        policy_of(tool).effect != "write" or getattr(tool, "is_recoverable", False)
+    ):
+        return NotDone()  # it may run again, with the same key
+    reconcile = reconcile_of(tool)
+    if reconcile is None or isinstance(call.input, str):
+        return Unknown()
+    try:
+        found = await reconcile(key, call.input)
+    except Exception as error:
+        return Unknown(f"its reconcile function raised {type(error).__name__}: {error}")
+    if not isinstance(found, Done | NotDone | Unknown):  # pyright: ignore[reportUnnecessaryIsInstance] - unchecked callers
+        return Unknown(
+            f"its reconcile function returned {found!r:.60}: return Done(...), NotDone() or Unknown()"
+        )
+    return found
+
+
+def _waiting(each: CallState, resume: RunResume | None) -> Waiting:
+    """A call that had not started. What a person decided about it still counts."""
+    if resume is None or each.place not in resume.places:
+        return Waiting(each.place, each.call)
+    at = resume.places.index(each.place)
+    spared = (
+        frozenset(resume.spared[at]) if at < len(resume.spared) else frozenset[tuple[str, int]]()
+    )
+    return Waiting(each.place, each.call, spared, is_approved=each.place in resume.approved)
+
+
+def _last_turn(own: Sequence[Record]) -> list[Record]:
+    """The records of the turn that is on; none between two turns. It begins with its `TurnStart`, or with the `RunResume` whose calls it runs."""
+    for at in range(len(own) - 1, -1, -1):
+        event = own[at].event
+        if isinstance(event, TurnStop | RunStart):
+            return []
+        if isinstance(event, TurnStart):
+            return list(own[at:])
+        if isinstance(event, RunResume):
+            return list(own[at:])
+    return []
+
+
+def _last(turn: Sequence[Record], *kinds: type[object]) -> object:
+    return next((r.event for r in reversed(turn) if isinstance(r.event, kinds)), None)
+
+
+def _is_complete(state: RunState) -> bool:
+    response = state.response
+    return response is not None and response.status is ResponseStatus.COMPLETED
+
+
+def row_of(state: RunState, row: RunRow, prices: Prices | None) -> RunRow:
+    """What a list shows of a run now.
+
+    Args:
+        state: The state of the run.
+        row: What it has shown so far.
+        prices: The prices of its tokens, if they are known.
+    """
+    usage = state.usage
+    status = "running" if state.status in ("new", "running") else state.status
+    return replace(
+        row,
+        status=status,
+        turns=state.turns,
+        tool_calls=state.all_tool_calls,
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cost=None if prices is None else prices.cost(usage),
+        reason=state.reason,
+    )
+
+
+def too_many_deaths(deaths: int, progress: int) -> LogError | None:
+    """The error for a run whose process ends again and again at one place."""
+    if deaths < DEATHS:
+        return None
+    return LogError(
+        f"its process has ended {deaths} times after record {progress}: the run is set aside. "
+        "Find out what ends the process, then fork the run before that record"
+    )
