@@ -3,17 +3,11 @@
 A session keeps connections open for the next request, and has to be closed before its loop is. asyncio has no callback for
 the end of a loop, but ``asyncio.run`` closes the asynchronous generators that are still suspended. So the session is held by
 such a generator.
-
-asyncio reads a socket in pieces of 256 KiB, however little has arrived. glibc takes a piece of that size from the kernel and,
-depending on the layout of the heap, returns it each time, which costs a page fault for each page written. A smaller piece
-stays in the heap: with 200 streams at once, 91,000 page faults become 10,000. A stream that is always full takes more reads.
-asyncio reads plain connections with `socket.socket.recv`; TLS and uvloop have buffers of their own and are not changed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator
 from functools import lru_cache
 from ipaddress import ip_address
@@ -60,7 +54,7 @@ async def close_session() -> None:
 async def _keep(loop: asyncio.AbstractEventLoop) -> _Keeper:
     # No total time-out: a long answer is no failure. Many streams may go to one host at once.
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, socket_factory=make_socket),
+        connector=aiohttp.TCPConnector(limit=0),
         timeout=aiohttp.ClientTimeout(total=None),
         auto_decompress=True,
         read_bufsize=AHEAD,
@@ -70,24 +64,6 @@ async def _keep(loop: asyncio.AbstractEventLoop) -> _Keeper:
     finally:
         _kept.pop(loop, None)
         await session.close()
-
-
-MOST_AT_ONCE = 64 * 1024
-"""Bytes; less than the 128 KiB from which on glibc asks the kernel."""
-
-
-class SmallReads(socket.socket):
-    """A socket that gives at most 64 KiB at once."""
-
-    def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
-        """As `socket.socket.recv`, but never more than 64 KiB."""
-        return super().recv(min(bufsize, MOST_AT_ONCE), flags)
-
-
-def make_socket(address: tuple[int, int, int, str, object]) -> socket.socket:
-    """What aiohttp's connector asks for when it connects to an address."""
-    family, kind, protocol, _, _ = address
-    return SmallReads(family, kind, protocol)
 
 
 # macOS and Windows have settings of their own besides the environment.
