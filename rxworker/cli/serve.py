@@ -279,9 +279,9 @@ class WatchedWorker(Worker):
         self._watching: set[asyncio.Task[None]] = set()
 
     def _begin(
-        self, first: Sequence[Event], scope: TurnScope, called: Sequence[str] = ()
+        self, first: Sequence[Event], scope: TurnScope, called: Sequence[str] = (), **options: Any
     ) -> Run[Any]:
-        run = super()._begin(first, scope, called)
+        run = super()._begin(first, scope, called, **options)
         for name, delivery, seconds in WATCHERS:
             task = asyncio.create_task(watch(run, name, delivery, seconds * self._rest))
             self._watching.add(task)

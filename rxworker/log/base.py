@@ -167,16 +167,21 @@ class EventLog(ABC):
     Args:
         codec: Applied to what is stored.
         owner: The name of this process in claims; by default the host, the process and a random part.
+        lease: Seconds that a claim lasts without a heartbeat; there are three heartbeats in a lease.
 
     Attributes:
         owner: The name of this process in claims.
+        lease: Seconds that a claim lasts.
         heartbeat: Renews the claims of the runs of this process.
     """
 
-    def __init__(self, *, codec: Codec | None = None, owner: str = "") -> None:
+    def __init__(
+        self, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
+    ) -> None:
+        self.lease = lease
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._codec = codec
-        self.heartbeat = Heartbeat(self.renew)
+        self.heartbeat = Heartbeat(self.renew, lease / 3)
         self._wakers: dict[str, set[_Waker]] = {}
         self._is_closed = False
 
@@ -193,23 +198,20 @@ class EventLog(ABC):
 
     # Owners
 
-    async def claim(
-        self, run: str, *, create: bool = False, row: RunRow | None = None, lease: float = LEASE
-    ) -> Claim:
+    async def claim(self, run: str, *, create: bool = False, row: RunRow | None = None) -> Claim:
         """Become the owner of a run. Its epoch rises, so that the appends of an earlier owner are refused.
 
         Args:
             run: The run's id.
             create: Whether it is a new run; otherwise it must exist.
             row: What a list shows of a new run.
-            lease: Seconds until another process may claim it, unless the claim is renewed.
 
         Raises:
             LeaseHeldError: Another owner holds it.
             LogError: It does not exist, or ``create`` was given and it does.
         """
         self._check_open()
-        return await self._claim(run, create, self._encode_row(row or RunRow(), run), lease)
+        return await self._claim(run, create, self._encode_row(row or RunRow(), run), self.lease)
 
     async def append(
         self,
@@ -250,13 +252,13 @@ class EventLog(ABC):
         """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
         await self._release(claim)
 
-    def renew(self, claims: Sequence[Claim], lease: float = LEASE) -> list[str]:
+    def renew(self, claims: Sequence[Claim]) -> list[str]:
         """Extend claims. Blocks; called from a thread of its own.
 
         Returns:
             The ids of the runs that another owner has claimed since.
         """
-        return self._renew(claims, lease)
+        return self._renew(claims, self.lease)
 
     # Readers
 

@@ -14,18 +14,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rxworker.log")
 
-BEAT = 5.0
-"""Seconds between two renewals; a lease lasts three of them."""
-
 
 class Heartbeat:
     """Renews the claims of a process while it holds any.
 
     Args:
         renew: Renews claims, and returns the ids of the runs that were lost. Called in the thread.
+        interval: Seconds between two renewals.
     """
 
-    def __init__(self, renew: Callable[[Sequence[Claim]], Sequence[str]]) -> None:
+    def __init__(self, renew: Callable[[Sequence[Claim]], Sequence[str]], interval: float) -> None:
+        self._interval = interval
         self._renew = renew
         self._lock = threading.Lock()
         self._held: dict[str, tuple[Claim, Callable[[], None]]] = {}
@@ -60,7 +59,7 @@ class Heartbeat:
             thread.join()
 
     def _beat(self) -> None:
-        while not self._stop.wait(BEAT):
+        while not self._stop.wait(self._interval):
             with self._lock:
                 claims = [claim for claim, _ in self._held.values()]
             if not claims:

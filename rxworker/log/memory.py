@@ -10,7 +10,7 @@ from typing import final
 from msgspec import Struct
 
 from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
-from rxworker.log.base import Claim, Codec, EventLog, StoredRow, StoredStatus, no_run
+from rxworker.log.base import LEASE, Claim, Codec, EventLog, StoredRow, StoredStatus, no_run
 from rxworker.log.entry import Entry
 
 
@@ -42,6 +42,7 @@ class MemoryLog(EventLog):
     Args:
         codec: Applied to what is stored.
         owner: The name of this process in claims.
+        lease: Seconds that a claim lasts without a heartbeat.
         clock: Returns the time in seconds since the epoch.
 
     Example:
@@ -62,9 +63,10 @@ class MemoryLog(EventLog):
         *,
         codec: Codec | None = None,
         owner: str = "",
+        lease: float = LEASE,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(codec=codec, owner=owner)
+        super().__init__(codec=codec, owner=owner, lease=lease)
         self._clock = clock
         self._lock = threading.Lock()  # claims are renewed in another thread
         self._runs: dict[str, _StoredRun] = {}

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from rxworker.errors import ConfigurationError
-from rxworker.log.base import Codec, EventLog
+from rxworker.log.base import LEASE, Codec, EventLog
 from rxworker.log.memory import MemoryLog
 from rxworker.log.sqlite import SQLiteLog
 
 EXAMPLE = "give sqlite:FILE, for example sqlite:runs.db, or memory:"
 
 
-def open_log(address: str, *, codec: Codec | None = None, owner: str = "") -> EventLog:
+def open_log(
+    address: str, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
+) -> EventLog:
     """Open the log at an address: ``sqlite:runs.db`` (a path relative to the working directory), ``sqlite:/var/lib/runs.db``, or ``memory:``.
 
     Args:
         address: The address.
         codec: Applied to what is stored.
         owner: The name of this process in claims.
+        lease: Seconds that a claim lasts without a heartbeat.
 
     Raises:
         ConfigurationError: The address is not one of these.
@@ -27,7 +30,7 @@ def open_log(address: str, *, codec: Codec | None = None, owner: str = "") -> Ev
     """
     scheme, colon, rest = address.partition(":")
     if colon and scheme == "memory" and not rest:
-        return MemoryLog(codec=codec, owner=owner)
+        return MemoryLog(codec=codec, owner=owner, lease=lease)
     if colon and scheme == "sqlite" and rest:
-        return SQLiteLog(rest, codec=codec, owner=owner)
+        return SQLiteLog(rest, codec=codec, owner=owner, lease=lease)
     raise ConfigurationError(f"{address!r} is not the address of a log: {EXAMPLE}")

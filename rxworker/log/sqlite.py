@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
-from rxworker.log.base import Claim, Codec, EventLog, StoredRow, StoredStatus, no_run
+from rxworker.log.base import LEASE, Claim, Codec, EventLog, StoredRow, StoredStatus, no_run
 from rxworker.log.entry import Entry
 from rxworker.log.memory import check_command, conflict, refusal
 
@@ -94,6 +94,7 @@ class SQLiteLog(EventLog):
         path: The file; it is created if it does not exist.
         codec: Applied to what is stored.
         owner: The name of this process in claims.
+        lease: Seconds that a claim lasts without a heartbeat.
 
     Raises:
         LogError: The file cannot be opened, is not a log, is damaged, or has a newer version.
@@ -108,8 +109,10 @@ class SQLiteLog(EventLog):
         []
     """
 
-    def __init__(self, path: str | Path, *, codec: Codec | None = None, owner: str = "") -> None:
-        super().__init__(codec=codec, owner=owner)
+    def __init__(
+        self, path: str | Path, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
+    ) -> None:
+        super().__init__(codec=codec, owner=owner, lease=lease)
         self.path = Path(path)
         self._barriers = Barriers(self.path)
         with self._explained():

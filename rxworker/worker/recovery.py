@@ -31,7 +31,6 @@ from rxworker.events import (
     RunResume,
     RunStart,
     Status,
-    ToolStart,
     ToolStop,
     TurnStart,
     TurnStop,
@@ -98,12 +97,20 @@ def read_run(run: str, entries: Sequence[Entry]) -> StoredRun:
         if private.held is not None:
             held[entry.last] = private.held
     own = [record.event for record in records if not record.path]
+    state = fold_run(records)
+    begin = own[0] if own else None
+    since = len(begin.conversation.messages) if isinstance(begin, RunStart | RunResume) else 0
+    called = [
+        call.name for message in state.conversation.messages[since:] for call in message.tool_calls
+    ]
+    if isinstance(begin, RunResume):
+        called = [*(call.name for call in begin.pending), *called]
     return StoredRun(
         records,
-        fold_run(records),
+        state,
         variables,
         held,
-        list(dict.fromkeys(event.call.name for event in own if isinstance(event, ToolStart))),
+        list(dict.fromkeys(called)),
         frozenset(event.number for event in own if isinstance(event, CommandTaken)),
     )
 

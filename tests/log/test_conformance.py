@@ -136,14 +136,15 @@ async def test_a_run_that_is_held_cannot_be_claimed(open_store: OpenLog) -> None
 
 
 async def test_a_lease_ends_unless_it_is_renewed(open_store: OpenLog) -> None:
-    async with open_store() as log:
-        one = await log.claim("one", create=True, lease=0.0)
-        two = await log.claim("two", create=True, lease=0.0)
-        assert log.renew([two], 60.0) == []
+    async with open_store(lease=0.0) as log:
+        one = await log.claim("one", create=True)
+        two = await log.claim("two", create=True)
+        log.lease = 60.0
+        assert log.renew([two]) == []
         assert (await log.claim("one")).epoch == 2
         with pytest.raises(LeaseHeldError):
             await log.claim("two")
-        assert log.renew([one, two], 60.0) == ["one"]
+        assert log.renew([one, two]) == ["one"]
 
 
 async def test_only_one_of_many_claims_succeeds(open_store: OpenLog) -> None:

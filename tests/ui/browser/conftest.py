@@ -149,9 +149,13 @@ class Desk:
 
         class Recorded(Worker):
             def _begin(
-                self, first: Sequence[Event], scope: TurnScope, called: Sequence[str] = ()
+                self,
+                first: Sequence[Event],
+                scope: TurnScope,
+                called: Sequence[str] = (),
+                **options: Any,
             ) -> Run[Any]:
-                run = super()._begin(first, scope, called)
+                run = super()._begin(first, scope, called, **options)
                 runs.append(run)
                 return run
 

@@ -1,0 +1,264 @@
+"""A worker with a log: what is stored, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rxworker import Approve, Paused, Worker, tool
+from rxworker.errors import FencedError, LocalProtocolError, LogError, RunCancelledError
+from rxworker.events import (
+    CommandTaken,
+    Event,
+    MessageAdd,
+    Record,
+    RunAbort,
+    RunPause,
+    RunRecover,
+    RunStop,
+    ToolStart,
+    ToolStop,
+)
+from rxworker.hooks import before_tool_call, on_abort
+from rxworker.hub.history import expand
+from rxworker.log import Command, EventLog, MemoryLog, records_of
+from rxworker.messages import Message
+from rxworker.state import fold_run
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.worker.commands import send_command
+from tests.log.conftest import OpenLog
+
+
+@tool
+async def pay(euros: int) -> str:
+    """Pay."""
+    return f"paid {euros}"
+
+
+async def stored(log: EventLog, run: str) -> list[Record]:
+    found = [entry async for entry in log.read(run)]
+    return [one for record in records_of(found, run) for one in expand(record)]
+
+
+def events(records: list[Record], *kinds: type[Any]) -> list[Event]:
+    return [record.event for record in records if isinstance(record.event, kinds)]
+
+
+async def test_the_log_has_what_watchers_have_seen(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        model = ScriptedModel([say("Let me see.") + call("pay", euros=3), "Paid."])
+        run = Worker(model, tools=[pay], log=log, name="clerk").run("Pay 3, please")
+        seen = [record async for record in run]
+        assert await stored(log, run.id) == seen
+        (info,) = await log.list()
+        assert (info.run, info.status, info.row.title, info.row.worker) == (
+            run.id,
+            "finished",
+            "Pay 3, please",
+            "clerk",
+        )
+        assert (info.row.turns, info.row.tool_calls, info.owner) == (2, 1, "")
+        assert fold_run(await stored(log, run.id)) == run.state
+
+
+async def test_a_tool_with_effects_runs_after_its_start_is_stored(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        seen: list[int] = []
+
+        @tool
+        async def look_at_the_log(n: int) -> str:
+            """Look."""
+            (info,) = await log.list()
+            seen.append(len(events(await stored(log, info.run), ToolStart)))
+            return str(n)
+
+        calls = call("look_at_the_log", n=1) + call("look_at_the_log", n=2)
+        await Worker(ScriptedModel([calls, "Done."]), tools=[look_at_the_log], log=log).run("Hi")
+        assert seen == [2, 2]  # in one append
+
+
+async def test_an_end_is_stored_before_anybody_learns_of_it(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        worker = Worker(
+            ScriptedModel(["Hello.", say("One") + call("pay", euros=1)]), tools=[pay], log=log
+        )
+        run = worker.run("Hi")
+        await run
+        assert isinstance((await stored(log, run.id))[-1].event, RunStop)
+        run = worker.run("Hi")
+        run.pause()
+        await run
+        assert isinstance((await stored(log, run.id))[-1].event, RunPause)
+
+
+async def test_a_cancelled_run_is_stored_as_aborted(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        started = asyncio.Event()
+
+        @tool
+        async def wait() -> str:
+            """Wait."""
+            started.set()
+            await asyncio.Event().wait()
+            return ""
+
+        run = Worker(ScriptedModel([call("wait")]), tools=[wait], log=log).run("Hi")
+        await started.wait()
+        await run.cancel()
+        records = await stored(log, run.id)
+        assert [type(record.event) for record in records[-2:]] == [ToolStop, RunAbort]
+        assert (await log.list())[0].status == "aborted"
+
+
+async def test_a_message_is_sent_through_the_log_and_taken_once(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        started, go_on = asyncio.Event(), asyncio.Event()
+
+        @tool
+        async def wait() -> str:
+            """Wait."""
+            started.set()
+            await go_on.wait()
+            return "waited"
+
+        run = Worker(ScriptedModel([call("wait"), "Done."]), tools=[wait], log=log).run("Hi")
+        await started.wait()
+        delivered = run.send("From here.")
+        await log.send(run.id, send_command([Message.user("From there.")]))
+        commands = log.commands(run.id)
+        assert [(await anext(commands)).number for _ in range(2)] == [1, 2]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        go_on.set()
+        await run
+        assert delivered.done()
+        records = await stored(log, run.id)
+        at = [n for n, record in enumerate(records) if isinstance(record.event, CommandTaken)]
+        assert [records[n].event for n in at] == [CommandTaken(1, "send"), CommandTaken(2, "send")]
+        texts = [records[n + 1].event for n in at]
+        assert {event.messages[0].text for event in texts if isinstance(event, MessageAdd)} == {
+            "From here.",
+            "From there.",
+        }
+
+
+async def test_another_process_cancels_and_pauses(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        for command, last in (("cancel", RunAbort), ("pause", RunPause)):
+            started, go_on = asyncio.Event(), asyncio.Event()
+
+            @tool
+            async def wait() -> str:
+                """Wait."""
+                started.set()  # noqa: B023
+                await go_on.wait()  # noqa: B023
+                return "waited"
+
+            run = Worker(ScriptedModel([call("wait"), "Done."]), tools=[wait], log=log).run("Hi")
+            await started.wait()
+            await log.send(run.id, Command(command, {"reason": "lunch"}))  # pyright: ignore[reportArgumentType]
+            if command == "cancel":
+                with pytest.raises(RunCancelledError, match="lunch"):
+                    await run
+            else:
+                while not run._context.pause_request.reason:  # pyright: ignore[reportPrivateUsage]
+                    await asyncio.sleep(0)
+                go_on.set()
+                assert isinstance(await run, Paused)
+            records = await stored(log, run.id)
+            assert isinstance(records[-1].event, last)
+            assert events(records, CommandTaken) == [CommandTaken(1, command)]
+
+
+async def test_a_run_that_was_taken_over_stops_without_another_record(open_store: OpenLog) -> None:
+    async with open_store(owner="one") as log:
+        started, hooks = asyncio.Event(), list[str]()
+
+        @tool
+        async def wait() -> str:
+            """Wait."""
+            started.set()
+            await asyncio.Event().wait()
+            return ""
+
+        @on_abort()
+        def note(ctx: Any) -> None:
+            hooks.append(ctx.reason)
+
+        worker = Worker(ScriptedModel([call("wait")]), tools=[wait], hooks=[note], log=log)
+        run = worker.run("Hi")
+        await started.wait()
+        before = await stored(log, run.id)
+        await log.release(run._journal.writer.claim)  # pyright: ignore
+        await log.claim(run.id)
+        run._journal.emit(RunRecover(9, "x"))  # pyright: ignore[reportPrivateUsage]
+        with pytest.raises(FencedError, match="taken over"):
+            await run
+        assert hooks == []
+        assert await stored(log, run.id) == before
+        assert not isinstance(run._journal.hub.history.newest(run.last_seq - 1), RunAbort)  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_paused_run_is_loaded_and_resumed_once(open_store: OpenLog) -> None:
+    async with open_store() as log:
+
+        @tool(requires_approval=True)
+        async def order(what: str) -> str:
+            """Order."""
+            return f"ordered {what}"
+
+        def make(*script: Any) -> Worker:
+            return Worker(ScriptedModel(list(script)), tools=[order], log=log)
+
+        run = make(call("order", what="tea")).run("Tea!")
+        paused = await run
+        assert isinstance(paused, Paused)
+        loaded = await make().load(run.id)
+        assert loaded == paused
+        assert isinstance(loaded, Paused)
+        one, two = make("Ordered."), make("Ordered.")
+        (pending,) = loaded.pending
+        first = one.resume(loaded, decisions={pending.id: Approve()})
+        second = two.resume(loaded, decisions={pending.id: Approve()})
+        done = await asyncio.gather(first, second, return_exceptions=True)
+        assert sum(isinstance(each, LogError) for each in done) == 1
+        assert first.id == second.id == f"{run.id}~2"
+        assert (await log.list())[0].row.resumes == run.id
+
+
+async def test_variables_are_stored_and_not_shown(open_store: OpenLog) -> None:
+    async with open_store() as log:
+
+        @tool(requires_approval=True)
+        async def order(what: str) -> str:
+            """Order."""
+            return f"ordered {what}"
+
+        @before_tool_call()
+        def note(ctx: Any) -> None:
+            ctx.variables["seen"] = ["tea"]
+            ctx.variables["object"] = object()
+
+        model = ScriptedModel([call("order", what="tea")])
+        worker = Worker(model, tools=[order], hooks=[note], log=log)
+        run = worker.run("Tea!")
+        await run
+        loaded = await worker.load(run.id)
+        assert isinstance(loaded, Paused)
+        assert loaded.variables == {"seen": ["tea"]}
+        assert all("seen" not in repr(record) for record in await stored(log, run.id))
+
+
+async def test_a_worker_without_a_log_recovers_nothing() -> None:
+    with pytest.raises(LocalProtocolError, match="needs a log"):
+        await Worker(ScriptedModel([])).recover("run-1")
+
+
+async def test_a_log_that_is_closed_ends_the_run_with_an_error() -> None:
+    log = MemoryLog()
+    run = Worker(ScriptedModel([say("Hi")]), log=log).run("Hi")
+    await log.close()
+    with pytest.raises(LocalProtocolError, match="closed"):
+        await run
