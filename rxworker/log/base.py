@@ -203,12 +203,12 @@ class EventLog(ABC):
 
         Args:
             run: The run's id.
-            create: Whether it is a new run; otherwise it must exist.
+            create: Whether it is a new run, without entries; otherwise it must exist.
             row: What a list shows of a new run.
 
         Raises:
             LeaseHeldError: Another owner holds it.
-            LogError: It does not exist, or ``create`` was given and it does.
+            LogError: It does not exist, or ``create`` was given and it has entries.
         """
         self._check_open()
         return await self._claim(run, create, self._encode_row(row or RunRow(), run), self.lease)
@@ -299,7 +299,7 @@ class EventLog(ABC):
     async def list(
         self, *, status: StoredStatus | None = None, before: str = "", limit: int = 100
     ) -> list[RunInfo]:
-        """Stored runs, the newest first, without deleted ones.
+        """Stored runs, the newest first, without deleted ones and without those that have no entry yet.
 
         Args:
             status: Only runs of this status.
@@ -334,10 +334,14 @@ class EventLog(ABC):
                 found = await self._read_commands(run, after)
                 for number, stored, data in found:
                     after = number
-                    command = _decode_command(self._decoded(data, run))
-                    yield replace(command, number=number, time=stored)
+                    yield self._decode_command(run, number, stored, data)
                 if not found:
                     await waker.wait()
+
+    async def sent(self, run: str) -> list[Command]:
+        """The commands to a run so far."""
+        self._check_open()
+        return [self._decode_command(run, *found) for found in await self._read_commands(run, 0)]
 
     # The whole log
 
@@ -455,6 +459,10 @@ class EventLog(ABC):
         if data:
             row = replace(_decode_row(self._decoded(data, run)), status=status)
         return RunInfo(run, row, epoch, last_seq, owner, lease, created, updated, size)
+
+    def _decode_command(self, run: str, number: int, stored: float, data: bytes) -> Command:
+        command = _decode_command(self._decoded(data, run))
+        return replace(command, number=number, time=stored)
 
     async def _read_page(self, run: str, after: int) -> list[Entry]:
         self._check_open()

@@ -81,9 +81,9 @@ class MemoryLog(EventLog):
         now = self._clock()
         with self._lock:
             if create:
-                if run in self._runs:
+                known = self._runs.setdefault(run, _StoredRun(run, row, now, updated=now))
+                if known.last_seq or known.status == "deleted":
                     raise LogError(f"the log has a run {run!r} already")
-                self._runs[run] = _StoredRun(run, row, now, updated=now)
             found = self._get(run)
             if found.owner and found.lease_until > now:
                 raise LeaseHeldError(run, found.owner, found.lease_until)
@@ -153,7 +153,9 @@ class MemoryLog(EventLog):
         wanted = [
             found
             for found in runs
-            if found.status != "deleted" and (status is None or found.status == status)
+            if found.last_seq
+            and found.status != "deleted"
+            and (status is None or found.status == status)
         ]
         return [found.stored() for found in wanted[:limit]]
 

@@ -146,13 +146,13 @@ class SQLiteLog(EventLog):
         def work(db: sqlite3.Connection) -> Claim:
             now = time.time()
             if create:
-                try:
-                    db.execute(
-                        "INSERT INTO runs(run, row, status, created, updated) VALUES(?,?,'running',?,?)",
-                        (run, row, now, now),
-                    )
-                except sqlite3.IntegrityError:
-                    raise LogError(f"the log has a run {run!r} already") from None
+                db.execute(
+                    "INSERT OR IGNORE INTO runs(run, row, status, created, updated) VALUES(?,?,'running',?,?)",
+                    (run, row, now, now),
+                )
+                last, status = _find(db, run, "last, status")
+                if last or status == "deleted":
+                    raise LogError(f"the log has a run {run!r} already")
             key, status, held, until = _find(db, run, "id, status, owner, lease")
             if status == "deleted":
                 raise no_run(run)
@@ -262,7 +262,7 @@ class SQLiteLog(EventLog):
 
     async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
         def work(db: sqlite3.Connection) -> list[StoredRow]:
-            where, values = ["status<>'deleted'"], list[object]()
+            where, values = ["last>0 AND status<>'deleted'"], list[object]()
             if status is not None:
                 where.append("status=?")
                 values.append(status)

@@ -6,12 +6,16 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from rxworker.errors import LocalProtocolError, RxWorkerError
+from rxworker.errors import CommandConflictError, LocalProtocolError, RxWorkerError
+from rxworker.events import CommandTaken
 from rxworker.log.base import Command, EventLog
+from rxworker.log.entry import record_of
 from rxworker.messages import Message
 from rxworker.worker.journal import TOO_LATE, Mailbox, PauseRequest
 
@@ -63,6 +67,32 @@ class CommandReader:
         self._taken: frozenset[int] = frozenset()
         self._sending: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+
+    async def carry_over(self, paused: str) -> None:
+        """Send the messages and the cancellation again that a paused run did not take, to the run that resumes it. Doing so twice changes nothing.
+
+        Args:
+            paused: The id of the paused run.
+
+        Raises:
+            LogError: The log cannot be read or written.
+        """
+        sent = await self._log.sent(paused)
+        if not sent:
+            return
+        taken = {
+            record_of(entry, paused).event
+            async for entry in self._log.read(paused)
+            if entry.kind == "command_taken"
+        }
+        for command in sent:
+            if (
+                command.kind in ("send", "cancel")
+                and CommandTaken(command.number, command.kind) not in taken
+            ):
+                again = replace(command, key=f"{paused}:{command.number}", number=0, time=0.0)
+                with suppress(CommandConflictError):
+                    await self._log.send(self._run, again)
 
     def skip(self, taken: frozenset[int]) -> None:
         """Do not apply these commands: another process has taken them."""

@@ -30,7 +30,7 @@ from rxworker.errors import (
     describe,
     reason_of,
 )
-from rxworker.events import CommandTaken, Event, LimitReached, RunAbort
+from rxworker.events import CommandTaken, Event, LimitReached, RunAbort, RunResume
 from rxworker.hub.detach import raise_from_loop
 from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
@@ -173,6 +173,9 @@ class RunDriver(Generic[T_co]):
         try:
             if journal.writer is not None:
                 await journal.writer.open()
+                first = journal.first
+                if self._commands is not None and isinstance(first, RunResume):
+                    await self._commands.carry_over(first.resumes)
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop
             if journal.state.status == "paused":

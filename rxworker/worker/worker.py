@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from rxworker.errors import (
     ConfigurationError,
-    LeaseHeldError,
     LocalProtocolError,
     WorkerBusyError,
 )
@@ -95,7 +94,8 @@ class Worker:
         log: Where runs are stored, so that another process can show, steer and recover them.
         name: The name of this worker in the log.
         on_unknown: What a recovered run does about a call whose process ended while it ran, if neither the effect of its tool nor its ``reconcile``
-            settles it: ``ask`` pauses the run for a decision, ``fail`` ends it, ``tell_model`` makes it an error result.
+            settles it: ``ask`` pauses the run for a decision, ``fail`` ends it, ``tell_model`` makes it an error result. A nested run cannot be paused: there ``ask`` means
+            ``tell_model``.
 
     Attributes:
         conversation: The conversation so far; the next run continues it.
@@ -446,7 +446,10 @@ class Worker:
             recovered = RunRecover(claim.epoch, claim.owner, reason, progress)
             error = too_many_deaths(deaths_at(progress, stored.records), progress)
             if error is None:
-                after = await continue_run(stored, run, self.tools, self.hooks, self.on_unknown)
+                on_unknown = self.on_unknown
+                if on_unknown == "ask" and info.row.outer:
+                    on_unknown = "tell_model"  # a nested run cannot wait for a decision
+                after = await continue_run(stored, run, self.tools, self.hooks, on_unknown)
                 self._check_free("recover")
             else:
                 after = Continuation([], error=error)
@@ -483,11 +486,13 @@ class Worker:
             if info.status != "running":
                 stored = read_run(run, [entry async for entry in log.read(run)])
                 return result_of(stored.state, run, None, stored.variables, stored.called)
-            try:
-                return await self._recover(log, run, "its outer run was recovered")
-            except LeaseHeldError as error:
+            if info.owner and info.lease_until > time.time():
                 # The process that held both has ended; its lease has not.
-                await asyncio.sleep(max(error.until - time.time(), 0.0) + 0.01)
+                await asyncio.sleep(info.lease_until - time.time() + 0.01)
+            elif info.last_seq:
+                return await self._recover(log, run, "its outer run was recovered")
+            else:
+                break  # that process ended before it was accepted
         self._check_free("run")
         self._output = None
         return self._start(to_messages(task), log, run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,13 @@ from rxworker.log import Codec, EventLog, MemoryLog, SQLiteLog
 
 OpenLog = Callable[..., EventLog]
 STORES = ["memory", "sqlite"]
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait for what the threads of a log bring about."""
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.001)
 
 
 @pytest.fixture(params=STORES)

@@ -28,7 +28,7 @@ from rxworker.messages import Message
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.worker.commands import send_command
-from tests.log.conftest import OpenLog
+from tests.log.conftest import OpenLog, until
 
 
 @tool
@@ -127,10 +127,8 @@ async def test_a_message_is_sent_through_the_log_and_taken_once(open_store: Open
         await started.wait()
         delivered = run.send("From here.")
         await log.send(run.id, send_command([Message.user("From there.")]))
-        commands = log.commands(run.id)
-        assert [(await anext(commands)).number for _ in range(2)] == [1, 2]
-        for _ in range(5):
-            await asyncio.sleep(0)
+        mailbox = run._context.mailbox  # pyright: ignore[reportPrivateUsage]
+        await until(lambda: len(mailbox.waiting) == 2)
         go_on.set()
         await run
         assert delivered.done()
@@ -163,8 +161,8 @@ async def test_another_process_cancels_and_pauses(open_store: OpenLog) -> None:
                 with pytest.raises(RunCancelledError, match="lunch"):
                     await run
             else:
-                while not run._context.pause_request.reason:  # pyright: ignore[reportPrivateUsage]
-                    await asyncio.sleep(0)
+                request = run._context.pause_request  # pyright: ignore[reportPrivateUsage]
+                await until(lambda: request.reason)  # noqa: B023
                 go_on.set()
                 assert isinstance(await run, Paused)
             records = await stored(log, run.id)
