@@ -68,8 +68,8 @@ class _Collector(Generic[C]):
             self._collected.append(item)
 
 
-def _made(item: C | partial[C]) -> C:
-    return item() if isinstance(item, partial) else item
+def _made(item: Any) -> Any:
+    return item() if item.__class__ is partial else item
 
 
 class TextBlockCollector(_Collector[str]):
