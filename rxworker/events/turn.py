@@ -73,11 +73,11 @@ class ToolStart(Struct, frozen=True, tag="tool_start", omit_defaults=True, gc=Fa
 
 
 class ToolProgress(Struct, frozen=True, tag="tool_progress", omit_defaults=True):
-    """A tool tells how far it is.
+    """A tool reports its progress.
 
     Attributes:
         call_id: Which call.
-        progress: What it tells.
+        progress: Its report.
         place: The index of the call among the calls of its response.
     """
 

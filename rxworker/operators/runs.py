@@ -32,7 +32,7 @@ def merge_runs(
     runs: Iterable[Records] | Observable[Records],
     failed: Failed | None = None,
 ) -> Observable[Record]:
-    """The records of several runs as one stream; ``record.run`` tells them apart.
+    """The records of several runs as one stream; ``record.run`` distinguishes them.
 
         A-----B-----|          runs, as they begin
         [ merge_runs(runs) ]
@@ -146,7 +146,7 @@ class _Merge:
         try:
             self._observer.on_next(record)
         except BaseException:
-            # The run whose record it was detaches this stream and says so. Whoever raises is not asked again by the others.
+            # The run whose record it was detaches this stream and reports it. An observer that raised is not called again by the others.
             self.leave()
             raise
 

@@ -156,7 +156,7 @@ class Sink(abc.ObserverBase[A]):
             item goes through ``on_next``.
     """
 
-    # The slots stand in for the base class's abstract methods; the names below only tell their types.
+    # The slots stand in for the base class's abstract methods; the names below only declare their types.
     __slots__ = ("on_completed", "on_error", "on_many", "on_next")
 
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]

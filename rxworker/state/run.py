@@ -84,7 +84,7 @@ def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
     response, last = step_events(before, rest)
     while last is not None:
         if response.status is STARTED and type(last) is Status:
-            # A response that starts for a second time takes back what it said, and what tools have made of that.
+            # A response that starts for a second time retracts its events, and the results of its early calls.
             state = replace(state, calls=())
         state = received(state, response)
         response, last = step_events(response, rest)

@@ -146,7 +146,7 @@ def received(state: RunState, response: ResponseState) -> RunState:
     if state.response is None:
         return replace(state, response=response, base=state.conversation, is_closed=False)
     if state.is_closed and response.status is STARTED:
-        # The response begins anew although it was complete: what it said is taken back.
+        # The response restarts although it was complete: its text is retracted.
         return replace(state, response=response, conversation=state.base, is_closed=False, calls=())
     if response.status is not COMPLETED:
         return replace(state, response=response)

@@ -99,7 +99,7 @@ class Marbles:
     def observe(
         self, source: Observable[A] | Callable[[], Observable[A]], *, until: str = ""
     ) -> list[Recorded[A]]:
-        """Run the test from beginning to end and tell what came out, with the tick of each item.
+        """Run the test from beginning to end and return what was emitted, with the tick of each item.
 
         Args:
             source: What is observed, or what makes it.

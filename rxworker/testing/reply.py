@@ -73,7 +73,7 @@ class Reply(Struct, frozen=True):
         thinking: What it thinks before that.
         tool_calls: What it calls after that.
         stop: Why it ends; ``None``: ``ToolUse`` when it calls tools, ``EndTurn`` when it does not.
-        usage: The tokens it took; ``None``: the provider does not tell.
+        usage: The tokens it took; ``None``: the provider does not report them.
         error: How it fails, after everything it says; its last block is then not finished.
         stalls: Whether it falls silent after everything it says, and keeps the connection open.
         chunk: How many characters a delta has.

@@ -176,7 +176,7 @@ class _Telling(abc.DisposableBase):
         self._over = False
 
     def at_once(self, clock: abc.SchedulerBase) -> None:
-        """Tell everything in one go, stopping where the subscriber leaves."""
+        """Emit everything at once, and stop where the subscriber unsubscribes."""
 
         def go(_scheduler: abc.SchedulerBase, _state: object = None) -> None:
             while not self._over and self._step():
@@ -185,7 +185,7 @@ class _Telling(abc.DisposableBase):
         self._timer.disposable = clock.schedule(go)
 
     def paced(self, delay: float, clock: abc.SchedulerBase) -> None:
-        """Tell one event after each delay."""
+        """Emit one event after each delay."""
 
         def tick(scheduler: abc.SchedulerBase, state: object = None) -> None:
             if not self._over and self._step():
@@ -194,7 +194,7 @@ class _Telling(abc.DisposableBase):
         self._timer.disposable = clock.schedule_relative(delay, tick)
 
     def _step(self) -> bool:
-        """Tell the next event, or end; whether more is to come."""
+        """Emit the next event, or end. Returns whether more follow."""
         event = next(self._events, None)
         if event is not None:
             self._observer.on_next(event)

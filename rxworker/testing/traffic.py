@@ -78,7 +78,7 @@ class Traffic:
             yield
         except (asyncio.CancelledError, ConnectionError) as gone:
             self.disconnects += not self.closing
-            raise asyncio.CancelledError from gone  # the rest of the server need not hear of it
+            raise asyncio.CancelledError from gone  # the rest of the server is not affected
         finally:
             self.answering -= 1
             self._wake()

@@ -132,7 +132,7 @@ class EarlyCalls:
         )
 
     def tell(self, event: ToolEvent) -> None:
-        """Tell the watchers; made for the calls themselves."""
+        """Emit an event to the watchers; called by the calls themselves."""
         self.begun += isinstance(event, ToolStart)
         self._around.emit(event)
 

@@ -1,6 +1,6 @@
 """One call, up to the error that the model will read.
 
-Each attempt has a `_Line` to the watchers. It belongs to the event loop's thread: progress told in another thread is
+Each attempt has a `_Line` to the watchers. It belongs to the event loop's thread: progress reported in another thread is
 handed over. It is closed when the attempt ends, so that the reports of an abandoned thread are dropped.
 
 One coroutine does it all, since each that stands between a run and its tool costs every call.
@@ -67,7 +67,7 @@ class CallScope(Struct, frozen=True):
 
 
 class _Line(ToolContext):
-    """What one attempt is given: the context of its tool, which tells the watchers.
+    """The context of one attempt of a tool, which reports to the watchers.
 
     It fills itself in, since the keywords of a `ToolContext` take as long as all the rest; a test holds it to have the same.
     """
@@ -91,7 +91,7 @@ class _Line(ToolContext):
         self._home = threading.get_ident()
 
     def _report(self, value: Json) -> None:
-        """Tell progress, from any thread."""
+        """Report progress, from any thread."""
         if threading.get_ident() == self._home:
             self._deliver(value)
         else:
@@ -204,7 +204,7 @@ def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolEr
             )
         return ToolTimeoutError(text, tool=call.name)
     if isinstance(error, asyncio.CancelledError):
-        # Nobody cancelled us: something that the tool waited for was cancelled.
+        # The call was not cancelled: something that the tool waited for was.
         return ExecutionFailedError("what it waited for was cancelled", tool=call.name)
     return ExecutionFailedError(describe(error), tool=call.name)
 

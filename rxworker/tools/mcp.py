@@ -99,7 +99,7 @@ async def mcp_tools(
         cwd: Where the program runs.
         headers: What each HTTP request carries besides, such as ``Authorization``.
         only: The names of the tools that are wanted, as the server calls them; all, unless it is given.
-        prefix: Put before each name, to tell servers apart.
+        prefix: Put before each name, to distinguish servers.
         call_timeout: Seconds until a call is given up.
         trust_hints: Whether to believe the server which of its tools only look and which may be repeated; see ``effect``.
         connect_timeout: Seconds until the server has to have said which tools it has.

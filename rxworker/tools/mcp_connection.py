@@ -101,7 +101,7 @@ class Connection:
             return
         if cancel:
             task.cancel()
-        # What goes wrong at the end is of no use to anybody; the package waits for a program with a time-out.
+        # An error at the end has no use; the package waits for a program with a time-out.
         await asyncio.wait({task})
         if not task.cancelled():
             task.exception()

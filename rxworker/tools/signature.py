@@ -235,7 +235,7 @@ class _Reader:
                 # ``:param str city:`` names its type first.
                 self.entry = self.begin(field[2].split()[-1], field[3])
         else:
-            # A line at the left edge ends a section; what follows is said to everybody.
+            # A line at the left edge ends a section; what follows belongs to the description.
             self.section = "text"
             return False
         return True

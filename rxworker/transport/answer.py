@@ -153,7 +153,7 @@ class Answer(Receiver, abc.DisposableBase):
         self._retry = retry
         self._clock = clock
         self._pressure = PRESSURE.get()
-        self._context = copy_context()  # what is asked for again belongs to whoever asked
+        self._context = copy_context()  # a retry belongs to the caller
         self._failures = 0
         self._upstream: abc.DisposableBase | None = None
         self._timer: abc.DisposableBase | None = None
@@ -238,7 +238,7 @@ class Answer(Receiver, abc.DisposableBase):
         cause = error or TransportError("the connection was cut", retryable=True)
         delay = self._retry.delay(cause, self._failures + 1)
         if delay is None or source is None:
-            self._background.cancel()  # nobody would take what still comes of it
+            self._background.cancel()  # its result has no consumer any more
             return False
         self._failures += 1
         self._upstream, self._source = None, source

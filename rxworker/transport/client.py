@@ -99,7 +99,7 @@ class Client:
         def subscribe(
             observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            # As a rule not the subscription's scheduler, which is reactivex's immediate one where nobody gave another.
+            # As a rule not the subscription's scheduler, which is reactivex's immediate one where no other was given.
             given = scheduler if isinstance(scheduler, LoopClock) else None
             clock = self._scheduler or given or _clock_if_any()
             make, explain = self.provider.decoder, self._explained

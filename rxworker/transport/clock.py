@@ -57,7 +57,7 @@ class Ticker:
 
     def _go_on(self) -> None:
         self._is_on = True
-        # A timer keeps the context it is set in, and with it the run of whoever came first: for as long as anybody ticks.
+        # A timer keeps the context it is set in, and with it the first run: for as long as there is a tick.
         Context().run(self._clock.schedule_relative, self._step, self._tick)
 
     def _tick(self, _clock: abc.SchedulerBase, _state: object = None) -> None:

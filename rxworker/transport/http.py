@@ -151,7 +151,7 @@ class _Exchange(abc.DisposableBase):
         if self._is_over:
             return
         self._is_over = True
-        # Where it is the observer who leaves while it is told of something, the task sees so when it goes on.
+        # If the observer unsubscribes while it receives an event, the task notices when it continues.
         if self.task is not None and not self._is_telling:
             self.task.cancel()
 
@@ -169,7 +169,7 @@ class _Exchange(abc.DisposableBase):
             task = asyncio.current_task(loop)
             if task is None or task.cancelling():
                 raise
-            # Not ours: whoever reads the response raised it, and has to hear of it rather than wait for ever.
+            # Not ours: the reader of the response raised it, and must receive it instead of waiting for ever.
             self._fail(_because(error, TransportError("what reads the response was cancelled")))
         except RxWorkerError as error:
             self._fail(error)
@@ -222,7 +222,7 @@ class _Exchange(abc.DisposableBase):
     def _end(self, raised: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
         if raised is not None:
             self._fail(raised)
-            # It is no fault of the connection's, and not to be lost where nobody listens to errors.
+            # It is not an error of the connection, and must not be lost if no observer takes errors.
             context = {"message": "an observer of a response raised", "exception": raised}
             loop.call_exception_handler(context)
         elif not self._is_over:

@@ -47,7 +47,7 @@ def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEven
 
 
 class Receiver(abc.ObserverBase[bytes]):
-    """One response on its way in: takes the bytes and tells the observer of events.
+    """One response that arrives: takes the bytes and emits events to the observer.
 
     Args:
         make: Makes the provider's decoder.

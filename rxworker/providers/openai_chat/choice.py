@@ -98,7 +98,7 @@ class Choice:
         index: The choice's number.
         blocks: Where blocks are opened, shared by all choices.
         new_id: Makes an id for a call that came without one.
-        tell: Takes each event.
+        tell: Receives each event.
 
     Attributes:
         ended: Whether its finish reason has come.
@@ -255,7 +255,7 @@ class Choice:
         echo: JsonObject | None = None
         if self._details:
             echo, self._details = {DETAILS: merge_details(self._details)}, []
-        # Of several choices, only the first one's reason is told at the end of the response.
+        # Of several choices, only the first one's reason is reported at the end of the response.
         stop = self.stop if self.index else None
         self._tell(self._blocks.stop(self._prose, stop, echo))
         self._prose = self.text = None

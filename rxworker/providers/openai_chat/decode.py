@@ -72,7 +72,7 @@ class OpenAIChatDecoder:
         self._usage: JsonObject | None = None
         self._started = False
         self._early: list[ResponseEvent] = []  # what came before the response had a name
-        self._events: list[ResponseEvent] = []  # what has been made and was not told yet
+        self._events: list[ResponseEvent] = []  # made, and not returned yet
         self._tell = self._events.append
         self._failure: Failure | None = None  # waits for the usage
         self._halves: Halves | None = None  # since something could not be read as it stood

@@ -50,7 +50,7 @@ class Outline:
 
     def __init__(self, pieces: list[str]) -> None:
         self._pieces = pieces
-        self._place = 0  # of the first that nobody has looked at
+        self._place = 0  # of the first that was not read yet
         self._began = False
         self._depth = 0
         self._in_text = False
@@ -133,7 +133,7 @@ class ToolCalls:
         blocks: Where blocks are opened.
         choice: Whose calls they are.
         new_id: Makes an id for a call that came without one.
-        tell: Takes each event.
+        tell: Receives each event.
     """
 
     def __init__(

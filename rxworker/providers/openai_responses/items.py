@@ -64,7 +64,7 @@ class Items:
         self._new_id = new_id
 
     def close(self, response: WireResponse, status: str, events: list[ResponseEvent]) -> None:
-        """What is open ends with the response; what was never told is in its output.
+        """Open items end with the response; items that were never reported are in its output.
 
         Raises:
             msgspec.DecodeError: Something is needed of its output, which cannot be read; see `read_items`.
@@ -190,7 +190,7 @@ class Items:
             events.append(Opaque(event.type, event.annotation))
 
     def _item_of(self, text: Text, event: WireEvent, events: list[ResponseEvent]) -> Item:
-        """The item whose text it is; a new one if it was not told of."""
+        """The item whose text it is; a new one if it was not reported."""
         item = self._find(event, text.item)
         if item is None:
             known: JsonObject = {"type": text.item}

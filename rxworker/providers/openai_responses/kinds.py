@@ -14,7 +14,7 @@ MESSAGE = "message"
 REASONING = "reasoning"
 FUNCTION_CALL = "function_call"
 CUSTOM_CALL = "custom_tool_call"
-# Calls of tools that the client was told to have.
+# Calls of tools that the client declared.
 CALLS = (FUNCTION_CALL, CUSTOM_CALL)
 
 # To ask an Enum for a member costs as much as to make a small object.

@@ -212,7 +212,7 @@ def _events(reply: Reply, number: int, model: str) -> list[Event]:
             events += item.ends
     if not reply.breaks:
         return [*events, _last(reply, head, items)]
-    if error:  # told twice, as it is by the real service
+    if error:  # reported twice, as by the real service
         told: JsonObject = {"code": error["code"], "message": error["message"]}
         failed: JsonObject = {**head, "status": "failed", "error": told}
         events += [event("error", error=error), event("response.failed", response=failed)]
