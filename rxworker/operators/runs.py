@@ -39,7 +39,7 @@ def merge_runs(
         -a-a-a-b-b|            were they apart: A fails behind its third record, B goes on
         -a-a-a-b-b--|
 
-    A run that fails does not end the stream, nor touch the others: its last record, a `RunAbort`, says what happened. A run that
+    A run that fails does not end the stream, nor touch the others: its last record, a `RunAbort`, has the reason. A run that
     joins late is shown from its own beginning. The stream completes when all runs have ended, and no more can come. Disposing it
     detaches from all of them, and ends none; so does an observer that raises.
 

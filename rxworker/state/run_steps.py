@@ -141,7 +141,7 @@ def _told(told: Round) -> bytes:
     """A round as JSON, the same for the same."""
     try:
         return msgspec.json.encode(told, order="sorted")
-    except UnicodeEncodeError:  # half a character, which a model may write and UTF-8 cannot say
+    except UnicodeEncodeError:  # half a character, which a model may write and UTF-8 cannot encode
         return json.dumps(msgspec.to_builtins(told), sort_keys=True).encode()
 
 
@@ -225,7 +225,7 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
     for message in event.messages:
         answers = message.tool_results
         results += answers
-        # Results stand right behind the calls, before what hooks have said in between.
+        # Results stand right behind the calls, before the messages that hooks have added in between.
         conversation = (_answered if answers else Conversation.add)(conversation, message)
     if not results:
         return replace(state, conversation=conversation)

@@ -83,7 +83,7 @@ class ScriptedModel:
     that the subscriber gave, on the running event loop, or on a timer's thread - the first of these that there is.
 
     Args:
-        replies: One reply for each request, or a function of the request. A text is a reply that says it.
+        replies: One reply for each request, or a function of the request. A text is a reply with that text.
         delay: Seconds before each event.
         scheduler: What counts these seconds.
         name: The provider's name, as messages carry it.

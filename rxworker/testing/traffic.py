@@ -92,7 +92,7 @@ class Traffic:
         """Wait for a condition on the counts.
 
         Raises:
-            TimeoutError: It was not reached in time; the message says what was.
+            TimeoutError: It was not reached in time; the message lists what was reached.
         """
         try:
             async with asyncio.timeout(seconds):

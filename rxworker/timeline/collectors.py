@@ -1,6 +1,6 @@
 """Handlers that gather what blocks come to.
 
-They ask for the very type of an event, since ``isinstance`` takes five times as long to say no.
+They ask for the very type of an event, since ``isinstance`` takes five times as long if it is false.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ class Timeline:
         """Abort every open block, and send ``Status(CANCELLED)`` to the handlers of the status if the response has not ended.
 
         Args:
-            reason: What the aborts say.
+            reason: The reason in the aborts.
         """
         is_receiving = self._is_receiving
         try:

@@ -97,10 +97,10 @@ def tool(
         format: The model writes a text instead of a JSON object: ``"text"``, or a `Grammar`. The function then has one
             parameter, a ``str``.
 
-    The settings from ``strict`` on are those of `ToolMeta`; docs/how-to/tools.md says which provider knows which.
+    The settings from ``strict`` on are those of `ToolMeta`; docs/how-to/tools.md lists which provider supports which.
 
     Raises:
-        ConfigurationError: No tool can be made of it; the error says of which parameter and what to do.
+        ConfigurationError: No tool can be made of it; the error names the parameter and the remedy.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:

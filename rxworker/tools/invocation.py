@@ -54,8 +54,8 @@ class CallScope(Struct, frozen=True):
     """What the calls of a response share.
 
     Attributes:
-        emit: Takes the start, the progress and the end of each call, in the event loop's thread. It must not raise.
-        relay: Is shown the records of runs that tools begin, in the event loop's thread. It must not raise.
+        emit: Receives the start, the progress and the end of each call, in the event loop's thread. It must not raise.
+        relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
         scope: What idempotency keys begin with, such as the run and the turn.
         variables: Values that the tools share.
     """
@@ -146,7 +146,7 @@ async def attempts(
         own_task: Whether that is the call's own, which `stop_all` may leave behind.
 
     Raises:
-        ToolError: What the last attempt came to.
+        ToolError: The error of the last attempt.
     """
     cancels = 0 if task is None else task.cancelling()
     left = policy.retries
@@ -192,7 +192,7 @@ def _text(tool: Tool, text: str) -> str | bytes:
 
 
 def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolError:
-    """What an attempt that raised has come to."""
+    """The error of an attempt that raised."""
     if isinstance(error, ToolError):
         error.tool = error.tool or call.name
         return error

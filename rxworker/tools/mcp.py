@@ -53,7 +53,7 @@ class McpTool:
 
         Raises:
             InvalidArgumentError: The arguments are no object.
-            ExecutionFailedError: The server says that it failed, or does not answer.
+            ExecutionFailedError: The server reports a failure, or does not answer.
         """
         name = self.meta.name
         arguments = _arguments(input_json, name)
@@ -102,7 +102,7 @@ async def mcp_tools(
         prefix: Put before each name, to distinguish servers.
         call_timeout: Seconds until a call is given up.
         trust_hints: Whether to believe the server which of its tools only look and which may be repeated; see ``effect``.
-        connect_timeout: Seconds until the server has to have said which tools it has.
+        connect_timeout: Seconds until the server must have listed its tools.
         max_output: Characters of each result that are sent to the model; ``None`` sends everything. See `ToolPolicy`.
 
     Raises:
@@ -204,7 +204,7 @@ def content_of(result: CallToolResult) -> ResultContent:
 
 
 def text_of(result: CallToolResult) -> str:
-    """The text of a result that says what went wrong."""
+    """The text of a result that reports an error."""
     content = content_of(result)
     if isinstance(content, str):
         return content

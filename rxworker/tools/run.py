@@ -39,7 +39,7 @@ class FinishedCall(Struct, frozen=True):
     """A call that has run.
 
     Attributes:
-        result: What came of it.
+        result: The result.
         seconds: How long it ran.
     """
 
@@ -139,7 +139,7 @@ async def run_call(
     variables: dict[str, Any] | None = None,
     relay: Relay = ignore_record,
 ) -> ToolResult:
-    """Run one call; what goes wrong is in the result.
+    """Run one call. A failure becomes an error result.
 
     Args:
         toolbox: Where the tool is.
@@ -147,7 +147,7 @@ async def run_call(
         emit: Takes the start, the progress and the end of the call, in the event loop's thread. It must not raise.
         scope: What the idempotency key begins with; by default the id of the call.
         variables: Values that the tools share.
-        relay: Is shown the records of a run that the tool begins.
+        relay: Receives the records of a run that the tool starts.
 
     >>> result = asyncio.run(run_call(Toolbox(), ToolCall("1", "fly", {})))
     >>> result.is_error, result.text
@@ -193,8 +193,8 @@ async def run_calls(
         calls: What to run.
         places: The index of each call among the calls of its response; by default these are all its calls.
         limit: How many may run at once; the others wait for their turn.
-        emit: Takes the start, the progress and the end of each call, each at once, in the event loop's thread. It must not raise.
-        relay: Is shown the records of runs that tools begin, in the event loop's thread. It must not raise.
+        emit: Receives the start, the progress and the end of each call, each at once, in the event loop's thread. It must not raise.
+        relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
         scope: What idempotency keys begin with, such as the run and the turn; by default the id of the call.
         variables: Values that the tools share.
         early: Calls that have started already, an `EarlyCalls`; its limit is then the limit.

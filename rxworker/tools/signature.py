@@ -152,11 +152,11 @@ REST_PARAMETER = frozenset({"param", "parameter", "arg", "argument", "key", "key
 
 
 class Docstring(Struct, frozen=True):
-    """What a docstring says.
+    """The content of a docstring.
 
     Attributes:
         description: The summary and the paragraphs under it.
-        parameters: What each parameter means, as far as it says so.
+        parameters: What each parameter means, as far as it is documented.
     """
 
     description: str

@@ -1,6 +1,6 @@
 """One response: requested, timed, and requested again while no event has come.
 
-`Retry` says when a request that failed before its first event is made again, and after which delay. A response that runs in
+`Retry` defines when a request that failed before its first event is made again, and after which delay. A response that runs in
 the background at the provider may lose its connection: it is resumed by the same decoder.
 
 What is emitted equals this chain of four operators, and a test holds the two equal:

@@ -23,7 +23,7 @@ class Ticked(Protocol):
     """An object that is called at each tick."""
 
     def tick(self) -> None:
-        """A step of time has passed. It is said in a context of its own, in which nothing is set."""
+        """A step of time has passed. It is emitted in its own context, in which nothing is set."""
         ...
 
 

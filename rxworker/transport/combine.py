@@ -45,7 +45,7 @@ class CombinedModel:
 
     @property
     def name(self) -> str:
-        """The first model's provider; the answer itself says whose it is."""
+        """The first model's provider; the response itself names its provider."""
         return self.models[0].name
 
     @property

@@ -247,7 +247,7 @@ def _is_stream(response: aiohttp.ClientResponse, accept: tuple[str, ...]) -> boo
 
 async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError:
     body = bytearray()
-    # The status and the headers say enough, also when the explanation is cut, or too late (`TimeoutError` is an `OSError`).
+    # The status and the headers are enough, also when the explanation is cut, or too late (`TimeoutError` is an `OSError`).
     with suppress(aiohttp.ClientError, OSError):
         async with asyncio.timeout(ERROR_SECONDS):
             while len(body) < MOST_OF_AN_ERROR:
@@ -322,7 +322,7 @@ def shown(url: str) -> str:
 
 
 def _without_headers(error: aiohttp.ClientResponseError) -> aiohttp.ClientError:
-    """What the error says, without the request in it: its ``repr`` would show the key among the headers."""
+    """The text of the error, without the request in it: its ``repr`` would show the key among the headers."""
     return aiohttp.ClientError(f"{type(error).__name__}: {error.message}")
 
 

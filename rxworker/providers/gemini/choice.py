@@ -118,7 +118,7 @@ class Choice:
 
     @property
     def stop(self) -> StopReason | None:
-        """Why it ended, as far as it has said."""
+        """Why it ended, as far as is known."""
         return read_stop(
             self._raw, called=self._called, malformed=self._malformed, detail=self._detail
         )

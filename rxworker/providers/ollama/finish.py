@@ -17,7 +17,7 @@ def read_stop(raw: str | None, *, called: bool, malformed: bool = False) -> Stop
     """The normal form.
 
     Args:
-        raw: The reason; old servers do not say one.
+        raw: The reason; old servers send none.
         called: Whether a tool was called, of which Ollama has no word of its own.
         malformed: Whether there was a call that names no tool.
 

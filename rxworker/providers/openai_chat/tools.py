@@ -203,7 +203,7 @@ class ToolCalls:
         """What of the calls matters for the reason why the choice ended.
 
         Args:
-            is_certain: Whether the server says that the calls are whole, so that their arguments need not be read.
+            is_certain: Whether the server reports that the calls are complete, so that their arguments need not be read.
         """
         calls, before = self._open, self._closed
         if calls:

@@ -109,7 +109,7 @@ class Items:
         return Outcome(called, malformed, refused, tuple(waiting))
 
     def _silent(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
-        """A part that begins says nothing yet."""
+        """A part that begins has no text yet."""
 
     def _added(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         wire, index = event.item, event.output_index
@@ -130,7 +130,7 @@ class Items:
             item = self._find(event, word(wire.get("type")), wire)
         if item is None:
             item = self._new(event.output_index, wire)
-        if not item.ended:  # some say it twice
+        if not item.ended:  # some send it twice
             item.stop(wire, events, whole=True, reason="the call was cut off")
 
     def _delta(

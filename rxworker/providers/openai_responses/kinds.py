@@ -37,7 +37,7 @@ BLOCK_TYPES = {
     CUSTOM_CALL: TOOL_USE,
 }
 
-# The provider's own calls, and the field that says what was asked for.
+# The provider's own calls, and the field with the request.
 SERVER_CALLS = {
     "web_search_call": "action",
     "file_search_call": "queries",
@@ -46,7 +46,7 @@ SERVER_CALLS = {
     "mcp_call": "arguments",
     "tool_search_call": "arguments",
 }
-# Where it is said what was asked for, in all calls.
+# Where the request is, in all calls.
 INPUTS = {FUNCTION_CALL: "arguments", CUSTOM_CALL: "input", **SERVER_CALLS}
 # What no tool of ours can answer, yet the client must; a hosted one of them is followed by its output.
 CLIENT_CALLS = (
