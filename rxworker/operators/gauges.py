@@ -170,7 +170,7 @@ class UsageChange(Struct, frozen=True):
     """A response has taken more tokens than was known.
 
     Attributes:
-        record: The record that told.
+        record: The record that reported it.
         provider: Who was asked, as far as that was seen.
         model: Which model was asked, as far as that was seen.
         before: The tokens of the response as they were known.

@@ -217,7 +217,7 @@ class _Telling(abc.DisposableBase):
 
 
 def _clock(given: abc.SchedulerBase | None) -> abc.SchedulerBase:
-    """What counts the seconds when the model was not told.
+    """The clock of the seconds if the model has none.
 
     A subscriber may hand on reactivex's own default, a trampoline, which can only wait by blocking the thread.
     """

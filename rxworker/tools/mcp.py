@@ -58,13 +58,13 @@ class McpTool:
         name = self.meta.name
         arguments = _arguments(input_json, name)
 
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
             told = {"progress": progress, "total": total, "message": message}
             context.progress({key: value for key, value in told.items() if value is not None})
 
         client = self._connection.client(name)
         try:
-            result = await client.call_tool(self.remote_name, arguments, progress_callback=tell)
+            result = await client.call_tool(self.remote_name, arguments, progress_callback=report)
         except Exception as error:
             raise ExecutionFailedError(describe(error), tool=name) from error
         if result.is_error:

@@ -85,7 +85,7 @@ async def run_now(
             content = value.content if isinstance(value, ToolResult) else value
         except ToolError as error:
             logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
-            content = toolbox.tell(error)
+            content = toolbox.format_error(error)
     if not (isinstance(content, str) and content.isascii()):
         content = clean(content)
     content = truncate(content, policy.max_output)
@@ -206,7 +206,7 @@ async def run_calls(
     is_stopping = is_over = False
     cancelled: dict[int, FinishedCall] = {}
 
-    def tell(event: ToolEvent) -> None:
+    def emit_open(event: ToolEvent) -> None:
         if not is_over:  # else a call that was left behind has ended after all
             emit(event)
 
@@ -215,7 +215,7 @@ async def run_calls(
         if task.cancelled() and not is_stopping and place not in cancelled:
             cancelled[place] = _cancelled(call, place, emit)
 
-    around = CallScope(tell, relay, scope, {} if variables is None else variables)
+    around = CallScope(emit_open, relay, scope, {} if variables is None else variables)
     loop = asyncio.get_running_loop()
     called = list(calls)
     placed = list(zip(called, range(len(called)) if places is None else places, strict=True))
