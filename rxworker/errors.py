@@ -1,4 +1,4 @@
-"""The exception tree. Every error says what happened and, in its attributes, what the caller can do.
+"""The exception tree. The message of an error states what happened; its attributes state what the caller can do.
 
 RxWorkerError
 ├── LocalProtocolError        we were used wrongly
@@ -37,7 +37,7 @@ class RxWorkerError(Exception):
 
     Attributes:
         retryable: Whether the same call may succeed when it is made again.
-        retry_after: Seconds to wait before that, when the other side said so.
+        retry_after: Seconds to wait before that, if the other side sent it.
         request_id: The provider's name for the request, for its support desk.
     """
 

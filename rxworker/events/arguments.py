@@ -21,7 +21,7 @@ _ESCAPED_QUOTE = re.compile(r"\\(['\\])")
 
 
 def parse_arguments(text: str) -> JsonObject | str:
-    """The object that the text says, or the text itself where it says none. No text means no arguments, and so does ``null``.
+    """The object in the text, or the text itself if it is no object. No text means no arguments, and so does ``null``.
 
     >>> parse_arguments('{"city": "Oslo"}')
     {'city': 'Oslo'}

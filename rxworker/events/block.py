@@ -1,7 +1,7 @@
 """Block events: the life of a content block, from its start over its deltas to its stop or abort.
 
 Several blocks may be open at once. ``index`` names a block within its response. A response with several choices
-numbers all their blocks in one row, and says with ``choice`` whose they are.
+numbers all their blocks in one row, and names with ``choice`` whose they are.
 
 A delta is one object, since it is the most frequent one: what the design calls ``BlockDelta(index, content)`` is a
 subclass of `BlockDelta` for each sort of content.
@@ -155,7 +155,7 @@ class BlockStop(Struct, frozen=True, tag="block_stop", omit_defaults=True, gc=Fa
     Attributes:
         index: Its name within the response.
         block_type: What it holds.
-        stop_reason: Why its choice ended, where the protocol says so with the block.
+        stop_reason: Why its choice ended, if the protocol reports it with the block.
         echo: What the provider wants back; these keys come over those of the start.
         metadata: For a tool call: its id and name, as at the start.
     """

@@ -1,4 +1,4 @@
-"""The table of event kinds: one row for each type of event, and what every other table says of it.
+"""The table of event kinds: one row for each type of event, with its properties in all other tables.
 
 Deliveries, predicates, operators and views derive their sets from this table. ``tests/events/test_kinds.py`` holds the union types, the state
 and the views to it.

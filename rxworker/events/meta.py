@@ -42,7 +42,7 @@ class Status(
         model: The model that answers; with ``STARTED``.
         provider: Who answers, where several were asked; with ``STARTED``.
         echo: What the provider needs back with the message, see `rxworker.messages.Message`.
-        stop_reason: Why it ended; with ``COMPLETED``. ``None``: the provider did not say.
+        stop_reason: Why it ended; with ``COMPLETED``. ``None``: the provider did not report it.
     """
 
     status: ResponseStatus
@@ -62,7 +62,7 @@ class Error(Struct, frozen=True, tag="error", omit_defaults=True, repr_omit_defa
         retryable: Whether the same request may succeed.
         kind: The normal form, see `ProviderError.kind`.
         request_id: The provider's name for the request.
-        retry_after: Seconds to wait before the request is made again, when the provider said so.
+        retry_after: Seconds to wait before the request is made again, if the provider sent it.
     """
 
     code: str | None

@@ -20,7 +20,7 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
     """A run begins.
 
     Attributes:
-        conversation: Everything said before, with the input of this run at its end.
+        conversation: The conversation before the run, with the input of this run at its end.
         added: How many of the messages, from the end, are that input.
         tools: A digest of the description of each tool, by its name, where the run is logged. Only a worker with these tools can recover it.
     """
@@ -75,11 +75,11 @@ class ToolStart(Struct, frozen=True, tag="tool_start", omit_defaults=True, gc=Fa
 
 
 class ToolProgress(Struct, frozen=True, tag="tool_progress", omit_defaults=True):
-    """A tool tells how far it is.
+    """A tool reports its progress.
 
     Attributes:
         call_id: Which call.
-        progress: What it tells.
+        progress: Its report.
         place: The index of the call among the calls of its response.
     """
 
@@ -110,7 +110,7 @@ class ToolStop(Struct, frozen=True, tag="tool_stop", omit_defaults=True, gc=Fals
     is_error: bool = False
 
     def __post_init__(self) -> None:
-        """Fill in what the result says."""
+        """Fill in the fields of the result."""
         if self.result is not None and not self.call_id:
             force_setattr(self, "call_id", self.result.tool_use_id)
             force_setattr(self, "is_error", self.result.is_error)
@@ -144,7 +144,7 @@ class ConversationReplace(Struct, frozen=True, tag="conversation_replace"):
     """The conversation that is kept becomes another one: a hook has rewritten it, or a request was held back and takes its input along.
 
     Attributes:
-        conversation: Everything said so far, as it is from here on.
+        conversation: The conversation so far, as it is from here on.
         source: The name of the hook.
     """
 
@@ -258,7 +258,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     """A paused run goes on.
 
     Attributes:
-        conversation: Everything said so far.
+        conversation: The conversation so far.
         pending: The tool calls to run first.
         refused: Results of calls that are not run, in the order of the calls.
         usage: The tokens of the run so far.

@@ -25,7 +25,7 @@ class SseFrame(Struct, frozen=True, gc=False):
         data: Its ``data`` lines, joined with LF.
         event: Its name; ``message`` where none was sent, ``stray`` for lines that are no field (see `SseDecoder`).
         id: The last ``id`` the stream has sent so far.
-        retry: Milliseconds to wait before a new connection, where the stream has said so since the last frame.
+        retry: Milliseconds to wait before a new connection, if the stream has sent it since the last frame.
     """
 
     data: bytes

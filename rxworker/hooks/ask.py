@@ -81,7 +81,7 @@ def names_in(hooks: Iterable[AnyHook], within: str = "") -> list[str]:
 
 
 def numbered(names: Iterable[str]) -> list[tuple[str, int]]:
-    """Each name with how many of the same name stand before it: it tells hooks of one name apart.
+    """Each name with the number of equal names before it, which distinguishes hooks of one name.
 
     >>> numbered(["permit", "log", "permit"])
     [('permit', 0), ('log', 0), ('permit', 1)]

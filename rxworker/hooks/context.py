@@ -248,7 +248,7 @@ class HookContext:
         """
         if isinstance(message, str) and role is not None:
             message = Message(role, (Text(message),))
-        # Whoever calls it with a text alone is told what to write when the message is emitted.
+        # A caller that passes a text alone gets a helpful error when the message is emitted.
         self.add_messages((cast("Message", message),))
 
     def send_message(self, content: str) -> None:

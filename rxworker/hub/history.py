@@ -189,19 +189,36 @@ def packed(entries: Iterable[Record]) -> list[Record]:
     True
     """
     result: list[Record] = []
-    for group in _groups(entries):
-        if len(group) > 1:
-            result += _pack_group(group)
-            continue
-        deltas = deltas_of(group[0])
-        if deltas is not None:
-            deltas.pack()
-        result.append(group[0])
+    group: list[Record] = []
+    like: Any = None  # a delta of the group
+    for entry in entries:
+        event: Any = entry.event
+        delta: Any = event.like if event.__class__ is Deltas else event
+        # Most entries of a run with tools only pass here.
+        if delta.__class__ not in MERGEABLE:
+            if group:
+                result += _pack_group(group)
+                group = []
+            result.append(entry)
+        elif group and _continues(entry, delta, group[0], like):
+            group.append(entry)
+        else:
+            if group:
+                result += _pack_group(group)
+            group, like = [entry], delta
+    if group:
+        result += _pack_group(group)
     return result
 
 
 def _pack_group(group: list[Record]) -> Sequence[Record]:
+    """Adjacent deltas of one text, of which there is at least one, as one packed entry."""
     head, last = group[0], group[-1]
+    if len(group) == 1:
+        deltas = deltas_of(head)
+        if deltas is not None:
+            deltas.pack()
+        return group
     if any(entry.covers > 1 and deltas_of(entry) is None for entry in group):
         return group  # merged records cannot be restored from one text
     times = array("d")

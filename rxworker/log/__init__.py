@@ -1,11 +1,12 @@
 """Stored runs: logs, their entries, and who owns a run."""
 
 from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
-from rxworker.log.base import Claim, Codec, Command, EventLog, RunInfo, RunRow, StoredStatus
+from rxworker.log.base import Codec, EventLog
 from rxworker.log.entry import Entry, entries_of, read_line, record_of, records_of, write_line
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
 from rxworker.log.sqlite import SQLiteLog
+from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
 
 __all__ = [
     # stores

@@ -1,7 +1,7 @@
 """The seam of event logs: what a store does, and what is the same for all of them.
 
 A log holds runs. Each run is one gapless sequence of entries, written by one owner at a time. An owner claims the run, which raises its epoch; an
-append names the epoch and the last number, and is refused if either has changed. Whoever wants something of a run sends it a command; the
+append names the epoch and the last number, and is refused if either has changed. To steer a run, any process sends it a command; the
 owner reads the commands in order, and each is taken once.
 
 A store implements the methods with an underscore. They work on encoded entries and commands; `EventLog` has the codec and the following.
@@ -17,129 +17,22 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias
+from typing import Protocol, Self, TypeAlias
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError, LogError
 from rxworker.events import Record
 from rxworker.log.entry import Entry, record_of, with_body
 from rxworker.log.heartbeat import Heartbeat
-from rxworker.messages import JsonObject
+from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
 
 LEASE = 15.0
 """Seconds that a claim lasts without a heartbeat."""
 
 PAGE = 500
 """How many entries are read at once."""
-
-StoredStatus: TypeAlias = Literal["running", "paused", "finished", "aborted", "deleted"]
-CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide"]
-
-
-class RunRow(Struct, frozen=True, omit_defaults=True):
-    """What a list of runs shows of a run: the last values, written with its entries.
-
-    Attributes:
-        status: The status of the run; a deleted run leaves only that.
-        title: The beginning of its input.
-        worker: The name of the worker that runs it, by which `recover_all` finds one.
-        turns: How many turns have started.
-        tool_calls: How many tools were started.
-        input_tokens: The tokens that the model has read.
-        output_tokens: The tokens that the model has written.
-        cost: What they cost, where prices are known.
-        reason: Why it was aborted, or which hook paused it.
-        outer: The id of the run that it is nested in.
-        resumes: The id of the paused run that it continues.
-        fork_of: The id of the run that it is a fork of.
-        recoveries: How often it was recovered.
-    """
-
-    status: StoredStatus = "running"
-    title: str = ""
-    worker: str = ""
-    turns: int = 0
-    tool_calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float | None = None
-    reason: str = ""
-    outer: str = ""
-    resumes: str = ""
-    fork_of: str = ""
-    recoveries: int = 0
-
-
-class RunInfo(Struct, frozen=True):
-    """A stored run, without its records.
-
-    Attributes:
-        run: Its id.
-        row: What a list shows of it.
-        epoch: How often it was claimed.
-        last_seq: The number of its last record.
-        owner: Who holds it; empty after a release.
-        lease_until: When the lease ends unless it is renewed, in seconds since the epoch.
-        created: When it began.
-        updated: When its last entry was stored.
-        size: The bytes of its entries.
-    """
-
-    run: str
-    row: RunRow
-    epoch: int
-    last_seq: int
-    owner: str
-    lease_until: float
-    created: float
-    updated: float
-    size: int
-
-    @property
-    def status(self) -> StoredStatus:
-        """The status of the run."""
-        return self.row.status
-
-    def is_cut_off(self, now: float | None = None) -> bool:
-        """Whether it is running and nobody holds it: its process has ended, so that it can be recovered."""
-        return self.status == "running" and self.lease_until < (time.time() if now is None else now)
-
-
-class Claim(Struct, frozen=True):
-    """The right to write to a run.
-
-    Attributes:
-        run: The run's id.
-        epoch: Named in each append.
-        last_seq: The number of the last record.
-        owner: Who holds it.
-    """
-
-    run: str
-    epoch: int
-    last_seq: int
-    owner: str
-
-
-class Command(Struct, frozen=True, omit_defaults=True):
-    """What somebody wants of a run.
-
-    Attributes:
-        kind: ``send`` a message, ``pause``, ``cancel``, or ``decide`` about a pause.
-        data: The rest, as JSON.
-        key: Two commands of a run cannot have the same key; empty for any number of them.
-        number: Its number among the commands of the run, from 1; given by the log.
-        time: When it was stored; given by the log.
-    """
-
-    kind: CommandKind
-    data: JsonObject = {}
-    key: str = ""
-    number: int = 0
-    time: float = 0.0
 
 
 class Codec(Protocol):
@@ -232,7 +125,7 @@ class EventLog(ABC):
             durable: Whether the entries must survive a loss of power when this returns. Without that they survive the end of the process.
 
         Returns:
-            Whether somebody outside this process watches the run, so that it should be written more often.
+            Whether another process watches the run, so that it should be written more often.
 
         Raises:
             FencedError: Another owner has claimed the run, or its last number is not ``after``. Nothing was written.

@@ -65,7 +65,7 @@ class Private(Struct, frozen=True, omit_defaults=True):
     """What a run needs to continue, and no watcher receives. It is stored in the body of an entry, as ``private``.
 
     Attributes:
-        held: The result of a tool as the tool returned it, where ``after_tool_call`` hooks see it before anybody else.
+        held: The result of a tool as the tool returned it, where ``after_tool_call`` hooks see it before the watchers.
         variables: The variables of hooks and tools that JSON can hold.
     """
 

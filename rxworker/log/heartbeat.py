@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from rxworker.errors import RxWorkerError
-
-if TYPE_CHECKING:
-    from rxworker.log.base import Claim
+from rxworker.log.values import Claim
 
 logger = logging.getLogger("rxworker.log")
 

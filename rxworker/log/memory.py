@@ -10,8 +10,9 @@ from typing import final
 from msgspec import Struct
 
 from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
-from rxworker.log.base import LEASE, Claim, Codec, EventLog, StoredRow, StoredStatus, no_run
+from rxworker.log.base import LEASE, Codec, EventLog, StoredRow, no_run
 from rxworker.log.entry import Entry
+from rxworker.log.values import Claim, StoredStatus
 
 
 class _StoredRun(Struct, eq=False):

@@ -23,9 +23,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
-from rxworker.log.base import LEASE, Claim, Codec, EventLog, StoredRow, StoredStatus, no_run
+from rxworker.log.base import LEASE, Codec, EventLog, StoredRow, no_run
 from rxworker.log.entry import Entry
 from rxworker.log.memory import check_command, conflict, refusal
+from rxworker.log.values import Claim, StoredStatus
 
 T = TypeVar("T")
 

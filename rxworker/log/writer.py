@@ -18,8 +18,9 @@ from rxworker.errors import FencedError
 from rxworker.events import Record, ToolStop
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import MERGEABLE
-from rxworker.log.base import Claim, EventLog, RunRow
+from rxworker.log.base import EventLog
 from rxworker.log.entry import Private, entries_of
+from rxworker.log.values import Claim, RunRow
 from rxworker.messages import ToolResult
 
 _encode = msgspec.json.Encoder().encode
@@ -133,7 +134,7 @@ class RunWriter:
             self._flush()
 
     def flush(self) -> None:
-        """Write everything so far at once, as a barrier that nobody waits for."""
+        """Write everything so far at once, without waiting for the barrier."""
         self._is_barrier = True
         # After the code that emits now, so that records that belong together are one append.
         self._loop.call_soon(self._flush)

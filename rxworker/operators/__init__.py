@@ -52,7 +52,7 @@ __all__ = [
     "decode",
     "error_to_exception",
     "fail_on_error",
-    # what may be taken back, and what may not
+    # what may be retracted, and what may not
     "committed",
     "live",
     # time and order

@@ -34,7 +34,7 @@ A = TypeVar("A", Record, Event)
 
 _Held: TypeAlias = tuple[Callable[[A], None], Callable[[], None]]
 
-# A tool may start within a response; it is taken back with it.
+# A tool may start within a response, and is retracted with it.
 _EARLY = (ToolStart, ToolProgress, ToolStop)
 
 
@@ -139,7 +139,7 @@ def _hold(observer: abc.ObserverBase[A]) -> _Held[A]:
             observer.on_next(item)
             return
         elif isinstance(event, Status) and event.status is ResponseStatus.STARTED:
-            if started:  # the response began anew: what it said is taken back
+            if started:  # the response restarted: its events are retracted
                 del held[1:]
             started = True
         elif isinstance(event, Status) and event.status is ResponseStatus.COMPLETED:

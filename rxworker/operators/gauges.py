@@ -170,7 +170,7 @@ class UsageChange(Struct, frozen=True):
     """A response has taken more tokens than was known.
 
     Attributes:
-        record: The record that told.
+        record: The record that reported it.
         provider: Who was asked, as far as that was seen.
         model: Which model was asked, as far as that was seen.
         before: The tokens of the response as they were known.
@@ -205,7 +205,7 @@ def usage_changes() -> Operator[Record, UsageChange]:
         [ usage_changes() ]
         ---5-3---2---|
 
-    A provider tells the usage of one response several times, each time a snapshot. Retracted attempts count: they were paid for. So do
+    A provider reports the usage of one response several times, each time a snapshot. Retracted attempts count: they were paid for. So do
     runs inside runs. A resumed run begins at zero: the run that paused has counted the tokens before.
 
     >>> from reactivex import of
@@ -259,7 +259,7 @@ class _Changes:
         of_run = self._open.setdefault(record.run, {})
         response = of_run.get(record.path)
         number = record.turn, record.attempt
-        # Whoever joined in the middle has not seen the attempt start.
+        # A subscriber that joined in the middle has not seen the attempt start.
         if response is None or (response.turn, response.attempt) != number:
             response = of_run[record.path] = _Response(*number)
         before, response.usage = response.usage, record.event

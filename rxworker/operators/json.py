@@ -163,13 +163,13 @@ class _Call:
         self.settled = 0  # how many of the values belong to members that are whole
 
     def add(self, delta: InputJsonDelta | InputValueDelta) -> bool:
-        """Take a delta; tell whether it completed a member."""
+        """Take a delta; return whether it completed a member."""
         before = len(self.members)
         if isinstance(delta, InputJsonDelta):
             self.texts.append(delta.text)
             self.members.extend(self.scanner.feed(delta.text))
         else:
-            # A value by path tells that a member is whole only when the next member begins.
+            # With values by path, a member is known to be complete only when the next member begins.
             if self.values and parse_path(self.values[-1].path)[:1] != parse_path(delta.path)[:1]:
                 self.members.extend(assemble_arguments(self.values[self.settled :]).items())
                 self.settled = len(self.values)

@@ -26,7 +26,7 @@ class _Job(Generic[B]):
 
 
 def map_in_order(project: Callable[[A], Observable[B]], limit: int) -> Operator[A, B]:
-    """Follow an observable for each item, several at a time, and emit what they say in the order of the items.
+    """Follow an observable for each item, several at a time, and emit their items in the order of the source.
 
         -a-b----|              a takes 6 columns, b takes 2
         [ map_in_order(work, 2) ]
@@ -136,7 +136,7 @@ class _Row(Generic[A, B]):
         )
 
     def _let_out(self) -> None:
-        """Emit what the first job has said, and the one after it if the first is done, and so on."""
+        """Emit the items of the first job, and of the next one if the first is done, and so on."""
         if self._emitting:
             return  # an item that came out of an item that is being emitted: the loop below goes on
         self._emitting = True

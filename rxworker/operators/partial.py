@@ -63,7 +63,7 @@ class JsonReader:
         self._changed = False
 
     def feed(self, text: str, /) -> bool:
-        """Take more text; tell whether the value changed."""
+        """Take more text; return whether the value changed."""
         self._changed = False
         place = 0
         while place < len(text) and not self.is_broken:
@@ -76,7 +76,7 @@ class JsonReader:
         return self._changed
 
     def finish(self) -> bool:
-        """The text ended; tell whether that completed a number or word, which only then is whole."""
+        """The text ended; return whether that completed a number or word, which only then is whole."""
         self._changed = False
         self._end_word()
         return self._changed

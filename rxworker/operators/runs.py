@@ -32,14 +32,14 @@ def merge_runs(
     runs: Iterable[Records] | Observable[Records],
     failed: Failed | None = None,
 ) -> Observable[Record]:
-    """The records of several runs as one stream; ``record.run`` tells them apart.
+    """The records of several runs as one stream; ``record.run`` distinguishes them.
 
         A-----B-----|          runs, as they begin
         [ merge_runs(runs) ]
         -a-a-a-b-b|            were they apart: A fails behind its third record, B goes on
         -a-a-a-b-b--|
 
-    A run that fails does not end the stream, nor touch the others: its last record, a `RunAbort`, says what happened. A run that
+    A run that fails does not end the stream, nor touch the others: its last record, a `RunAbort`, has the reason. A run that
     joins late is shown from its own beginning. The stream completes when all runs have ended, and no more can come. Disposing it
     detaches from all of them, and ends none; so does an observer that raises.
 
@@ -146,7 +146,7 @@ class _Merge:
         try:
             self._observer.on_next(record)
         except BaseException:
-            # The run whose record it was detaches this stream and says so. Whoever raises is not asked again by the others.
+            # The run whose record it was detaches this stream and reports it. An observer that raised is not called again by the others.
             self.leave()
             raise
 

@@ -57,7 +57,7 @@ Step: TypeAlias = Callable[[S, A], S]
 
 
 class Guard(abc.ObserverBase[A]):
-    """Passes on what a stage says for as long as it may.
+    """Forwards the notifications of a stage until its end.
 
     Args:
         on_next: Takes an item.
@@ -82,10 +82,10 @@ class Guard(abc.ObserverBase[A]):
     def begin(
         self, subscribe: abc.Subscription[A], scheduler: abc.SchedulerBase | None, *_: object
     ) -> None:
-        """Subscribe to the source; what a trampoline says of itself is not needed.
+        """Subscribe to the source; the result of a trampoline is not needed.
 
         Raises:
-            Exception: What subscribing raised, where it is too late to say so to the observer.
+            Exception: What subscribing raised, if it is too late to notify the observer.
         """
         try:
             # As any function that an observable is made of: it may give a function to call, or nothing.
@@ -156,7 +156,7 @@ class Sink(abc.ObserverBase[A]):
             item goes through ``on_next``.
     """
 
-    # The slots stand in for the base class's abstract methods; the names below only tell their types.
+    # The slots stand in for the base class's abstract methods; the names below only declare their types.
     __slots__ = ("on_completed", "on_error", "on_many", "on_next")
 
     on_next: Callable[[A], None]  # pyright: ignore[reportIncompatibleMethodOverride]

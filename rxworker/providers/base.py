@@ -164,7 +164,7 @@ class Request(Struct, frozen=True):
     """What a model is asked.
 
     Attributes:
-        conversation: Everything said so far.
+        conversation: The conversation so far.
         tools: What the model may call.
         options: Settings.
     """
@@ -220,7 +220,7 @@ class Provider(Protocol):
         ...
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """What an answer that is no stream says went wrong, and what to do."""
+        """The error of a response that is no stream, and its remedy."""
         ...
 
     def counts(self, usage: Usage) -> Counts:

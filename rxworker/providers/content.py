@@ -33,7 +33,7 @@ def arguments(call: ToolCall) -> JsonObject:
 
 
 def read_arguments(text: str) -> JsonObject:
-    """The arguments that the text says, as an object, whatever it says."""
+    """The arguments in the text, as an object, whatever they are."""
     decoded = parse_arguments(text)
     return {"input": decoded} if isinstance(decoded, str) else decoded
 

@@ -1,4 +1,4 @@
-"""What went wrong, read from the many shapes in which the services say it."""
+"""What went wrong, read from the many shapes in which the services report it."""
 
 from __future__ import annotations
 
@@ -97,14 +97,14 @@ _NO_MODEL = re.compile(
 
 
 class Failure(Struct, frozen=True):
-    """What a service said went wrong.
+    """An error as a service reported it.
 
     Attributes:
         message: Its words for people.
         code: Its word for it: the code, else the type. Of an HTTP answer it is never the status again.
         kind: The normal form, see `rxworker.errors.ProviderError`.
         request_id: Its name for the request.
-        retry_after: Seconds to wait before the request is made again, when the body said so.
+        retry_after: Seconds to wait before the request is made again, if the body contains it.
     """
 
     message: str
@@ -172,7 +172,7 @@ def classify(words: list[str], status: int | None, message: str) -> str:
     Args:
         words: The provider's words for it, the most exact first; a number is read as an HTTP status.
         status: The HTTP status, where there is one.
-        message: The provider's sentence, for what no word says.
+        message: The provider's sentence, for errors without a known word.
     """
     found = [KINDS[word.lower()] for word in words if word.lower() in KINDS]
     number = status or next((int(w) for w in words if w.isdecimal() and len(w) == 3), None)
@@ -214,7 +214,7 @@ def _is_status(word: str) -> bool:
 
 
 def _delay(details: Json) -> float | None:
-    """The seconds of a ``RetryInfo``: Google says in the body how long to wait, as in ``"retryDelay": "34.4s"``."""
+    """The seconds of a ``RetryInfo``: Google sends the delay in the body, as in ``"retryDelay": "34.4s"``."""
     for detail in details if isinstance(details, list) else ():
         delay = detail.get("retryDelay") if isinstance(detail, dict) else None
         if isinstance(delay, str) and (found := _SECONDS.fullmatch(delay)):

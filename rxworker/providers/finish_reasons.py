@@ -1,7 +1,7 @@
 """The finish reasons of all protocols in one table.
 
 Compatible servers and proxies send the words of other protocols than the one that they speak, in upper or lower case. A word
-that says that a response was cut must therefore be known to every decoder: the calls of such a response never run.
+that reports a cut response must therefore be known to every decoder: the calls of such a response never run.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def known_kind(raw: str) -> StopKind | None:
 def stop_kind(raw: str, *, called: bool, malformed: bool = False) -> StopKind:
     """Why a response ended.
 
-    A word that is not known says nothing against the calls of the response.
+    An unknown word is no objection to the calls of the response.
 
     Args:
         raw: The finish reason.

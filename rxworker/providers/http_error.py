@@ -17,9 +17,9 @@ RETRYABLE = frozenset({408, 409, 429})
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds to wait before the next try, where the answer says so.
+    """Seconds to wait before the next try, if the response contains it.
 
-    A value of zero says nothing: one server was seen to send ``retry-after-ms: 0`` beside ``retry-after: 1``.
+    A value of zero has no meaning: one server was seen to send ``retry-after-ms: 0`` beside ``retry-after: 1``.
 
     Args:
         headers: Of the answer, names in lower case.
@@ -48,7 +48,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
 
 
 def may_retry(status: int, headers: Mapping[str, str]) -> bool:
-    """Whether the same request may succeed: as the answer says, else by its status.
+    """Whether the same request may succeed: by the response, else by its status.
 
     >>> may_retry(529, {}), may_retry(500, {"x-should-retry": "false"})
     (True, False)
@@ -138,7 +138,7 @@ def _retryable(status: int, headers: Mapping[str, str], failure: Failure) -> boo
         return may_retry(status, headers)
     if failure.kind in ("quota", "context_length", "authentication", "permission"):
         return False
-    # An answer with status 200 that is no stream is judged by what it says.
+    # An answer with status 200 that is no stream is judged by its content.
     return may_retry(status, headers) if status >= 400 else failure.kind in RETRYABLE_KINDS
 
 

@@ -45,7 +45,7 @@ class BlockState(Struct, frozen=True):
         signature: The provider's seal on it.
         citations: What its text rests on.
         echo: What the provider wants back: what came with the start, and over it what came with the stop.
-        stop_reason: Why its choice ended, where the protocol says so with the block.
+        stop_reason: Why its choice ended, if the protocol reports it with the block.
         reason: Why it was aborted, for people.
     """
 
@@ -132,7 +132,7 @@ def _whole(
 
 
 def _start(state: BlockState, event: BlockStart) -> BlockState:
-    # Also behind deltas that had opened the block already: what they said stays.
+    # Also behind deltas that had opened the block already: their text stays.
     return replace(
         state,
         block_type=event.block_type,

@@ -23,7 +23,7 @@ from rxworker.events import (
 
 Path = tuple[str, ...]
 
-# What ends a response that has not said that it is complete.
+# What ends a response that did not complete.
 _ENDS = (AttemptStart, RunStart, RunStop, RunAbort, Status)
 
 

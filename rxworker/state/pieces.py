@@ -62,7 +62,7 @@ class Pieces(Struct, Generic[C], frozen=True, eq=False):
         return hash(self._content())
 
     def _content(self) -> str | tuple[object, ...]:
-        # How a text was cut on its way says nothing: deltas may have been merged.
+        # How a text was cut on its way has no meaning: deltas may have been merged.
         pieces: tuple[object, ...] = tuple(self.to_list())
         texts = [piece for piece in pieces if isinstance(piece, str)]
         return "".join(texts) if len(texts) == len(pieces) else pieces

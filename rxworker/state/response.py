@@ -41,7 +41,7 @@ class ResponseState(Struct, frozen=True):
     """A response so far. A value: a step makes another.
 
     Attributes:
-        status: Where it stands; ``None`` before it said.
+        status: The status; ``None`` before the first.
         usage: The last snapshot of what it took.
         stop_reason: Why it ended.
         response_id: The provider's name for it; the last one, where it changes.
@@ -193,7 +193,7 @@ def message_of(state: ResponseState, provider: str) -> Message | None:
 
     Args:
         state: The response.
-        provider: Whose words they are, where the response does not say: the name of the provider.
+        provider: Whose words they are, if the response does not name one: the name of the provider.
     """
     content = [c for block in state.blocks if block.choice == 0 and (c := content_of(block))]
     if state.status is not COMPLETED:

@@ -1,4 +1,4 @@
-"""What a run has come to so far, folded from its records. Pure.
+"""The state of a run, folded from its records. Pure.
 
 Theory of operation. The state of a run is never written by hand: it is `step_run` folded over the records, so that a late
 watcher's snapshot, a resumed run and a test all see the same. A response lives in ``response`` from the start of its
@@ -7,7 +7,7 @@ and hooks find it there; when it failed or was cancelled, only when it is certai
 attempt that is retracted leaves the conversation as it was when the attempt started, but its tokens count.
 
 A conversation in the state can always be sent: calls that will not run are answered right away, and a run that is aborted
-keeps what its tools did, says of each of the others whether it was started, and is repaired.
+keeps what its tools did, states for each of the others whether it was started, and is repaired.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def fold_run(records: Iterable[Record], state: RunState | None = None) -> RunSta
 def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
     rest = iter(events)
     while (before := state.response) is None or (state.is_closed and before.status is None):
-        # No attempt has begun, or the response was closed before it said a word: its first start opens it again.
+        # No attempt has begun, or the response was closed without any content: its first start opens it again.
         event = next(rest, None)
         if event is None:
             return state
@@ -84,7 +84,7 @@ def _step_response(state: RunState, events: Iterable[Any]) -> RunState:
     response, last = step_events(before, rest)
     while last is not None:
         if response.status is STARTED and type(last) is Status:
-            # A response that starts for a second time takes back what it said, and what tools have made of that.
+            # A response that starts for a second time retracts its events, and the results of its early calls.
             state = replace(state, calls=())
         state = received(state, response)
         response, last = step_events(response, rest)

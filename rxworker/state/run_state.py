@@ -50,7 +50,7 @@ class RunState(Struct, frozen=True):
 
     Attributes:
         status: Where the run stands.
-        conversation: Everything said, as far as it cannot change any more.
+        conversation: The conversation, as far as it cannot change any more.
         response: The response of the last attempt, as far as it has come; ``None`` before the first attempt, after a
             retracted one, and after the turn.
         provider: Who is asked.
@@ -63,7 +63,7 @@ class RunState(Struct, frozen=True):
         stop_reason: Why the last response that completed ended.
         continuations: How often hooks have sent an answer back.
         repeats: How many turns in a row the same calls have come to the same results, the last one included.
-        round: What the last turn's calls asked, and what their results said.
+        round: The calls of the last turn, and their results.
         pause: What the run waits for, while it is paused.
         seq: The number of the last record.
         path: Whose records are folded: those of runs inside the run have a longer path.
@@ -146,7 +146,7 @@ def received(state: RunState, response: ResponseState) -> RunState:
     if state.response is None:
         return replace(state, response=response, base=state.conversation, is_closed=False)
     if state.is_closed and response.status is STARTED:
-        # The response begins anew although it was complete: what it said is taken back.
+        # The response restarts although it was complete: its text is retracted.
         return replace(state, response=response, conversation=state.base, is_closed=False, calls=())
     if response.status is not COMPLETED:
         return replace(state, response=response)
@@ -171,7 +171,7 @@ def _close(state: RunState, response: ResponseState, stop_reason: StopReason | N
     if response.status is COMPLETED and stop is not None and stop.runs_tools:
         calls = tuple([_known(place, call, known) for place, call in enumerate(made)])
     elif made:
-        # Some may have a result already. The others will not run, and get a result that says so.
+        # Some may have a result already. The others will not run, and get a result that states this.
         conversation = repair(conversation.add(*_results_of(made, known)))
     return replace(
         state,

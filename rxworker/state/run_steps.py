@@ -141,7 +141,7 @@ def _told(told: Round) -> bytes:
     """A round as JSON, the same for the same."""
     try:
         return msgspec.json.encode(told, order="sorted")
-    except UnicodeEncodeError:  # half a character, which a model may write and UTF-8 cannot say
+    except UnicodeEncodeError:  # half a character, which a model may write and UTF-8 cannot encode
         return json.dumps(msgspec.to_builtins(told), sort_keys=True).encode()
 
 
@@ -188,9 +188,8 @@ def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
 def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
     calls = [*state.calls]
     for event in events:
-        _put(
-            calls, event.place, event.call.id, CallState(event.place, event.call, "running"), state
-        )
+        at = find_call(calls, event.place, event.call.id)
+        _put(calls, at, CallState(event.place, event.call, "running"), state)
     return replace(state, tool_calls=state.tool_calls + len(events), calls=tuple(calls))
 
 
@@ -201,7 +200,7 @@ def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
         name = "" if event.result is None else event.result.name
         call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
         ended = CallState(event.place, call, "ended", event.result)
-        _put(calls, event.place, event.call_id, ended, state)
+        _put(calls, at, ended, state)
     return replace(state, calls=tuple(calls))
 
 
@@ -209,13 +208,11 @@ def _tool_output(state: RunState, event: ToolOutput) -> RunState:
     return _tool_stops(state, (ToolStop(event.result, place=event.place),))
 
 
-def _put(
-    calls: list[CallState], place: int, call_id: str, each: CallState, state: RunState
-) -> None:
+def _put(calls: list[CallState], at: int | None, each: CallState, state: RunState) -> None:
     """The state of a call. One that no complete response has made is left out: it has its answer."""
-    at = find_call(calls, place, call_id)
     if at is not None:
-        calls[at] = replace(each, place=calls[at].place)
+        place = calls[at].place
+        calls[at] = each if each.place == place else replace(each, place=place)
     elif not state.is_closed:
         calls.append(each)
 
@@ -228,7 +225,7 @@ def _message_add(state: RunState, event: MessageAdd) -> RunState:
     for message in event.messages:
         answers = message.tool_results
         results += answers
-        # Results stand right behind the calls, before what hooks have said in between.
+        # Results stand right behind the calls, before the messages that hooks have added in between.
         conversation = (_answered if answers else Conversation.add)(conversation, message)
     if not results:
         return replace(state, conversation=conversation)

@@ -80,7 +80,7 @@ class ServedResponse(Struct, frozen=True):
     def from_recording(
         cls, path: str | Path, *, status: int = 200, **faults: Unpack[Faults]
     ) -> ServedResponse:
-        """The bytes of a file, exactly; its ending (``.sse``, ``.ndjson``, ``.json``) says what they are."""
+        """The bytes of a file, exactly; its ending (``.sse``, ``.ndjson``, ``.json``) names the format."""
         file = Path(path)
         kind = CONTENT_TYPES.get(file.suffix, "application/octet-stream")
         frames = split_frames(file.read_bytes(), lines=file.suffix == ".ndjson")
@@ -139,7 +139,7 @@ class ServedResponse(Struct, frozen=True):
 
     @classmethod
     def garbage(cls, data: bytes = GARBAGE, **faults: Unpack[Faults]) -> ServedResponse:
-        """Bytes that are no stream, under a name that says they are."""
+        """Bytes that are no stream, under a name of a stream."""
         return cls.from_frames([data], **faults)
 
     @classmethod

@@ -104,7 +104,7 @@ class Surroundings(TypedDict, total=False):
     """What a context may be given besides what its point needs.
 
     Attributes:
-        conversation: Everything said so far.
+        conversation: The conversation so far.
         received: A list that receives the hook's messages to the watchers and to the conversation.
         variables: Shared by the hooks and tools of a run.
         workspace: The folder that the run works in.

@@ -189,7 +189,7 @@ def lint(events: Iterable[Lintable], *, implicit: bool = False, complete: bool =
     Args:
         events: Events of one response, or records of runs.
         implicit: Whether a delta may open its block.
-        complete: Whether this is the whole stream; of a part, nothing can be said to be missing.
+        complete: Whether this is the whole stream; of a part, nothing counts as missing.
 
     >>> from rxworker.events import BlockStart, BlockType, TextDelta
     >>> lint([TextDelta(0, "Hello")], complete=False)

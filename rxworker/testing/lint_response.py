@@ -58,7 +58,7 @@ class ResponseLinter:
         self._begin()
 
     def _begin(self) -> None:
-        """Forget what was said."""
+        """Reset."""
         self._open: dict[int, BlockStart | None] = {}
         self._used: set[int] = set()
         self._calls: set[str] = set()
@@ -133,7 +133,7 @@ class ResponseLinter:
         return complaints
 
     def _call(self, what: str, call: BlockMetadata | None) -> list[str]:
-        """A tool call says at its start which it is, and no two are the same."""
+        """A tool call has an id at its start, and no two have the same."""
         if not isinstance(call, ToolUseMetadata) or not call.id or not call.name:
             return [f"{what} starts without the id and the name of its call"]
         if call.id in self._calls:

@@ -11,7 +11,7 @@ The dialect, a column a tick of virtual time:
 space      nothing, not even time: for lining diagrams up
 =========  ===================================================================================
 
-An item is what ``lookup`` says of its name, with the type that it has there. Without a lookup it is the name itself.
+An item is the value of ``lookup`` for its name, with the type that it has there. Without a lookup it is the name itself.
 
 A test subscribes at tick 200, which is column one, and disposes at tick 1000. What a *hot* stream does in column one is
 therefore missed; a *cold* one begins when it is subscribed to.
@@ -99,7 +99,7 @@ class Marbles:
     def observe(
         self, source: Observable[A] | Callable[[], Observable[A]], *, until: str = ""
     ) -> list[Recorded[A]]:
-        """Run the test from beginning to end and tell what came out, with the tick of each item.
+        """Run the test from beginning to end and return what was emitted, with the tick of each item.
 
         Args:
             source: What is observed, or what makes it.

@@ -1,6 +1,6 @@
 """What a scripted model answers, as a value.
 
-A reply is put together with ``+`` from small parts: what the model thinks, says and calls, and how it ends. The same
+A reply is put together with ``+`` from small parts: thinking, text, calls, and how it ends. The same
 reply can be emitted as events (`ScriptedModel`) or over real HTTP in a provider's own format (`ReplayServer`).
 
 >>> reply = think("Rain?") + say("Let me look.") + call("get_weather", city="Kyoto")
@@ -69,13 +69,13 @@ class Reply(Struct, frozen=True):
     """One answer of a model.
 
     Attributes:
-        text: What it says.
+        text: The text.
         thinking: What it thinks before that.
         tool_calls: What it calls after that.
         stop: Why it ends; ``None``: ``ToolUse`` when it calls tools, ``EndTurn`` when it does not.
-        usage: The tokens it took; ``None``: the provider does not tell.
-        error: How it fails, after everything it says; its last block is then not finished.
-        stalls: Whether it falls silent after everything it says, and keeps the connection open.
+        usage: The tokens it took; ``None``: the provider does not report them.
+        error: How it fails, after all of its content; its last block is then not finished.
+        stalls: Whether it falls silent after all of its content, and keeps the connection open.
         chunk: How many characters a delta has.
         signature: The seal on the thinking.
     """
@@ -143,7 +143,7 @@ def say(
     usage: Usage | None = USAGE,
     chunk: int = CHUNK,
 ) -> Reply:
-    """A reply that says something.
+    """A reply with a text.
 
     >>> say("Hello").stop_reason.kind.value
     'EndTurn'
@@ -152,7 +152,7 @@ def say(
 
 
 def think(text: str, signature: str | None = None) -> Reply:
-    """A reply that thinks; add what it says after that."""
+    """A reply with thinking; add the text after it."""
     return Reply(thinking=text, signature=signature)
 
 
@@ -202,7 +202,7 @@ def stall() -> Reply:
 
 
 def to_reply(answer: Reply | str) -> Reply:
-    """A text is short for a reply that says it."""
+    """A text is short for a reply with that text."""
     return say(answer) if isinstance(answer, str) else answer
 
 
@@ -222,7 +222,7 @@ BLOCK_TYPES: dict[type[ReplyBlock], BlockType] = {
 def reply_events(reply: Reply, number: int = 1, model: str = "scripted") -> list[ResponseEvent]:
     """Everything that happens while a model gives this reply.
 
-    A reply that fails before it says anything fails before it has started, as a refused request does.
+    A reply that fails before any content fails before it has started, as a refused request does.
 
     Args:
         reply: What it answers.

@@ -83,7 +83,7 @@ class ScriptedModel:
     that the subscriber gave, on the running event loop, or on a timer's thread - the first of these that there is.
 
     Args:
-        replies: One reply for each request, or a function of the request. A text is a reply that says it.
+        replies: One reply for each request, or a function of the request. A text is a reply with that text.
         delay: Seconds before each event.
         scheduler: What counts these seconds.
         name: The provider's name, as messages carry it.
@@ -176,7 +176,7 @@ class _Telling(abc.DisposableBase):
         self._over = False
 
     def at_once(self, clock: abc.SchedulerBase) -> None:
-        """Tell everything in one go, stopping where the subscriber leaves."""
+        """Emit everything at once, and stop where the subscriber unsubscribes."""
 
         def go(_scheduler: abc.SchedulerBase, _state: object = None) -> None:
             while not self._over and self._step():
@@ -185,7 +185,7 @@ class _Telling(abc.DisposableBase):
         self._timer.disposable = clock.schedule(go)
 
     def paced(self, delay: float, clock: abc.SchedulerBase) -> None:
-        """Tell one event after each delay."""
+        """Emit one event after each delay."""
 
         def tick(scheduler: abc.SchedulerBase, state: object = None) -> None:
             if not self._over and self._step():
@@ -194,7 +194,7 @@ class _Telling(abc.DisposableBase):
         self._timer.disposable = clock.schedule_relative(delay, tick)
 
     def _step(self) -> bool:
-        """Tell the next event, or end; whether more is to come."""
+        """Emit the next event, or end. Returns whether more follow."""
         event = next(self._events, None)
         if event is not None:
             self._observer.on_next(event)
@@ -217,7 +217,7 @@ class _Telling(abc.DisposableBase):
 
 
 def _clock(given: abc.SchedulerBase | None) -> abc.SchedulerBase:
-    """What counts the seconds when the model was not told.
+    """The clock of the seconds if the model has none.
 
     A subscriber may hand on reactivex's own default, a trampoline, which can only wait by blocking the thread.
     """

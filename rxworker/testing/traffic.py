@@ -78,7 +78,7 @@ class Traffic:
             yield
         except (asyncio.CancelledError, ConnectionError) as gone:
             self.disconnects += not self.closing
-            raise asyncio.CancelledError from gone  # the rest of the server need not hear of it
+            raise asyncio.CancelledError from gone  # the rest of the server is not affected
         finally:
             self.answering -= 1
             self._wake()
@@ -92,7 +92,7 @@ class Traffic:
         """Wait for a condition on the counts.
 
         Raises:
-            TimeoutError: It was not reached in time; the message says what was.
+            TimeoutError: It was not reached in time; the message lists what was reached.
         """
         try:
             async with asyncio.timeout(seconds):

@@ -48,7 +48,7 @@ class TextBlockStop(Struct, frozen=True):
 
     Attributes:
         index: Its name within the response.
-        stop_reason: Why its choice ended, where the protocol says so with the block.
+        stop_reason: Why its choice ended, if the protocol reports it with the block.
     """
 
     index: int
@@ -178,7 +178,7 @@ KIND_OF_META: dict[type[object], Kind[object]] = {
 }
 KIND_OF_BLOCK: dict[BlockType, Kind[object]] = {
     BlockType.TEXT: TEXT_BLOCK,
-    BlockType.TOOL_RESULT: TEXT_BLOCK,  # what a tool said is read like what the model says
+    BlockType.TOOL_RESULT: TEXT_BLOCK,  # text of a tool is read like text of the model
     BlockType.THINKING: THINKING_BLOCK,
     BlockType.TOOL_USE: TOOL_USE_BLOCK,
 }

@@ -263,7 +263,7 @@ class Timeline:
         """Abort every open block, and send ``Status(CANCELLED)`` to the handlers of the status if the response has not ended.
 
         Args:
-            reason: What the aborts say.
+            reason: The reason in the aborts.
         """
         is_receiving = self._is_receiving
         try:
@@ -311,7 +311,7 @@ class Timeline:
             return False
         kind = block.kind
         if kind is None or deltas.like.__class__ not in kind.deltas:
-            return True  # they are shown to nobody
+            return True  # no handler takes them
         registrations = self._registrations.get(kind, ())
         for registration in registrations:
             if registration.gather is None:

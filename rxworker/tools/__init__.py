@@ -41,7 +41,7 @@ __all__ = [
     # tools of MCP servers
     "mcp_tools",
     "McpTool",
-    # what a running tool is given, and tells
+    # the context of a running tool, and its progress
     "ToolContext",
     "Progress",
     # running tools

@@ -108,7 +108,7 @@ USUAL = ToolPolicy()
 
 
 def policy_of(tool: Tool | None) -> ToolPolicy:
-    """How a tool may be run; what is usual where it does not say, or is not there."""
+    """How a tool may be run; the default if it has none, or is missing."""
     policy = getattr(tool, "policy", None)
     return policy if isinstance(policy, ToolPolicy) else USUAL
 

@@ -1,4 +1,4 @@
-"""What a running tool may know about its call, and say while it works."""
+"""What a running tool may know about its call, and report while it works."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ A = TypeVar("A")
 
 
 class Progress(Struct, Generic[A], frozen=True):
-    """Wraps a value that a tool yields, to say that it is progress and not the result.
+    """Wraps a value that a tool yields, to mark it as progress and not the result.
 
     Attributes:
         value: Anything that has a JSON form.

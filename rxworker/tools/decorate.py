@@ -102,10 +102,10 @@ def tool(
         reconcile: An async function that finds out whether a call had its effect, from its idempotency key and its arguments. A recovered run calls
             it for a call with ``effect="write"`` whose end was not stored; it returns `Done`, `NotDone` or `Unknown`.
 
-    The settings from ``strict`` to ``format`` are those of `ToolMeta`; docs/how-to/tools.md says which provider knows which.
+        The settings from ``strict`` to ``format`` are those of `ToolMeta`; docs/how-to/tools.md lists which provider supports which.
 
     Raises:
-        ConfigurationError: No tool can be made of it; the error says of which parameter and what to do.
+        ConfigurationError: No tool can be made of it; the error names the parameter and the remedy.
 
     >>> @tool
     ... def add(a: int, b: int = 1) -> int:

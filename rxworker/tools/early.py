@@ -131,8 +131,8 @@ class EarlyCalls:
             run_at(self.gate, self._toolbox, early.call, early.place, around, loop)
         )
 
-    def tell(self, event: ToolEvent) -> None:
-        """Tell the watchers; made for the calls themselves."""
+    def emit(self, event: ToolEvent) -> None:
+        """Emit an event to the watchers; called by the calls themselves."""
         self.begun += isinstance(event, ToolStart)
         self._around.emit(event)
 
@@ -158,7 +158,7 @@ class _Early:
     def emit(self, event: ToolEvent) -> None:
         if self._owner is not None:
             self.is_running = not isinstance(event, ToolStop)
-            self._owner.tell(event)
+            self._owner.emit(event)
 
     def relay(self, call_id: str, record: Record) -> None:
         if self._owner is not None:

@@ -240,7 +240,7 @@ async def in_thread(function: Callable[[], B]) -> B:
         try:
             loop.call_soon_threadsafe(deliver, outcome)
         except RuntimeError:
-            return  # the loop was closed in the meantime: nobody waits
+            return  # the loop was closed in the meantime: no task waits
 
     def deliver(outcome: Callable[[], B]) -> None:
         if not done.done():

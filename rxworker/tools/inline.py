@@ -73,7 +73,7 @@ class _Inliner:
         if isinstance(ref, str) and ref not in trail and self._left > 0:
             made.update(self.of(_at(self._root, ref), (*trail, ref)))
         for key, value in part.items():
-            # Nobody refers to the definitions any more.
+            # The definitions are not referenced any more.
             if part is self._root and key in DEFINITIONS:
                 continue
             if key != "$ref" or not isinstance(value, str):

@@ -1,6 +1,6 @@
 """One call, up to the error that the model will read.
 
-Each attempt has a `_Line` to the watchers. It belongs to the event loop's thread: progress told in another thread is
+Each attempt has a `_Line` to the watchers. It belongs to the event loop's thread: progress reported in another thread is
 handed over. It is closed when the attempt ends, so that the reports of an abandoned thread are dropped.
 
 One coroutine does it all, since each that stands between a run and its tool costs every call.
@@ -54,8 +54,8 @@ class CallScope(Struct, frozen=True):
     """What the calls of a response share.
 
     Attributes:
-        emit: Takes the start, the progress and the end of each call, in the event loop's thread. It must not raise.
-        relay: Is shown the records of runs that tools begin, in the event loop's thread. It must not raise.
+        emit: Receives the start, the progress and the end of each call, in the event loop's thread. It must not raise.
+        relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
         scope: What idempotency keys begin with, such as the run and the turn.
         variables: Values that the tools share.
         barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends the run.
@@ -69,7 +69,7 @@ class CallScope(Struct, frozen=True):
 
 
 class _Line(ToolContext):
-    """What one attempt is given: the context of its tool, which tells the watchers.
+    """The context of one attempt of a tool, which reports to the watchers.
 
     It fills itself in, since the keywords of a `ToolContext` take as long as all the rest; a test holds it to have the same.
     """
@@ -93,7 +93,7 @@ class _Line(ToolContext):
         self._home = threading.get_ident()
 
     def _report(self, value: Json) -> None:
-        """Tell progress, from any thread."""
+        """Report progress, from any thread."""
         if threading.get_ident() == self._home:
             self._deliver(value)
         else:
@@ -148,7 +148,7 @@ async def attempts(
         own_task: Whether that is the call's own, which `stop_all` may leave behind.
 
     Raises:
-        ToolError: What the last attempt came to.
+        ToolError: The error of the last attempt.
     """
     cancels = 0 if task is None else task.cancelling()
     left = policy.retries
@@ -194,7 +194,7 @@ def _text(tool: Tool, text: str) -> str | bytes:
 
 
 def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolError:
-    """What an attempt that raised has come to."""
+    """The error of an attempt that raised."""
     if isinstance(error, ToolError):
         error.tool = error.tool or call.name
         return error
@@ -206,7 +206,7 @@ def _failure(error: BaseException, call: ToolCall, policy: ToolPolicy) -> ToolEr
             )
         return ToolTimeoutError(text, tool=call.name)
     if isinstance(error, asyncio.CancelledError):
-        # Nobody cancelled us: something that the tool waited for was cancelled.
+        # The call was not cancelled: something that the tool waited for was.
         return ExecutionFailedError("what it waited for was cancelled", tool=call.name)
     return ExecutionFailedError(describe(error), tool=call.name)
 

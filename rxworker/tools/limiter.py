@@ -58,7 +58,7 @@ class Gate:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.leave()  # it was let in, and told that it is not wanted, in the same moment
+                self.leave()  # it was admitted and cancelled in the same moment
             turn.cancel()
             self._let_in()
             raise

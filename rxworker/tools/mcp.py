@@ -53,18 +53,18 @@ class McpTool:
 
         Raises:
             InvalidArgumentError: The arguments are no object.
-            ExecutionFailedError: The server says that it failed, or does not answer.
+            ExecutionFailedError: The server reports a failure, or does not answer.
         """
         name = self.meta.name
         arguments = _arguments(input_json, name)
 
-        async def tell(progress: float, total: float | None, message: str | None) -> None:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
             told = {"progress": progress, "total": total, "message": message}
             context.progress({key: value for key, value in told.items() if value is not None})
 
         client = self._connection.client(name)
         try:
-            result = await client.call_tool(self.remote_name, arguments, progress_callback=tell)
+            result = await client.call_tool(self.remote_name, arguments, progress_callback=report)
         except Exception as error:
             raise ExecutionFailedError(describe(error), tool=name) from error
         if result.is_error:
@@ -99,10 +99,10 @@ async def mcp_tools(
         cwd: Where the program runs.
         headers: What each HTTP request carries besides, such as ``Authorization``.
         only: The names of the tools that are wanted, as the server calls them; all, unless it is given.
-        prefix: Put before each name, to tell servers apart.
+        prefix: Put before each name, to distinguish servers.
         call_timeout: Seconds until a call is given up.
         trust_hints: Whether to believe the server which of its tools only look and which may be repeated; see ``effect``.
-        connect_timeout: Seconds until the server has to have said which tools it has.
+        connect_timeout: Seconds until the server must have listed its tools.
         max_output: Characters of each result that are sent to the model; ``None`` sends everything. See `ToolPolicy`.
 
     Raises:
@@ -204,7 +204,7 @@ def content_of(result: CallToolResult) -> ResultContent:
 
 
 def text_of(result: CallToolResult) -> str:
-    """The text of a result that says what went wrong."""
+    """The text of a result that reports an error."""
     content = content_of(result)
     if isinstance(content, str):
         return content

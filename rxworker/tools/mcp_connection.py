@@ -1,6 +1,6 @@
 """A connection to an MCP server.
 
-Theory of operation. A connection lives in a task of its own, which opens it, says so, and waits until it may close it.
+Theory of operation. A connection lives in a task of its own, which opens it, reports this, and waits until it may close it.
 That is because the package opens and closes in one and the same task, whereas a program may leave the ``async with`` in
 another one, and its calls are made in still others. A call that is cancelled is cancelled at the server, too.
 """
@@ -101,7 +101,7 @@ class Connection:
             return
         if cancel:
             task.cancel()
-        # What goes wrong at the end is of no use to anybody; the package waits for a program with a time-out.
+        # An error at the end has no use; the package waits for a program with a time-out.
         await asyncio.wait({task})
         if not task.cancelled():
             task.exception()
@@ -153,7 +153,7 @@ async def _with_errors(parameters: Any) -> AsyncGenerator[Any, None]:
     from mcp import stdio_client
 
     with contextlib.ExitStack() as stack:
-        # A program without a console has no standard error: what the server says there is dropped.
+        # A program without a console has no standard error: its output there is dropped.
         errors = sys.__stderr__ or stack.enter_context(TemporaryFile("w+", encoding="utf-8"))
         async with stdio_client(parameters, errlog=errors) as streams:
             yield streams

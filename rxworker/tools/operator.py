@@ -39,7 +39,7 @@ def run_tools(
     Args:
         toolbox: Where the tools are.
         limit: How many calls may run at once; the others wait for their turn.
-        emit: Takes the start, the progress and the end of each call.
+        emit: Receives the start, the progress and the end of each call.
         scope: What idempotency keys begin with; by default the id of the call.
 
     Raises:

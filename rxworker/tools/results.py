@@ -176,10 +176,10 @@ ErrorFormatter: TypeAlias = Callable[[ToolError], str]
 """Makes the text that the model reads of an error. The error knows the tool; what the tool raised is its ``__cause__``."""
 
 
-def tell(error: ToolError) -> str:
+def format_error(error: ToolError) -> str:
     """The default text of an error for the model.
 
-    >>> tell(ToolTimeoutError("look gave no result within 5 seconds", tool="look"))
+    >>> format_error(ToolTimeoutError("look gave no result within 5 seconds", tool="look"))
     'The call was given up: look gave no result within 5 seconds.'
     """
     if isinstance(error, InvalidArgumentError):

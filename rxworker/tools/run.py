@@ -39,7 +39,7 @@ class FinishedCall(Struct, frozen=True):
     """A call that has run.
 
     Attributes:
-        result: What came of it.
+        result: The result.
         seconds: How long it ran.
     """
 
@@ -87,7 +87,7 @@ async def run_now(
             content = value.content if isinstance(value, ToolResult) else value
         except ToolError as error:
             logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
-            content = toolbox.tell(error)
+            content = toolbox.format_error(error)
     if not (isinstance(content, str) and content.isascii()):
         content = clean(content)
     content = truncate(content, policy.max_output)
@@ -141,7 +141,7 @@ async def run_call(
     variables: dict[str, Any] | None = None,
     relay: Relay = ignore_record,
 ) -> ToolResult:
-    """Run one call; what goes wrong is in the result.
+    """Run one call. A failure becomes an error result.
 
     Args:
         toolbox: Where the tool is.
@@ -149,7 +149,7 @@ async def run_call(
         emit: Takes the start, the progress and the end of the call, in the event loop's thread. It must not raise.
         scope: What the idempotency key begins with; by default the id of the call.
         variables: Values that the tools share.
-        relay: Is shown the records of a run that the tool begins.
+        relay: Receives the records of a run that the tool starts.
 
     >>> result = asyncio.run(run_call(Toolbox(), ToolCall("1", "fly", {})))
     >>> result.is_error, result.text
@@ -196,8 +196,8 @@ async def run_calls(
         calls: What to run.
         places: The index of each call among the calls of its response; by default these are all its calls.
         limit: How many may run at once; the others wait for their turn.
-        emit: Takes the start, the progress and the end of each call, each at once, in the event loop's thread. It must not raise.
-        relay: Is shown the records of runs that tools begin, in the event loop's thread. It must not raise.
+        emit: Receives the start, the progress and the end of each call, each at once, in the event loop's thread. It must not raise.
+        relay: Receives the records of runs that tools start, in the event loop's thread. It must not raise.
         scope: What idempotency keys begin with, such as the run and the turn; by default the id of the call.
         variables: Values that the tools share.
         early: Calls that have started already, an `EarlyCalls`; its limit is then the limit.
@@ -210,7 +210,7 @@ async def run_calls(
     is_stopping = is_over = False
     cancelled: dict[int, FinishedCall] = {}
 
-    def tell(event: ToolEvent) -> None:
+    def emit_open(event: ToolEvent) -> None:
         if not is_over:  # else a call that was left behind has ended after all
             emit(event)
 
@@ -219,7 +219,7 @@ async def run_calls(
         if task.cancelled() and not is_stopping and place not in cancelled:
             cancelled[place] = _cancelled(call, place, emit)
 
-    around = CallScope(tell, relay, scope, {} if variables is None else variables, barrier)
+    around = CallScope(emit_open, relay, scope, {} if variables is None else variables, barrier)
     loop = asyncio.get_running_loop()
     called = list(calls)
     placed = list(zip(called, range(len(called)) if places is None else places, strict=True))

@@ -49,7 +49,7 @@ def input_schema(
 
     Args:
         parameters: The function's parameters; those that are injected are left out.
-        texts: What they mean, for those whose type does not say it.
+        texts: What they mean, for those whose type does not define it.
         tool: The tool's name, for the errors.
 
     Raises:

@@ -152,11 +152,11 @@ REST_PARAMETER = frozenset({"param", "parameter", "arg", "argument", "key", "key
 
 
 class Docstring(Struct, frozen=True):
-    """What a docstring says.
+    """The content of a docstring.
 
     Attributes:
         description: The summary and the paragraphs under it.
-        parameters: What each parameter means, as far as it says so.
+        parameters: What each parameter means, as far as it is documented.
     """
 
     description: str
@@ -235,7 +235,7 @@ class _Reader:
                 # ``:param str city:`` names its type first.
                 self.entry = self.begin(field[2].split()[-1], field[3])
         else:
-            # A line at the left edge ends a section; what follows is said to everybody.
+            # A line at the left edge ends a section; what follows belongs to the description.
             self.section = "text"
             return False
         return True

@@ -12,7 +12,7 @@ from rxworker.messages import ToolCall, ToolMeta
 from rxworker.tools.base import USUAL, Tool, ToolPolicy, check_meta, check_name, policy_of
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.inline import check_schema
-from rxworker.tools.results import ErrorFormatter, tell
+from rxworker.tools.results import ErrorFormatter, format_error
 
 META = attrgetter("meta")
 logger = logging.getLogger("rxworker.tools")
@@ -109,15 +109,15 @@ class Toolbox:
         """
         return f"There is no tool called {name!r}. These are the tools: {self}."
 
-    def tell(self, error: ToolError) -> str:
+    def format_error(self, error: ToolError) -> str:
         """What the model reads of a call that went wrong."""
         if self.error_formatter is None:
-            return tell(error)
+            return format_error(error)
         try:
             return str(self.error_formatter(error))
         except (Exception, SystemExit) as failure:
             logger.warning("the error formatter failed at %r", error, exc_info=failure)
-            return tell(error)
+            return format_error(error)
 
     def remove(self, name: str) -> Tool:
         """Take a tool out. Calls of it that run go on.

@@ -1,6 +1,6 @@
 """One response: requested, timed, and requested again while no event has come.
 
-`Retry` says when a request that failed before its first event is made again, and after which delay. A response that runs in
+`Retry` defines when a request that failed before its first event is made again, and after which delay. A response that runs in
 the background at the provider may lose its connection: it is resumed by the same decoder.
 
 What is emitted equals this chain of four operators, and a test holds the two equal:
@@ -153,7 +153,7 @@ class Answer(Receiver, abc.DisposableBase):
         self._retry = retry
         self._clock = clock
         self._pressure = PRESSURE.get()
-        self._context = copy_context()  # what is asked for again belongs to whoever asked
+        self._context = copy_context()  # a retry belongs to the caller
         self._failures = 0
         self._upstream: abc.DisposableBase | None = None
         self._timer: abc.DisposableBase | None = None
@@ -238,7 +238,7 @@ class Answer(Receiver, abc.DisposableBase):
         cause = error or TransportError("the connection was cut", retryable=True)
         delay = self._retry.delay(cause, self._failures + 1)
         if delay is None or source is None:
-            self._background.cancel()  # nobody would take what still comes of it
+            self._background.cancel()  # its result has no consumer any more
             return False
         self._failures += 1
         self._upstream, self._source = None, source

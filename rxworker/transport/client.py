@@ -91,7 +91,7 @@ class Client:
         A failure while the response arrives is reported twice: by events (the open blocks are aborted, an `Error`, ``Status(FAILED)``) to those
         who watch, and by ``on_error`` for those who wait. A failure before the first event is reported by ``on_error`` alone.
 
-        A response in the background (OpenAI Responses) is taken up again where its connection was cut, as often as ``retry`` says
+        A response in the background (OpenAI Responses) is taken up again where its connection was cut, as often as ``retry`` allows
         without an event in between; disposing it also asks the service to cancel it.
         """
         asked = request if type(request) is Request else _as_request(request)
@@ -99,7 +99,7 @@ class Client:
         def subscribe(
             observer: abc.ObserverBase[ResponseEvent], scheduler: abc.SchedulerBase | None = None
         ) -> abc.DisposableBase:
-            # As a rule not the subscription's scheduler, which is reactivex's immediate one where nobody gave another.
+            # As a rule not the subscription's scheduler, which is reactivex's immediate one where no other was given.
             given = scheduler if isinstance(scheduler, LoopClock) else None
             clock = self._scheduler or given or _clock_if_any()
             make, explain = self.provider.decoder, self._explained

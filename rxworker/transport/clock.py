@@ -23,7 +23,7 @@ class Ticked(Protocol):
     """An object that is called at each tick."""
 
     def tick(self) -> None:
-        """A step of time has passed. It is said in a context of its own, in which nothing is set."""
+        """A step of time has passed. It is emitted in its own context, in which nothing is set."""
         ...
 
 
@@ -57,7 +57,7 @@ class Ticker:
 
     def _go_on(self) -> None:
         self._is_on = True
-        # A timer keeps the context it is set in, and with it the run of whoever came first: for as long as anybody ticks.
+        # A timer keeps the context it is set in, and with it the first run: for as long as there is a tick.
         Context().run(self._clock.schedule_relative, self._step, self._tick)
 
     def _tick(self, _clock: abc.SchedulerBase, _state: object = None) -> None:

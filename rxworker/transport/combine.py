@@ -3,7 +3,7 @@
     model = fallback(Client(Anthropic("claude-sonnet-4-6")), Client(OpenAIChat("gpt-5")))
     worker = Worker(race(model, other))
 
-What comes out is a `Model` again. It tells with ``Status(STARTED)`` who answers, so that the conversation knows whose words are whose,
+The result is a `Model`, too. Its ``Status(STARTED)`` names the model that answers, so that the conversation attributes each message,
 and its `Usage` counts what all of them took.
 """
 
@@ -45,7 +45,7 @@ class CombinedModel:
 
     @property
     def name(self) -> str:
-        """The first model's provider; the answer itself says whose it is."""
+        """The first model's provider; the response itself names its provider."""
         return self.models[0].name
 
     @property
@@ -117,7 +117,7 @@ class _Voice:
             self._counted = False
             event = replace(event, provider=event.provider or self.model.name)
         elif isinstance(event, Status) and not self._counted and self.others != Usage():
-            self._observer.on_next(self.others)  # this model tells nothing of its own
+            self._observer.on_next(self.others)  # this model emits no events of its own
         self._observer.on_next(event)
 
 
@@ -147,7 +147,7 @@ class _Fallback:
         def on_next(event: ResponseEvent) -> None:
             nonlocal starts_anew
             if held or (self._waiting and isinstance(event, Error)):
-                held.append(event)  # how it fails is of interest only if nobody comes after it
+                held.append(event)  # its failure matters only if no other model follows
                 return
             if starts_anew:
                 starts_anew = False

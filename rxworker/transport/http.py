@@ -151,7 +151,7 @@ class _Exchange(abc.DisposableBase):
         if self._is_over:
             return
         self._is_over = True
-        # Where it is the observer who leaves while it is told of something, the task sees so when it goes on.
+        # If the observer unsubscribes while it receives an event, the task notices when it continues.
         if self.task is not None and not self._is_telling:
             self.task.cancel()
 
@@ -169,7 +169,7 @@ class _Exchange(abc.DisposableBase):
             task = asyncio.current_task(loop)
             if task is None or task.cancelling():
                 raise
-            # Not ours: whoever reads the response raised it, and has to hear of it rather than wait for ever.
+            # Not ours: the reader of the response raised it, and must receive it instead of waiting for ever.
             self._fail(_because(error, TransportError("what reads the response was cancelled")))
         except RxWorkerError as error:
             self._fail(error)
@@ -222,7 +222,7 @@ class _Exchange(abc.DisposableBase):
     def _end(self, raised: Exception | None, loop: asyncio.AbstractEventLoop) -> None:
         if raised is not None:
             self._fail(raised)
-            # It is no fault of the connection's, and not to be lost where nobody listens to errors.
+            # It is not an error of the connection, and must not be lost if no observer takes errors.
             context = {"message": "an observer of a response raised", "exception": raised}
             loop.call_exception_handler(context)
         elif not self._is_over:
@@ -247,7 +247,7 @@ def _is_stream(response: aiohttp.ClientResponse, accept: tuple[str, ...]) -> boo
 
 async def _answer(response: aiohttp.ClientResponse, url: str) -> HttpStatusError:
     body = bytearray()
-    # The status and the headers say enough, also when the explanation is cut, or too late (`TimeoutError` is an `OSError`).
+    # The status and the headers are enough, also when the explanation is cut, or too late (`TimeoutError` is an `OSError`).
     with suppress(aiohttp.ClientError, OSError):
         async with asyncio.timeout(ERROR_SECONDS):
             while len(body) < MOST_OF_AN_ERROR:
@@ -322,7 +322,7 @@ def shown(url: str) -> str:
 
 
 def _without_headers(error: aiohttp.ClientResponseError) -> aiohttp.ClientError:
-    """What the error says, without the request in it: its ``repr`` would show the key among the headers."""
+    """The text of the error, without the request in it: its ``repr`` would show the key among the headers."""
     return aiohttp.ClientError(f"{type(error).__name__}: {error.message}")
 
 

@@ -22,4 +22,4 @@ async def stop_listening(server: asyncio.AbstractServer) -> None:
         await asyncio.sleep(SOON)
     finally:
         server.close()
-    await asyncio.sleep(0)  # the transports tell their protocols
+    await asyncio.sleep(0)  # the transports notify their protocols

@@ -23,7 +23,7 @@ from rxworker.providers.batch_decoder import Part
 
 
 def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEvent]:
-    """Decode, and end with an error when the response says that it failed, or breaks off.
+    """Decode, and end with an error if the response reports a failure, or breaks off.
 
         --b--b--#              bytes
         [ receive(decoder) ]
@@ -47,7 +47,7 @@ def receive(make: Callable[[], ResponseDecoder]) -> Operator[bytes, ResponseEven
 
 
 class Receiver(abc.ObserverBase[bytes]):
-    """One response on its way in: takes the bytes and tells the observer of events.
+    """One response that arrives: takes the bytes and emits events to the observer.
 
     Args:
         make: Makes the provider's decoder.
@@ -119,7 +119,7 @@ class Receiver(abc.ObserverBase[bytes]):
         """End a response that cannot be decoded; what is open is closed before the error."""
         try:
             events = self._decoder.finish()
-        except Exception:  # what it raised first says more
+        except Exception:  # its first exception has more details
             events = ()
         self._tell(events, error)
         if isinstance(error, RemoteProtocolError):

@@ -256,7 +256,7 @@ class OpenBlock:
     def _stopped(self, event: BlockStop) -> Iterator[Change]:
         self._learn(event)
         if self.shown is None and self.kind in CALLS and event.block_type in CALLS:
-            self.kind = event.block_type  # deltas without a start do not say who runs the call
+            self.kind = event.block_type  # deltas without a start do not name who runs the call
         if self.kind in TEXTS or self._response.is_all_seen:
             yield from self.show()
         yield from self._ended(None)

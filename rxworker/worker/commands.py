@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, LocalProtocolError, RxWorkerError
 from rxworker.events import CommandTaken
-from rxworker.log.base import Command, EventLog
+from rxworker.log.base import EventLog
 from rxworker.log.entry import record_of
+from rxworker.log.values import Command
 from rxworker.messages import Message
 from rxworker.worker.journal import TOO_LATE, Mailbox, PauseRequest
 

@@ -283,7 +283,7 @@ class RunDriver(Generic[T_co]):
                 self._end(error if failed is None else failed)
 
     async def _store_end(self, writer: RunWriter) -> Exception | None:
-        """Store the last records before anybody learns that the run has ended.
+        """Store the last records before the callers are notified of the end.
 
         Returns:
             The error, if they could not be stored.

@@ -3,7 +3,7 @@
 The bytes are JSON with a version and a digest of the rest, so that changes on the way are detected. Without
 a key the digest finds accidents; with a key that only the application has, it finds forgeries, too.
 
-The decisions become the first events and the scope of the next turn. One rule says which hooks are asked again. `Paused.hooks` are the hooks
+The decisions become the first events and the scope of the next turn. One rule defines which hooks are asked again. `Paused.hooks` are the hooks
 that were in force, and the first `Paused.asked` of them were asked about what the run paused at; the last of these paused it. A hook that
 agreed to a call is not asked about the same call again, and the decision of a person replaces the hook that paused. All other hooks are asked:
 the hooks after that one, hooks that were added since, and after other arguments all hooks but that one. If that hook is no longer there, all

@@ -37,8 +37,8 @@ from rxworker.events import (
 )
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.ask import names_in, numbered
-from rxworker.log.base import RunRow
 from rxworker.log.entry import Entry, check_continuable, private_of, records_of
+from rxworker.log.values import RunRow
 from rxworker.messages import Prices, ToolCall, ToolMeta, ToolResult
 from rxworker.state import RunState, fold_run
 from rxworker.state.run_state import CallState

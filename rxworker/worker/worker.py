@@ -21,8 +21,9 @@ from rxworker.errors import (
 )
 from rxworker.events import Event, Record, RunAbort, RunRecover, RunStart
 from rxworker.hooks import HookLike, Hooks
-from rxworker.log.base import Claim, EventLog, RunRow, no_run
+from rxworker.log.base import EventLog, no_run
 from rxworker.log.entry import round_time
+from rxworker.log.values import Claim, RunRow
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Conversation, Message, Prices, repair
 from rxworker.providers import Options, Provider

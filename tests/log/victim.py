@@ -134,7 +134,7 @@ async def recovered(worker: Worker, run: str) -> Run[Any]:
             await asyncio.sleep(max(error.until - time.time(), 0) + 0.005)
 
 
-async def resumed(folder: Path, places: Places, log: EventLog, paused: Paused[Any]) -> Any:
+async def resumed(folder: Path, places: Places, log: EventLog, paused: Any) -> Any:
     """Resume a paused run, when the lease of a process that has tried it is over."""
     decisions = decide(paused, folder)
     while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,7 +59,7 @@ EVENTS = [Ping(), START, TextDelta(0, "o"), *ROW, STOP, Ping()]
 class Stopping(TextBlockCollector):
     """One that cannot keep a whole text."""
 
-    def _add(self, item: str) -> None:
+    def _add(self, item: str | partial[str]) -> None:
         raise ValueError(item)
 
 
@@ -112,7 +113,7 @@ def test_a_handler_that_may_do_more_than_gather_has_each_event_before_the_next_i
 
 def test_what_one_that_gathers_dispatches_comes_behind_the_event_that_is_handled() -> None:
     class Echoing(TextBlockCollector):
-        def _add(self, item: str) -> None:
+        def _add(self, item: str | partial[str]) -> None:
             super()._add(item)
             if item == "oabc":
                 timeline.dispatch(TextDelta(1, "echo"))

@@ -71,4 +71,4 @@ async def test_a_formatter_that_fails_leaves_the_usual_text(
     ],
 )
 def test_without_one_each_sort_of_error_has_its_words(error: ToolError, text: str) -> None:
-    assert Toolbox().tell(error) == text
+    assert Toolbox().format_error(error) == text

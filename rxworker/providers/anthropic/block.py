@@ -35,7 +35,7 @@ from rxworker.providers.anthropic.wire import (
 
 PROSE = {"text": BlockType.TEXT, "thinking": BlockType.THINKING}
 TOOL_USE = BlockType.TOOL_USE
-OWN = frozenset({"type", "id", "name", "input"})  # what the next request says of a call anyway
+OWN = frozenset({"type", "id", "name", "input"})  # in the next request anyway
 NAMELESS = OpaqueMetadata("tool_use")  # a call that names no tool, and so cannot run
 SERVER_CALLS = ("server_tool_use", "mcp_tool_use")
 

@@ -175,7 +175,7 @@ class AnthropicDecoder:
     def _take(self, event: WireEvent) -> Events:
         return HANDLERS[type(event)](self, event)
 
-    # what a message says about itself
+    # metadata of a message
 
     def _start_message(self, event: WireMessageStart) -> Events:
         events: list[ResponseEvent] = []
@@ -274,7 +274,7 @@ class AnthropicDecoder:
         return [self._blocks.stop(block.index, echo=echo)]
 
     def _last(self) -> int:
-        """The block that a message is about which does not say: the last one that is open, else a new one."""
+        """The block of a message without an index: the last one that is open, else a new one."""
         return next(reversed(self._open)) if self._open else self._next()
 
     def _next(self) -> int:

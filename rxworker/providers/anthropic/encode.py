@@ -89,10 +89,10 @@ def encode(
 
     Args:
         model: The model to ask.
-        conversation: Everything said so far.
+        conversation: The conversation so far.
         tools: What it may call.
         options: Settings.
-        max_tokens: The most to write, where the options do not say.
+        max_tokens: The most to write, if the options have none.
         encoder: One that took the beginning of the conversation, or a new one.
         known: Gives the tools as JSON.
         now: Seconds since the epoch; a container that has expired is not sent.
@@ -185,7 +185,7 @@ class MessagesEncoder(MessageEncoder):
     def messages(
         self, marks: int = MOST_MARKS, container: str | None = None
     ) -> Raw | tuple[Raw | JsonObject, ...]:
-        """What was said so far: roles alternate, and none is empty.
+        """The messages so far: roles alternate, and none is empty.
 
         Args:
             marks: How many cache points may be in it; the last ones count.
@@ -199,7 +199,7 @@ class MessagesEncoder(MessageEncoder):
         else:
             self._own_calls.settle(self._said, container)
             said = _settled(self._said)
-            # What the user says last may grow, but is not going to be empty.
+            # The last user message may grow, but will not be empty.
             left = 1 if said and said[-1][0] == "user" else 2
             if len(said) > left:
                 self._done += self.parts([*map(_message, said[:-left])])
@@ -216,7 +216,7 @@ class MessagesEncoder(MessageEncoder):
 
 def _message(said: tuple[str, list[JsonObject]]) -> JsonObject:
     role, blocks = said
-    # Results come first in what a user says.
+    # Results come first in a user message.
     if role == "user" and len(blocks) > 1:
         results = [block for block in blocks if block["type"] == RESULT]
         if 0 < len(results) < len(blocks):
@@ -339,7 +339,7 @@ def safe_id(tool_id: str) -> str:
     return in_letters(tool_id, _NOT_AN_ID) or "_"
 
 
-# What a block becomes, by who speaks. What is not in the table cannot be said in that role.
+# What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
 USER: dict[type, Callable[[Any, bool], JsonObject | None]] = {
     Text: _text,
     Refusal: _refusal,

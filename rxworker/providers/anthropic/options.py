@@ -106,7 +106,7 @@ def limit_of(options: Options, default: int) -> int:
 
 
 def encode_thinking(thinking: int | str | None) -> JsonObject:
-    """How hard the model thinks: the fields of the body that say so."""
+    """How hard the model thinks: the fields of the body for it."""
     if thinking is None:
         return {}
     if thinking in OFF or thinking == 0:

@@ -42,7 +42,7 @@ class Anthropic:
         api_key: The key; without one, the environment variable ``ANTHROPIC_API_KEY`` is read for each request. A server
             of your own (``base_url``) needs none.
         base_url: Where the service is; without one, ``ANTHROPIC_BASE_URL``, or else Anthropic.
-        max_tokens: The most tokens of an answer, where the request's options do not say.
+        max_tokens: The most tokens of an answer, if the request's options have none.
         now: Returns the time in seconds since the epoch. A container of the code execution tool is sent until it expires.
 
     Raises:
@@ -120,7 +120,7 @@ class Anthropic:
         return BatchDecoder(SseDecoder(stray=True), AnthropicDecoder())
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """What an answer that is no stream says went wrong, and what to do."""
+        """The error of a response that is no stream, and its remedy."""
         return explain(
             NAME,
             status,

@@ -44,7 +44,7 @@ WORKS = ("citationSources", "citations")
 
 
 class Sources:
-    """The sources of a candidate, each told once although servers may repeat them."""
+    """The sources of a candidate, each reported once although servers may repeat them."""
 
     __slots__ = ("_told",)
 
@@ -118,7 +118,7 @@ class Choice:
 
     @property
     def stop(self) -> StopReason | None:
-        """Why it ended, as far as it has said."""
+        """Why it ended, as far as is known."""
         return read_stop(
             self._raw, called=self._called, malformed=self._malformed, detail=self._detail
         )
@@ -254,5 +254,5 @@ class Choice:
             yield self._blocks.abort(call.index, f"the call is not to be run: {self._raw}")
 
     def _told(self) -> StopReason | None:
-        # Of several candidates, only the first one's reason is told at the end of the response.
+        # Of several candidates, only the first one's reason is reported at the end of the response.
         return self.stop if self.index else None

@@ -184,7 +184,7 @@ def encode(
 
     Args:
         model: The model to ask; some need what others do not.
-        conversation: Everything said so far.
+        conversation: The conversation so far.
         tools: What it may call.
         options: Settings. Gemini has no switch for parallel calls, so that one does nothing.
 
@@ -211,7 +211,7 @@ def encode_contents(messages: Sequence[Message], since_3: bool = False) -> list[
     """The messages, roles alternating, none of them empty.
 
     Args:
-        messages: In order, without what is said to the model about its task.
+        messages: In order, without the instructions.
         since_3: Whether the model is Gemini 3 or later. It refuses a step whose first call has no seal, and takes pictures and
             documents within the result of a call.
     """
@@ -322,7 +322,7 @@ def _echoed(block: ServerToolCall | ServerToolResult | OpaqueBlock, own: bool) -
     return [block.echo] if own and block.echo else []
 
 
-# What a block becomes, by who speaks. What is not in the table cannot be said in that role.
+# What a block becomes, by who speaks. Blocks that are not in the table cannot be sent in that role.
 USER: dict[type, Callable[[Any], list[JsonObject]]] = {
     Text: _text,
     Refusal: _text,

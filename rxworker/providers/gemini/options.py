@@ -65,7 +65,7 @@ def encode_generation(options: Options) -> JsonObject:
 
 
 def encode_thinking(thinking: int | str) -> JsonObject:
-    """How hard the model thinks; what it thinks is then told in summaries.
+    """How hard the model thinks; its thoughts are then reported in summaries.
 
     A number is a budget in tokens, a word is a level, and ``adaptive`` leaves it to the model.
 

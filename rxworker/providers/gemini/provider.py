@@ -177,7 +177,7 @@ class Gemini:
         return BatchDecoder(SseDecoder(stray=True), GeminiDecoder())
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """What an answer that is no stream says went wrong, and what to do."""
+        """The error of a response that is no stream, and its remedy."""
         return explain(
             NAME,
             status,

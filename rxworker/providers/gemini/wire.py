@@ -26,7 +26,7 @@ class WireCandidate(Struct, frozen=True, gc=False, rename="camel"):
     Attributes:
         content: The new parts; often absent in the last piece.
         finish_reason: Why it ended. Older servers send ``STOP`` with every piece, so the last one holds.
-        finish_message: What there is to say about that.
+        finish_message: Details about the finish reason.
         index: Which candidate; absent for the only one.
         safety_ratings: What a filter thinks of it.
         citation_metadata: What its text repeats.

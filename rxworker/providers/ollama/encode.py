@@ -76,7 +76,7 @@ def encode_tools(tools: Sequence[ToolMeta], choice: ToolChoice | None) -> list[J
 
 
 def encode_think(thinking: int | str | None) -> JsonObject:
-    """Whether the model thinks, or how hard. A budget in tokens only says that it does."""
+    """Whether the model thinks, or how hard. A budget in tokens only enables it."""
     if thinking is None:
         return {}
     if isinstance(thinking, str):
@@ -115,7 +115,7 @@ def encode(
 
     Args:
         model: The model to ask.
-        conversation: Everything said so far.
+        conversation: The conversation so far.
         tools: What it may call.
         options: Settings.
 

@@ -17,7 +17,7 @@ def read_stop(raw: str | None, *, called: bool, malformed: bool = False) -> Stop
     """The normal form.
 
     Args:
-        raw: The reason; old servers do not say one.
+        raw: The reason; old servers send none.
         called: Whether a tool was called, of which Ollama has no word of its own.
         malformed: Whether there was a call that names no tool.
 
@@ -40,7 +40,7 @@ NUMBERS = (
 
 
 def read_usage(line: WireLine) -> Usage | None:
-    """The usage that a line tells, ``None`` where it tells none.
+    """The usage that a line reports; ``None`` if it reports none.
 
     >>> read_usage(WireLine(done=True, eval_count=2)).raw
     {'eval_count': 2}
@@ -54,7 +54,7 @@ def read_usage(line: WireLine) -> Usage | None:
 
 
 def count(usage: Usage) -> Counts:
-    """The numbers as they were sent. Ollama tells nothing of caches."""
+    """The numbers as they were sent. Ollama does not report caches."""
     raw = usage.raw or {}
     return Counts(_int(raw.get("prompt_eval_count")), _int(raw.get("eval_count")))
 
@@ -63,7 +63,7 @@ def _int(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-# The first that is found in the sentence tells the kind.
+# The first that is found in the sentence determines the kind.
 SENTENCES = (
     (re.compile(r"unauthori[sz]ed|sign in|signed in", re.IGNORECASE), "authentication"),
     (re.compile(r"model .*not found|try pulling it", re.IGNORECASE), "not_found"),

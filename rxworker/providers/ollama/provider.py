@@ -150,7 +150,7 @@ class Ollama:
         return BatchDecoder(NdjsonDecoder(), OllamaDecoder())
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """What an answer that is no stream says went wrong, and what to do."""
+        """The error of a response that is no stream, and its remedy."""
         return explain(
             NAME,
             status,

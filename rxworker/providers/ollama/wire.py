@@ -35,7 +35,7 @@ class WireLine(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
 
     Attributes:
         done: Whether it is the last.
-        done_reason: Why; old servers do not say.
+        done_reason: Why; old servers do not send it.
         error: What went wrong, on a line of its own.
         prompt_eval_count: Tokens read; left out by old servers when the prompt was in their cache.
         eval_count: Tokens written.

@@ -25,7 +25,7 @@ from rxworker.providers.openai_chat.finish import (
     runs_calls,
     says_calls_are_whole,
 )
-from rxworker.providers.openai_chat.tools import Tell, ToolCalls
+from rxworker.providers.openai_chat.tools import Emit, ToolCalls
 from rxworker.providers.openai_chat.wire import WireChoice, WireDelta, WireToolCall
 
 GROWING = ("text", "summary")
@@ -98,7 +98,7 @@ class Choice:
         index: The choice's number.
         blocks: Where blocks are opened, shared by all choices.
         new_id: Makes an id for a call that came without one.
-        tell: Takes each event.
+        emit: Receives each event.
 
     Attributes:
         ended: Whether its finish reason has come.
@@ -108,15 +108,15 @@ class Choice:
     """
 
     def __init__(
-        self, index: int, blocks: OpenBlocks, new_id: Callable[[], str], tell: Tell
+        self, index: int, blocks: OpenBlocks, new_id: Callable[[], str], emit: Emit
     ) -> None:
         self.index = index
         self.ended = False
         self.stop: StopReason | None = None
         self.text: int | None = None
         self._blocks = blocks
-        self._tell = tell
-        self.tools = ToolCalls(blocks, index, new_id, tell)
+        self._emit = emit
+        self.tools = ToolCalls(blocks, index, new_id, emit)
         self._prose: int | None = None
         self._kind = TEXT
         self._reason = Reason()
@@ -143,7 +143,7 @@ class Choice:
             self._take_delta(wire.delta)
         elif wire.content_filter_offsets is not None:
             offsets: JsonObject = {"choice": wire.index, "offsets": wire.content_filter_offsets}
-            self._tell(Opaque("content_filter", offsets))
+            self._emit(Opaque("content_filter", offsets))
         if wire.finish_reason:  # some servers send an empty one with every piece
             reason = wire.finish_reason, wire.stop_reason, wire.native_finish_reason
             self._reason = Reason(*reason)
@@ -174,9 +174,9 @@ class Choice:
             self._say(BlockType.REFUSAL, delta.refusal)
         for annotation in delta.annotations or ():
             if self.text is not None:
-                self._tell(CitationDelta(self.text, annotation))
+                self._emit(CitationDelta(self.text, annotation))
             else:
-                self._tell(Opaque("annotation", annotation))
+                self._emit(Opaque("annotation", annotation))
         pieces = delta.tool_calls or ()
         if delta.function_call is not None:
             pieces = (*pieces, WireToolCall(function=delta.function_call))
@@ -188,7 +188,7 @@ class Choice:
         if delta.audio is not None or delta.images is not None or delta.executed_tools is not None:
             for field in OPAQUE_FIELDS:
                 if getattr(delta, field):
-                    self._tell(Opaque(field, getattr(delta, field)))
+                    self._emit(Opaque(field, getattr(delta, field)))
 
     def _take_thinking(self, delta: WireDelta) -> None:
         details = delta.reasoning_details
@@ -223,7 +223,7 @@ class Choice:
                 text = one.get("text") if isinstance(one, dict) else None
                 self._say(BlockType.THINKING, text if isinstance(text, str) else "")
         else:
-            self._tell(Opaque(f"content.{kind}", part))
+            self._emit(Opaque(f"content.{kind}", part))
 
     def _make_way(self) -> None:
         """Calls follow: the open text ends, and thinking that must be echoed is emitted before them."""
@@ -238,7 +238,7 @@ class Choice:
             return
         self._open(kind)
         if self._prose is not None:
-            self._tell(PROSE[kind](self._prose, text, self.index))
+            self._emit(PROSE[kind](self._prose, text, self.index))
 
     def _open(self, kind: BlockType, echo: JsonObject | None = None) -> None:
         if self._prose is not None and self._kind is kind:
@@ -247,7 +247,7 @@ class Choice:
         start = self._blocks.start(kind, echo=echo, choice=self.index)
         self._prose, self._kind = start.index, kind
         self.text = start.index if kind is TEXT else None
-        self._tell(start)
+        self._emit(start)
 
     def _close_prose(self) -> None:
         if self._prose is None:
@@ -255,7 +255,7 @@ class Choice:
         echo: JsonObject | None = None
         if self._details:
             echo, self._details = {DETAILS: merge_details(self._details)}, []
-        # Of several choices, only the first one's reason is told at the end of the response.
+        # Of several choices, only the first one's reason is reported at the end of the response.
         stop = self.stop if self.index else None
-        self._tell(self._blocks.stop(self._prose, stop, echo))
+        self._emit(self._blocks.stop(self._prose, stop, echo))
         self._prose = self.text = None

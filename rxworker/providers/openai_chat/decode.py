@@ -72,8 +72,8 @@ class OpenAIChatDecoder:
         self._usage: JsonObject | None = None
         self._started = False
         self._early: list[ResponseEvent] = []  # what came before the response had a name
-        self._events: list[ResponseEvent] = []  # what has been made and was not told yet
-        self._tell = self._events.append
+        self._events: list[ResponseEvent] = []  # made, and not returned yet
+        self._emit = self._events.append
         self._failure: Failure | None = None  # waits for the usage
         self._halves: Halves | None = None  # since something could not be read as it stood
         self._broken: Failure | None = None
@@ -161,7 +161,7 @@ class OpenAIChatDecoder:
         if not (name or chunk.choices):
             return
         self._started = True
-        self._tell(Status(STARTED, str(name) if name else None, str(model) if model else None))
+        self._emit(Status(STARTED, str(name) if name else None, str(model) if model else None))
         self._events += self._early
         self._early = []
 
@@ -169,7 +169,7 @@ class OpenAIChatDecoder:
         (self._events if self._started else self._early).append(event)
 
     def _new_choice(self, index: int) -> Choice:
-        choice = self._choices[index] = Choice(index, self._blocks, self._new_id, self._tell)
+        choice = self._choices[index] = Choice(index, self._blocks, self._new_id, self._emit)
         return choice
 
     # how it ends
@@ -187,11 +187,11 @@ class OpenAIChatDecoder:
             return
         self._over = True
         if not self._started:
-            self._tell(Status(STARTED))
+            self._emit(Status(STARTED))
             self._events += self._early
         for choice in self._choices.values():
             choice.end()
-        self._tell(Status(COMPLETED, stop_reason=self._stop()))
+        self._emit(Status(COMPLETED, stop_reason=self._stop()))
 
     def _fail(self, failure: Failure) -> None:
         self._over = True

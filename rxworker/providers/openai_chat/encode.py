@@ -79,7 +79,7 @@ def encode(
 
     Args:
         model: The model to ask.
-        conversation: Everything said so far.
+        conversation: The conversation so far.
         tools: What it may call.
         options: Settings.
         encoder: One for the server that is asked. It took the beginning of the conversation, or is new.
@@ -156,10 +156,10 @@ class MessagesEncoder(MessageEncoder):
                 self._rest += self.parts([{"role": "user", "content": _flat(parts)}])
 
     def messages(self, system: str | None) -> Raw | tuple[Raw | JsonObject, ...]:
-        """What was said so far.
+        """The messages so far.
 
         Args:
-            system: What the application says before all of it.
+            system: The system prompt.
         """
         return array([*_system(system), *self._answered, *self._rest])
 
@@ -195,7 +195,7 @@ def _system(text: str | None) -> list[bytes]:
 
 
 def _said(text: str, refusal: str, apart: bool) -> JsonObject:
-    """A message of what the model said, with its refusal apart or as text."""
+    """A message of the model, with its refusal separate or as text."""
     if refusal and apart:
         return {"role": "assistant", "content": text or None, REFUSAL: refusal}
     return {"role": "assistant", "content": text + refusal or None}
@@ -330,7 +330,7 @@ def _effort(thinking: int | str) -> str:
     return next((word for most, word in EFFORTS if thinking < most), "high")
 
 
-# What a block of the user's becomes. What is not in the table cannot be said by a user.
+# What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.
 PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Text: _text,
     Image: _image,

@@ -66,7 +66,7 @@ def read_stop(
     cut = known_kind(native)
     if cut in CUT and (known is None or known in NORMAL):
         return StopReason(cut, raw, native)
-    # Unless the server says that the calls are whole, they have to look like it.
+    # Unless the server reports that the calls are complete, they must look complete.
     called = calls.named and (known in NORMAL or calls.whole)
     if known is STOP_SEQUENCE and called:
         return StopReason(StopKind.TOOL_USE, raw)
@@ -80,7 +80,7 @@ def read_stop(
 
 
 def says_calls_are_whole(raw: str | None) -> bool:
-    """Whether a finish reason says so; ``None``: the server never sends one."""
+    """Whether a finish reason reports it; ``None``: the server never sends one."""
     return raw is None or known_kind(raw) in NORMAL
 
 

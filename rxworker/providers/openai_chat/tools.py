@@ -50,7 +50,7 @@ class Outline:
 
     def __init__(self, pieces: list[str]) -> None:
         self._pieces = pieces
-        self._place = 0  # of the first that nobody has looked at
+        self._place = 0  # of the first that was not read yet
         self._began = False
         self._depth = 0
         self._in_text = False
@@ -80,7 +80,7 @@ class Outline:
         self._escaped = bool(piece) and skipped == len(piece)
 
 
-Tell: TypeAlias = Callable[[ResponseEvent], None]
+Emit: TypeAlias = Callable[[ResponseEvent], None]
 
 NO_FUNCTION = WireFunction()
 TOOL_USE = BlockType.TOOL_USE
@@ -133,16 +133,16 @@ class ToolCalls:
         blocks: Where blocks are opened.
         choice: Whose calls they are.
         new_id: Makes an id for a call that came without one.
-        tell: Takes each event.
+        emit: Receives each event.
     """
 
     def __init__(
-        self, blocks: OpenBlocks, choice: int, new_id: Callable[[], str], tell: Tell
+        self, blocks: OpenBlocks, choice: int, new_id: Callable[[], str], emit: Emit
     ) -> None:
         self._blocks = blocks
         self._choice = choice
         self._new_id = new_id
-        self._tell = tell
+        self._emit = emit
         self._by_index: dict[int, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}
         self._last: PendingCall | None = None
@@ -178,7 +178,7 @@ class ToolCalls:
             if call.name:
                 self._start(call)
         elif text:
-            self._tell(InputJsonDelta(call.index, text))
+            self._emit(InputJsonDelta(call.index, text))
 
     def close(self, stop: StopReason | None, *, runs: bool, raw: str | None) -> None:
         """The choice ended: the calls stop if they are whole, else they are aborted. One that names no tool never was a block."""
@@ -190,12 +190,12 @@ class ToolCalls:
             index = call.index
             if index is None:
                 text = "".join(call.pieces)
-                self._tell(Opaque("tool_call", {"id": call.wire_id, "arguments": text}))
+                self._emit(Opaque("tool_call", {"id": call.wire_id, "arguments": text}))
             elif runs:
                 late = None if call.echo == call.started_echo else call.echo
-                self._tell(self._blocks.stop(index, stop, late))
+                self._emit(self._blocks.stop(index, stop, late))
             else:
-                self._tell(self._blocks.abort(index, f"the response was cut: {raw}"))
+                self._emit(self._blocks.abort(index, f"the response was cut: {raw}"))
         self._open = []
         self._by_index, self._by_id, self._last = {}, {}, None
 
@@ -203,7 +203,7 @@ class ToolCalls:
         """What of the calls matters for the reason why the choice ended.
 
         Args:
-            is_certain: Whether the server says that the calls are whole, so that their arguments need not be read.
+            is_certain: Whether the server reports that the calls are complete, so that their arguments need not be read.
         """
         calls, before = self._open, self._closed
         if calls:
@@ -235,9 +235,9 @@ class ToolCalls:
         start = self._blocks.start(TOOL_USE, metadata, call.echo, choice=self._choice)
         index = start.index
         call.index, call.started_echo = index, call.echo
-        self._tell(start)
+        self._emit(start)
         if call.pieces:
-            self._tell(InputJsonDelta(index, "".join(call.pieces)))
+            self._emit(InputJsonDelta(index, "".join(call.pieces)))
 
 
 def _is_another(known: PendingCall, piece: WireToolCall, function: WireFunction, text: str) -> bool:

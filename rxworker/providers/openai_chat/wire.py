@@ -28,7 +28,7 @@ class WireToolCall(Struct, frozen=True, gc=False):
     """A piece of a tool call.
 
     Attributes:
-        index: Which call; some servers leave it out, or start at 1, or say 0 for all.
+        index: Which call; some servers leave it out, or start at 1, or send 0 for all.
         id: With the first piece; some servers repeat it, or repeat it empty.
         extra_content: What Google's compatible server wants back with the call.
     """
@@ -64,7 +64,7 @@ class WireDelta(Struct, frozen=True, gc=False):
 
     @property
     def is_plain(self) -> bool:
-        """Whether no field but ``content`` and ``tool_calls`` says anything."""
+        """Whether no field but ``content`` and ``tool_calls`` is set."""
         return not (
             self.reasoning_content is not None
             or self.reasoning
@@ -104,7 +104,7 @@ class WireGroq(Struct, frozen=True, gc=False):
 
 
 class WireNames(Struct, frozen=True, gc=False):
-    """What a frame says of the whole response, the same each time: texts, but no content is worth losing for one that is not."""
+    """The fields of a frame about the whole response, the same each time: texts, but no content is worth losing for one that is not."""
 
     id: Any = None
     model: Any = None

@@ -81,7 +81,7 @@ class OpenAIResponsesDecoder:
         self._begin()
 
     def _begin(self) -> None:
-        """Forget what was said."""
+        """Reset."""
         self._blocks = OpenBlocks()
         self._started: str | None = None  # the response's id, once it has started; perhaps empty
         self._items = Items(self._blocks, self._new_id)

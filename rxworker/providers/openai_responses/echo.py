@@ -162,7 +162,7 @@ def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
         return encode_call(call)
     # The text that the model wrote, spaces and all, as long as it says the same.
     text = item.get("arguments")
-    if isinstance(text, str) and text.strip() == "null":  # which not every server takes back
+    if isinstance(text, str) and text.strip() == "null":  # which not every server accepts
         text = "{}"
         item = item | {"arguments": text}
     is_same = isinstance(text, str) and parse_arguments(text) == call.input

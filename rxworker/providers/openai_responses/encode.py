@@ -6,8 +6,8 @@ The input is a row of items: messages, calls and their results each stand for th
 - Of another provider's answer, what was said and what was called go back. Its thoughts, its own tools' calls and
   results, and blocks of unknown kinds are left out. Ids of calls that are too long for the service are shortened.
 - The result of a call is of the sort the call was of: that of a tool with free text has another name.
-- A result has no mark for a failure; its text says it. Pictures and documents may stand in it.
-- What an application says first is the instructions; later it is a message of its role.
+- A result has no mark for a failure; its text reports it. Pictures and documents may stand in it.
+- The application's first message is the instructions; a later one is a message of its role.
 - An `OpaqueBlock` of the user's is an item of its own, such as the output of a ``shell_call``.
 - The protocol has no stop sequences; they are left out.
 - Nothing is stored: ``extra={"store": True}`` changes that, ``extra={"include": ...}`` what comes with an answer.
@@ -77,7 +77,7 @@ def encode(
 
     Args:
         model: The model to ask.
-        conversation: Everything said so far.
+        conversation: The conversation so far.
         tools: What it may call.
         options: Settings.
         encoder: One that took the beginning of the conversation, or a new one.
@@ -172,7 +172,7 @@ def _answer(call: ToolCall, own: bool) -> JsonObject:
 
 
 def _encode_user(message: Message, answers: dict[str, JsonObject]) -> list[JsonObject]:
-    """Results and other items first, then what the user says."""
+    """Results and other items first, then the user's text."""
     items: list[JsonObject] = []
     others: list[JsonObject] = []
     parts: list[JsonObject] = []
@@ -245,7 +245,7 @@ def _flat(parts: list[JsonObject]) -> Json:
     return parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else [*parts]
 
 
-# What a block of the user's becomes. What is not in the table cannot be said by a user.
+# What a block of the user's becomes. Blocks that are not in the table cannot be sent by a user.
 PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Text: _text,
     Refusal: _text,

@@ -39,7 +39,7 @@ class Outcome(Struct, frozen=True):
 
 
 def status_of(response: WireResponse, event: str) -> str:
-    """How it ended: what the response says, else the last word of the event.
+    """How it ended: by the response, else by the last word of the event.
 
     >>> status_of(WireResponse(), "response.incomplete")
     'incomplete'
@@ -61,7 +61,7 @@ def read_stop(response: WireResponse, status: str, outcome: Outcome) -> StopReas
     if response.incomplete_details:
         reason = _reason(response.incomplete_details)
         kind = known_kind(reason) if reason else None
-        # A reason that is not known says nothing against a response that is complete.
+        # An unknown reason is no objection to a complete response.
         if reason and (kind in CUT or status != COMPLETED):
             return StopReason(kind if kind in CUT else StopKind.OTHER, reason)
     if status != COMPLETED:

@@ -64,7 +64,7 @@ class Items:
         self._new_id = new_id
 
     def close(self, response: WireResponse, status: str, events: list[ResponseEvent]) -> None:
-        """What is open ends with the response; what was never told is in its output.
+        """Open items end with the response; items that were never reported are in its output.
 
         Raises:
             msgspec.DecodeError: Something is needed of its output, which cannot be read; see `read_items`.
@@ -109,7 +109,7 @@ class Items:
         return Outcome(called, malformed, refused, tuple(waiting))
 
     def _silent(self, event: WireEvent, data: bytes, events: list[ResponseEvent]) -> None:
-        """A part that begins says nothing yet."""
+        """A part that begins has no text yet."""
 
     def _added(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         wire, index = event.item, event.output_index
@@ -130,7 +130,7 @@ class Items:
             item = self._find(event, word(wire.get("type")), wire)
         if item is None:
             item = self._new(event.output_index, wire)
-        if not item.ended:  # some say it twice
+        if not item.ended:  # some send it twice
             item.stop(wire, events, whole=True, reason="the call was cut off")
 
     def _delta(
@@ -190,7 +190,7 @@ class Items:
             events.append(Opaque(event.type, event.annotation))
 
     def _item_of(self, text: Text, event: WireEvent, events: list[ResponseEvent]) -> Item:
-        """The item whose text it is; a new one if it was not told of."""
+        """The item whose text it is; a new one if it was not reported."""
         item = self._find(event, text.item)
         if item is None:
             known: JsonObject = {"type": text.item}

@@ -14,7 +14,7 @@ MESSAGE = "message"
 REASONING = "reasoning"
 FUNCTION_CALL = "function_call"
 CUSTOM_CALL = "custom_tool_call"
-# Calls of tools that the client was told to have.
+# Calls of tools that the client declared.
 CALLS = (FUNCTION_CALL, CUSTOM_CALL)
 
 # To ask an Enum for a member costs as much as to make a small object.
@@ -37,7 +37,7 @@ BLOCK_TYPES = {
     CUSTOM_CALL: TOOL_USE,
 }
 
-# The provider's own calls, and the field that says what was asked for.
+# The provider's own calls, and the field with the request.
 SERVER_CALLS = {
     "web_search_call": "action",
     "file_search_call": "queries",
@@ -46,7 +46,7 @@ SERVER_CALLS = {
     "mcp_call": "arguments",
     "tool_search_call": "arguments",
 }
-# Where it is said what was asked for, in all calls.
+# Where the request is, in all calls.
 INPUTS = {FUNCTION_CALL: "arguments", CUSTOM_CALL: "input", **SERVER_CALLS}
 # What no tool of ours can answer, yet the client must; a hosted one of them is followed by its output.
 CLIENT_CALLS = (

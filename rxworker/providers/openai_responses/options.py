@@ -30,7 +30,7 @@ THOUGHTLESS = re.compile(r"(ft:)?(gpt-3\.5|gpt-4|chatgpt-4o|gpt-5[.\d]*-chat)")
 
 
 def encode_options(options: Options, tools: Sequence[ToolMeta]) -> Body:
-    """The fields of the body that say how to answer.
+    """The fields of the body that define the form of the answer.
 
     Args:
         options: Settings.

@@ -96,7 +96,7 @@ class Prose(Item):
     def _fill(self, wire: JsonObject, events: list[ResponseEvent]) -> None:
         if self.kind == MESSAGE:
             self._fill_message(wire, events)
-        elif not self._parts:  # a server that streams one of the lists says the same in the other
+        elif not self._parts:  # a server that streams one of the lists sends the same in the other
             field = SUMMARY if parts_of(wire, SUMMARY) else CONTENT
             for number, (_, text, _) in enumerate(parts_of(wire, field)):
                 self.complete((field, number, THINKING), text, events)
@@ -135,7 +135,7 @@ class Prose(Item):
         return part
 
     def _metadata(self, _: BlockType, /) -> None:
-        """There is nothing to say of a text."""
+        """A text has no metadata."""
 
 
 def _order(place: Place) -> tuple[int, str]:

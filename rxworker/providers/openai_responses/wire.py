@@ -108,7 +108,9 @@ def read_items(output: Json) -> list[Json]:
 
 def _read_item(data: bytes) -> Json:
     item = read_mended(data)
-    return msgspec.json.decode(data) if item is None else item  # what is no item says why
+    return (
+        msgspec.json.decode(data) if item is None else item
+    )  # an invalid item raises with the reason
 
 
 def _of_type(kind: str, names: tuple[str, ...]) -> Any:

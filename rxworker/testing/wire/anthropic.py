@@ -115,7 +115,7 @@ def _delta(index: int, kind: str, **fields: Json) -> bytes:
 
 
 def _message_delta(reply: Reply) -> bytes:
-    """The frame that says why the message ends, and the final count."""
+    """The frame with the stop reason and the final count."""
     reason = reply.stop_reason
     delta: JsonObject = {"stop_reason": stop_word(reply, STOP_WORDS), "stop_sequence": None}
     if reason.kind is StopKind.STOP_SEQUENCE:

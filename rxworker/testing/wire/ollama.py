@@ -1,7 +1,7 @@
 """A reply as Ollama's own chat protocol streams it: a line of JSON each, the last one ``done``.
 
 A call is whole in its line, and has an id only where the script gives it one, as with older servers. An error is a
-sentence without a code, so that only its words tell what kind of failure it is.
+sentence without a code, so that only its words indicate the kind of failure.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Item(Struct, frozen=True):
 
     Attributes:
         begins: The events with which it begins and grows.
-        ends: The events that say that it is over.
+        ends: The events of the end.
         done: What it is in the end.
     """
 
@@ -47,7 +47,7 @@ def item_of(reply: Reply, name: str, place: int, block: ReplyBlock, refused: boo
         reply: Whose block it is; it knows how long a delta is.
         name: What its id is made from.
         place: Its ``output_index``.
-        block: What it says.
+        block: The content.
         refused: Whether a text of the reply is a refusal.
     """
     if isinstance(block, Thinking):
@@ -212,7 +212,7 @@ def _events(reply: Reply, number: int, model: str) -> list[Event]:
             events += item.ends
     if not reply.breaks:
         return [*events, _last(reply, head, items)]
-    if error:  # told twice, as it is by the real service
+    if error:  # reported twice, as by the real service
         told: JsonObject = {"code": error["code"], "message": error["message"]}
         failed: JsonObject = {**head, "status": "failed", "error": told}
         events += [event("error", error=error), event("response.failed", response=failed)]
@@ -235,7 +235,7 @@ def _response(number: int, model: str) -> JsonObject:
 
 
 def _last(reply: Reply, head: JsonObject, items: list[Item]) -> Event:
-    """The event that says how the response ended, with everything in it again."""
+    """The event of the end of the response, which contains all of it again."""
     word = stop_word(reply, STOP_WORDS)
     status = COMPLETED if word == COMPLETED else "incomplete"
     whole: JsonObject = {
@@ -260,7 +260,7 @@ def _usage(usage: Usage) -> JsonObject:
 
 
 def _error(error: Error) -> JsonObject | None:
-    """What an error says; a stream that is merely cut says nothing."""
+    """The fields of an error; none for a stream that is merely cut."""
     if error.code == TRUNCATED:
         return None
     code = error.code if error.code and error.code != error.kind else ERROR_WORDS.get(error.kind)

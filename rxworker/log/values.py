@@ -1,0 +1,116 @@
+"""The values of a log beside its entries: runs as lists show them, claims and commands. Pure."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from rxworker.messages import JsonObject
+
+StoredStatus: TypeAlias = Literal["running", "paused", "finished", "aborted", "deleted"]
+CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide"]
+
+
+class RunRow(Struct, frozen=True, omit_defaults=True):
+    """What a list of runs shows of a run: the last values, written with its entries.
+
+    Attributes:
+        status: The status of the run; a deleted run leaves only that.
+        title: The beginning of its input.
+        worker: The name of the worker that runs it, by which `recover_all` finds one.
+        turns: How many turns have started.
+        tool_calls: How many tools were started.
+        input_tokens: The tokens that the model has read.
+        output_tokens: The tokens that the model has written.
+        cost: What they cost, where prices are known.
+        reason: Why it was aborted, or which hook paused it.
+        outer: The id of the run that it is nested in.
+        resumes: The id of the paused run that it continues.
+        fork_of: The id of the run that it is a fork of.
+        recoveries: How often it was recovered.
+    """
+
+    status: StoredStatus = "running"
+    title: str = ""
+    worker: str = ""
+    turns: int = 0
+    tool_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+    reason: str = ""
+    outer: str = ""
+    resumes: str = ""
+    fork_of: str = ""
+    recoveries: int = 0
+
+
+class RunInfo(Struct, frozen=True):
+    """A stored run, without its records.
+
+    Attributes:
+        run: Its id.
+        row: What a list shows of it.
+        epoch: How often it was claimed.
+        last_seq: The number of its last record.
+        owner: Who holds it; empty after a release.
+        lease_until: When the lease ends unless it is renewed, in seconds since the epoch.
+        created: When it began.
+        updated: When its last entry was stored.
+        size: The bytes of its entries.
+    """
+
+    run: str
+    row: RunRow
+    epoch: int
+    last_seq: int
+    owner: str
+    lease_until: float
+    created: float
+    updated: float
+    size: int
+
+    @property
+    def status(self) -> StoredStatus:
+        """The status of the run."""
+        return self.row.status
+
+    def is_cut_off(self, now: float | None = None) -> bool:
+        """Whether it is running without an owner: its process has ended, so that it can be recovered."""
+        return self.status == "running" and self.lease_until < (time.time() if now is None else now)
+
+
+class Claim(Struct, frozen=True):
+    """The right to write to a run.
+
+    Attributes:
+        run: The run's id.
+        epoch: Named in each append.
+        last_seq: The number of the last record.
+        owner: Who holds it.
+    """
+
+    run: str
+    epoch: int
+    last_seq: int
+    owner: str
+
+
+class Command(Struct, frozen=True, omit_defaults=True):
+    """A request to a run.
+
+    Attributes:
+        kind: ``send`` a message, ``pause``, ``cancel``, or ``decide`` about a pause.
+        data: The rest, as JSON.
+        key: Two commands of a run cannot have the same key; empty for any number of them.
+        number: Its number among the commands of the run, from 1; given by the log.
+        time: When it was stored; given by the log.
+    """
+
+    kind: CommandKind
+    data: JsonObject = {}
+    key: str = ""
+    number: int = 0
+    time: float = 0.0
