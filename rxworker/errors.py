@@ -23,7 +23,8 @@ RxWorkerError
 └── WorkerError
     ├── RunAbortedError       a hook ended the run
     ├── RunCancelledError     ``run.cancel()``
-    └── LimitExceededError    a limit of the run was reached
+    ├── LimitExceededError    a limit of the run was reached
+    └── RunHandedOverError    ``run.hand_over()``: another process continues the run
 """
 
 from __future__ import annotations
@@ -265,6 +266,20 @@ class RunCancelledError(WorkerError):
 
     def __init__(self, reason: str = "cancelled by the caller") -> None:
         super().__init__(f"the run was cancelled: {reason}")
+        self.reason = reason
+
+
+class RunHandedOverError(WorkerError):
+    """``run.hand_over()`` was called: the run is not over, and another process continues it.
+
+    Attributes:
+        reason: What the caller gave as the reason.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"the run was handed over: {reason}; worker.recover(run) continues it in any process"
+        )
         self.reason = reason
 
 

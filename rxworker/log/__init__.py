@@ -5,6 +5,7 @@ from rxworker.log.base import Codec, EventLog
 from rxworker.log.entry import Entry, entries_of, read_line, record_of, records_of, write_line
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
+from rxworker.log.recover import recover_all
 from rxworker.log.sqlite import SQLiteLog
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
 
@@ -26,6 +27,7 @@ __all__ = [
     "RunRow",
     "StoredStatus",
     # who owns a run
+    "recover_all",
     "Claim",
     "Command",
     # errors

@@ -74,7 +74,7 @@ class EventLog(ABC):
         self.lease = lease
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
         self._codec = codec
-        self.heartbeat = Heartbeat(self.renew, lease / 3)
+        self.heartbeat = Heartbeat(self.renew, max(lease / 3, 0.01))
         self._wakers: dict[str, set[_Waker]] = {}
         self._is_closed = False
 

@@ -67,10 +67,12 @@ class Private(Struct, frozen=True, omit_defaults=True):
     Attributes:
         held: The result of a tool as the tool returned it, where ``after_tool_call`` hooks see it before the watchers.
         variables: The variables of hooks and tools that JSON can hold.
+        answered: Results that a person has given in place of running calls, with the places of these, before ``after_tool_call`` hooks have seen them.
     """
 
     held: ToolResult | None = None
     variables: dict[str, Any] | None = None
+    answered: tuple[tuple[int, ToolResult], ...] = ()
 
 
 class _Body(Struct, frozen=True, omit_defaults=True):

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rxworker.errors import FencedError
 from rxworker.events import Record, ToolStop
@@ -110,6 +111,10 @@ class RunWriter:
     def hold_result(self, place: int, result: ToolResult) -> None:
         """Store a result with the next `ToolStop` of this place, which has none for the watchers."""
         self._results[place] = result
+
+    def keep_answers(self, answered: tuple[tuple[int, ToolResult], ...]) -> None:
+        """Store results that a person has given with the first record of the run."""
+        self._private[1] = Private(answered=answered)
 
     def put(self, record: Record) -> None:
         """Write a record soon."""
@@ -244,8 +249,9 @@ class RunWriter:
         encoded = _encode(variables)
         if encoded != self._stored_variables:
             self._stored_variables = encoded
-            held = private[seq].held if seq in private else None
-            private[seq] = Private(held, msgspec.json.decode(encoded))
+            private[seq] = replace(
+                private.get(seq, Private()), variables=msgspec.json.decode(encoded)
+            )
 
     def _wake(self) -> None:
         still: list[tuple[int, asyncio.Future[None]]] = []

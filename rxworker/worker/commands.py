@@ -65,7 +65,7 @@ class CommandReader:
         self._mailbox = mailbox
         self._pause_request = pause_request
         self._cancel = cancel
-        self._taken: frozenset[int] = frozenset()
+        self._applied: set[int] = set()
         self._sending: dict[str, asyncio.Future[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -97,11 +97,20 @@ class CommandReader:
 
     def skip(self, taken: frozenset[int]) -> None:
         """Do not apply these commands: another process has taken them."""
-        self._taken = taken
+        self._applied.update(taken)
 
     def start(self) -> None:
         """Read until ``stop``."""
         self._begin(self._read())
+
+    async def read_now(self) -> None:
+        """Apply the commands that are stored by now, so that a run does not finish past a message.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        for command in await self._log.sent(self._run):
+            self._apply(command)
 
     def stop(self) -> None:
         """Stop reading. Messages that were not delivered stay in the log."""
@@ -143,12 +152,14 @@ class CommandReader:
     async def _read(self) -> None:
         try:
             async for command in self._log.commands(self._run):
-                if command.number not in self._taken:
-                    self._apply(command)
+                self._apply(command)
         except RxWorkerError as error:
             logger.warning("the commands to %s cannot be read: %s", self._run, error)
 
     def _apply(self, command: Command) -> None:
+        if command.number in self._applied:
+            return
+        self._applied.add(command.number)
         reason = command.data.get("reason")
         text = reason if isinstance(reason, str) else f"requested by a {command.kind} command"
         match command.kind:

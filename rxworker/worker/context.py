@@ -41,6 +41,7 @@ from rxworker.state import RunState
 from rxworker.timeline import Timeline
 from rxworker.tools import EarlyCalls, Toolbox, run_call
 from rxworker.transport import Model, Retry
+from rxworker.worker.commands import CommandReader
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.result import Output
@@ -190,6 +191,7 @@ class RunContext(Struct, frozen=True, eq=False):
         mailbox: Messages that were sent to it while it runs.
         pause_request: Whether the application requested a pause.
         tasks: The tasks that the run must wait for before it ends.
+        commands: Reads the commands to a logged run.
     """
 
     model: Model
@@ -212,6 +214,7 @@ class RunContext(Struct, frozen=True, eq=False):
     mailbox: Mailbox = field(default_factory=Mailbox)
     pause_request: PauseRequest = field(default_factory=PauseRequest)
     tasks: set[asyncio.Task[None]] = set()
+    commands: CommandReader | None = None
 
     @property
     def line(self) -> tuple[RunContext, ...]:
@@ -282,6 +285,7 @@ class TurnScope(Struct, eq=False):
         early: The calls that started before the response had ended.
         called: Whether tools ran, so that the model must receive their results.
         paused: Whether a hook paused the run.
+        error: Why a recovered run ends at once, if it does.
     """
 
     variables: dict[str, object] = {}
@@ -296,6 +300,7 @@ class TurnScope(Struct, eq=False):
     early: EarlyCalls | None = None
     called: bool = False
     paused: bool = False
+    error: Exception | None = None
 
 
 def before_request(context: RunContext, state: RunState, emit: Emit) -> None:

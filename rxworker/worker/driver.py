@@ -25,6 +25,7 @@ from rxworker.errors import (
     LimitExceededError,
     LogError,
     RunCancelledError,
+    RunHandedOverError,
     RxWorkerError,
     as_exception,
     describe,
@@ -35,7 +36,6 @@ from rxworker.hub.detach import raise_from_loop
 from rxworker.log.writer import RunWriter
 from rxworker.messages.lenient_json import whole
 from rxworker.state import RunState
-from rxworker.worker.commands import CommandReader
 from rxworker.worker.context import RunContext, TurnScope, report
 from rxworker.worker.loop import Emitter, cut_off, is_closed, repeat_turns
 from rxworker.worker.result import RunResult, T_co, result_of
@@ -67,7 +67,6 @@ class RunDriver(Generic[T_co]):
         scope: What the first turn begins with.
         ended: Called with the last state, and with the result if there is one.
         loop: The event loop of the run.
-        commands: Reads the commands to a logged run.
 
     Attributes:
         phase: The phase of the run.
@@ -82,7 +81,6 @@ class RunDriver(Generic[T_co]):
         scope: TurnScope,
         ended: Callable[[RunState, RunResult[T_co] | None], None],
         loop: asyncio.AbstractEventLoop,
-        commands: CommandReader | None = None,
     ) -> None:
         self.phase = Phase.STARTING
         self.outcome: asyncio.Future[RunResult[T_co]] = loop.create_future()
@@ -92,9 +90,9 @@ class RunDriver(Generic[T_co]):
         self._scope = scope
         self._ended = ended
         self._loop = loop
-        self._commands = commands
+        self._commands = context.commands
         self._cancelled_by = 0  # the number of the command
-        self._stop: Exception | None = None  # the reason of the request to stop
+        self._stop: Exception | None = scope.error  # the reason of the request to stop
         self._stops_after_turn = False
         self._interrupt: KeyboardInterrupt | None = None
         self._timers: list[asyncio.TimerHandle] = []
@@ -109,10 +107,6 @@ class RunDriver(Generic[T_co]):
     def is_open(self) -> bool:
         """Whether the run still accepts messages, and requests to pause or stop."""
         return self.phase is Phase.STARTING or self.phase is Phase.RUNNING
-
-    def fail(self, error: Exception) -> None:
-        """End the run with an error before its first turn."""
-        self._stop = error
 
     def cancel(self, reason: str, *, after_turn: bool, number: int = 0) -> None:
         """Request that the run stops. The first reason counts; a later request can only make it stop sooner.
@@ -130,6 +124,24 @@ class RunDriver(Generic[T_co]):
         elif after_turn or not self._stops_after_turn:
             return
         if not after_turn:
+            self._stop_now()
+
+    def hand_over(self, reason: str, seconds: float) -> None:
+        """Request that the run stops in this process, so that another one continues it.
+
+        Args:
+            reason: For people.
+            seconds: How long tools that run may still take. A response that is being received is not waited for.
+        """
+        if not self.is_open or self._stop is not None:
+            return
+        state = self._journal.state
+        self._stop = RunHandedOverError(reason)
+        is_receiving = state.response is not None and not state.is_closed
+        if state.started and not is_receiving:
+            self._stops_after_turn = True
+            self._timers.append(self._loop.call_later(seconds, self._stop_now))
+        else:
             self._stop_now()
 
     def wait(self) -> asyncio.Future[RunResult[T_co]]:
@@ -176,6 +188,7 @@ class RunDriver(Generic[T_co]):
                 first = journal.first
                 if self._commands is not None and isinstance(first, RunResume):
                     await self._commands.carry_over(first.resumes)
+                    await self._commands.read_now()
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop
             if journal.state.status == "paused":
@@ -249,7 +262,7 @@ class RunDriver(Generic[T_co]):
 
     def _cancellation(self, cause: asyncio.CancelledError | None = None) -> Exception:
         """The error that the run fails with, if its task was cancelled."""
-        if isinstance(self._stop, LimitExceededError | LogError):
+        if isinstance(self._stop, LimitExceededError | LogError | RunHandedOverError):
             return self._stop
         if cause is not None and isinstance(cause.__cause__, KeyboardInterrupt):
             interrupt = cause.__cause__  # raised by a tool; it has left the event loop
@@ -268,7 +281,7 @@ class RunDriver(Generic[T_co]):
             # A cancellation that was not raised yet must not be raised within the shutdown.
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
-            if isinstance(error, LogError):
+            if isinstance(error, LogError | RunHandedOverError):
                 await leave(self._context, error)
             else:
                 if self._cancelled_by:
@@ -362,7 +375,7 @@ class RunDriver(Generic[T_co]):
 
     def _log(self, error: Exception) -> None:
         """Log an error that no task awaits and no watcher has received."""
-        is_cancelled = isinstance(self._stop, RunCancelledError)
+        is_cancelled = isinstance(self._stop, RunCancelledError | RunHandedOverError)
         if not (self.is_awaited or self._journal.hub.watched or is_cancelled):
             # A log file cannot hold one half of a surrogate pair.
             text = whole(reason_of(error))

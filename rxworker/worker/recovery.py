@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, LocalProtocolError, LogError
+from rxworker.errors import ConfigurationError, LocalProtocolError, RunCancelledError, WorkerError
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -39,7 +39,7 @@ from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.ask import names_in, numbered
 from rxworker.log.entry import Entry, check_continuable, private_of, records_of
 from rxworker.log.values import RunRow
-from rxworker.messages import Prices, ToolCall, ToolMeta, ToolResult
+from rxworker.messages import Prices, StopKind, ToolCall, ToolMeta, ToolResult
 from rxworker.state import RunState, fold_run
 from rxworker.state.run_state import CallState
 from rxworker.tools import Done, NotDone, Toolbox, Unknown, policy_of, reconcile_of
@@ -66,6 +66,7 @@ class StoredRun(Struct, frozen=True):
         state: Their fold.
         variables: The variables of hooks and tools that were stored.
         held: The results that ``after_tool_call`` hooks had not seen, by the numbers of the ends of their calls.
+        answered: The results that a person gave when the run was resumed, by the places of their calls.
         called: The names of the tools that the model has called.
         taken: The numbers of the commands that were taken.
     """
@@ -74,6 +75,7 @@ class StoredRun(Struct, frozen=True):
     state: RunState
     variables: dict[str, object]
     held: dict[int, ToolResult]
+    answered: dict[int, ToolResult]
     called: list[str]
     taken: frozenset[int]
 
@@ -88,12 +90,14 @@ def read_run(run: str, entries: Sequence[Entry]) -> StoredRun:
     records = list(records_of(entries, run))
     variables: dict[str, object] = {}
     held: dict[int, ToolResult] = {}
+    answered: dict[int, ToolResult] = {}
     for entry in entries:
         private = private_of(entry, run)
         if private is None:
             continue
         if private.variables is not None:
             variables = private.variables
+        answered.update(private.answered)
         if private.held is not None:
             held[entry.last] = private.held
     own = [record.event for record in records if not record.path]
@@ -110,6 +114,7 @@ def read_run(run: str, entries: Sequence[Entry]) -> StoredRun:
         state,
         variables,
         held,
+        answered,
         list(dict.fromkeys(called)),
         frozenset(event.number for event in own if isinstance(event, CommandTaken)),
     )
@@ -183,7 +188,10 @@ async def continue_run(
     state, own = stored.state, [record for record in stored.records if not record.path]
     turn = _last_turn(own)
     if not turn:
-        return Continuation([], TurnScope(variables=stored.variables))
+        # Behind an answer without calls, what the end of the turn decided is not stored: it is decided again.
+        return Continuation(
+            [], TurnScope(variables=stored.variables, is_resumed=_is_answered(state))
+        )
     begin = turn[0].event
     if state.response is None and not isinstance(begin, RunResume):
         is_sent = any(isinstance(record.event, AttemptStart) for record in turn)
@@ -240,8 +248,12 @@ async def _with_calls(
     waiting: list[Waiting] = []
     answered: list[tuple[Waiting, ToolResult]] = []
     unknown: list[tuple[CallState, str]] = []
+    given = {} if resume is None else stored.answered
     for each in state.calls:
         call, place = each.call, each.place
+        if each.phase == "waiting" and place in given:
+            answered.append((Waiting(place, call), given[place]))
+            continue
         if each.phase == "ended":
             if each.result is not None:
                 scope.refused = {**scope.refused, place: each.result}
@@ -333,6 +345,13 @@ def _waiting(each: CallState, resume: RunResume | None) -> Waiting:
     return Waiting(each.place, each.call, spared, is_approved=each.place in resume.approved)
 
 
+def _is_answered(state: RunState) -> bool:
+    last, reason = state.conversation.last, state.stop_reason
+    if last is None or last.role != "assistant" or state.turns == 0:
+        return False
+    return reason is None or reason.kind is not StopKind.PAUSE_TURN
+
+
 def _last_turn(own: Sequence[Record]) -> list[Record]:
     """The records of the turn that is on; none between two turns. It begins with its `TurnStart`, or with the `RunResume` whose calls it runs."""
     for at in range(len(own) - 1, -1, -1):
@@ -377,11 +396,23 @@ def row_of(state: RunState, row: RunRow, prices: Prices | None) -> RunRow:
     )
 
 
-def too_many_deaths(deaths: int, progress: int) -> LogError | None:
+def cancelled_before(stored: StoredRun) -> RunCancelledError | None:
+    """The error of a run that was cancelled by a command, and whose process ended before it had stopped."""
+    for record in stored.records:
+        if (
+            isinstance(record.event, CommandTaken)
+            and record.event.kind == "cancel"
+            and not record.path
+        ):
+            return RunCancelledError("cancelled before its process ended")
+    return None
+
+
+def too_many_deaths(deaths: int, progress: int) -> WorkerError | None:
     """The error for a run whose process ends again and again at one place."""
     if deaths < DEATHS:
         return None
-    return LogError(
+    return WorkerError(
         f"its process has ended {deaths} times after record {progress}: the run is set aside. "
         "Find out what ends the process, then fork the run before that record"
     )

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
+from msgspec.structs import replace
 from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable, SerialDisposable
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.events import CommandTaken, Event, Record
+from rxworker.events import Event, Record
 from rxworker.hub import Delivery, Hub, Watch, Watchers
 from rxworker.messages import Json
 from rxworker.operators import partial_values
@@ -65,6 +66,7 @@ class Run(Generic[T_co]):
         scope: TurnScope,
         ended: Callable[[RunState, RunResult[T_co] | None], None],
         loop: asyncio.AbstractEventLoop,
+        taken: frozenset[int] = frozenset(),
     ) -> None:
         self._context = context
         self._journal = context.journal
@@ -78,26 +80,9 @@ class Run(Generic[T_co]):
             self._commands = CommandReader(
                 writer.log, self.id, context.mailbox, context.pause_request, self._cancel
             )
-        self._driver = RunDriver(context, scope, ended, loop, self._commands)
-
-    def continue_stored(self, taken: frozenset[int], error: Exception | None) -> None:
-        """Called once, before it starts, for a run that was stored by another process.
-
-        Args:
-            taken: The numbers of the commands that were taken.
-            error: Why the run ends at once, if it does.
-        """
-        assert self._commands is not None
-        self._commands.skip(taken)
-        if error is not None:
-            self._driver.fail(error)
-        elif any(
-            isinstance(record.event, CommandTaken)
-            and record.event.kind == "cancel"
-            and not record.path
-            for record in self._journal.hub.history.entries(0)
-        ):
-            self._cancel("cancelled before its process ended", 0)
+            self._commands.skip(taken)
+            self._context = context = replace(context, commands=self._commands)
+        self._driver = RunDriver(context, scope, ended, loop)
 
     def _cancel(self, reason: str, number: int) -> None:
         self._driver.cancel(reason, after_turn=False, number=number)
@@ -331,6 +316,31 @@ class Run(Generic[T_co]):
             message = f"cancel({when!r}): when is 'now' or 'after_turn'; a reason goes into cancel(reason=...)"
             raise ConfigurationError(message)
         self._driver.cancel(reason, after_turn=when == "after_turn")
+        return asyncio.ensure_future(self._wait())
+
+    def hand_over(
+        self, *, reason: str = "its process is being shut down", seconds: float = 20.0
+    ) -> asyncio.Future[None]:
+        """Stop a logged run in this process, so that another one continues it at once.
+
+        No turn is begun, running tools may finish, and a response that is being received is retracted. Awaiting the run raises `RunHandedOverError`.
+
+        Args:
+            reason: For people.
+            seconds: How long running tools may still take.
+
+        Returns:
+            A future that is done when the run is released; it need not be awaited, and raises nothing.
+
+        Raises:
+            LocalProtocolError: The run has no log, or this was called outside its event loop.
+        """
+        self._check_loop("hand_over")
+        if self._commands is None:
+            raise LocalProtocolError(
+                "this run has no log, so that no other process can continue it: cancel() it"
+            )
+        self._driver.hand_over(reason, seconds)
         return asyncio.ensure_future(self._wait())
 
     def result(self) -> RunResult[T_co]:

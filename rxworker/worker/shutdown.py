@@ -12,12 +12,15 @@ from rxworker.errors import (
     LimitExceededError,
     RunAbortedError,
     RunCancelledError,
+    RunHandedOverError,
     describe,
     reason_of,
 )
 from rxworker.events import (
+    AttemptRetract,
     BlockAbort,
     Event,
+    HandOver,
     HookVerdict,
     ResponseStatus,
     RunAbort,
@@ -66,17 +69,22 @@ async def shut_down(context: RunContext, error: Exception) -> None:
 
 
 async def leave(context: RunContext, error: Exception) -> None:
-    """Release what a run holds whose log has failed or was taken over. No hook is called, and nothing is emitted: the run is not over, another process may continue it.
+    """Release what a run holds that is not over: its log has failed, or another process continues it. No hook is called.
 
     Args:
         context: The run.
-        error: The error of the log.
+        error: The error of the log, after which nothing is emitted; or that of a hand-over.
     """
     await _settle(context)
     try:
         context.timeline.cancel(reason_of(error))
     except Exception as raised:
         logger.warning("a handler raised when its block was aborted", exc_info=raised)
+    if isinstance(error, RunHandedOverError):
+        state = context.journal.state
+        if state.response is not None and not state.is_closed:
+            context.journal.emit(AttemptRetract(reason_of(error)))
+        context.journal.emit(HandOver(error.reason))
 
 
 def cause_of(error: Exception) -> Cause:

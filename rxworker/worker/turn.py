@@ -199,6 +199,8 @@ async def decide(context: RunContext, scope: TurnScope, emit: Emit) -> None:
             emit(RunPause(hook, reason=reason, hooks=tuple(names_in(hooks)), asked=asked))
         case _:
             # The hooks may have taken a while, and messages may have been sent meanwhile.
+            if context.commands is not None:
+                await context.commands.read_now()
             if context.mailbox.waiting:
                 context.mailbox.deliver(emit)
                 emit(TurnStop())

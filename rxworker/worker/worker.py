@@ -50,6 +50,7 @@ from rxworker.worker.recovery import (
     Continuation,
     OnUnknown,
     StoredRun,
+    cancelled_before,
     check_tools,
     continue_run,
     deaths_at,
@@ -445,7 +446,9 @@ class Worker:
             self._check_free("recover")
             progress = progress_of(stored.records)
             recovered = RunRecover(claim.epoch, claim.owner, reason, progress)
-            error = too_many_deaths(deaths_at(progress, stored.records), progress)
+            error = cancelled_before(stored) or too_many_deaths(
+                deaths_at(progress, stored.records), progress
+            )
             if error is None:
                 on_unknown = self.on_unknown
                 if on_unknown == "ask" and info.row.outer:
@@ -553,10 +556,13 @@ class Worker:
         self._paused = None
         self._texts.clear()
         self._tool_calls.clear()
-        begun = self._current = Run(context, first, scope, self._ended, loop)
+        taken = frozenset[int]() if stored is None or stored.run is None else stored.run.taken
+        scope.error = None if stored is None else stored.error
+        if journal.writer is not None and scope.answered and not journal.hub.last_seq:
+            answered = tuple([(each.place, answer) for each, answer in scope.answered])
+            journal.writer.keep_answers(answered)
+        begun = self._current = Run(context, first, scope, self._ended, loop, taken)
         begun.worker = self
-        if stored is not None and stored.run is not None:
-            begun.continue_stored(stored.run.taken, stored.error)
         return begun
 
     def _ended(self, state: RunState, result: RunResult[Any] | None) -> None:

@@ -407,6 +407,7 @@ def test_these_are_the_public_names_of_a_run() -> None:
         "done",
         "events",
         "exception",
+        "hand_over",
         "id",
         "last_seq",
         "loop",

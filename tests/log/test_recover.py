@@ -1,0 +1,388 @@
+"""A run that another process continues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from rxworker import Answer, Approve, Finished, Paused, Worker, tool
+from rxworker.errors import (
+    ConfigurationError,
+    LeaseHeldError,
+    LocalProtocolError,
+    LogError,
+    RunCancelledError,
+    WorkerError,
+)
+from rxworker.events import (
+    AttemptRetract,
+    CommandTaken,
+    HandOver,
+    Record,
+    RunAbort,
+    RunRecover,
+    ToolStart,
+    ToolStop,
+)
+from rxworker.hooks import ToolResultContext, after_tool_call
+from rxworker.hub.history import expand
+from rxworker.log import (
+    Command,
+    Entry,
+    EventLog,
+    MemoryLog,
+    RunRow,
+    entries_of,
+    records_of,
+)
+from rxworker.state import fold_run
+from rxworker.testing import call, say
+from rxworker.tools import Done, NotDone, ToolContext, Unknown
+from tests.log.victim import ByTurn
+
+REPLIES = [
+    say("Let me see.") + call("pay", n=1) + call("look", n=2),
+    say("And") + call("pay", n=3),
+    say("All done."),
+]
+
+
+class Bank:
+    """Tools that count what they do."""
+
+    def __init__(self, effect: Any = "write", reconcile: Any = None) -> None:
+        self.paid: list[str] = []
+
+        @tool(effect=effect, reconcile=reconcile)
+        async def pay(n: int, context: ToolContext) -> str:
+            """Pay."""
+            self.paid.append(context.idempotency_key)
+            return f"paid {n}"
+
+        @tool(effect="pure")
+        async def look(n: int) -> str:
+            """Look."""
+            return f"saw {n}"
+
+        self.tools = [pay, look]
+
+    def worker(self, log: EventLog, **options: Any) -> Worker:
+        """A worker of this bank."""
+        return Worker(ByTurn(REPLIES), tools=self.tools, log=log, **options)
+
+
+async def whole(**options: Any) -> tuple[str, list[Entry], Bank]:
+    """The entries of a run that was not disturbed."""
+    bank = Bank()
+    async with MemoryLog() as log:
+        run = bank.worker(log, **options).run("Begin.")
+        await run
+        return run.id, [entry async for entry in log.read(run.id)], bank
+
+
+async def cut(run: str, entries: Sequence[Entry]) -> MemoryLog:
+    """A log in which a run ends with these entries, and its process has ended."""
+    log = MemoryLog(lease=0.0)
+    claim = await log.claim(run, create=True)
+    await log.append(claim, entries, after=0, row=RunRow(title="Begin."))
+    log.lease = 15.0
+    return log
+
+
+async def stored(log: EventLog, run: str) -> list[Record]:
+    found = [entry async for entry in log.read(run)]
+    return [one for record in records_of(found, run) for one in expand(record)]
+
+
+def singles(entries: Sequence[Entry], run: str) -> list[Entry]:
+    """The same records, an entry each."""
+    return [
+        entry
+        for record in records_of(entries, run)
+        for one in expand(record)
+        for entry in entries_of([one], 1)
+    ]
+
+
+def upto(entries: Sequence[Entry], is_last: Callable[[Entry], bool], times: int = 1) -> list[Entry]:
+    """The entries up to and including the n-th of a sort."""
+    at = [n for n, entry in enumerate(entries) if is_last(entry)][times - 1]
+    return list(entries[: at + 1])
+
+
+async def test_any_prefix_of_a_log_folds_recovers_and_ends() -> None:
+    run, entries, _ = await whole()
+    every = singles(entries, run)
+    for length in range(1, len(every)):
+        log = await cut(run, every[:length])
+        fold_run(records_of(every[:length], run))
+        bank = Bank("idempotent")
+        result = await (await bank.worker(log).recover(run))
+        assert isinstance(result, Finished)
+        records = await stored(log, run)
+        assert [record.seq for record in records] == list(range(1, len(records) + 1))
+        assert result.text == "All done."
+        results = [r for m in result.conversation.messages for r in m.tool_results]
+        assert [r.text for r in results] == ["paid 1", "saw 2", "paid 3"], length
+        ended = {s.event.call_id for s in records[:length] if isinstance(s.event, ToolStop)}
+        started = [s.event.call.id for s in records[length:] if isinstance(s.event, ToolStart)]
+        assert not ended & set(started)
+
+
+async def test_a_response_that_was_cut_is_retracted_and_the_numbers_go_on() -> None:
+    run, entries, _ = await whole()
+    every = singles(entries, run)
+    log = await cut(run, upto(every, lambda entry: entry.kind == "text_delta", 2))
+    recovered = await Bank().worker(log).recover(run, reason="a test")
+    seen = [record async for record in recovered]
+    await recovered
+    assert seen == await stored(log, run)
+    at = next(n for n, record in enumerate(seen) if isinstance(record.event, RunRecover))
+    assert isinstance(seen[at].event, RunRecover)
+    assert (seen[at].event.epoch, seen[at].event.reason) == (2, "a test")
+    assert isinstance(seen[at + 1].event, AttemptRetract)
+    (info,) = await log.list()
+    assert (info.status, info.row.recoveries, info.owner) == ("finished", 1, "")
+
+
+async def in_doubt(**options: Any) -> tuple[MemoryLog, str, Bank, Worker]:
+    """A run that was cut while its first payment ran."""
+    run, entries, first = await whole()
+    every = singles(entries, run)
+    bank = Bank(**options.pop("bank", {}))
+    log = await cut(
+        run, upto(every, lambda entry: entry.kind == "tool_start" and b'"pay"' in entry.body)
+    )
+    bank.paid.append(first.paid[0])
+    return log, run, bank, bank.worker(log, **options)
+
+
+async def test_a_call_whose_effect_is_not_known_is_asked_about() -> None:
+    log, run, bank, worker = await in_doubt()
+    paused = await (await worker.recover(run))
+    assert isinstance(paused, Paused)
+    assert (paused.hook, [c.name for c in paused.pending], paused.unknown) == (
+        "recovery",
+        ["pay"],
+        (0,),
+    )
+    assert "pay" in paused.reason
+    with pytest.raises(LocalProtocolError, match="not known whether"):
+        worker.resume(paused)
+    (pending,) = paused.pending
+    result = await worker.resume(paused, decisions={pending.id: Answer("paid 1")})
+    assert isinstance(result, Finished)
+    assert len(bank.paid) == 2
+    assert (await log.list())[0].row.resumes == run
+
+
+async def test_a_call_that_is_made_again_has_the_same_key() -> None:
+    _, run, bank, worker = await in_doubt()
+    paused = await (await worker.recover(run))
+    assert isinstance(paused, Paused)
+    await worker.resume(paused, decisions={paused.pending[0].id: Approve()})
+    assert bank.paid[0] == bank.paid[1]
+
+
+async def test_an_idempotent_call_runs_again_with_the_same_key() -> None:
+    _, run, bank, worker = await in_doubt(bank={"effect": "idempotent"})
+    assert isinstance(await (await worker.recover(run)), Finished)
+    assert bank.paid[0] == bank.paid[1]
+
+
+async def test_the_model_may_be_told_instead() -> None:
+    _, run, bank, worker = await in_doubt(on_unknown="tell_model")
+    result = await (await worker.recover(run))
+    assert isinstance(result, Finished)
+    first = next(r for m in result.conversation.messages for r in m.tool_results)
+    assert (first.is_error, "not known" in first.text) == (True, True)
+    assert len(bank.paid) == 2
+
+
+async def test_or_the_run_may_fail() -> None:
+    log, run, bank, worker = await in_doubt(on_unknown="fail")
+    with pytest.raises(LocalProtocolError, match="whether it had an effect"):
+        await (await worker.recover(run))
+    assert (await log.list())[0].status == "aborted"
+    assert len(bank.paid) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "paid", "text"),
+    [
+        (Done("was paid"), 2, "was paid"),
+        (NotDone(), 3, "paid 1"),
+        (Unknown("the bank is closed"), 1, None),
+    ],
+)
+async def test_a_tool_that_reconciles_is_asked_first(
+    found: Any, paid: int, text: str | None
+) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    async def reconcile(key: str, arguments: Any) -> Any:
+        asked.append((key, arguments))
+        return found
+
+    _, run, bank, worker = await in_doubt(bank={"reconcile": reconcile})
+    result = await (await worker.recover(run))
+    assert asked == [(bank.paid[0], {"n": 1})]
+    assert len(bank.paid) == paid
+    if text is None:
+        assert isinstance(result, Paused)
+        assert "the bank is closed" in result.reason
+    else:
+        first = next(r for m in result.conversation.messages for r in m.tool_results)
+        assert first.text == text
+
+
+async def test_a_reconcile_that_raises_leaves_it_unknown() -> None:
+    async def reconcile(key: str, arguments: Any) -> Any:
+        raise OSError("no network")
+
+    _, run, _, worker = await in_doubt(bank={"reconcile": reconcile})
+    result = await (await worker.recover(run))
+    assert isinstance(result, Paused)
+    assert "no network" in result.reason
+
+
+async def test_a_result_that_hooks_had_not_seen_is_kept() -> None:
+    seen: list[str] = []
+
+    @after_tool_call(matcher="pay")
+    def look(context: ToolResultContext) -> None:
+        seen.append(context.result.text)
+
+    run, entries, _ = await whole(hooks=[look])
+    every = list(entries)
+    at = next(n for n, e in enumerate(every) if e.kind == "tool_stop" and b'"held"' in e.body)
+    log = await cut(run, every[: at + 1])
+    bank = Bank()
+    seen.clear()
+    result = await (await bank.worker(log, hooks=[look]).recover(run))
+    assert isinstance(result, Finished)
+    assert seen == ["paid 1", "paid 3"]
+    assert len(bank.paid) == 1
+    assert all("held" not in repr(record) for record in await stored(log, run))
+
+
+async def test_two_processes_recover_and_one_wins() -> None:
+    run, entries, _ = await whole()
+    log = await cut(run, entries[:4])
+    bank = Bank("idempotent")
+    done = await asyncio.gather(
+        *(bank.worker(log).recover(run) for _ in range(3)), return_exceptions=True
+    )
+    winners = [one for one in done if not isinstance(one, BaseException)]
+    assert sum(isinstance(one, LeaseHeldError) for one in done) == 2
+    await winners[0]
+
+
+async def test_a_run_that_ends_its_process_again_and_again_is_set_aside() -> None:
+    run, entries, _ = await whole()
+    every = singles(entries, run)
+    start = upto(every, lambda entry: entry.kind == "tool_start" and b'"pay"' in entry.body)
+    progress = start[-1].last - 1
+    seq = start[-1].last
+    again = [Record(seq + n, run, 1, 1, 0.0, RunRecover(n + 1, "x", "", progress)) for n in (1, 2)]
+    for deaths, is_set_aside in ((again[:1], False), (again, True)):
+        log = await cut(run, [*start, *entries_of(deaths, 1)])
+        recovered = await Bank("idempotent").worker(log).recover(run)
+        if is_set_aside:
+            with pytest.raises(WorkerError, match="3 times after record"):
+                await recovered
+            assert isinstance((await stored(log, run))[-1].event, RunAbort)
+        else:
+            await recovered
+
+
+async def test_a_hand_over_is_no_death() -> None:
+    run, entries, _ = await whole()
+    every = singles(entries, run)
+    start = upto(every, lambda entry: entry.kind == "turn_start")
+    seq = start[-1].last
+    events = [
+        HandOver("a"),
+        RunRecover(2, "x", "", 1),
+        HandOver("b"),
+        RunRecover(3, "x", "", 1),
+        HandOver("c"),
+    ]
+    more = [Record(seq + n, run, 1, 0, 0.0, event) for n, event in enumerate(events, 1)]
+    log = await cut(run, [*start, *entries_of(more, 1)])
+    assert isinstance(await (await Bank().worker(log).recover(run)), Finished)
+
+
+async def test_a_cancellation_that_was_taken_counts_after_a_death() -> None:
+    run, entries, _ = await whole()
+    start = upto(entries, lambda entry: entry.kind == "turn_start")
+    taken = Record(start[-1].last + 1, run, 1, 0, 0.0, CommandTaken(1, "cancel"))
+    log = await cut(run, [*start, *entries_of([taken], 1)])
+    with pytest.raises(RunCancelledError):
+        await (await Bank().worker(log).recover(run))
+
+
+async def test_a_cancellation_that_was_not_taken_counts_too() -> None:
+    run, entries, _ = await whole()
+    log = await cut(run, upto(entries, lambda entry: entry.kind == "turn_start"))
+    await log.send(run, Command("cancel", {"reason": "lunch"}))
+    with pytest.raises(RunCancelledError, match="lunch"):
+        await (await Bank().worker(log).recover(run))
+    assert any(isinstance(r.event, CommandTaken) for r in await stored(log, run))
+
+
+async def test_only_a_run_that_is_cut_off_is_recovered() -> None:
+    run, entries, _ = await whole()
+    worker = Bank().worker(MemoryLog())
+    with pytest.raises(LogError, match="no run"):
+        await worker.recover("run-9")
+    log = await cut(run, entries)
+    claim = await log.claim(run)
+    await log.append(claim, [], after=entries[-1].last, row=RunRow("finished"))
+    await log.release(claim)
+    with pytest.raises(LocalProtocolError, match="is finished, not cut off"):
+        await Bank().worker(log).recover(run)
+
+
+async def test_a_worker_without_the_tools_does_not_take_the_run() -> None:
+    run, entries, _ = await whole()
+    log = await cut(run, entries[:3])
+    bank = Bank()
+    with pytest.raises(ConfigurationError, match="lacks look, pay"):
+        await Worker(ByTurn(REPLIES), log=log).recover(run)
+
+    @tool
+    async def pay(euros: int) -> str:
+        """Pay."""
+        return str(euros)
+
+    with pytest.raises(ConfigurationError, match="another description of pay"):
+        await Worker(ByTurn(REPLIES), tools=[pay, bank.tools[1]], log=log).recover(run)
+    assert (await log.list())[0].owner == ""  # released
+
+
+async def test_an_entry_of_a_newer_version_that_changes_the_state_is_refused_and_can_be_watched() -> (
+    None
+):
+    run, entries, _ = await whole()
+    start = list(entries[:2])
+    owl = Entry(
+        start[-1].last + 1,
+        start[-1].last + 1,
+        1,
+        "owl",
+        0.0,
+        b'{"turn":1,"attempt":0,"event":{"type":"owl","wings":2}}',
+    )
+    log = await cut(run, [*start, owl])
+    with pytest.raises(LogError, match="'owl', which this rxworker does not know"):
+        await Bank().worker(log).recover(run)
+    last = (await stored(log, run))[-1].event
+    assert last.kind == "owl"  # pyright: ignore
+    log = await cut(
+        run, [*start, Entry(owl.first, owl.last, 1, "owl", 0.0, owl.body, changes_state=False)]
+    )
+    assert isinstance(await (await Bank().worker(log).recover(run)), Finished)
