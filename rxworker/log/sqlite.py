@@ -116,6 +116,7 @@ class SQLiteLog(EventLog):
         super().__init__(codec=codec, owner=owner, lease=lease)
         self.path = Path(path)
         self._barriers = Barriers(self.path)
+        _create(self.path)
         with self._explained():
             self._writing = _connect(self.path)
             try:
@@ -520,6 +521,18 @@ class Barriers:
 def db_path(db: sqlite3.Connection) -> str:
     """The file of a connection."""
     return db.execute("PRAGMA database_list").fetchone()[2]
+
+
+def _create(path: Path) -> None:
+    """Create the file, if it does not exist, so that only this user can read it: it holds conversations."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise LogError(
+            f"{path} cannot be created ({error.strerror}): check that its folder exists and that this user may write to it"
+        ) from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:

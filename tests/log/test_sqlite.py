@@ -1,0 +1,238 @@
+"""The file of an SQLite log: damaged, full, locked, of another version, and shared by processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from rxworker.errors import FencedError, LogError
+from rxworker.events import Record, RunStart, TurnStart
+from rxworker.log import Entry, SQLiteLog, entries_of, open_log, records_of
+from rxworker.log import sqlite as module
+from rxworker.messages import Conversation, Message
+
+RUN = "run-1"
+START = RunStart(Conversation((Message.user("Hi"),)), 1)
+
+
+def entries(count: int, after: int = 0, epoch: int = 1) -> list[Entry]:
+    first = [] if after else [Record(1, RUN, 0, 0, 0.0, START)]
+    more = [
+        Record(n, RUN, 1, 0, 0.0, TurnStart())
+        for n in range(after + 1 + len(first), after + count + 1)
+    ]
+    return entries_of([*first, *more], epoch)
+
+
+async def write(path: Path, count: int = 3) -> None:
+    async with SQLiteLog(path) as log:
+        claim = await log.claim(RUN, create=True)
+        await log.append(claim, entries(count), after=0)
+
+
+def killed(path: Path, *, appends: int) -> None:
+    """Leave a write-ahead log behind, as a process does that is killed."""
+    code = f"""
+    import asyncio, os, signal
+    from pathlib import Path
+    from tests.log.test_sqlite import RUN, entries
+    from rxworker.log import SQLiteLog
+
+    async def main():
+        log = SQLiteLog(Path({str(path)!r}), lease=0.0)
+        claim = await log.claim(RUN, create=True)
+        for n in range({appends}):
+            await log.append(claim, entries(1, n), after=n)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(main())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], check=False, cwd=Path(__file__).parents[2]
+    )
+    assert done.returncode == -signal.SIGKILL
+
+
+async def test_what_a_killed_process_has_stored_is_there(tmp_path: Path) -> None:
+    killed(tmp_path / "runs.db", appends=5)
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        found = [entry async for entry in log.read(RUN)]
+        assert [record.seq for record in records_of(found, RUN)] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "removed"])
+async def test_a_damaged_write_ahead_log_is_an_error(tmp_path: Path, damage: str) -> None:
+    path, wal = tmp_path / "runs.db", tmp_path / "runs.db-wal"
+    killed(path, appends=5)
+    (tmp_path / "runs.db-shm").unlink()
+    data = bytearray(wal.read_bytes())
+    if damage == "truncated":
+        wal.write_bytes(data[: len(data) - 6000])
+    elif damage == "flipped":
+        data[-5000] ^= 1
+        wal.write_bytes(data)
+    else:
+        wal.unlink()
+    with pytest.raises(LogError, match=r"has lost its last|damaged|another database"):
+        SQLiteLog(path)
+
+
+async def test_a_loss_can_be_accepted(tmp_path: Path) -> None:
+    path, wal = tmp_path / "runs.db", tmp_path / "runs.db-wal"
+    killed(path, appends=5)
+    (tmp_path / "runs.db-shm").unlink()
+    wal.write_bytes(wal.read_bytes()[:-6000])
+    with pytest.raises(LogError, match=r"delete .*runs\.db-barriers"):
+        SQLiteLog(path)
+    (tmp_path / "runs.db-barriers").unlink()
+    async with SQLiteLog(path) as log:
+        found = [entry async for entry in log.read(RUN)]
+        assert 0 < len(found) < 5
+
+
+async def test_another_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE orders(id)")
+    db.commit()
+    db.close()
+    with pytest.raises(LogError, match="another database"):
+        SQLiteLog(path)
+    path.write_bytes(b"These are my notes, and not a database at all." * 100)
+    with pytest.raises(LogError, match="damaged"):
+        SQLiteLog(path)
+
+
+async def test_a_log_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    await write(path)
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version=99")
+    db.close()
+    with pytest.raises(LogError, match=r"version 99.*use a newer rxworker"):
+        SQLiteLog(path)
+
+
+async def test_a_folder_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LogError, match="check that its folder exists"):
+        open_log(f"sqlite:{tmp_path}/nowhere/runs.db")
+
+
+async def test_a_locked_file_is_an_error_and_nothing_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BUSY", 0.05)
+    path = tmp_path / "runs.db"
+    async with SQLiteLog(path) as log:
+        claim = await log.claim(RUN, create=True)
+        await log.append(claim, entries(2), after=0)
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LogError, match="locked by another process"):
+            await log.append(claim, entries(1, 2), after=2)
+        assert len([entry async for entry in log.read(RUN)]) == 2
+        other.execute("ROLLBACK")
+        other.close()
+        await log.append(claim, entries(1, 2), after=2)
+
+
+def test_a_full_disk_is_an_error_and_nothing_is_corrupted(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    code = f"""
+    import asyncio, resource, signal
+    from pathlib import Path
+    from tests.log.test_sqlite import RUN, entries
+    from rxworker.errors import LogError
+    from rxworker.log import SQLiteLog
+
+    async def main():
+        log = SQLiteLog(Path({str(path)!r}), lease=0.0)
+        claim = await log.claim(RUN, create=True)
+        await log.append(claim, entries(3), after=0)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+        after = 3
+        try:
+            while True:
+                await log.append(claim, entries(100, after), after=after)
+                after += 100
+        except LogError as error:
+            assert "make room" in str(error), error
+            print(after)
+
+    asyncio.run(main())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        check=True, capture_output=True, text=True, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    stored = int(done.stdout)
+
+    async def read() -> list[int]:
+        async with SQLiteLog(path) as log:
+            found = [entry async for entry in log.read(RUN)]
+            return [record.seq for record in records_of(found, RUN)]
+
+    assert asyncio.run(read()) == list(range(1, stored + 1))
+
+
+async def test_two_logs_of_one_file_follow_each_other_and_fence_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    async with SQLiteLog(path, lease=0.0) as one, SQLiteLog(path) as two:
+        old = await one.claim(RUN, create=True)
+        await one.append(old, entries(1), after=0)
+        following = two.follow(RUN)
+        assert (await anext(following)).last == 1
+        waiting = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0)
+        await one.append(old, entries(1, 1), after=1)
+        assert (await asyncio.wait_for(waiting, 5)).last == 2
+        new = await two.claim(RUN)
+        with pytest.raises(FencedError, match="taken over"):
+            await one.append(old, entries(1, 2), after=2)
+        await two.append(new, entries(1, 2, 2), after=2)
+
+
+async def test_an_owner_learns_that_another_process_watches(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    async with SQLiteLog(path) as one, SQLiteLog(path) as two:
+        claim = await one.claim(RUN, create=True)
+        assert not await one.append(claim, entries(1), after=0)
+        following = two.follow(RUN)
+        await anext(following)
+        waiting = asyncio.ensure_future(anext(following))
+        after, is_watched = 1, False
+        async with asyncio.timeout(5):
+            while not is_watched:
+                is_watched = await one.append(claim, entries(1, after), after=after)
+                after += 1
+        assert (await waiting).first == 2
+
+
+def test_a_lease_is_kept_while_a_tool_blocks_the_loop(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with SQLiteLog(tmp_path / "runs.db", lease=0.3) as log:
+            claim = await log.claim(RUN, create=True)
+            await log.append(claim, entries(1), after=0)
+            log.heartbeat.add(claim, lambda: None)
+            time.sleep(1.0)  # noqa: ASYNC251 - that is the point
+            info = await log.info(RUN)
+            assert info is not None
+            assert info.lease_until > time.time()
+
+    asyncio.run(main())
+
+
+def test_the_file_can_be_read_by_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    asyncio.run(write(path))
+    assert os.stat(path).st_mode & 0o077 == 0
