@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, repeat
+from itertools import accumulate, chain, repeat
+from operator import sub
 from typing import Any, TypeAlias, TypeVar, final, overload
 
 from rxworker.events.block import InputJsonDelta, RefusalDelta, TextDelta, ThinkingDelta
@@ -68,6 +69,14 @@ class Deltas(Sequence[E]):
         joined, ends = self._joined, self._ends[start:stop]
         begin = self._ends[start - 1] if start else 0
         return [joined[place:end] for place, end in zip([begin, *ends], ends, strict=False)]
+
+    def lengths(self) -> list[int]:
+        """The length of each text."""
+        texts = self._texts
+        if texts is not None:
+            return list(map(len, texts))
+        ends = self._ends
+        return list(map(sub, ends, chain((0,), ends)))
 
     def pack(self) -> None:
         """Keep one joined text and the end of each in it: 4 bytes for a delta beside its text, and 8 for its time."""

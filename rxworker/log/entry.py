@@ -154,9 +154,8 @@ def _entry_of(record: Record, epoch: int, private: Private | None) -> Entry:
     lengths = times = None
     if event.__class__ is Deltas:
         deltas = cast("Deltas[Any]", event)
-        texts = deltas.texts
-        event = deltas.with_text("".join(texts))
-        lengths = [len(text) for text in texts]
+        event = deltas.with_text(deltas.text())
+        lengths = deltas.lengths()
         if deltas.times is not None:
             time = round_time(deltas.times[0])
             times = [round((each - time) * 1000) for each in deltas.times]

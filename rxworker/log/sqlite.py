@@ -127,6 +127,7 @@ class SQLiteLog(EventLog):
             except BaseException:
                 self._writing.close()
                 raise
+        self._is_full: bool | None = None
         self._renew_lock = threading.Lock()
         self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[_Job | Literal["look"] | None] = queue.SimpleQueue()
@@ -367,10 +368,15 @@ class SQLiteLog(EventLog):
         count = 0
         try:
             with self._explained():
-                db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+                if durable is not self._is_full:
+                    db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+                    self._is_full = durable
                 with _transaction(db):
-                    for job in jobs:
-                        results.append((job, *self._in_savepoint(db, job)))
+                    if len(jobs) == 1:
+                        results.append((jobs[0], jobs[0].work(db), None))
+                    else:
+                        for job in jobs:
+                            results.append((job, *self._in_savepoint(db, job)))
                     if durable:
                         (count,) = db.execute(
                             "UPDATE barriers SET count=count+1 RETURNING count"

@@ -2,7 +2,7 @@
 
 Records are put in synchronously, as they are emitted, and appended by one task: one append at a time, in order. Deltas wait up to `QUIET` seconds,
 or `WATCHED` while another process watches the run. A barrier waits for nothing, and returns when everything before it is stored. If more than
-`MOST_BYTES` of text or `MOST_SECONDS` are not stored yet, the writer is full, and the source of the records is held.
+`MOST` records, or `MOST_SECONDS`, are not stored yet, the writer is full, and the source of the records is held.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from msgspec.structs import replace
 
 from rxworker.errors import FencedError
 from rxworker.events import Record, ToolStop
-from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import MERGEABLE
 from rxworker.log.base import EventLog
 from rxworker.log.entry import Private, entries_of
 from rxworker.log.values import Claim, RunRow
@@ -28,7 +26,8 @@ _encode = msgspec.json.Encoder().encode
 
 QUIET = 0.25
 WATCHED = 0.05
-MOST_BYTES = 65536
+MOST = 16384
+"""Records: deltas with about 64 KB of text."""
 MOST_SECONDS = 1.0
 
 
@@ -45,6 +44,7 @@ class RunWriter:
     Attributes:
         log: Where to.
         claim: The claim of the run.
+        is_open: Whether records are written.
         stored_seq: The number of the last record that is stored.
         on_failure: Called once, on the event loop, with the error when an append was refused or failed. Nothing is written after that.
     """
@@ -70,13 +70,14 @@ class RunWriter:
         self._results: dict[int, ToolResult] = {}
         self._loop = asyncio.get_running_loop()
         self._pending: list[Record] = []
-        self._size = 0  # characters of text that are not stored yet
+        self._outstanding = 0  # records that are not stored yet
         self._since = 0.0  # when the oldest of them was put in
         self._interval = QUIET
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = self._is_barrier = False
         self._appending: asyncio.Task[None] | None = None
         self._error: Exception | None = None
+        self.is_open = True
         self._held: asyncio.Future[None] | None = None
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
@@ -117,25 +118,22 @@ class RunWriter:
         self._private[1] = Private(answered=answered)
 
     def put(self, record: Record) -> None:
-        """Write a record soon."""
-        if self._error is not None:
-            return
-        if not self._pending:
+        """Write a record soon. Called while ``is_open``."""
+        pending = self._pending
+        if not pending:
             self._since = self._loop.time()
-        self._pending.append(record)
+            if self._timer is None and self._appending is None:
+                self._timer = self._loop.call_later(self._interval, self._flush)
+        pending.append(record)
         self._put_seq = record.seq
+        self._outstanding += record.covers
         event: Any = record.event
-        kind = event.__class__
-        if kind is Deltas or kind in MERGEABLE:
-            self._size += len(event.text()) if kind is Deltas else len(event.text)
-        if self._timer is None and self._appending is None:
-            self._timer = self._loop.call_later(self._interval, self._flush)
-        if kind is ToolStop and not record.path:
+        if event.__class__ is ToolStop and not record.path:
             held = self._results.pop(event.place, None)
             if held is not None and event.result is None:
                 self._private[record.seq] = Private(held=held)
             self.flush()
-        elif self._size > MOST_BYTES:
+        elif self._outstanding > MOST:
             self._flush()
 
     def flush(self) -> None:
@@ -163,7 +161,7 @@ class RunWriter:
     @property
     def is_full(self) -> bool:
         """Whether the source should wait."""
-        return self._size > MOST_BYTES or (
+        return self._outstanding > MOST or (
             self._appending is not None
             and bool(self._pending)
             and self._loop.time() - self._since > MOST_SECONDS
@@ -187,6 +185,7 @@ class RunWriter:
         try:
             await self.barrier()
         finally:
+            self.is_open = False
             self.log.heartbeat.remove(self._run)
             if self._timer is not None:
                 self._timer.cancel()
@@ -224,7 +223,7 @@ class RunWriter:
         assert claim is not None  # _flush checks it
         records, self._pending = self._pending, []
         durable, self._is_barrier, self._is_due = self._is_barrier, False, False
-        size = self._size
+        outstanding = self._outstanding
         private, self._private = self._private, {}
         if records and self._variables:
             self._add_variables(records[-1].seq, private)
@@ -236,7 +235,7 @@ class RunWriter:
             durable=durable,
         )
         self._interval = WATCHED if is_watched else QUIET
-        self._size -= size
+        self._outstanding -= outstanding
         if records:
             self.stored_seq = records[-1].seq
         if durable:
@@ -272,7 +271,8 @@ class RunWriter:
         if self._error is not None:
             return
         self._error = error
-        self._pending, self._size = [], 0
+        self.is_open = False
+        self._pending, self._outstanding = [], 0
         for _, waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(error)

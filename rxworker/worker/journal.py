@@ -71,7 +71,7 @@ class Journal:
             self._count(kind)
         seq = self._history.last_seq + 1
         record = Record(seq, self.run, self.turn, self._attempt, self._clock(), event)
-        if self.writer is not None and not self._write(record):
+        if self.writer is not None and not self._write(record, self.writer):
             return
         self.hub.push(record)
 
@@ -89,19 +89,16 @@ class Journal:
             entries.append(Record(seq, run, self.turn, self._attempt, now, event, covers=covers))
         if self.writer is not None:
             for entry in entries:
-                if not self._write(entry):
+                if not self._write(entry, self.writer):
                     return
         self.hub.push_many(entries)
 
-    def _write(self, record: Record) -> bool:
+    def _write(self, record: Record, writer: RunWriter) -> bool:
         """Write a record to the log. Returns whether it may be published: after a failure no more records follow those in the log."""
-        writer = self.writer
-        if writer is None or self.hub.ended:
+        if writer.is_open:
+            writer.put(record)
             return True
-        if writer.error is not None:
-            return False
-        writer.put(record)
-        return True
+        return writer.error is None
 
     def load(self, records: Sequence[Record]) -> None:
         """Continue behind these records of a stored run."""
@@ -132,7 +129,7 @@ class Journal:
         seq, path = self.hub.last_seq + 1, (call_id, *record.path)
         # A merged record counts as one here.
         inner = replace(record, seq=seq, run=self.run, path=path, covers=1)
-        if self.writer is None or self._write(inner):
+        if self.writer is None or self._write(inner, self.writer):
             self.hub.push(inner)
 
     def relayed(self, call_id: str) -> int:

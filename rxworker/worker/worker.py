@@ -22,7 +22,6 @@ from rxworker.errors import (
 from rxworker.events import Event, Record, RunAbort, RunRecover, RunStart
 from rxworker.hooks import HookLike, Hooks
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.entry import round_time
 from rxworker.log.values import Claim, RunRow
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Conversation, Message, Prices, repair
@@ -617,7 +616,7 @@ class _Stored(Struct, frozen=True):
         loop: asyncio.AbstractEventLoop,
     ) -> Journal:
         """The journal of the run. Its times have the resolution of a log, so that watchers of this process see what is stored."""
-        journal = Journal(run, clock=lambda: round_time(time.time()), loop=loop)
+        journal = Journal(run, clock=_logged_time, loop=loop)
         if self.run is not None:
             journal.load(self.run.records)
         row = self.row if outer is None else replace(self.row, outer=outer.journal.run)
@@ -639,6 +638,10 @@ def resumed_id(run: str) -> str:
     """
     name, mark, number = run.rpartition("~")
     return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run}~2"
+
+
+def _logged_time(now: Callable[[], float] = time.time) -> float:
+    return round(now(), 3)  # the resolution of a log
 
 
 TITLE = 80

@@ -1,0 +1,240 @@
+"""What a log costs, each figure with its reference in the same run: `python tests/bench/logs.py`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from rxworker import Worker
+from rxworker.events import Record, RunStart, TextDelta
+from rxworker.log import RunRow, SQLiteLog, entries_of, records_of
+from rxworker.log.base import EventLog
+from rxworker.messages import Conversation, Message
+from rxworker.providers import Anthropic
+from rxworker.state import fold_run
+from rxworker.testing import say
+from rxworker.testing.wire.anthropic import frames_for
+from rxworker.transport import Client
+from rxworker.transport.recording import RecordingTransport
+
+ROUNDS = 5
+TOKENS = 20_000
+START = RunStart(Conversation((Message.user("Hi"),)), 1)
+
+
+BODY = b"".join(frames_for(say("four" * TOKENS), 1, {}))
+FRAME = len(BODY) // TOKENS
+
+
+def model(chunk: int) -> Client:
+    """A model whose answer is there, in reads of so many frames."""
+    return Client(
+        Anthropic("bench", api_key="k"), transport=RecordingTransport(BODY, chunk=chunk * FRAME)
+    )
+
+
+def deltas(count: int) -> list[Record]:
+    """Deltas of four characters, 10 ms apart."""
+    return [Record(n, "r", 1, 1, 1e9 + n / 100, TextDelta(0, "four")) for n in range(1, count + 1)]
+
+
+def bytes_a_token(span: int) -> float:
+    """The bytes of a token in spans of so many."""
+    records = deltas(1000)
+    entries = [e for n in range(0, 1000, span) for e in entries_of(records[n : n + span], 1)]
+    # The numbers, the epoch, the time and the kind are columns.
+    return sum(len(e.body) + len(e.kind) + 3 + 3 + 1 + 8 + 6 for e in entries) / 1000
+
+
+async def cpu_of_a_run(log: EventLog | None, chunk: int) -> float:
+    """Seconds of CPU of all threads, with an observer of the events."""
+    began = time.process_time()
+    run = Worker(model(chunk), log=log).run("Hi")
+    run.events.subscribe(lambda _: None)
+    await run
+    return time.process_time() - began
+
+
+async def ratio_of_runs(chunk: int) -> float:
+    """CPU of a logged run in CPU of one that is not, with reads of so many frames."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with SQLiteLog(f"{folder}/runs.db") as log:
+            ratios = [
+                await cpu_of_a_run(log, chunk) / await cpu_of_a_run(None, chunk)
+                for _ in range(ROUNDS + 1)
+            ][1:]
+    return statistics.median(ratios)
+
+
+async def timed(work: Callable[[], Awaitable[object]]) -> float:
+    """Seconds."""
+    began = time.perf_counter()
+    await work()
+    return time.perf_counter() - began
+
+
+async def ratio_of_appends() -> tuple[float, float]:
+    """Appends in bare inserts of the same bytes, both in transactions of the same size; and microseconds an entry."""
+    entries = [e for n in range(0, 5000, 5) for e in entries_of(deltas(5000)[n : n + 5], 1)]
+    ratios: list[float] = []
+    each: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(ROUNDS):
+            async with SQLiteLog(f"{folder}/{number}.db") as log:
+                claim = await log.claim("r", create=True)
+
+                async def append(log: SQLiteLog = log, claim: object = claim) -> None:
+                    for n in range(0, len(entries), 100):
+                        some = entries[n : n + 100]
+                        await log.append(claim, some, after=some[0].first - 1, durable=False)  # pyright: ignore[reportArgumentType]
+
+                ours = await timed(append)
+            db = sqlite3.connect(f"{folder}/{number}-bare.db", isolation_level=None)
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=NORMAL")
+            db.execute(
+                "CREATE TABLE t(run, last, first, epoch, kind, time, changes, version, body, PRIMARY KEY(run, last)) WITHOUT ROWID"
+            )
+            began = time.perf_counter()
+            for n in range(0, len(entries), 100):
+                db.execute("BEGIN IMMEDIATE")
+                rows = [
+                    (1, e.last, e.first, e.epoch, e.kind, e.time, 1, 1, e.body)
+                    for e in entries[n : n + 100]
+                ]
+                db.executemany("INSERT INTO t VALUES(?,?,?,?,?,?,?,?,?)", rows)
+                db.execute("COMMIT")
+            bare = time.perf_counter() - began
+            db.close()
+            ratios.append(ours / bare)
+            each.append(ours / len(entries) * 1e6)
+    return statistics.median(ratios), statistics.median(each)
+
+
+async def read_and_fold() -> float:
+    """Seconds for 10,000 records in spans of 25, as an unwatched run writes them."""
+    first = [Record(1, "r", 0, 0, 0.0, START)]
+    records = [
+        Record(n + 1, "r", 1, 1, 1e9 + n / 100, TextDelta(0, "four")) for n in range(1, 10_000)
+    ]
+    entries = entries_of(first, 1)
+    for n in range(0, len(records), 25):
+        entries += entries_of(records[n : n + 25], 1)
+    with tempfile.TemporaryDirectory() as folder:
+        async with SQLiteLog(f"{folder}/runs.db") as log:
+            claim = await log.claim("r", create=True)
+            await log.append(claim, entries, after=0)
+            times: list[float] = []
+            for _ in range(ROUNDS):
+                began = time.perf_counter()
+                fold_run(records_of([e async for e in log.read("r")], "r"))
+                times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+async def list_of_many(count: int = 10_000) -> float:
+    """Seconds until the first page of a list is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with SQLiteLog(f"{folder}/runs.db", lease=0.0) as log:
+            entries = entries_of([Record(1, "r", 0, 0, 0.0, START)], 1)
+
+            async def add(n: int) -> None:
+                claim = await log.claim(f"run-{n}", create=True)
+                await log.append(
+                    claim, entries, after=0, row=RunRow("finished", "Hi"), durable=False
+                )
+
+            for start in range(0, count, 500):
+                await asyncio.gather(*(add(n) for n in range(start, start + 500)))
+            return statistics.median([await timed(log.list) for _ in range(ROUNDS)])
+
+
+async def behind(runs: int = 50, seconds: float = 5.0) -> float:
+    """The 99th percentile of how far a follower in another process is behind the appends, in seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/runs.db"
+        async with SQLiteLog(path) as log:
+            claims = [await log.claim(f"run-{n}", create=True) for n in range(runs)]
+            for claim in claims:
+                await log.append(claim, entries_of([Record(1, "r", 0, 0, 0.0, START)], 1), after=0)
+            other = await asyncio.create_subprocess_exec(
+                sys.executable, __file__, "follow", path, str(runs), stdout=asyncio.subprocess.PIPE
+            )
+            assert other.stdout is not None
+            await other.stdout.readline()
+            began = time.time()
+            after = 1
+            while time.time() - began < seconds:
+                for claim in claims:
+                    now = time.time()
+                    records = [
+                        Record(after + n, "r", 1, 1, now, TextDelta(0, "four")) for n in range(1, 6)
+                    ]
+                    await log.append(claim, entries_of(records, 1), after=after, durable=False)
+                after += 5
+                await asyncio.sleep(0.05)
+            other.terminate()
+            return json.loads(await other.stdout.read())
+
+
+async def follow(path: str, runs: int) -> None:
+    """The other process of `behind`."""
+    late: list[float] = []
+    async with SQLiteLog(path) as log:
+
+        async def one(run: str) -> None:
+            async for entry in log.follow(run):
+                if entry.last > 6:
+                    late.append(time.time() - entry.time)
+
+        tasks = [asyncio.create_task(one(f"run-{n}")) for n in range(runs)]
+        await asyncio.sleep(0.3)
+        print("ready", flush=True)
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(15, stop.set)
+        await stop.wait()
+        for task in tasks:
+            task.cancel()
+    print(json.dumps(sorted(late)[int(len(late) * 0.99)]))
+
+
+async def main() -> None:
+    """Print the table."""
+    appends, each = await ratio_of_appends()
+    rows = [
+        ("bytes a token, spans of 5 (50 ms)", 45, bytes_a_token(5)),
+        ("bytes a token, spans of 25 (250 ms)", 20, bytes_a_token(25)),
+        ("SQLite appends in bare inserts of the same bytes", 2, appends),
+        ("microseconds an entry", None, each),
+        (
+            "CPU of a logged run in that of one that is not, a frame a read",
+            1.3,
+            await ratio_of_runs(1),
+        ),
+        ("the same, 4 frames a read", 1.3, await ratio_of_runs(4)),
+        ("the same, 16 frames a read", 1.3, await ratio_of_runs(16)),
+        ("10,000 records read and folded, ms", 10, await read_and_fold() * 1000),
+        ("the list of 10,000 runs, ms", 50, await list_of_many() * 1000),
+        ("another process behind 50 runs, p99 ms", 20, await behind() * 1000),
+    ]
+    print("| what | at most | measured |\n|---|---:|---:|")
+    for what, most, value in rows:
+        print(f"| {what} | {'' if most is None else most} | {value:.3g} |")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["follow"]:
+        asyncio.run(follow(sys.argv[2], int(sys.argv[3])))
+    else:
+        asyncio.run(main())
+        os._exit(0)
