@@ -318,6 +318,15 @@ class Run(Generic[T_co]):
         self._driver.cancel(reason, after_turn=when == "after_turn")
         return asyncio.ensure_future(self._wait())
 
+    async def barrier(self) -> None:
+        """Wait until all records so far are stored, for a run with a log; otherwise return at once.
+
+        Raises:
+            FencedError: Another process has taken the run over.
+            LogError: They could not be stored.
+        """
+        await self._journal.barrier()
+
     def hand_over(
         self, *, reason: str = "its process is being shut down", seconds: float = 20.0
     ) -> asyncio.Future[None]:
