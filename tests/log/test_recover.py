@@ -141,8 +141,9 @@ async def test_a_response_that_was_cut_is_retracted_and_the_numbers_go_on() -> N
     await recovered
     assert seen == await stored(log, run)
     at = next(n for n, record in enumerate(seen) if isinstance(record.event, RunRecover))
-    assert isinstance(seen[at].event, RunRecover)
-    assert (seen[at].event.epoch, seen[at].event.reason) == (2, "a test")
+    event = seen[at].event
+    assert isinstance(event, RunRecover)
+    assert (event.epoch, event.reason) == (2, "a test")
     assert isinstance(seen[at + 1].event, AttemptRetract)
     (info,) = await log.list()
     assert (info.status, info.row.recoveries, info.owner) == ("finished", 1, "")
