@@ -27,6 +27,8 @@ def target_table(figures: Sequence[Figure]) -> list[str]:
     for what, of_row in _by_row(figures):
         limit, unit = of_row[0].limit, of_row[0].unit
         at_most = "" if limit is None else f"{'+' if unit else ''}{limit:g} {unit}".rstrip()
+        others = {f.limit for f in of_row if f.limit is not None and f.limit != limit}
+        at_most += "".join(f" ({other:g} for Gemini and Ollama)" for other in sorted(others))
         lines.append(_line([what, at_most, *_in_columns(of_row, apis), _verdict(of_row)]))
     return lines
 
