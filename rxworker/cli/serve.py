@@ -33,7 +33,7 @@ from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import Event
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.providers import Options
-from rxworker.ui.web import MakeWorker, Settings, WebServer, Workers
+from rxworker.ui.web import MakeServedWorker, Settings, WebServer, Workers
 from rxworker.ui.web.settings import is_loopback
 from rxworker.worker import Run, Worker
 from rxworker.worker.context import TurnScope
@@ -186,7 +186,7 @@ def _maker(
     system: str | None,
     max_tokens: int | None,
     tools: Sequence[str],
-) -> MakeWorker:
+) -> MakeServedWorker:
     toolbox = import_tools(tools)
     key = _variable("--api-key-env", api_key_env)
     try:

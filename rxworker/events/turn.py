@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from rxworker.messages.content import ToolCall, ToolResult
@@ -233,7 +233,7 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
             ``None`` at the end of a turn, and where the application asked: nothing is let through then.
         reason: For people.
         refused: Results of calls that are not run, in the order of the calls.
-        let_through: How many of the pending calls, from the first, hooks have let through: the paused one stands behind them.
+        approved_count: How many of the pending calls, from the first, hooks have let through: the paused one stands behind them.
         key: What the idempotency keys of the pending calls begin with.
         places: The index of each pending call among the calls of its response.
         hooks: The names of the hooks of the point, in the order in force when the run paused.
@@ -246,7 +246,7 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
     paused_at: str | None = None
     reason: str = ""
     refused: tuple[ToolResult, ...] = ()
-    let_through: int = 0
+    approved_count: int = field(default=0, name="let_through")
     key: str = ""
     places: tuple[int, ...] = ()
     hooks: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from rxworker.operators.recovery import (
 )
 from rxworker.operators.runs import merge_runs
 from rxworker.operators.select import events, only, reject, split_meta
-from rxworker.operators.spans import Link, Mark, Place, Span, lineage, spans
+from rxworker.operators.spans import Link, Marker, Position, Span, lineage, spans
 from rxworker.operators.stage import Operator, Sink, Source, Stage, Step, connect, stage
 from rxworker.operators.text import lines, sentences, text_deltas, thinking_deltas
 from rxworker.operators.window import Window, fold_sliding, sliding
@@ -63,8 +63,8 @@ __all__ = [
     "time_out",
     # several runs
     "Link",
-    "Mark",
-    "Place",
+    "Marker",
+    "Position",
     "Span",
     "UsageChange",
     "combine_gauges",

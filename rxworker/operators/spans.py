@@ -20,7 +20,7 @@ from rxworker.messages import ToolCall
 from rxworker.operators.decode import decode
 from rxworker.operators.stage import Operator
 
-Mark: TypeAlias = Callable[[Record], Hashable | None]
+Marker: TypeAlias = Callable[[Record], Hashable | None]
 """A name for what begins, or ends, with a record; ``None`` where nothing does."""
 
 
@@ -41,7 +41,7 @@ class Span(Struct, frozen=True):
         return self.end.time - self.begin.time
 
 
-def spans(begins: Mark, ends: Mark) -> Operator[Record, Span]:
+def spans(begins: Marker, ends: Marker) -> Operator[Record, Span]:
     """From each record that begins something to the first one behind it that ends it.
 
         -q---t-t-q-t-|         q begins, t ends
@@ -80,7 +80,7 @@ _Open: TypeAlias = dict[tuple[str, ...], dict[Hashable, Record]]
 class _Spans:
     """What is open, by run, by the path of a run inside it, and by name."""
 
-    def __init__(self, begins: Mark, ends: Mark) -> None:
+    def __init__(self, begins: Marker, ends: Marker) -> None:
         self._begins = begins
         self._ends = ends
         self._open: dict[str, _Open] = {}
@@ -116,7 +116,7 @@ _NOTHING: dict[Hashable, Record] = {}
 _OVER = frozenset({RunStop, RunAbort, RunPause})
 
 
-Place: TypeAlias = tuple[str, tuple[str, ...]]
+Position: TypeAlias = tuple[str, tuple[str, ...]]
 """Where something stands: the id of the outermost run, and the tool calls that lead to it."""
 
 
@@ -139,12 +139,12 @@ class Link(Struct, frozen=True):
     resumes: str = ""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Position:
         """Where it stands; an inner run stands where its call does."""
         return self.run, self.path
 
     @property
-    def parent(self) -> Place | None:
+    def parent(self) -> Position | None:
         """Where that stands which it came out of; ``None``: out of nothing that was seen.
 
         >>> Link("call", "r", ("call_1", "call_2"), "look").parent

@@ -1,7 +1,7 @@
 """Wire formats of runs for user interfaces, and the registry of UI protocols."""
 
 from rxworker.protocols.native import (
-    PING,
+    PING_COMMENT,
     SSE_HEADERS,
     EncodedRecords,
     EncodeRecord,
@@ -65,7 +65,7 @@ __all__ = [
     "retry_frame",
     "read_last_event_id",
     "StreamEnd",
-    "PING",
+    "PING_COMMENT",
     "SSE_HEADERS",
     # messages of a client on a WebSocket
     "ClientMessage",

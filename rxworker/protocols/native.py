@@ -168,7 +168,7 @@ def _clean(value: Json) -> Json:
     return value
 
 
-PING = b": ping\n\n"
+PING_COMMENT = b": ping\n\n"
 """A keep-alive comment, sent when idle."""
 
 SSE_HEADERS = {

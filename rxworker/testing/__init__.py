@@ -6,9 +6,9 @@ A scripted model and a server that replays answers over real HTTP, a linter for 
 from rxworker.testing.answer import GARBAGE, Faults, ServedResponse
 from rxworker.testing.hooks import (
     NEVER,
+    ContextFields,
     HookAnswer,
     HookStub,
-    Surroundings,
     abort_context,
     call_context,
     end_context,
@@ -59,7 +59,7 @@ __all__ = [
     "HookStub",
     "HookAnswer",
     "NEVER",
-    "Surroundings",
+    "ContextFields",
     "send_context",
     "call_context",
     "result_context",

@@ -100,7 +100,7 @@ class HookStub(Hook[Any]):
             raise
 
 
-class Surroundings(TypedDict, total=False):
+class ContextFields(TypedDict, total=False):
     """What a context may be given besides what its point needs.
 
     Attributes:
@@ -127,17 +127,17 @@ class _StubTool:
         self.meta = ToolMeta(name, "", {"type": "object"})
 
 
-def send_context(*said: Message | str, **around: Unpack[Surroundings]) -> MessageSendContext:
+def send_context(*messages: Message | str, **fields: Unpack[ContextFields]) -> MessageSendContext:
     """What a hook at ``on_message_send`` is given, after these messages; a text is the user's.
 
     >>> send_context("hello").content
     'hello'
     """
-    return MessageSendContext(**_common(said, around))
+    return MessageSendContext(**_common(messages, fields))
 
 
 def call_context(
-    tool: str, call_id: str = "call_1", /, around: Surroundings | None = None, **arguments: Any
+    tool: str, call_id: str = "call_1", /, fields: ContextFields | None = None, **arguments: Any
 ) -> ToolCallContext:
     """What a hook at ``before_tool_call`` is given.
 
@@ -145,14 +145,14 @@ def call_context(
     {'path': 'a'}
     """
     call = ToolCall(call_id, tool, arguments)
-    return ToolCallContext(call=call, tool=_StubTool(tool), **_common((), around or {}))
+    return ToolCallContext(call=call, tool=_StubTool(tool), **_common((), fields or {}))
 
 
 def result_context(
     tool: str,
     result: str,
     /,
-    around: Surroundings | None = None,
+    fields: ContextFields | None = None,
     is_error: bool = False,
     **arguments: Any,
 ) -> ToolResultContext:
@@ -166,23 +166,23 @@ def result_context(
         call=call,
         result=ToolResult(call.id, result, is_error, tool),
         tool=_StubTool(tool),
-        **_common((), around or {}),
+        **_common((), fields or {}),
     )
 
 
-def end_context(text: str, **around: Unpack[Surroundings]) -> TurnEndContext:
+def end_context(text: str, **fields: Unpack[ContextFields]) -> TurnEndContext:
     """What a hook at ``on_turn_end`` is given, after this answer.
 
     >>> end_context("Done.").text
     'Done.'
     """
-    return TurnEndContext(**_common((Message.assistant(text),), around))
+    return TurnEndContext(**_common((Message.assistant(text),), fields))
 
 
 def abort_context(
     cause: Literal["cancel", "error", "abort", "limit"] = "cancel",
     reason: str = "cancelled",
-    **around: Unpack[Surroundings],
+    **fields: Unpack[ContextFields],
 ) -> AbortContext:
     """What a hook at ``on_abort`` is given.
 
@@ -190,16 +190,16 @@ def abort_context(
     'no'
     """
     error = RunAbortedError(reason) if cause == "abort" else RunCancelledError(reason)
-    return AbortContext(cause=cause, reason=reason, error=error, **_common((), around))
+    return AbortContext(cause=cause, reason=reason, error=error, **_common((), fields))
 
 
-def _common(said: tuple[Message | str, ...], around: Surroundings) -> Any:
+def _common(messages: tuple[Message | str, ...], fields: ContextFields) -> Any:
     """What every context is given. Their types were checked where they came in."""
-    messages = (Message.user(m) if isinstance(m, str) else m for m in said)
-    rest = {key: value for key, value in around.items() if key not in ("conversation", "received")}
+    all_messages = (Message.user(m) if isinstance(m, str) else m for m in messages)
+    rest = {key: value for key, value in fields.items() if key not in ("conversation", "received")}
     return {
-        "conversation": around.get("conversation", Conversation()).add(*messages),
-        "emit": around.get("received", []).append,
+        "conversation": fields.get("conversation", Conversation()).add(*all_messages),
+        "emit": fields.get("received", []).append,
         "run": "run-test",
         "turn": 1,
         **rest,

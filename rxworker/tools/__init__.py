@@ -15,7 +15,7 @@ from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.decorate import tool
 from rxworker.tools.early import EarlyCalls
 from rxworker.tools.function import FunctionTool
-from rxworker.tools.invocation import CallScope, Emit, Relay
+from rxworker.tools.invocation import CallScope, Emit, Forwarder
 from rxworker.tools.mcp import McpTool, mcp_tools
 from rxworker.tools.operator import run_tools
 from rxworker.tools.results import ErrorFormatter, to_content
@@ -53,7 +53,7 @@ __all__ = [
     "run_tools",
     "EarlyCalls",
     "ErrorFormatter",
-    "Relay",
+    "Forwarder",
     "CallScope",
     # what a tool is made of
     "Docstring",

@@ -27,7 +27,7 @@ class EarlyCalls:
 
     Args:
         toolbox: Where the tools are.
-        around: What these calls share.
+        call_scope: What these calls share.
         limit: How many may run at once, those that start later included.
 
     Attributes:
@@ -52,13 +52,13 @@ class EarlyCalls:
     """
 
     def __init__(
-        self, toolbox: Toolbox, around: CallScope | None = None, *, limit: int = 8
+        self, toolbox: Toolbox, call_scope: CallScope | None = None, *, limit: int = 8
     ) -> None:
         self.gate = Gate(limit)
         self.accepted = 0
         self.begun = 0
         self._toolbox = toolbox
-        self._around = around or CallScope()
+        self._call_scope = call_scope or CallScope()
         self._calls: dict[int, _Early] = {}
         self._leaving: list[asyncio.Task[FinishedCall]] = []
         self._is_held = False
@@ -125,20 +125,20 @@ class EarlyCalls:
 
     def run(self, early: _Early) -> asyncio.Task[FinishedCall]:
         """Begin to run; made for the calls themselves."""
-        around = replace(self._around, emit=early.emit, relay=early.relay)
+        call_scope = replace(self._call_scope, emit=early.emit, relay=early.relay)
         loop = asyncio.get_running_loop()
         return loop.create_task(
-            run_at(self.gate, self._toolbox, early.call, early.place, around, loop)
+            run_at(self.gate, self._toolbox, early.call, early.place, call_scope, loop)
         )
 
     def emit(self, event: ToolEvent) -> None:
         """Emit an event to the watchers; called by the calls themselves."""
         self.begun += isinstance(event, ToolStart)
-        self._around.emit(event)
+        self._call_scope.emit(event)
 
     def relay(self, call_id: str, record: Record) -> None:
         """Show the watchers a record; made for the calls themselves."""
-        self._around.relay(call_id, record)
+        self._call_scope.relay(call_id, record)
 
 
 class _Early:

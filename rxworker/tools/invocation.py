@@ -35,7 +35,7 @@ from rxworker.tools.results import must_pass, to_result
 
 ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop
 Emit: TypeAlias = Callable[[ToolEvent], None]
-Relay: TypeAlias = Callable[[str, Record], None]
+Forwarder: TypeAlias = Callable[[str, Record], None]
 """Takes the id of a call, and a record of a run that this call has begun."""
 
 encode = Encoder().encode
@@ -62,7 +62,7 @@ class CallScope(Struct, frozen=True):
     """
 
     emit: Emit = ignore
-    relay: Relay = ignore_record
+    relay: Forwarder = ignore_record
     scope: str = ""
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
     barrier: Callable[[], Awaitable[None]] | None = None
@@ -79,16 +79,16 @@ class _Line(ToolContext):
         call: ToolCall,
         place: int,
         key: str,
-        around: CallScope,
+        call_scope: CallScope,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.call_id = call.id
         self.tool = call.name
         self.idempotency_key = key
-        self.variables = around.variables
+        self.variables = call_scope.variables
         self.cancelled = False
         self._place = place
-        self._around = around
+        self._call_scope = call_scope
         self._loop = loop
         self._home = threading.get_ident()
 
@@ -103,10 +103,10 @@ class _Line(ToolContext):
 
     def _deliver(self, value: Json) -> None:
         if not self.cancelled:
-            self._around.emit(ToolProgress(self.call_id, value, self._place))
+            self._call_scope.emit(ToolProgress(self.call_id, value, self._place))
 
     def _relay(self, record: Record) -> None:
-        self._around.relay(self.call_id, record)
+        self._call_scope.relay(self.call_id, record)
 
 
 def key_of(call: ToolCall, place: int, scope: str) -> str:
@@ -129,7 +129,7 @@ async def attempts(
     policy: ToolPolicy,
     call: ToolCall,
     place: int,
-    around: CallScope,
+    call_scope: CallScope,
     loop: asyncio.AbstractEventLoop,
     task: asyncio.Task[Any] | None,
     *,
@@ -142,7 +142,7 @@ async def attempts(
         policy: How it may be run.
         call: What it was called with.
         place: The index of the call among the calls of its response.
-        around: What it shares with the other calls.
+        call_scope: What it shares with the other calls.
         loop: The event loop.
         task: The task in which it runs.
         own_task: Whether that is the call's own, which `stop_all` may leave behind.
@@ -154,12 +154,12 @@ async def attempts(
     left = policy.retries
     try:
         arguments = _text(tool, call.input) if isinstance(call.input, str) else encode(call.input)
-        key = key_of(call, place, around.scope)
+        key = key_of(call, place, call_scope.scope)
     except Exception as error:  # what a hook has put there may raise anything
         text = f"invalid arguments at $: this has no JSON form: {error}"
         raise InvalidArgumentError(text, tool=call.name) from error
     while True:
-        line = _Line(call, place, key, around, loop)
+        line = _Line(call, place, key, call_scope, loop)
         try:
             if own_task and task is not None and policy.timeout is None:
                 at_work[task] = line

@@ -93,7 +93,7 @@ class _Row:
             raise LocalProtocolError(
                 "run_tools was subscribed to outside an event loop: do it in a coroutine"
             ) from error
-        self._toolbox, self._around = toolbox, CallScope(self._tell, scope=scope)
+        self._toolbox, self._call_scope = toolbox, CallScope(self._tell, scope=scope)
         self._emit = emit
         self._places = count()
         self._observer = observer
@@ -104,9 +104,11 @@ class _Row:
 
     def take(self, call: ToolCall) -> None:
         # Each call has variables of its own: a stream of calls has no end at which they could be forgotten.
-        around = replace(self._around, variables={})
+        call_scope = replace(self._call_scope, variables={})
         place = next(self._places)
-        work = run_at(self._gate, self._toolbox, call, place, around, self._loop, own_task=False)
+        work = run_at(
+            self._gate, self._toolbox, call, place, call_scope, self._loop, own_task=False
+        )
         task = self._loop.create_task(work)
         self._tasks.append(task)
         task.add_done_callback(self._advance)

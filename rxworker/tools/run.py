@@ -22,7 +22,7 @@ from rxworker.tools.cancellation import ended, stop_all
 from rxworker.tools.invocation import (
     CallScope,
     Emit,
-    Relay,
+    Forwarder,
     ToolEvent,
     attempts,
     ignore,
@@ -53,7 +53,7 @@ async def run_now(
     call: ToolCall,
     place: int,
     toolbox: Toolbox,
-    around: CallScope,
+    call_scope: CallScope,
     loop: asyncio.AbstractEventLoop,
     task: asyncio.Task[Any] | None,
     *,
@@ -67,22 +67,24 @@ async def run_now(
         call: What to run.
         place: The index of the call among the calls of its response.
         toolbox: Where the tools are.
-        around: What it shares with the other calls.
+        call_scope: What it shares with the other calls.
         loop: The event loop.
         task: The task in which it runs.
         own_task: Whether the creator of that task ends it with `stop_all`.
     """
     began = loop.time()
     cancels = 0 if task is None else task.cancelling()
-    around.emit(ToolStart(call, place))
-    if around.barrier is not None and policy.effect != "pure":
-        await around.barrier()
+    call_scope.emit(ToolStart(call, place))
+    if call_scope.barrier is not None and policy.effect != "pure":
+        await call_scope.barrier()
     is_error = True
     if tool is None:
         content = toolbox.missing(call.name)
     else:
         try:
-            value = await attempts(tool, policy, call, place, around, loop, task, own_task=own_task)
+            value = await attempts(
+                tool, policy, call, place, call_scope, loop, task, own_task=own_task
+            )
             is_error = isinstance(value, ToolResult) and value.is_error
             content = value.content if isinstance(value, ToolResult) else value
         except ToolError as error:
@@ -94,7 +96,7 @@ async def run_now(
     result, seconds = ToolResult(call.id, content, is_error, call.name), loop.time() - began
     # Of a call that is cancelled, the one that cancels it reports the end.
     if task is None or task.cancelling() <= cancels:
-        around.emit(ToolStop(result, seconds, call.id, place, is_error))
+        call_scope.emit(ToolStop(result, seconds, call.id, place, is_error))
     return FinishedCall(result, seconds)
 
 
@@ -103,7 +105,7 @@ async def run_at(
     toolbox: Toolbox,
     call: ToolCall,
     place: int,
-    around: CallScope,
+    call_scope: CallScope,
     loop: asyncio.AbstractEventLoop,
     *,
     own_task: bool = True,
@@ -115,7 +117,7 @@ async def run_at(
         toolbox: Where its tool is.
         call: What to run.
         place: The index of the call among the calls of its response.
-        around: What it shares with the other calls.
+        call_scope: What it shares with the other calls.
         loop: The event loop.
         own_task: Whether it has a task that its creator ends with `stop_all`.
     """
@@ -126,7 +128,7 @@ async def run_at(
     try:
         task = asyncio.current_task(loop)
         return await run_now(
-            tool, policy, call, place, toolbox, around, loop, task, own_task=own_task
+            tool, policy, call, place, toolbox, call_scope, loop, task, own_task=own_task
         )
     finally:
         gate.leave()
@@ -139,7 +141,7 @@ async def run_call(
     *,
     scope: str = "",
     variables: dict[str, Any] | None = None,
-    relay: Relay = ignore_record,
+    relay: Forwarder = ignore_record,
 ) -> ToolResult:
     """Run one call. A failure becomes an error result.
 
@@ -155,9 +157,9 @@ async def run_call(
     >>> result.is_error, result.text
     (True, "There is no tool called 'fly'. These are the tools: none.")
     """
-    around = CallScope(emit, relay, scope, {} if variables is None else variables)
+    call_scope = CallScope(emit, relay, scope, {} if variables is None else variables)
     loop = asyncio.get_running_loop()
-    return (await run_at(Gate(1), toolbox, call, 0, around, loop, own_task=False)).result
+    return (await run_at(Gate(1), toolbox, call, 0, call_scope, loop, own_task=False)).result
 
 
 class Early(Protocol):
@@ -180,7 +182,7 @@ async def run_calls(
     places: Sequence[int] | None = None,
     limit: int = 8,
     emit: Emit = ignore,
-    relay: Relay = ignore_record,
+    relay: Forwarder = ignore_record,
     scope: str = "",
     variables: dict[str, Any] | None = None,
     early: Early | None = None,
@@ -219,7 +221,7 @@ async def run_calls(
         if task.cancelled() and not is_stopping and place not in cancelled:
             cancelled[place] = _cancelled(call, place, emit)
 
-    around = CallScope(emit_open, relay, scope, {} if variables is None else variables, barrier)
+    call_scope = CallScope(emit_open, relay, scope, {} if variables is None else variables, barrier)
     loop = asyncio.get_running_loop()
     called = list(calls)
     placed = list(zip(called, range(len(called)) if places is None else places, strict=True))
@@ -227,7 +229,7 @@ async def run_calls(
     for call, place in placed:
         task = None if early is None else early.take(call, place)
         if task is None:
-            task = loop.create_task(run_at(gate, toolbox, call, place, around, loop))
+            task = loop.create_task(run_at(gate, toolbox, call, place, call_scope, loop))
         task.add_done_callback(partial(report, call, place))
         tasks.append(task)
     try:

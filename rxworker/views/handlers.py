@@ -211,7 +211,7 @@ def run_pause(
             else:
                 yield from tracker.calls.announce(call, tracker.blocks.response)
         waiting = tracker.calls.take(call.id)
-        needs_decision = event.paused_at is not None and place == event.let_through
+        needs_decision = event.paused_at is not None and place == event.approved_count
         pending.append(WaitingCall(waiting.shown if waiting else call.id, call, needs_decision))
     state.is_over = True
     yield from state.scopes.end("", NOT_RUN)

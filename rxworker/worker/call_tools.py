@@ -186,8 +186,8 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
         journal = context.journal
         scope.key = f"{journal.run}/{journal.state.turns}"
         emit = hold_back(context, journal.emit)
-        around = CallScope(emit, journal.relay, scope.key, scope.variables)
-        scope.early = EarlyCalls(context.tools, around, limit=context.parallel)
+        call_scope = CallScope(emit, journal.relay, scope.key, scope.variables)
+        scope.early = EarlyCalls(context.tools, call_scope, limit=context.parallel)
     return scope.early
 
 
@@ -345,7 +345,7 @@ async def _ask(
         pause = replace(
             _pause(scope, hook, pending, results, reason),
             paused_at=call.id,
-            let_through=len(allowed),
+            approved_count=len(allowed),
             hooks=tuple(names_in(hooks)),
             asked=asked,
         )

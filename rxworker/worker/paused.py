@@ -203,7 +203,7 @@ def resume_turn(
     places = places_of(paused.pending, paused.places, made)
     refused = dict(zip(places_left(paused.refused, places, made), paused.refused, strict=True))
     before, asked, pauser = _spared(paused, hooks)
-    until = -1 if paused.paused_at is None else paused.let_through
+    until = -1 if paused.paused_at is None else paused.approved_count
     waiting: list[Waiting] = []
     answered: list[tuple[Waiting, ToolResult]] = []
     denied: dict[int, ToolResult] = {}
@@ -303,7 +303,7 @@ def _check_kinds(paused: object, decisions: object, added: Sequence[object]) -> 
 def _decided(paused: Paused[Any], decisions: Decisions | None) -> list[Decision | None]:
     """The decision about each pending call."""
     waits = [f"{call.id!r} of {call.name}" for call in paused.pending]
-    until = None if paused.paused_at is None else paused.let_through
+    until = None if paused.paused_at is None else paused.approved_count
     if (decisions is None or decisions == {}) and not paused.unknown:
         return [Approve() if number == until else None for number in range(len(waits))]
     if decisions is None:

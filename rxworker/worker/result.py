@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.messages import Conversation, JsonObject, StopReason, ToolCall, ToolResult, Usage
@@ -175,7 +175,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         refused: Results of calls that are not run, in the order of the calls.
         tool_calls: How many tools the run has started.
         continuations: How often hooks have sent an answer back.
-        let_through: How many of the pending calls, from the first, hooks have approved.
+        approved_count: How many of the pending calls, from the first, hooks have approved.
         key: The prefix of the idempotency keys of the pending calls, the same however often the turn is paused.
         seals: A digest of each pending call, so that exactly the call that was shown will run.
         places: The index of each pending call among the calls of its response.
@@ -193,7 +193,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     refused: tuple[ToolResult, ...] = ()
     tool_calls: int = 0
     continuations: int = 0
-    let_through: int = 0
+    approved_count: int = field(default=0, name="let_through")
     key: str = ""
     seals: tuple[str, ...] = ()
     places: tuple[int, ...] = ()
@@ -241,7 +241,7 @@ def result_of(
         refused=pause.refused,
         tool_calls=state.tool_calls,
         continuations=state.continuations,
-        let_through=pause.let_through,
+        approved_count=pause.approved_count,
         key=pause.key,
         places=pause.places,
         hooks=pause.hooks,

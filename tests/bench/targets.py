@@ -123,7 +123,9 @@ def figures_of(measured: Measured, imports: Sequence[float] = ()) -> list[Figure
         imports: Seconds of CPU that an import took over the others', for each round.
     """
     figures = [
-        figure(target.what, api, target.limit_for(api), target.unit, [target.value(p) for p in pairs])
+        figure(
+            target.what, api, target.limit_for(api), target.unit, [target.value(p) for p in pairs]
+        )
         for target in TARGETS
         for api in ALL
         if (pairs := measured.get((target.cell, api)))

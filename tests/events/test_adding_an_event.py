@@ -1,4 +1,4 @@
-"""Add a meta event to a copy of the package by the steps of ``docs/contributing.md``, and run the tests of the tables on it."""
+"""Add events to a copy of the package by the steps of ``docs/contributing.md``, and run the tests of the tables on them: a note, and an event that changes the state."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -25,8 +26,10 @@ STRUCT = '''class BudgetWarning(Struct, frozen=True, tag="budget_warning"):
 '''
 ROW = '    EventKind(BudgetWarning, "turn", "note", changes_state=False),\n'
 
+Steps: TypeAlias = dict[str, list[tuple[str, str]]]
+
 # By file: the text behind which an addition goes, and the addition. Each is one step of the page.
-STEPS = {
+STEPS: Steps = {
     "rxworker/events/turn.py": [
         ("class WatcherDetach(", STRUCT + "class WatcherDetach("),
         ("    | WatcherDetach\n", "    | WatcherDetach\n    | BudgetWarning\n"),
@@ -37,14 +40,44 @@ STEPS = {
     ],
     "rxworker/events/__init__.py": [
         ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
+        ('    "TurnEvent",\n', '    "TurnEvent",\n    "BudgetWarning",\n'),
     ],
 }
-MOST_PLACES = 6
+STATE_STEPS: Steps = {
+    **STEPS,
+    "rxworker/events/kinds.py": [
+        STEPS["rxworker/events/kinds.py"][0],
+        (
+            '    EventKind(RunPause, "turn"),\n',
+            ROW.replace(", changes_state=False", "") + '    EventKind(RunPause, "turn"),\n',
+        ),
+    ],
+    "rxworker/state/run_steps.py": [
+        ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
+        (
+            "def _limit_reached(",
+            "def _budget_warning(state: RunState, event: BudgetWarning) -> RunState:\n"
+            '    return replace(state, reason=f"{event.used:.0%} of the budget")\n\n\n'
+            "def _limit_reached(",
+        ),
+        (
+            "    LimitReached: _limit_reached,\n",
+            "    LimitReached: _limit_reached,\n    BudgetWarning: _budget_warning,\n",
+        ),
+    ],
+}
+MOST_FILES = 6
 TESTS = ["tests/events/test_kinds.py", "tests/protocols/test_every_event.py"]
 
 
+@pytest.fixture(params=[STEPS, STATE_STEPS], ids=["note", "state"])
+def steps(request: pytest.FixtureRequest) -> Steps:
+    """The edits of one of the events."""
+    return request.param
+
+
 @pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copy(tmp_path: Path, steps: Steps) -> Path:
     """A copy of the package and of the tests of its tables, with the new event."""
     ignore = shutil.ignore_patterns("__pycache__", "static")
     shutil.copytree(ROOT / "rxworker", tmp_path / "rxworker", ignore=ignore)
@@ -52,7 +85,7 @@ def copy(tmp_path: Path) -> Path:
     for test in TESTS:
         (tmp_path / test).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / test, tmp_path / test)
-    for name, edits in STEPS.items():
+    for name, edits in steps.items():
         file = tmp_path / name
         text = file.read_text(encoding="utf-8")
         for old, new in edits:
@@ -76,16 +109,18 @@ def run_tests(folder: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_new_event_needs_these_places_and_no_other(copy: Path) -> None:
+def test_a_new_event_needs_these_files_and_no_other(copy: Path, steps: Steps) -> None:
     code, output = run_tests(copy)
     assert code == 0, output
     documentation = 1
-    assert sum(map(len, STEPS.values())) + documentation <= MOST_PLACES
+    assert len(steps) + documentation <= MOST_FILES
 
 
 def test_a_new_event_without_a_row_fails(copy: Path) -> None:
     kinds = copy / "rxworker/events/kinds.py"
-    kinds.write_text(kinds.read_text(encoding="utf-8").replace(ROW, ""), encoding="utf-8")
+    text = kinds.read_text(encoding="utf-8")
+    rows = (ROW, ROW.replace(", changes_state=False", ""))
+    kinds.write_text(text.replace(rows[0], "").replace(rows[1], ""), encoding="utf-8")
     code, output = run_tests(copy)
     assert code == 1, output
     assert "BudgetWarning" in output

@@ -60,7 +60,7 @@ async def test_a_message_carries_the_way_to_its_hook() -> None:
         context.send_message("hello")
 
     heard: list[HookMessage | MessageAdd | ConversationReplace] = []
-    context = call_context("read", around={"received": heard})
+    context = call_context("read", fields={"received": heard})
     await Hooks([chain(tell, name="c")]).ask(tell.point, context, print)
     assert heard == [HookMessage("c/tell", "message", "hello")]
 

@@ -25,7 +25,7 @@ from rxworker.testing import (
     result_context,
     send_context,
 )
-from rxworker.testing.hooks import Surroundings
+from rxworker.testing.hooks import ContextFields
 from rxworker.tools import Toolbox
 
 
@@ -151,8 +151,8 @@ async def test_what_a_context_is_made_of_can_be_given_in_a_test() -> None:
     async def answer(name: str, args: object) -> ToolResult:
         return ToolResult("x", f"{name} {args}")
 
-    around: Surroundings = {"call_tool": answer, "conversation": Conversation(system="Be brief.")}
-    context = call_context("read", around=around)
+    around: ContextFields = {"call_tool": answer, "conversation": Conversation(system="Be brief.")}
+    context = call_context("read", fields=around)
     assert (await context.run_tool("copy", {"path": "a"})).text == "copy {'path': 'a'}"
     assert context.conversation.system == "Be brief."
 

@@ -276,5 +276,5 @@ async def test_a_hook_reads_its_settings_from_a_file_of_the_workspace(tmp_path: 
         return Skip("blocked") if context.tool_name in config.blocked else None
 
     (tmp_path / "hook_config.json").write_text('{"blocked": ["delete"]}')
-    context = call_context("delete", around={"workspace": tmp_path})
+    context = call_context("delete", fields={"workspace": tmp_path})
     assert await ask(context, configured) == Skip("blocked")

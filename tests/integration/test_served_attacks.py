@@ -19,7 +19,7 @@ from rxworker import Worker, tool
 from rxworker.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
 from rxworker.providers import OpenAIChat
 from rxworker.testing import ReplayServer, ScriptedModel, call, fail, say, stall
-from rxworker.ui.web import MakeWorker, Settings, WebServer
+from rxworker.ui.web import MakeServedWorker, Settings, WebServer
 from rxworker.ui.web.guard import HEADERS
 
 TOKEN = "a-very-secret-token-0123456789"
@@ -82,7 +82,7 @@ class Client:
 
 @asynccontextmanager
 async def served(
-    make: MakeWorker = hello, settings: Settings | None = None
+    make: MakeServedWorker = hello, settings: Settings | None = None
 ) -> AsyncGenerator[Client, None]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with (
@@ -387,7 +387,7 @@ async def test_messages_that_no_model_hears_do_not_pile_up() -> None:
 # Secrets
 
 
-def raising(error: Exception) -> MakeWorker:
+def raising(error: Exception) -> MakeServedWorker:
     def make() -> Worker:
         raise error
 

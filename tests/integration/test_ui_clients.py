@@ -588,7 +588,7 @@ def soup(chance: random.Random, number: int) -> list[Record]:
             RunResume(said, tuple(calls[:2]), (result,)),
             RunStop(),
             RunAbort(chance.choice(["cancel", "error"]), "why"),
-            RunPause("hook", tuple(calls), "c1", let_through=1),
+            RunPause("hook", tuple(calls), "c1", approved_count=1),
         ]
         return chance.choice(ends if chance.random() < 0.05 else options)
 

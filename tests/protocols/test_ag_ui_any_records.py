@@ -337,7 +337,7 @@ run_events = st.one_of(
         st.lists(calls, max_size=3).map(tuple),
         st.sampled_from([None, "c1"]),
         texts,
-        let_through=st.integers(0, 2),
+        approved_count=st.integers(0, 2),
     ),
 )
 events: st.SearchStrategy[Event] = st.one_of(

@@ -339,7 +339,7 @@ async def test_two_calls_of_one_id_are_distinguished_by_their_place() -> None:
     assert isinstance(first, Paused)
     second = await worker.resume()
     assert isinstance(second, Paused)
-    assert (first.let_through, second.let_through) == (0, 1)
+    assert (first.approved_count, second.approved_count) == (0, 1)
     result = await worker.resume()
     assert [r.text for r in result.conversation.messages[2].tool_results] == ["noted a", "noted b"]
 

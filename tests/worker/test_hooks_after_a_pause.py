@@ -222,7 +222,7 @@ async def test_a_call_that_was_let_through_is_asked_about_again_only_if_it_was_e
     worker = guarded(calls, "Done.", hooks=(guard, ask_about_b))
     paused = await worker.run("go")
     assert isinstance(paused, Paused)
-    assert paused.let_through == 1
+    assert paused.approved_count == 1
     ASKED.clear()
     edit: JsonObject = {"command": "rm -rf /"}
     await worker.resume(decisions=[Approve(input=edit), Approve()])

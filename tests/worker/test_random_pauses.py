@@ -95,7 +95,7 @@ class Walk:
 
     def decide(self, paused: Paused[None]) -> list[Decision | None] | None:
         """Random decisions, which fit the calls."""
-        at = None if paused.paused_at is None else paused.let_through
+        at = None if paused.paused_at is None else paused.approved_count
         decisions = [
             self._decision(each, number == at) for number, each in enumerate(paused.pending)
         ]

@@ -104,7 +104,7 @@ class _History:
                 continue
             approval: JsonObject = {"id": interrupt_id(run, native)}
             part["approval"] = approval
-            if pause.paused_at is not None and place == pause.let_through:
+            if pause.paused_at is not None and place == pause.approved_count:
                 part["state"] = "approval-requested"
                 if pause.reason:
                     approval["requestReason"] = pause.reason

@@ -315,7 +315,7 @@ class ConversationScreen(RunScreen):
         call, paused = self.session.waiting_call, self.session.paused
         if call is None or paused is None:
             return
-        others = len(paused.pending) - 1 - paused.let_through
+        others = len(paused.pending) - 1 - paused.approved_count
         reason = f"{paused.hook}: {paused.reason}".strip(": ")
         self._home.push_screen(ApprovalScreen(call, reason, max(0, others)), self._decided)
 

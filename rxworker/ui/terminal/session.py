@@ -205,7 +205,7 @@ class Session:
         paused = self.paused
         if paused is None or paused.paused_at is None:
             return None
-        return paused.pending[paused.let_through]
+        return paused.pending[paused.approved_count]
 
     @property
     def asks(self) -> bool:
@@ -242,7 +242,7 @@ class Session:
         paused, decisions = self.paused, list[Decision | None]()
         if is_call and decision is not None and paused is not None and self.waiting_call:
             # By its index: two calls may have the same id.
-            at = paused.let_through
+            at = paused.approved_count
             decisions = [decision if n == at else None for n in range(len(paused.pending))]
         add = [Message.user(text)] if text else []
         # A resumed run continues the counts of the paused run.

@@ -2,7 +2,7 @@
 
 from rxworker.ui.web.app import make_app
 from rxworker.ui.web.guard import User
-from rxworker.ui.web.runs import MakeWorker, Workers
+from rxworker.ui.web.runs import MakeServedWorker, Workers
 from rxworker.ui.web.server import WebServer, serve
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.state import STATE, ServerState
@@ -11,7 +11,7 @@ from rxworker.ui.web.store import OnRun
 __all__ = [
     "make_app",
     "serve",
-    "MakeWorker",
+    "MakeServedWorker",
     "OnRun",
     "ServerState",
     "Settings",

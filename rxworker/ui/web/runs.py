@@ -19,10 +19,10 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.worker import Decision, Run, Worker
 
-MakeWorker: TypeAlias = Callable[[], Worker] | Callable[[web.Request], Worker]
+MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[web.Request], Worker]
 """Returns a worker. A function with one required parameter receives the request of the client that starts the conversation."""
 
-Workers: TypeAlias = MakeWorker | Mapping[str, MakeWorker]
+Workers: TypeAlias = MakeServedWorker | Mapping[str, MakeServedWorker]
 """A function that returns a worker, or several by name. Each conversation gets a worker of its own."""
 
 DEFAULT_NAME = "worker"
@@ -163,7 +163,7 @@ def _checked(name: str, made: object) -> Worker:
     raise ConfigurationError(message)
 
 
-def _takes_request(make: MakeWorker) -> bool:
+def _takes_request(make: MakeServedWorker) -> bool:
     """Whether the function has exactly one required positional parameter."""
     try:
         parameters = inspect.signature(make).parameters.values()

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from rxworker.events import Record
 from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
-from rxworker.protocols import PING, DeliveryName
+from rxworker.protocols import PING_COMMENT, DeliveryName
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.responses import ApiError
@@ -241,7 +241,7 @@ class _Sending:
             await asyncio.sleep(pause)
             if not self._is_writing and self._loop.time() - self._wrote >= pause:
                 try:
-                    await self._write(PING)
+                    await self._write(PING_COMMENT)
                 except ConnectionError:
                     sending.cancel()
                     return

@@ -25,7 +25,7 @@ from rxworker.tools import Tool
 from rxworker.transport import Model
 from rxworker.transport.listening import SOON, stop_listening
 from rxworker.ui.web import Settings, WebServer
-from rxworker.ui.web.runs import MakeWorker
+from rxworker.ui.web.runs import MakeServedWorker
 from rxworker.worker import Run, Worker
 from rxworker.worker.context import TurnScope
 
@@ -143,7 +143,7 @@ class Desk:
             if closes:
                 await self.close()
 
-    def maker(self, model: Model, tools: Sequence[Tool] = (), **options: Any) -> MakeWorker:
+    def maker(self, model: Model, tools: Sequence[Tool] = (), **options: Any) -> MakeServedWorker:
         """A function that makes workers with this model, whose runs are written down."""
         runs = self.runs
 
