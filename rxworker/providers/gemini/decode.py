@@ -67,7 +67,7 @@ class GeminiDecoder:
         self._choices: dict[int, Choice] = {}
         self._usage: JsonObject = {}
         self._emitted_usage: JsonObject = {}
-        self._pieces = 0  # of text, since the last usage was emitted
+        self._news: list[JsonObject] = []  # usage that came with pieces of text, since the last one was emitted
         self._blocked: StopReason | None = None
         self._started = False
         self._bare: list[bytes] = []  # JSON without ``data:`` that is not whole yet
@@ -113,9 +113,8 @@ class GeminiDecoder:
             return ()
         news = chunk.usage_metadata
         if isinstance(news, dict):
-            self._usage = merge_usage(self._usage, news)
-            self._pieces += 1
-            if self._pieces >= PIECES_PER_USAGE:
+            self._news.append(news)
+            if len(self._news) >= PIECES_PER_USAGE:
                 return (delta, *self._new_usage())
         return (delta,)
 
@@ -142,7 +141,7 @@ class GeminiDecoder:
             self._blocked = blocked
             yield Opaque("promptFeedback", chunk.prompt_feedback)
         if isinstance(chunk.usage_metadata, dict):
-            self._usage = merge_usage(self._usage, chunk.usage_metadata)
+            self._news.append(chunk.usage_metadata)
         elif data is not None and not chunk.candidates and not chunk.prompt_feedback:
             yield Opaque("chunk", read_json(data))
         yield from self._new_usage()
@@ -161,7 +160,9 @@ class GeminiDecoder:
 
     def _new_usage(self) -> Events:
         """The newest usage, if it was not emitted yet."""
-        self._pieces = 0
+        for news in self._news:
+            self._usage = merge_usage(self._usage, news)
+        self._news.clear()
         if self._usage == self._emitted_usage:
             return ()
         self._emitted_usage = self._usage
