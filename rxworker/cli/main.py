@@ -117,6 +117,19 @@ def _run(argv: Sequence[str] | None) -> int:
             from rxworker.cli.decode import decode
 
             return decode(args.provider, args.file, as_json=args.json)
+        case "runs":
+            from rxworker.cli.runs import runs
+
+            return runs(
+                args.log,
+                args.action,
+                args.run,
+                status=args.status,
+                limit=args.limit,
+                seq=args.at,
+                speed=args.speed,
+                file=args.file,
+            )
         case _:
             write_error(parser.format_help().rstrip())
             return MISUSED
@@ -144,6 +157,22 @@ examples:
 
 Only this machine can reach it, unless --host is given; then it needs a token. Ctrl-C ends it, and cancels its runs.
 """
+RUNS = """
+examples:
+  rxworker runs --log sqlite:runs.db list --status cut-off
+  rxworker runs --log sqlite:runs.db show run-4fd5696ea3b4
+  rxworker runs --log sqlite:runs.db replay run-4fd5696ea3b4 --speed 4
+  rxworker runs --log sqlite:runs.db export run-4fd5696ea3b4 --file run.jsonl
+"""
+ACTIONS = {
+    "list": "list runs, the newest first",
+    "show": "print the conversation of a run",
+    "replay": "print the records of a run as lines of JSON, at the times at which they happened",
+    "fork": "copy a run up to a record into a new run, which a worker can continue",
+    "export": "print a run as lines of JSON, with everything that is stored of it",
+    "import": "store a run that was exported",
+    "delete": "delete a run",
+}
 DECODE = """
 examples:
   rxworker decode anthropic stream.sse
@@ -168,6 +197,7 @@ def make_parser() -> Parser:
     _add_chat(commands)
     _add_serve(commands)
     _add_decode(commands)
+    _add_runs(commands)
     return parser
 
 
@@ -253,6 +283,52 @@ def _add_decode(commands: argparse._SubParsersAction[Parser]) -> None:
     decode.add_argument("provider", metavar="PROVIDER", help=provider_names())
     decode.add_argument("file", metavar="FILE", help="the body of a response; - is standard input")
     decode.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "list, show, replay, fork, export, import and delete stored runs"
+    runs = commands.add_parser(
+        "runs",
+        help=about,
+        description="List, show, replay, fork, export, import and delete the runs of a log.",
+        epilog=RUNS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    runs.add_argument(
+        "--log", required=True, metavar="ADDRESS", help="the log, for example sqlite:runs.db"
+    )
+    actions = runs.add_subparsers(
+        dest="action", metavar="action", required=True, parser_class=Parser
+    )
+    defaults = {"run": "", "status": None, "limit": 20, "at": None, "speed": 1.0, "file": "-"}
+    for name, what in ACTIONS.items():
+        action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
+        action.set_defaults(**defaults)
+        add = action.add_argument
+        if name not in ("list", "import"):
+            add("run", metavar="RUN", help="the id of the run")
+        if name == "list":
+            states = ["running", "cut-off", "paused", "finished", "aborted"]
+            add("--status", choices=states, help="only runs of this status")
+            add("--limit", type=_positive, metavar="N", help="at most so many; by default 20")
+        elif name == "replay":
+            add(
+                "--speed",
+                type=float,
+                metavar="N",
+                help="how much faster than it was; 0 for no pauses",
+            )
+        elif name == "fork":
+            add(
+                "--at",
+                type=_positive,
+                metavar="SEQ",
+                help="the last record to copy; by default all",
+            )
+        elif name == "export":
+            add("--file", metavar="FILE", help="by default standard output")
+        elif name == "import":
+            add("file", metavar="FILE", help="- is standard input")
 
 
 def _positive(text: str) -> int:

@@ -7,6 +7,7 @@ from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
 from rxworker.log.recover import recover_all
 from rxworker.log.sqlite import SQLiteLog
+from rxworker.log.transfer import export_run, fork_run, import_run
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
 
 __all__ = [
@@ -30,6 +31,10 @@ __all__ = [
     "recover_all",
     "Claim",
     "Command",
+    # copies
+    "export_run",
+    "import_run",
+    "fork_run",
     # errors
     "LogError",
     "FencedError",

@@ -99,7 +99,7 @@ class _Line(Struct, frozen=True, omit_defaults=True):
     last: int
     kind: str
     time: float
-    body: msgspec.Raw | str
+    body: msgspec.Raw
     changes_state: bool = True
 
 
@@ -290,7 +290,7 @@ def check_continuable(entries: Sequence[Entry], run: str) -> None:
 def write_line(entry: Entry) -> bytes:
     """An entry as one line of JSON, without its newline. The output of a codec is written as base64."""
     is_json = entry.body[:1] == b"{"
-    body = msgspec.Raw(entry.body) if is_json else b64encode(entry.body).decode()
+    body = msgspec.Raw(entry.body if is_json else b'"' + b64encode(entry.body) + b'"')
     return _encode(
         _Line(
             entry.version,
@@ -312,15 +312,27 @@ def read_line(line: bytes | str) -> Entry:
         LogError: It is not an entry.
     """
     try:
-        read = _decode_line(line)
-        body = (
-            b64decode(read.body, validate=True) if isinstance(read.body, str) else bytes(read.body)
-        )
-    except (msgspec.DecodeError, UnicodeError, ValueError, RecursionError) as error:
+        read = _read_line(line)
+        body = bytes(read.body)
+        if body.startswith(b'"'):
+            body = b64decode(body[1:-1], validate=True)
+    except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError) as error:
         raise LogError(f"this is no entry of a log: {error}") from error
     return Entry(
         read.first, read.last, read.epoch, read.kind, read.time, body, read.changes_state, read.v
     )
+
+
+def _read_line(line: bytes | str) -> _Line:
+    try:
+        return _decode_line(line)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # Half of a surrogate pair, which msgspec does not read.
+        members = json.loads(line)
+        body = json.dumps(members.pop("body"), separators=(",", ":")).encode()
+        return msgspec.convert({**members, "body": msgspec.Raw(body)}, _Line)
 
 
 def with_body(entry: Entry, body: bytes) -> Entry:

@@ -23,8 +23,11 @@ from rxworker.log import (
     RunRow,
     StoredStatus,
     entries_of,
+    read_line,
     records_of,
+    write_line,
 )
+from rxworker.log.entry import with_body
 from rxworker.messages import Conversation, Message
 from tests.log.conftest import OpenLog
 
@@ -374,3 +377,14 @@ async def test_an_append_that_fails_leaves_others_alone(open_store: OpenLog) -> 
         assert isinstance(done[0], FencedError)
         assert done[1:] == [False, False]
         assert [len(await stored(log, run)) for run in ("one", "two")] == [1, 1]
+
+
+@pytest.mark.parametrize("body", [None, b"\x00\xffnot JSON"])
+def test_an_entry_is_a_line_and_back(body: bytes | None) -> None:
+    for entry in entries([START, TextDelta(0, "a"), TextDelta(0, "b\ud83d"), RunStop()]):
+        one = entry if body is None else with_body(entry, body)
+        line = write_line(one)
+        assert b"\n" not in line
+        assert read_line(line) == one
+    with pytest.raises(LogError, match="no entry"):
+        read_line(b'{"v":1}')

@@ -67,7 +67,9 @@ class GeminiDecoder:
         self._choices: dict[int, Choice] = {}
         self._usage: JsonObject = {}
         self._emitted_usage: JsonObject = {}
-        self._news: list[JsonObject] = []  # usage that came with pieces of text, since the last one was emitted
+        self._news: list[
+            JsonObject
+        ] = []  # usage that came with pieces of text, since the last one was emitted
         self._blocked: StopReason | None = None
         self._started = False
         self._bare: list[bytes] = []  # JSON without ``data:`` that is not whole yet

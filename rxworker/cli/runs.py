@@ -1,0 +1,176 @@
+"""``rxworker runs``: the runs of a log, listed, shown, replayed, forked, exported, imported and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from rxworker.cli.process import FAILED, CommandError, run_async, write_line
+from rxworker.hub.history import expand
+from rxworker.log import (
+    EventLog,
+    RunInfo,
+    export_run,
+    fork_run,
+    import_run,
+    open_log,
+    records_of,
+)
+from rxworker.protocols import encode_record
+from rxworker.state import fold_run
+from rxworker.ui.clean import clean, one_line
+from rxworker.ui.describe import describe_call
+
+PAGE = 100
+
+
+def runs(
+    address: str,
+    action: str,
+    run: str,
+    *,
+    status: str | None = None,
+    limit: int = 20,
+    seq: int | None = None,
+    speed: float = 1.0,
+    file: str = "-",
+) -> int:
+    """Do something with the runs of a log.
+
+    Args:
+        address: The address of the log.
+        action: ``list``, ``show``, ``replay``, ``fork``, ``export``, ``import`` or ``delete``.
+        run: The id of a run, where the action has one.
+        status: For ``list``: only runs of this status.
+        limit: For ``list``: at most so many.
+        seq: For ``fork``: the number of the last record to copy.
+        speed: For ``replay``: how much faster than it was; 0 for no pauses.
+        file: For ``export`` and ``import``: the file; ``-`` is standard output or input.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        CommandError: There is no such log.
+        LogError: There is no such run, or the log cannot be read or written.
+    """
+    scheme, _, path = address.partition(":")
+    if action != "import" and scheme == "sqlite" and not Path(path).exists():
+        raise CommandError(
+            f"there is no log at {path}: give --log sqlite:FILE of a worker with a log"
+        )
+    return run_async(_run(address, action, run, status, limit, seq, speed, file))
+
+
+async def _run(
+    address: str,
+    action: str,
+    run: str,
+    status: str | None,
+    limit: int,
+    seq: int | None,
+    speed: float,
+    file: str,
+) -> int:
+    async with open_log(address) as log:
+        match action:
+            case "list":
+                await _list(log, status, limit)
+            case "show":
+                await _show(log, run)
+            case "replay":
+                await _replay(log, run, speed)
+            case "fork":
+                info = await log.info(run)
+                last = seq if seq is not None or info is None else info.last_seq
+                write_line(await fork_run(log, run, last or 0))
+            case "export":
+                await _export(log, run, file)
+            case "import":
+                write_line(await import_run(log, _lines(file)))
+            case _:
+                await log.delete(run)
+        return 0
+
+
+async def _list(log: EventLog, status: str | None, limit: int) -> None:
+    count, before = 0, ""
+    while count < limit and (infos := await log.list(before=before, limit=PAGE)):
+        before = infos[-1].run
+        for info in infos:
+            if (status is None or _status(info) == status) and count < limit:
+                count += 1
+                write_line(_line(info))
+    if not count:
+        write_line("no runs")
+
+
+def _status(info: RunInfo) -> str:
+    return "cut-off" if info.is_cut_off() else info.status
+
+
+def _line(info: RunInfo) -> str:
+    when = datetime.fromtimestamp(info.created).strftime("%Y-%m-%d %H:%M:%S")
+    tokens = info.row.input_tokens + info.row.output_tokens
+    title = one_line(info.row.title)
+    return f"{info.run:28} {_status(info):9} {when}  {info.row.turns:3} turns {tokens:8} tokens  {title}"
+
+
+async def _show(log: EventLog, run: str) -> None:
+    records = list(records_of([entry async for entry in log.read(run)], run))
+    state = fold_run(records)
+    for message in state.conversation.messages:
+        for text in filter(None, [message.text]):
+            write_line(f"{message.role}: {clean(text)}")
+        for call in message.tool_calls:
+            write_line(f"call: {describe_call(call)}")
+        for result in message.tool_results:
+            mark = "failed" if result.is_error else "result"
+            write_line(f"{mark}: {clean(result.text)}")
+    reason = f" ({clean(state.reason)})" if state.reason else ""
+    write_line(
+        f"-- {state.status}{reason}: {state.turns} turns, {state.all_tool_calls} tool calls, "
+        f"{state.usage.total_tokens} tokens, {state.seq} records"
+    )
+
+
+async def _replay(log: EventLog, run: str, speed: float) -> None:
+    began = time.monotonic()
+    first: float | None = None
+    for record in records_of([entry async for entry in log.read(run)], run):
+        for one in expand(record):
+            first = one.time if first is None else first
+            if speed > 0:
+                due = (one.time - first) / speed - (time.monotonic() - began)
+                if due > 0:
+                    await asyncio.sleep(due)
+            write_line(encode_record(one).decode())
+
+
+async def _export(log: EventLog, run: str, file: str) -> None:
+    lines = [line async for line in export_run(log, run)]
+    _write(file, b"\n".join(lines) + b"\n")
+
+
+def _write(file: str, data: bytes) -> None:
+    if file == "-":
+        sys.stdout.buffer.write(data)
+        return
+    try:
+        Path(file).write_bytes(data)
+    except OSError as error:
+        raise CommandError(f"cannot write {file}: {error.strerror}") from error
+
+
+def _lines(file: str) -> Iterator[bytes]:
+    if file == "-":
+        yield from sys.stdin.buffer
+        return
+    try:
+        yield from Path(file).read_bytes().splitlines()
+    except OSError as error:
+        raise CommandError(f"cannot read {file}: {error.strerror}", FAILED) from error

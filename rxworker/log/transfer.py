@@ -1,0 +1,126 @@
+"""Copying runs: to lines of JSON and back, and to a fork that goes another way."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterable
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.errors import LogError
+from rxworker.events import Fork, Record
+from rxworker.log.base import EventLog, no_run
+from rxworker.log.entry import Entry, entries_of, read_line, record_of, round_time, write_line
+from rxworker.log.values import RunRow
+
+MANY = 500
+"""How many entries are written in one transaction."""
+
+
+class _Head(Struct, frozen=True):
+    run: str
+    row: RunRow
+
+
+async def export_run(log: EventLog, run: str) -> AsyncIterator[bytes]:
+    """A run as lines of JSON, without their newlines: a head with its id and its last values, then its entries.
+
+    The lines contain everything, also results that no watcher has received. A codec is not applied to them.
+
+    Args:
+        log: Where the run is.
+        run: The run's id.
+
+    Raises:
+        LogError: There is no such run, or the log cannot be read.
+    """
+    info = await log.info(run)
+    if info is None or info.status == "deleted":
+        raise no_run(run)
+    yield msgspec.json.encode(_Head(run, info.row))
+    async for entry in log.read(run):
+        yield write_line(entry)
+
+
+async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
+    """Store a run that was exported.
+
+    Args:
+        log: Where to.
+        lines: The lines of `export_run`.
+
+    Returns:
+        The id of the run.
+
+    Raises:
+        LogError: The lines are no run, a number is missing, or the log has a run with this id.
+    """
+    source = iter(line for line in lines if line.strip())
+    try:
+        head = msgspec.json.decode(next(source, b""), type=_Head)
+    except msgspec.DecodeError as error:
+        raise LogError(f"this is no exported run: {error}") from error
+    entries: list[Entry] = []
+    after = 0
+    for line in source:
+        entry = read_line(line)
+        if entry.first != after + 1:
+            raise LogError(f"the exported run {head.run} lacks record {after + 1}")
+        after = entry.last
+        entries.append(entry)
+    await _store(log, head.run, head.row, entries)
+    return head.run
+
+
+async def fork_run(log: EventLog, run: str, seq: int, *, name: str = "") -> str:
+    """Copy a run up to a record into a new run, which another process or `recover_all` then continues differently.
+
+    Args:
+        log: Where the run is, and the new one will be.
+        run: The id of the run.
+        seq: The number of the last record to copy. It must not be within a span of deltas.
+        name: The id of the new run; by default one is made.
+
+    Returns:
+        The id of the new run. It is cut off, so that ``worker.recover`` continues it. The keys of its tool calls differ from those of the source.
+
+    Raises:
+        LogError: There is no such run or record, or the log cannot be read or written.
+    """
+    info = await log.info(run)
+    if info is None or info.status == "deleted":
+        raise no_run(run)
+    entries = [entry async for entry in log.read(run) if entry.first <= seq]
+    if not entries or entries[-1].last != seq:
+        raise LogError(
+            f"{run} cannot be forked at record {seq}: "
+            + (
+                f"it has {entries[-1].last} records"
+                if entries and entries[-1].last < seq
+                else "it is within a span of deltas, so choose the record before or after it"
+            )
+        )
+    new = name or f"run-{uuid.uuid4().hex[:12]}"
+    last = record_of(entries[-1], run)
+    fork = Record(seq + 1, new, last.turn, last.attempt, round_time(time.time()), Fork(run, seq))
+    row = replace(info.row, status="running", fork_of=run, reason="", recoveries=0)
+    await _store(log, new, row, [*entries, *entries_of([fork], 1)])
+    return new
+
+
+async def _store(log: EventLog, run: str, row: RunRow, entries: list[Entry]) -> None:
+    claim = await log.claim(run, create=True, row=row)
+    try:
+        after = 0
+        for start in range(0, len(entries), MANY):
+            some = entries[start : start + MANY]
+            is_last = start + MANY >= len(entries)
+            await log.append(
+                claim, some, after=after, row=row if is_last else None, durable=is_last
+            )
+            after = some[-1].last
+    finally:
+        await log.release(claim)

@@ -1,0 +1,140 @@
+"""``rxworker runs``, in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rxworker import Worker, tool
+from rxworker.log import LogError, MemoryLog, SQLiteLog, export_run, fork_run, import_run
+from rxworker.testing import call, say
+from rxworker.tools import ToolContext
+from tests.log.victim import ByTurn
+
+REPLIES = [say("Let me see.\x1b[31m") + call("look", n=1), say("Done.")]
+
+
+@tool(effect="idempotent")
+async def look(n: int) -> str:
+    """Look."""
+    return f"saw {n}"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> str:
+    """The address of a log with a run that has finished, and one that is cut off."""
+
+    async def main() -> None:
+        async with SQLiteLog(tmp_path / "runs.db") as log:
+            await Worker(ByTurn(REPLIES), tools=[look], log=log).run("What is there?")
+            await Worker(ByTurn(REPLIES), tools=[look], log=log).run("And here?").hand_over()
+
+    asyncio.run(main())
+    return f"sqlite:{tmp_path}/runs.db"
+
+
+def rxworker(*args: str, given: str = "", code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "rxworker.cli", "runs", *args],
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+def test_runs_are_listed_and_shown(log: str) -> None:
+    lines = rxworker("--log", log, "list").splitlines()
+    assert len(lines) == 2
+    assert "cut-off" in lines[0]
+    assert "And here?" in lines[0]
+    assert "finished" in lines[1]
+    (line,) = rxworker("--log", log, "list", "--status", "finished").splitlines()
+    shown = rxworker("--log", log, "show", line.split()[0])
+    assert shown.splitlines()[:5] == [
+        "user: What is there?",
+        "assistant: Let me see.␛[31m",
+        "call: look(n=1)",
+        "result: saw 1",
+        "assistant: Done.",
+    ]
+    assert "finished: 2 turns, 1 tool calls" in shown
+
+
+def test_a_run_is_replayed_exported_imported_and_deleted(log: str, tmp_path: Path) -> None:
+    run = rxworker("--log", log, "list", "--status", "finished").split()[0]
+    records = [
+        json.loads(line)
+        for line in rxworker("--log", log, "replay", run, "--speed", "0").splitlines()
+    ]
+    assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
+    exported = tmp_path / "run.jsonl"
+    rxworker("--log", log, "export", run, "--file", str(exported))
+    assert "already" in rxworker("--log", log, "import", str(exported), code=1)
+    other = f"sqlite:{tmp_path}/other.db"
+    assert rxworker("--log", other, "import", "-", given=exported.read_text()).strip() == run
+    assert rxworker("--log", other, "replay", run, "--speed", "0") == rxworker(
+        "--log", log, "replay", run, "--speed", "0"
+    )
+    rxworker("--log", other, "delete", run)
+    assert rxworker("--log", other, "list") == "no runs\n"
+
+
+def test_what_is_not_there_is_one_line(log: str, tmp_path: Path) -> None:
+    assert "there is no log at" in rxworker("--log", f"sqlite:{tmp_path}/no.db", "list", code=1)
+    assert "no run 'run-9'" in rxworker("--log", log, "show", "run-9", code=1)
+    assert "not the address of a log" in rxworker("--log", "redis:x", "list", code=1)
+    assert "--help" in rxworker("--log", log, "dance", code=2)
+
+
+async def test_a_fork_goes_another_way_with_other_keys() -> None:
+    keys: list[str] = []
+
+    @tool(effect="idempotent")
+    async def look(n: int, context: ToolContext) -> str:
+        """Look."""
+        keys.append(context.idempotency_key)
+        return f"saw {n}"
+
+    async with MemoryLog() as log:
+        run = Worker(ByTurn(REPLIES), tools=[look], log=log).run("What is there?")
+        await run
+        entries = [entry async for entry in log.read(run.id)]
+        completed = next(
+            entry for entry in entries if entry.kind == "status" and b"ompleted" in entry.body
+        )
+        fork = await fork_run(log, run.id, completed.last)
+        info = await log.info(fork)
+        assert info is not None
+        assert (info.row.fork_of, info.is_cut_off()) == (run.id, True)
+        other = [say("x"), say("It is different.")]
+        result = await (await Worker(ByTurn(other), tools=[look], log=log).recover(fork))
+        assert result.text == "It is different."
+        assert len(set(keys)) == 2
+        assert run.result().text == "Done."
+        delta = next(entry for entry in entries if entry.last > entry.first)
+        for seq in (delta.first, entries[-1].last + 1):
+            with pytest.raises(LogError, match="cannot be forked"):
+                await fork_run(log, run.id, seq)
+
+
+async def test_an_export_that_lacks_something_is_refused() -> None:
+    async with MemoryLog() as log:
+        run = Worker(ByTurn(REPLIES), tools=[look], log=log).run("What is there?")
+        await run
+        lines = [line async for line in export_run(log, run.id)]
+        async with MemoryLog() as other:
+            with pytest.raises(LogError, match="lacks record 2"):
+                await import_run(other, [*lines[:2], *lines[3:]])
+            with pytest.raises(LogError, match="no exported run"):
+                await import_run(other, ["hello"])
+            assert await other.list() == []
+            assert await import_run(other, lines) == run.id
+            assert [e async for e in other.read(run.id)] == [e async for e in log.read(run.id)]
