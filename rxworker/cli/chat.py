@@ -25,13 +25,13 @@ from rxworker.cli.process import (
     Background,
     CommandError,
     explain,
-    is_terminal,
     write_error,
 )
 from rxworker.cli.resolve import find_provider, import_tools
 from rxworker.errors import ConfigurationError
 from rxworker.hooks.ready import terminal_hooks
 from rxworker.providers import Options
+from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app
 from rxworker.worker import Worker
 

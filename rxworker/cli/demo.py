@@ -28,11 +28,12 @@ from rxworker.cli.demo_views import (
     watch_timeline,
     watch_usage,
 )
-from rxworker.cli.process import is_terminal, on_interrupt, run_async, write_line
+from rxworker.cli.process import on_interrupt, run_async, write_line
 from rxworker.messages import Usage
 from rxworker.providers import Anthropic
 from rxworker.testing import ReplayServer
 from rxworker.ui.clean import clean
+from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.views import RunView
 from rxworker.worker import Run, Worker
 

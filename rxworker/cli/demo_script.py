@@ -157,7 +157,7 @@ WEB_PACE = 0.03
 
 def second_web_answer() -> Reply:
     """The model has received the forecasts, and wants to book."""
-    thoughts = "Kyoto is wet and cool. Lisbon is dry and mild. A booking costs money, so somebody has to agree to it."
+    thoughts = "Kyoto is wet and cool. Lisbon is dry and mild. A booking costs money, so a person has to approve it."
     text = (
         "Lisbon it is: 19 degrees and dry on both days, while Kyoto has rain. I found a small place by the river, with "
         "a view of the ferries. Shall I book it?"

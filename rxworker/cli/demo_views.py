@@ -145,7 +145,7 @@ class PlainAccount:
                 case CallStart(call=call):
                     yield f"  calls     {describe_call(call)}"
                 case CallResult(result=result, is_placeholder=False):
-                    yield f"  hears     {describe_result(result)}"
+                    yield f"  receives  {describe_result(result)}"
                 case _:
                     pass
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from types import FrameType, TracebackType
-from typing import Any, Self, TextIO, TypeVar
+from typing import Any, Self, TypeVar
 
 from rxworker.errors import RxWorkerError
 from rxworker.messages import JsonObject
@@ -34,11 +34,6 @@ def prepare_streams() -> None:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    """Whether the stream is a terminal; a closed stream is not."""
-    return stream is not None and stream.isatty()
 
 
 def write_line(text: str) -> None:

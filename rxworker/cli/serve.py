@@ -80,7 +80,7 @@ def serve(
     token = _variable("--token-env", token_env)
     if token is None and not is_loopback(host):
         message = (
-            f"--host {host}: other machines can reach that, and whoever reaches the server can run its tools. Put a long "
+            f"--host {host}: other machines can reach that, and everyone who reaches the server can run its tools. Put a long "
             "secret into an environment variable and name it with --token-env, or leave --host out"
         )
         raise CommandError(message, MISUSED)

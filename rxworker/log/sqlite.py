@@ -423,7 +423,7 @@ class SQLiteLog(EventLog):
             try:
                 job = self._reads.get(timeout=POLL) if followed else self._reads.get()
             except queue.Empty:
-                with contextlib.suppress(sqlite3.Error):  # whoever reads is told what is wrong
+                with contextlib.suppress(sqlite3.Error):  # the readers raise what is wrong
                     (now,) = db.execute("PRAGMA data_version").fetchone()
                     if now != version:
                         version = now

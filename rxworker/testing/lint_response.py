@@ -83,7 +83,7 @@ class ResponseLinter:
 
     def retract(self) -> list[str]:
         """The response is retracted, and another one may begin."""
-        complaints = self._still_open("when it was taken back")
+        complaints = self._still_open("when it was retracted")
         self._begin()
         self._over = None
         return complaints

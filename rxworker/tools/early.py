@@ -1,8 +1,7 @@
 """Calls that start before the response that makes them has ended.
 
-A tool that only looks may start as soon as its call is known. What comes of it is kept until it is asked for. Whether
-it ever is asked for is not known when it starts: the response may fail, a hook may change the arguments. Then the call
-is cancelled, and its events are dropped.
+A tool without effects may start as soon as its call is complete. Its events and its result are kept until `run_calls` needs them. It
+may never need them: the response may fail, or a hook may change the arguments. Then the call is cancelled, and its events are dropped.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from rxworker.tools.toolbox import Toolbox
 
 
 class EarlyCalls:
-    """The calls of one response that have started while it still comes in. To be given to `run_calls`.
+    """The calls of one response that start while it is still being received. An argument of `run_calls`.
 
     Args:
-        toolbox: Where the tools are.
-        call_scope: What these calls share.
-        limit: How many may run at once, those that start later included.
+        toolbox: The tools.
+        call_scope: The context of these calls.
+        limit: How many calls may run at once, including those that start later.
 
     Attributes:
-        gate: Lets the calls of the response run.
-        accepted: How many were to start.
-        begun: How many of them have started.
+        gate: Limits how many calls of the response run at once.
+        accepted: The number of calls that may start.
+        begun: The number of calls that have started.
 
     Raises:
         ConfigurationError: The limit is below 1.

@@ -185,7 +185,7 @@ class Receiver(abc.ObserverBase[bytes]):
             if not self._told:
                 self._fail(self._failure)
             elif self._usage is not None:
-                # What was taken is more than what was told: the response was cut before its last numbers.
+                # More was received than was counted: the response was cut before its last usage.
                 self._observer.on_next(replace(self._usage, is_partial=True))
         return event
 

@@ -23,7 +23,7 @@ AHEAD = 32 * 1024
 """Bytes of an answer that may wait to be read; twice as many are what a read of a socket brings."""
 
 _Keeper = AsyncGenerator[aiohttp.ClientSession, None]
-# A session holds its loop, so that weak keys would let go of none.
+# A session references its loop, so weak keys would release none.
 _kept: dict[asyncio.AbstractEventLoop, tuple[aiohttp.ClientSession, _Keeper]] = {}
 
 

@@ -316,7 +316,7 @@ _HANDLERS: dict[type[object], Callable[[OpenBlock, Any], Iterator[Change]]] = {
 }
 
 
-RETRACTED = "This call was taken back: the response that made it failed."
+RETRACTED = "This call was retracted: the response that made it failed."
 
 
 class BlockTracker:

@@ -40,7 +40,7 @@ class Run(Generic[T_co]):
     """One run of a worker. It starts by itself, and continues whether it is watched or not.
 
     - ``await run`` returns the `RunResult`, or raises the error that ended the run. ``run.done()``, ``run.result()`` and ``run.exception()``
-      are those of an asyncio future.
+      do what those of an asyncio future do.
     - ``run.records`` is the observable of its records, ``run.events`` that of the bare events. ``run.subscribe(...)`` and ``run.pipe(...)``
       are those of ``run.records``.
     - ``async for record in run`` reads the records at the reader's own pace.

@@ -14,8 +14,8 @@ turn 1
   text      Let me look at both forecasts.
   calls     forecast(city="Kyoto", days=2)
   calls     forecast(city="Lisbon", days=2)
-  hears     forecast: 11 C, rain on both days (next 2 days)
-  hears     forecast: 19 C, dry, a light wind (next 2 days)
+  receives  forecast: 11 C, rain on both days (next 2 days)
+  receives  forecast: 19 C, dry, a light wind (next 2 days)
 turn 2
   thinking  Kyoto is wet and cool. Lisbon is dry and mild.
   text      Go to Lisbon: 19 degrees and dry on both days"""
@@ -62,5 +62,5 @@ async def test_the_plain_account_reports_failed_calls_in_clean_lines() -> None:
     run = Worker(ScriptedModel([call("nothing", x="\x1b[31m"), say("Oh.")])).run("Hi")
     account = PlainAccount()
     lines = [line async for record in run for line in account.feed(record)]
-    assert any("hears" in line and "failed:" in line for line in lines)
+    assert any("receives" in line and "failed:" in line for line in lines)
     assert "\x1b" not in "".join(lines)

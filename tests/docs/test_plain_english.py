@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,10 +69,25 @@ def test_a_page_has_no_retired_words(page: Path) -> None:
 MODULES = sorted((ROOT / "rxworker").rglob("*.py"))
 
 
+def comments_and_texts(module: Path) -> Iterator[tuple[int, str]]:
+    """The comments of a module, and the strings of it that are sentences, such as the messages of errors."""
+    with module.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            is_text = token.type == tokenize.STRING and " " in token.string
+            if token.type == tokenize.COMMENT or is_text:
+                yield token.start[0], token.string
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(ROOT)))
 def test_docstrings_have_no_retired_words(module: Path) -> None:
     words = [each for line, text in docstrings(module) for each in retired_words(text, line)]
     assert words == []
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(ROOT)))
+def test_comments_and_messages_have_no_retired_words(module: Path) -> None:
+    texts = comments_and_texts(module)
+    assert [each for line, text in texts for each in retired_words(text, line)] == []
 
 
 def test_a_retired_word_is_found_outside_code_alone() -> None:

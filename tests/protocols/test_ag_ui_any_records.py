@@ -59,9 +59,8 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.protocols.ag_ui import AgUiEncoder
-from rxworker.protocols.ag_ui import sse_bytes as ag_ui_bytes
+from rxworker.protocols.common import data_line
 from rxworker.protocols.ui_messages import UiMessageEncoder
-from rxworker.protocols.ui_messages import sse_bytes as part_bytes
 from rxworker.state import fold_run
 
 Wire = dict[str, Any]
@@ -251,7 +250,7 @@ def ag_ui(records: Iterable[Record], encoder: AgUiEncoder | None = None) -> list
     events += encoder.close("the watcher left")
     assert encoder.is_over
     assert encoder.close("again") == []
-    return frames(b"".join(map(ag_ui_bytes, events)))
+    return frames(b"".join(map(data_line, events)))
 
 
 def parts_of(records: Iterable[Record], encoder: UiMessageEncoder | None = None) -> list[Wire]:
@@ -259,7 +258,7 @@ def parts_of(records: Iterable[Record], encoder: UiMessageEncoder | None = None)
     parts = [part for record in records for part in encoder.feed(record)]
     parts += encoder.close("the watcher left")
     assert encoder.is_over
-    return frames(b"".join(map(part_bytes, parts)))
+    return frames(b"".join(map(data_line, parts)))
 
 
 def check(records: list[Record]) -> None:
@@ -371,10 +370,10 @@ def test_any_events_in_any_order_make_well_formed_streams(records: list[Record])
 def test_a_late_watcher_is_led_to_any_state(records: list[Record], at: int) -> None:
     state = fold_run([record for record in records[:at] if record.seq])
     encoder = AgUiEncoder("thread", "run", protocol="1.0")
-    caught_up = frames(b"".join(map(ag_ui_bytes, encoder.catch_up(state, "run-1"))))
+    caught_up = frames(b"".join(map(data_line, encoder.catch_up(state, "run-1"))))
     AgUiGrammar().read([*caught_up, *ag_ui(records[at:], encoder)])
     parts = UiMessageEncoder("message")
-    caught_up = frames(b"".join(map(part_bytes, parts.catch_up(state, "run-1"))))
+    caught_up = frames(b"".join(map(data_line, parts.catch_up(state, "run-1"))))
     PartGrammar().read([*caught_up, *parts_of(records[at:], parts)])
 
 
@@ -388,7 +387,7 @@ def test_a_late_watcher_learns_that_a_call_is_whole_before_it_learns_its_result(
     ]
     records = [Record(seq, "run-1", 1, 1, 0.0, event) for seq, event in enumerate(told, start=1)]
     encoder = UiMessageEncoder("message")
-    caught_up = frames(b"".join(map(part_bytes, encoder.catch_up(fold_run(records), "run-1"))))
+    caught_up = frames(b"".join(map(data_line, encoder.catch_up(fold_run(records), "run-1"))))
     types = [part["type"] for part in [*caught_up, *parts_of([], encoder)]]
     assert types.index("tool-input-available") < types.index("tool-output-available")
 

@@ -30,7 +30,8 @@ from rxworker.events import (
 )
 from rxworker.hooks import Skip, ToolCallContext
 from rxworker.messages import Conversation, Image, Message, Text, ToolCall, ToolResult
-from rxworker.protocols.ag_ui import AgUiEncoder, ag_ui_stream, sse_bytes
+from rxworker.protocols.ag_ui import AgUiEncoder, ag_ui_stream
+from rxworker.protocols.common import data_line
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
@@ -67,7 +68,7 @@ def numbered(*events: Event, first: int = 1) -> list[Record]:
 def encoded(records: list[Record], encoder: AgUiEncoder | None = None) -> list[Wire]:
     encoder = encoder or AgUiEncoder("thread", "run", protocol="1.0")
     events = [event for record in records for event in encoder.feed(record)]
-    frames = [sse_bytes(event) for event in [*events, *encoder.close("the watcher left")]]
+    frames = [data_line(event) for event in [*events, *encoder.close("the watcher left")]]
     return [json.loads(frame.removeprefix(b"data: ")) for frame in frames]
 
 
@@ -257,7 +258,7 @@ async def test_a_late_watcher_has_the_same_text_as_one_from_the_start(at: int) -
     records = await told(Worker(model, tools=[look]))
     encoder = AgUiEncoder("t", "r", protocol="1.0")
     first = encoder.catch_up(fold_run(records[:at]), "run-1")
-    caught_up = [json.loads(sse_bytes(event).removeprefix(b"data: ")) for event in first]
+    caught_up = [json.loads(data_line(event).removeprefix(b"data: ")) for event in first]
     events = [*caught_up, *encoded(records[at:], encoder)]
     snapshot = caught_up[1]["messages"]
     before = "".join(m.get("content", "") for m in snapshot if m["role"] == "assistant")

@@ -31,9 +31,8 @@ from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.protocols import decode_record, encode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
-from rxworker.protocols.ag_ui import sse_bytes as ag_ui_bytes
+from rxworker.protocols.common import data_line
 from rxworker.protocols.ui_messages import UiMessageEncoder
-from rxworker.protocols.ui_messages import sse_bytes as part_bytes
 from rxworker.state import fold_run
 from rxworker.state.run_steps import TOOL_STEPS, TURN_STEPS
 from rxworker.views import Note, Scope, Tracker
@@ -99,13 +98,13 @@ def records(kind: type[Struct]) -> list[Record]:
 def ag_ui(told: list[Record]) -> bytes:
     encoder = AgUiEncoder("thread", "run", protocol="1.0")
     events = [event for record in told for event in encoder.feed(record)]
-    return b"".join(map(ag_ui_bytes, [*events, *encoder.close("cut")]))
+    return b"".join(map(data_line, [*events, *encoder.close("cut")]))
 
 
 def ui_messages(told: list[Record]) -> bytes:
     encoder = UiMessageEncoder("message")
     parts = [part for record in told for part in encoder.feed(record)]
-    return b"".join(map(part_bytes, [*parts, *encoder.close("cut")]))
+    return b"".join(map(data_line, [*parts, *encoder.close("cut")]))
 
 
 Encode = Callable[[list[Record]], bytes]

@@ -28,7 +28,8 @@ from rxworker.events import (
     ToolUseMetadata,
 )
 from rxworker.messages import Image, Message, StopKind, Text, ToolCall, ToolResult
-from rxworker.protocols.ui_messages import DONE, UiMessageEncoder, sse_bytes, ui_message_stream
+from rxworker.protocols.common import data_line
+from rxworker.protocols.ui_messages import DONE, UiMessageEncoder, ui_message_stream
 from rxworker.testing import ScriptedModel, call, fail, say, think
 from rxworker.transport import Retry
 from rxworker.worker import Run
@@ -59,7 +60,7 @@ def numbered(*events: Event, first: int = 1) -> list[Record]:
 def encoded(records: list[Record], encoder: UiMessageEncoder | None = None) -> list[Wire]:
     encoder = encoder or UiMessageEncoder("message")
     parts = [part for record in records for part in encoder.feed(record)]
-    frames = [sse_bytes(part) for part in [*parts, *encoder.close("the watcher left")]]
+    frames = [data_line(part) for part in [*parts, *encoder.close("the watcher left")]]
     return [json.loads(frame.removeprefix(b"data: ")) for frame in frames]
 
 

@@ -99,7 +99,7 @@ def test_a_sound_response_draws_no_complaint(events: Sequence[Event]) -> None:
         ([BEGIN], "end: the response has no terminal status"),
         (
             [BEGIN, START, BEGIN, DONE],
-            "event 2: block 0 (text) is still open when it was taken back",
+            "event 2: block 0 (text) is still open when it was retracted",
         ),
         (
             [BEGIN, BlockStart(0, TOOL), BlockStop(0, TOOL), DONE],
@@ -172,7 +172,7 @@ def test_a_resumed_run_goes_on_within_its_turn_or_after_it(rest: list[Event]) ->
         ([RunStop(), RunStop()], "seq 2: RunStop after RunStop"),
         (
             [AttemptStart(), BEGIN, START, AttemptRetract("x")],
-            "seq 4: block 0 (text) is still open when it was taken back",
+            "seq 4: block 0 (text) is still open when it was retracted",
         ),
         (
             [AttemptStart(), BEGIN, AttemptStart()],
@@ -180,7 +180,7 @@ def test_a_resumed_run_goes_on_within_its_turn_or_after_it(rest: list[Event]) ->
         ),
         (
             [AttemptStart(), BEGIN, START, RunAbort("cancel", "x")],
-            "seq 4: block 0 (text) is still open when it was taken back",
+            "seq 4: block 0 (text) is still open when it was retracted",
         ),
         ([RunStop(), BEGIN, DONE], "seq 2: Status after RunStop"),
     ],

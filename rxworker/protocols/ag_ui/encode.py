@@ -163,16 +163,6 @@ def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[o
     }
 
 
-def sse_bytes(event: AgUiEvent) -> bytes:
-    r"""Encode an event as a frame of server-sent events.
-
-    >>> from rxworker.protocols.ag_ui.wire import StepStarted
-    >>> sse_bytes(StepStarted("turn 1"))
-    b'data: {"type":"STEP_STARTED","stepName":"turn 1"}\n\n'
-    """
-    return data_line(event)
-
-
 async def ag_ui_stream(
     batches: AsyncIterable[Sequence[Record]],
     thread_id: str,
@@ -202,10 +192,10 @@ async def ag_ui_stream(
         thread_id, run_id, protocol=protocol, snapshot=snapshot, parent_run_id=parent_run_id
     )
     if state is not None:
-        yield b"".join(map(sse_bytes, encoder.catch_up(state, run)))
+        yield b"".join(map(data_line, encoder.catch_up(state, run)))
     async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
         async for events in pieces:
-            yield b"".join(map(sse_bytes, events))
+            yield b"".join(map(data_line, events))
 
 
 ANSWER_SCHEMA: JsonObject = {

@@ -4,7 +4,6 @@ from rxworker.protocols.ui_messages.encode import (
     DONE,
     HEADERS,
     UiMessageEncoder,
-    sse_bytes,
     ui_message_stream,
 )
 from rxworker.protocols.ui_messages.history import UiMessage, ui_messages_of
@@ -19,7 +18,6 @@ __all__ = [
     "UiMessageEncoder",
     "UiMessagePart",
     "read_chat_request",
-    "sse_bytes",
     "ui_message_stream",
     "ui_messages_of",
 ]

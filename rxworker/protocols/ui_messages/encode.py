@@ -149,16 +149,6 @@ HEADERS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def sse_bytes(part: UiMessagePart) -> bytes:
-    r"""Encode a part as a frame of server-sent events.
-
-    >>> from rxworker.protocols.ui_messages.wire import TextEnd
-    >>> sse_bytes(TextEnd("1"))
-    b'data: {"type":"text-end","id":"1"}\n\n'
-    """
-    return data_line(part)
-
-
 async def ui_message_stream(
     batches: AsyncIterable[Sequence[Record]],
     message_id: str | None = None,
@@ -185,7 +175,7 @@ async def ui_message_stream(
         async with aclosing(pump(source, encoder.feed, encoder.close)) as pieces:
             async for parts in pieces:
                 sent = [p for p in parts if _is_part(p, is_first=place == 0, is_last=place == last)]
-                yield b"".join(map(sse_bytes, sent))
+                yield b"".join(map(data_line, sent))
     yield DONE
 
 

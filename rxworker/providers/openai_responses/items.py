@@ -93,7 +93,7 @@ class Items:
         calls = [wire for wire in output if isinstance(wire, dict) and wire.get("type") in CALLS]
         for wire in calls:
             if self._named(wire.get("id"), wire.get("call_id")) is None:
-                reason = "the response was cut before the call was told"
+                reason = "the response was cut before the call was complete"
                 self._new(None, wire).stop(wire, events, whole=whole, reason=reason)
 
     def outcome(self) -> Outcome:

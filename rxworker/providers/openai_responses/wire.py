@@ -86,7 +86,7 @@ USUAL = {
 }
 
 
-# What the last event repeats of the items has usually been told: it is left as it is until somebody asks.
+# The last event repeats the items, which have usually been received before: they are decoded only when they are needed.
 _Last: Any = msgspec.defstruct(
     "WireResponse",
     [("output", list[Raw] | None, None)],

@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
-from rxworker.ui.terminal.run import is_terminal
+from rxworker.ui.terminal.lifecycle import is_terminal
 
 WRITE_TIMEOUT = 0.5
 """Seconds a terminal has to accept data after `Output.hurry`."""

@@ -19,11 +19,16 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, Self, TextIO, runtime_checkable
 
 GRACE = 3.0
 HUNG_UP = 128 + getattr(signal, "SIGHUP", 1)
 ENDED, LEAVES = b".", b"!"
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a standard stream is open and is a terminal."""
+    return stream is not None and not stream.closed and stream.isatty()
 
 
 @runtime_checkable

@@ -7,10 +7,10 @@ import importlib
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.ui.terminal.lifecycle import on_signals
+from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
 from rxworker.worker import Worker
 
 if TYPE_CHECKING:
@@ -77,11 +77,6 @@ def has_textual() -> bool:
     except ImportError:
         return False
     return True
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a standard stream is open and is a terminal."""
-    return stream is not None and not stream.closed and stream.isatty()
 
 
 def _make(worker: Worker, wording: Wording | None) -> TerminalApp:
