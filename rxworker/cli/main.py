@@ -112,6 +112,7 @@ def _run(argv: Sequence[str] | None) -> int:
                 tools=args.tool,
                 allowed_hosts=args.allow_host,
                 demo=args.demo,
+                log=args.log,
             )
         case "decode":
             from rxworker.cli.decode import decode
@@ -153,9 +154,11 @@ SERVE = """
 examples:
   rxworker serve --demo
   rxworker serve --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
+  rxworker serve --log sqlite:runs.db --provider anthropic --model claude-sonnet-4-5
   TOKEN=... rxworker serve --host 0.0.0.0 --token-env TOKEN --provider anthropic --model claude-sonnet-4-5
 
 Only this machine can reach it, unless --host is given; then it needs a token. Ctrl-C ends it, and cancels its runs.
+With --log its runs are stored: they are continued when it is started again, or by another server on the same log.
 """
 RUNS = """
 examples:
@@ -250,6 +253,7 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
         default=[],
         help="a name by which the server may be called, such as that of a proxy; may be given several times",
     )
+    add("--log", metavar="URL", help="store the runs in a log, such as sqlite:runs.db")
     add("--demo", action="store_true", help="a scripted model in place of a provider")
     _add_worker(serve, required=False)
 

@@ -29,9 +29,10 @@ from rxworker.cli.demo_script import (
 )
 from rxworker.cli.process import MISUSED, CommandError, explain, on_interrupt, run_async, write_line
 from rxworker.cli.resolve import find_provider, import_tools
-from rxworker.errors import ConfigurationError, RxWorkerError
+from rxworker.errors import ConfigurationError, LogError, RxWorkerError
 from rxworker.events import Event
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
+from rxworker.log import open_log
 from rxworker.providers import Options
 from rxworker.ui.web import MakeServedWorker, Settings, WebServer, Workers
 from rxworker.ui.web.settings import is_loopback
@@ -53,6 +54,7 @@ def serve(
     tools: Sequence[str] = (),
     allowed_hosts: Sequence[str] = (),
     demo: bool = False,
+    log: str | None = None,
 ) -> int:
     """Serve until Ctrl-C.
 
@@ -69,6 +71,7 @@ def serve(
         tools: The tools that the model may call, as ``module:function``.
         allowed_hosts: Further host names that requests may use.
         demo: Whether a scripted model answers instead of a provider.
+        log: The address of the log in which runs are stored.
 
     Returns:
         0 when it was asked to end.
@@ -101,7 +104,9 @@ def serve(
             write_line(f"Open {server.url}?token= with the token of {token_env} behind it, once.")
         write_line("Ctrl-C ends it.")
 
-    return run_server(workers, host=host, port=port, settings=settings, ready=print_address)
+    return run_server(
+        workers, host=host, port=port, settings=settings, ready=print_address, log=log
+    )
 
 
 def run_server(
@@ -111,6 +116,7 @@ def run_server(
     port: int,
     settings: Settings,
     ready: Callable[[WebServer], object],
+    log: str | None = None,
 ) -> int:
     """Serve until Ctrl-C or SIGTERM, and shut down cleanly.
 
@@ -120,6 +126,7 @@ def run_server(
         port: The port.
         settings: The settings of the server.
         ready: Called when the server listens.
+        log: The address of the log in which runs are stored.
 
     Returns:
         0 when the system asked it to end.
@@ -149,8 +156,10 @@ def run_server(
             end()
 
         with on_interrupt(end), _on_terminate(loop, terminate):
-            async with WebServer(workers, host=host, port=port, settings=settings) as server:
-                ready(server)
+            async with contextlib.AsyncExitStack() as stack:
+                stored = None if log is None else await stack.enter_async_context(open_log(log))
+                server = WebServer(workers, host=host, port=port, settings=settings, log=stored)
+                ready(await stack.enter_async_context(server))
                 await asyncio.Event().wait()
 
     try:
@@ -158,7 +167,7 @@ def run_server(
     except asyncio.CancelledError:
         if not stopped:
             raise KeyboardInterrupt from None
-    except ConfigurationError as error:
+    except (ConfigurationError, LogError) as error:
         raise CommandError(explain(error)) from error
     return 0
 

@@ -5,7 +5,8 @@ from rxworker.log.base import Codec, EventLog
 from rxworker.log.entry import Entry, entries_of, read_line, record_of, records_of, write_line
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
-from rxworker.log.recover import recover_all
+from rxworker.log.recover import dismiss_run, recover_all
+from rxworker.log.replica import Replica
 from rxworker.log.sqlite import SQLiteLog
 from rxworker.log.transfer import export_run, fork_run, import_run
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
@@ -27,8 +28,11 @@ __all__ = [
     "RunInfo",
     "RunRow",
     "StoredStatus",
+    # any process
+    "Replica",
     # who owns a run
     "recover_all",
+    "dismiss_run",
     "Claim",
     "Command",
     # copies

@@ -15,7 +15,8 @@ import socket
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
@@ -27,12 +28,16 @@ from rxworker.events import Record
 from rxworker.log.entry import Entry, record_of, with_body
 from rxworker.log.heartbeat import Heartbeat
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
+from rxworker.messages.lenient_json import encode_lenient
 
 LEASE = 15.0
 """Seconds that a claim lasts without a heartbeat."""
 
 PAGE = 500
 """How many entries are read at once."""
+
+ALL_RUNS = ""
+"""In place of the id of a run: what follows it is woken by a change of any run."""
 
 
 class Codec(Protocol):
@@ -48,7 +53,6 @@ class Codec(Protocol):
 
 
 _BRACE = ord("{")
-_encode = msgspec.json.Encoder().encode
 _decode_row = msgspec.json.Decoder(RunRow).decode
 _decode_command = msgspec.json.Decoder(Command).decode
 
@@ -64,10 +68,13 @@ class EventLog(ABC):
         lease: Seconds that a claim lasts without a heartbeat; there are three heartbeats in a lease.
 
     Attributes:
+        id: The name of the log, the same in each process that opens it.
         owner: The name of this process in claims.
         lease: Seconds that a claim lasts.
         heartbeat: Renews the claims of the runs of this process.
     """
+
+    id: str
 
     def __init__(
         self, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
@@ -77,6 +84,7 @@ class EventLog(ABC):
         self._codec = codec
         self.heartbeat = Heartbeat(self.renew, max(lease / 3, 0.01))
         self._wakers: dict[str, set[_Waker]] = {}
+        self._following: Counter[str] = Counter()
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -105,7 +113,10 @@ class EventLog(ABC):
             LogError: It does not exist, or ``create`` was given and it has entries.
         """
         self._check_open()
-        return await self._claim(run, create, self._encode_row(row or RunRow(), run), self.lease)
+        encoded = self._encode_row(row or RunRow(), run)
+        claim = await self._claim(run, create, encoded, self.lease)
+        self._wake(run)
+        return claim
 
     async def append(
         self,
@@ -145,6 +156,7 @@ class EventLog(ABC):
     async def release(self, claim: Claim) -> None:
         """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
         await self._release(claim)
+        self._wake(claim.run)
 
     def renew(self, claims: Sequence[Claim]) -> list[str]:
         """Extend claims. Blocks; called from a thread of its own.
@@ -156,7 +168,7 @@ class EventLog(ABC):
 
     # Readers
 
-    async def read(self, run: str, after: int = 0) -> AsyncIterator[Entry]:
+    async def read(self, run: str, after: int = 0) -> AsyncGenerator[Entry, None]:
         """The entries of a run after a number, up to the present.
 
         The first entry may begin before ``after``, where that is within a span.
@@ -166,18 +178,28 @@ class EventLog(ABC):
                 yield entry
             after = entries[-1].last
 
-    async def follow(self, run: str, after: int = 0) -> AsyncIterator[Entry]:
+    async def follow(self, run: str, after: int = 0) -> AsyncGenerator[Entry, None]:
         """The entries of a run after a number, and then those that are appended, by any process. It ends when the log is closed."""
-        with self._waker(run) as waker:
-            while not self._is_closed:
-                waker.clear()
-                entries = await self._read_page(run, after)
-                for entry in entries:
-                    yield entry
-                if entries:
-                    after = entries[-1].last
-                else:
-                    await waker.wait()
+        self._following[run] += 1
+        try:
+            with self._waker(run) as waker:
+                while not self._is_closed:
+                    waker.clear()
+                    entries = await self._read_page(run, after)
+                    for entry in entries:
+                        yield entry
+                    if entries:
+                        after = entries[-1].last
+                    else:
+                        await waker.wait()
+        finally:
+            self._following[run] -= 1
+            if not self._following[run]:
+                del self._following[run]
+
+    def is_followed(self, run: str) -> bool:
+        """Whether something in this process follows the entries of a run."""
+        return run in self._following
 
     async def records(self, run: str, after: int = 0) -> AsyncIterator[Record]:
         """The same as records; that of a span covers several numbers, and its event is a `Deltas`."""
@@ -203,6 +225,30 @@ class EventLog(ABC):
         self._check_open()
         return [self._decode_info(found) for found in await self._list(status, before, limit)]
 
+    async def changes(
+        self, *, limit: int = 100, every: float = 0.25
+    ) -> AsyncGenerator[list[RunInfo], None]:
+        """The newest runs, oldest first, and then those that have changed, by any process. It ends when the log is closed.
+
+        Args:
+            limit: How many runs come at first.
+            every: At most one list in so many seconds.
+        """
+        with self._waker(ALL_RUNS) as waker:
+            infos = list(reversed(await self.list(limit=limit)))
+            revision = max((info.revision for info in infos), default=0)
+            yield infos
+            while not self._is_closed:
+                waker.clear()
+                stored = await self._changed_since(revision, PAGE)
+                if stored:
+                    infos = [self._decode_info(each) for each in stored]
+                    revision = infos[-1].revision
+                    yield infos
+                    await asyncio.sleep(every)
+                else:
+                    await waker.wait()
+
     # Commands
 
     async def send(self, run: str, command: Command) -> int:
@@ -216,11 +262,11 @@ class EventLog(ABC):
             LogError: There is no such run, or it has ended.
         """
         self._check_open()
-        number = await self._send(run, command.key, self._encoded(_encode(command), run))
+        number = await self._send(run, command.key, self._encoded(encode_lenient(command), run))
         self._wake(run)
         return number
 
-    async def commands(self, run: str, after: int = 0) -> AsyncIterator[Command]:
+    async def commands(self, run: str, after: int = 0) -> AsyncGenerator[Command, None]:
         """The commands to a run after a number, and then those that are sent. It ends when the log is closed."""
         with self._waker(run) as waker:
             while not self._is_closed:
@@ -303,8 +349,8 @@ class EventLog(ABC):
         return _Waker(self, run)
 
     def _wake(self, run: str) -> None:
-        """Wake what follows a run. Any thread may call it."""
-        for waker in tuple(self._wakers.get(run, ())):
+        """Wake what follows a run, or all runs. Any thread may call it."""
+        for waker in (*self._wakers.get(run, ()), *self._wakers.get(ALL_RUNS, ())):
             waker.set()
 
     def _wake_all(self) -> None:
@@ -313,7 +359,7 @@ class EventLog(ABC):
 
     @property
     def followed(self) -> Sequence[str]:
-        """The ids of the runs that are followed now."""
+        """The ids of the runs that are followed now, and `ALL_RUNS`, if all are."""
         return tuple(self._wakers)
 
     def add_waker(self, waker: _Waker) -> None:
@@ -345,14 +391,18 @@ class EventLog(ABC):
         return data
 
     def _encode_row(self, row: RunRow, run: str) -> bytes:
-        return self._encoded(_encode(row), run)
+        return self._encoded(encode_lenient(row), run)
 
     def _decode_info(self, stored: StoredRow) -> RunInfo:
-        run, data, status, epoch, last_seq, owner, lease, created, updated, size = stored
+        run, data, status, epoch, last_seq, owner, lease, created, updated, size, revision, sent = (
+            stored
+        )
         row = RunRow(status)
         if data:
             row = replace(_decode_row(self._decoded(data, run)), status=status)
-        return RunInfo(run, row, epoch, last_seq, owner, lease, created, updated, size)
+        return RunInfo(
+            run, row, epoch, last_seq, owner, lease, created, updated, size, revision, sent
+        )
 
     def _decode_command(self, run: str, number: int, stored: float, data: bytes) -> Command:
         command = _decode_command(self._decoded(data, run))
@@ -403,6 +453,9 @@ class EventLog(ABC):
     ) -> list[StoredRow]: ...
 
     @abstractmethod
+    async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]: ...
+
+    @abstractmethod
     async def _send(self, run: str, key: str, data: bytes) -> int: ...
 
     @abstractmethod
@@ -415,7 +468,9 @@ class EventLog(ABC):
     async def _close(self) -> None: ...
 
 
-StoredRow: TypeAlias = tuple[str, bytes, StoredStatus, int, int, str, float, float, float, int]
+StoredRow: TypeAlias = tuple[
+    str, bytes, StoredStatus, int, int, str, float, float, float, int, int, int
+]
 """The fields of a `RunInfo`, with the row as it is stored and its status."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from typing import final
 
@@ -28,11 +29,13 @@ class _StoredRun(Struct, eq=False):
     size: int = 0
     entries: list[Entry] = []
     commands: list[tuple[float, str, bytes]] = []
+    revision: int = 0
 
     def stored(self) -> StoredRow:
         return (
             self.run, self.row, self.status, self.epoch, self.last_seq, self.owner, self.lease_until,
-            self.created, self.updated, self.size,
+            self.created, self.updated, self.size, self.revision,
+            len(self.commands),
         )  # fmt: skip
 
 
@@ -71,6 +74,12 @@ class MemoryLog(EventLog):
         self._clock = clock
         self._lock = threading.Lock()  # claims are renewed in another thread
         self._runs: dict[str, _StoredRun] = {}
+        self._revision = 0
+        self.id = uuid.uuid4().hex
+
+    def _revised(self, run: _StoredRun) -> None:
+        self._revision += 1
+        run.revision = self._revision
 
     def _get(self, run: str) -> _StoredRun:
         found = self._runs.get(run)
@@ -90,6 +99,7 @@ class MemoryLog(EventLog):
                 raise LeaseHeldError(run, found.owner, found.lease_until)
             found.epoch += 1
             found.owner, found.lease_until = self.owner, now + lease
+            self._revised(found)
             return Claim(run, found.epoch, found.last_seq, self.owner)
 
     async def _append(
@@ -116,6 +126,7 @@ class MemoryLog(EventLog):
             if row is not None and status is not None:
                 found.row, found.status = row, status
             found.updated = self._clock()
+            self._revised(found)
         return False
 
     async def _release(self, claim: Claim) -> None:
@@ -123,6 +134,7 @@ class MemoryLog(EventLog):
             found = self._runs.get(claim.run)
             if found is not None and found.epoch == claim.epoch:
                 found.owner, found.lease_until = "", 0.0
+                self._revised(found)
 
     def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
         lost: list[str] = []
@@ -160,6 +172,11 @@ class MemoryLog(EventLog):
         ]
         return [found.stored() for found in wanted[:limit]]
 
+    async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
+        changed = [found for found in self._runs.values() if found.revision > revision]
+        changed.sort(key=lambda found: found.revision)
+        return [found.stored() for found in changed[:limit]]
+
     async def _send(self, run: str, key: str, data: bytes) -> int:
         with self._lock:
             found = self._get(run)
@@ -167,6 +184,7 @@ class MemoryLog(EventLog):
             if key and any(other == key for _, other, _ in found.commands):
                 raise conflict(run, key)
             found.commands.append((self._clock(), key, data))
+            self._revised(found)
             return len(found.commands)
 
     async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
@@ -184,6 +202,7 @@ class MemoryLog(EventLog):
             found.entries, found.commands, found.size, found.row = [], [], 0, b""
             found.status = "deleted"
             found.epoch += 1
+            self._revised(found)
 
     async def _close(self) -> None:
         pass

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
-from rxworker.log.base import LEASE, Codec, EventLog, StoredRow, no_run
+from rxworker.log.base import ALL_RUNS, LEASE, Codec, EventLog, StoredRow, no_run
 from rxworker.log.entry import Entry
 from rxworker.log.memory import check_command, conflict, refusal
 from rxworker.log.values import Claim, StoredStatus
@@ -44,19 +44,22 @@ CREATE TABLE runs(
   id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE, row BLOB NOT NULL, status TEXT NOT NULL, epoch INTEGER NOT NULL DEFAULT 0,
   last INTEGER NOT NULL DEFAULT 0, owner TEXT NOT NULL DEFAULT '', lease REAL NOT NULL DEFAULT 0,
   created REAL NOT NULL, updated REAL NOT NULL, size INTEGER NOT NULL DEFAULT 0, sent INTEGER NOT NULL DEFAULT 0,
-  watched REAL NOT NULL DEFAULT 0, watcher TEXT NOT NULL DEFAULT '');
+  watched REAL NOT NULL DEFAULT 0, watcher TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL DEFAULT 0);
 CREATE INDEX runs_by_status ON runs(status, id);
+CREATE INDEX runs_by_revision ON runs(revision);
 CREATE TABLE entries(
   run INTEGER NOT NULL, last INTEGER NOT NULL, first INTEGER NOT NULL, epoch INTEGER NOT NULL, kind TEXT NOT NULL, time REAL NOT NULL,
   changes INTEGER NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY(run, last)) WITHOUT ROWID;
 CREATE TABLE commands(
   run INTEGER NOT NULL, number INTEGER NOT NULL, key TEXT, time REAL NOT NULL, body BLOB NOT NULL, PRIMARY KEY(run, number),
   UNIQUE(run, key)) WITHOUT ROWID;
-CREATE TABLE barriers(count INTEGER NOT NULL);
-INSERT INTO barriers VALUES(0);
+CREATE TABLE log(id TEXT NOT NULL, barriers INTEGER NOT NULL);
+INSERT INTO log VALUES(lower(hex(randomblob(8))), 0);
 """
 
-_STORED = "run, row, status, epoch, last, owner, lease, created, updated, size"
+_STORED = "run, row, status, epoch, last, owner, lease, created, updated, size, revision, sent"
+_REVISE = "revision=(SELECT max(revision)+1 FROM runs)"
+"""An assignment for each change of a run, in the order of the commits."""
 
 
 class _Job:
@@ -122,6 +125,7 @@ class SQLiteLog(EventLog):
             try:
                 _prepare(self._writing, self.path)
                 self._barriers.check(self._writing)
+                (self.id,) = self._writing.execute("SELECT id FROM log").fetchone()
                 self._reading = _connect(self.path)
                 self._renewing = _connect(self.path)
             except BaseException:
@@ -162,7 +166,7 @@ class SQLiteLog(EventLog):
             if held and until > now:
                 raise LeaseHeldError(run, held, until)
             epoch, last = db.execute(
-                "UPDATE runs SET epoch=epoch+1, owner=?, lease=? WHERE id=? RETURNING epoch, last",
+                f"UPDATE runs SET epoch=epoch+1, owner=?, lease=?, {_REVISE} WHERE id=? RETURNING epoch, last",
                 (owner, now + lease, key),
             ).fetchone()
             return Claim(run, epoch, last, owner)
@@ -185,7 +189,7 @@ class SQLiteLog(EventLog):
         def work(db: sqlite3.Connection) -> bool:
             now = time.time()
             found: tuple[int, float, str] | None = db.execute(
-                "UPDATE runs SET last=?, updated=?, size=size+?, row=ifnull(?,row), status=ifnull(?,status) "
+                f"UPDATE runs SET last=?, updated=?, size=size+?, row=ifnull(?,row), status=ifnull(?,status), {_REVISE} "
                 "WHERE run=? AND epoch=? AND last=? AND status<>'deleted' RETURNING id, watched, watcher",
                 (last, now, size, row, status, run, claim.epoch, after),
             ).fetchone()
@@ -219,7 +223,7 @@ class SQLiteLog(EventLog):
     async def _release(self, claim: Claim) -> None:
         def work(db: sqlite3.Connection) -> None:
             db.execute(
-                "UPDATE runs SET owner='', lease=0 WHERE run=? AND epoch=?",
+                f"UPDATE runs SET owner='', lease=0, {_REVISE} WHERE run=? AND epoch=?",
                 (claim.run, claim.epoch),
             )
 
@@ -279,6 +283,10 @@ class SQLiteLog(EventLog):
 
         return await self._to_reader(work)
 
+    async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
+        query = f"SELECT {_STORED} FROM runs WHERE revision>? ORDER BY revision LIMIT ?"
+        return await self._to_reader(lambda db: db.execute(query, (revision, limit)).fetchall())
+
     # Commands
 
     async def _send(self, run: str, key: str, data: bytes) -> int:
@@ -294,7 +302,7 @@ class SQLiteLog(EventLog):
                 )
             except sqlite3.IntegrityError:
                 raise conflict(run, key) from None
-            db.execute("UPDATE runs SET sent=sent+1 WHERE id=?", (number_of,))
+            db.execute(f"UPDATE runs SET sent=sent+1, {_REVISE} WHERE id=?", (number_of,))
             return sent + 1
 
         return await self._to_writer(work, durable=True)
@@ -317,7 +325,7 @@ class SQLiteLog(EventLog):
             db.execute("DELETE FROM entries WHERE run=?", (key,))
             db.execute("DELETE FROM commands WHERE run=?", (key,))
             db.execute(
-                "UPDATE runs SET status='deleted', row='', size=0, epoch=epoch+1, owner='', lease=0 WHERE id=?",
+                f"UPDATE runs SET status='deleted', row='', size=0, epoch=epoch+1, owner='', lease=0, {_REVISE} WHERE id=?",
                 (key,),
             )
 
@@ -379,7 +387,7 @@ class SQLiteLog(EventLog):
                             results.append((job, *self._in_savepoint(db, job)))
                     if durable:
                         (count,) = db.execute(
-                            "UPDATE barriers SET count=count+1 RETURNING count"
+                            "UPDATE log SET barriers=barriers+1 RETURNING barriers"
                         ).fetchone()
         except BaseException as error:
             results = [(job, None, error) for job in jobs]
@@ -428,6 +436,7 @@ class SQLiteLog(EventLog):
                     if now != version:
                         version = now
                         known = self._changed(db, followed, known)
+                        self._wake(ALL_RUNS)
                     if time.monotonic() - marked > WATCHED / 2:
                         marked = time.monotonic()
                         self._mark_watched(followed)
@@ -502,7 +511,7 @@ class Barriers:
             counted = 0
         except ValueError as error:
             raise LogError(f"{self.path} is damaged: {error}") from error
-        (count,) = db.execute("SELECT count FROM barriers").fetchone()
+        (count,) = db.execute("SELECT barriers FROM log").fetchone()
         if counted > count:
             raise LogError(
                 f"{db_path(db)} has lost its last {counted - count} barriers: its file or the -wal file beside it was truncated, damaged or replaced. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import LogError
 from rxworker.events import Fork, Record
+from rxworker.hub.history import expand
 from rxworker.log.base import EventLog, no_run
 from rxworker.log.entry import Entry, entries_of, read_line, record_of, round_time, write_line
 from rxworker.log.values import RunRow
@@ -75,14 +76,22 @@ async def import_run(log: EventLog, lines: Iterable[bytes | str]) -> str:
     return head.run
 
 
-async def fork_run(log: EventLog, run: str, seq: int, *, name: str = "") -> str:
+async def fork_run(
+    log: EventLog,
+    run: str,
+    seq: int,
+    *,
+    name: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> str:
     """Copy a run up to a record into a new run, which another process or `recover_all` then continues differently.
 
     Args:
         log: Where the run is, and the new one will be.
         run: The id of the run.
-        seq: The number of the last record to copy. It must not be within a span of deltas.
+        seq: The number of the last record to copy.
         name: The id of the new run; by default one is made.
+        labels: The labels of the new run; by default those of the source.
 
     Returns:
         The id of the new run. It is cut off, so that ``worker.recover`` continues it. The keys of its tool calls differ from those of the source.
@@ -94,19 +103,20 @@ async def fork_run(log: EventLog, run: str, seq: int, *, name: str = "") -> str:
     if info is None or info.status == "deleted":
         raise no_run(run)
     entries = [entry async for entry in log.read(run) if entry.first <= seq]
-    if not entries or entries[-1].last != seq:
-        raise LogError(
-            f"{run} cannot be forked at record {seq}: "
-            + (
-                f"it has {entries[-1].last} records"
-                if entries and entries[-1].last < seq
-                else "it is within a span of deltas, so choose the record before or after it"
-            )
-        )
+    if not entries or entries[-1].last < seq:
+        raise LogError(f"{run} cannot be forked at record {seq}: it has {info.last_seq} records")
+    if entries[-1].last > seq:
+        span = entries.pop()
+        some = [record for record in expand(record_of(span, run)) if record.seq <= seq]
+        entries += entries_of(some, span.epoch)
     new = name or f"run-{uuid.uuid4().hex[:12]}"
     last = record_of(entries[-1], run)
     fork = Record(seq + 1, new, last.turn, last.attempt, round_time(time.time()), Fork(run, seq))
-    row = replace(info.row, status="running", fork_of=run, reason="", recoveries=0)
+    row = replace(
+        info.row, status="running", fork_of=run, resumes="", reason="", cause="", recoveries=0
+    )
+    if labels is not None:
+        row = replace(row, labels=dict(labels))
     await _store(log, new, row, [*entries, *entries_of([fork], 1)])
     return new
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
-from rxworker.messages import JsonObject
+from rxworker.messages import JsonObject, Message
 
 StoredStatus: TypeAlias = Literal["running", "paused", "finished", "aborted", "deleted"]
 CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide"]
@@ -24,12 +26,16 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         tool_calls: How many tools were started.
         input_tokens: The tokens that the model has read.
         output_tokens: The tokens that the model has written.
+        cache_read_tokens: The part of the input that came from a cache.
+        cache_creation_tokens: The part of the input that was written to a cache.
         cost: What they cost, where prices are known.
-        reason: Why it was aborted, or which hook paused it.
+        reason: Why it was aborted or paused.
         outer: The id of the run that it is nested in.
         resumes: The id of the paused run that it continues.
         fork_of: The id of the run that it is a fork of.
         recoveries: How often it was recovered.
+        cause: The cause of an abort, such as ``cancel``.
+        labels: What the application adds, for example the name of a tenant; see ``labels`` of `Worker`.
     """
 
     status: StoredStatus = "running"
@@ -39,12 +45,16 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     tool_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_creation_tokens: int = 0
     cost: float | None = None
     reason: str = ""
     outer: str = ""
     resumes: str = ""
     fork_of: str = ""
     recoveries: int = 0
+    cause: str = ""
+    labels: dict[str, str] = {}
 
 
 class RunInfo(Struct, frozen=True):
@@ -60,6 +70,8 @@ class RunInfo(Struct, frozen=True):
         created: When it began.
         updated: When its last entry was stored.
         size: The bytes of its entries.
+        revision: Grows with each change of a run of the log: new entries, a command, a claim, a release, a deletion.
+        sent: How many commands were sent to it.
     """
 
     run: str
@@ -71,6 +83,8 @@ class RunInfo(Struct, frozen=True):
     created: float
     updated: float
     size: int
+    revision: int
+    sent: int
 
     @property
     def status(self) -> StoredStatus:
@@ -114,3 +128,24 @@ class Command(Struct, frozen=True, omit_defaults=True):
     key: str = ""
     number: int = 0
     time: float = 0.0
+
+
+class SentMessages(Struct, frozen=True, omit_defaults=True):
+    """The data of a ``send`` command.
+
+    Attributes:
+        messages: The messages, of the user or the system.
+        id: By which the sender recognises it.
+    """
+
+    messages: tuple[Message, ...]
+    id: str = ""
+
+
+def send_command(messages: Sequence[Message], id: str = "") -> Command:  # noqa: A002 - what it is
+    """The command that sends messages to a run.
+
+    >>> send_command((Message.user("Hi"),)).kind
+    'send'
+    """
+    return Command("send", msgspec.to_builtins(SentMessages(tuple(messages), id)))

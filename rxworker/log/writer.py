@@ -72,7 +72,7 @@ class RunWriter:
         self._pending: list[Record] = []
         self._outstanding = 0  # records that are not stored yet
         self._since = 0.0  # when the oldest of them was put in
-        self._interval = QUIET
+        self._is_watched = False  # by another process
         self._timer: asyncio.TimerHandle | None = None
         self._is_due = self._is_barrier = False
         self._appending: asyncio.Task[None] | None = None
@@ -192,6 +192,10 @@ class RunWriter:
         if self.claim is not None:
             await self.log.release(self.claim)
 
+    @property
+    def _interval(self) -> float:
+        return WATCHED if self._is_watched or self.log.is_followed(self._run) else QUIET
+
     def _flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -234,7 +238,7 @@ class RunWriter:
             row=self._row(),
             durable=durable,
         )
-        self._interval = WATCHED if is_watched else QUIET
+        self._is_watched = is_watched
         self._outstanding -= outstanding
         if records:
             self.stored_seq = records[-1].seq

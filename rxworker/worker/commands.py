@@ -5,40 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, LocalProtocolError, RxWorkerError
 from rxworker.events import CommandTaken
 from rxworker.log.base import EventLog
 from rxworker.log.entry import record_of
-from rxworker.log.values import Command
+from rxworker.log.values import Command, SentMessages, send_command
 from rxworker.messages import Message
 from rxworker.worker.journal import TOO_LATE, Mailbox, PauseRequest
 
 logger = logging.getLogger("rxworker.worker")
 
-CancelFn = Callable[[str, int], None]
-"""Takes the reason for a cancellation, and the number of its command."""
-
-
-class _Sent(Struct, frozen=True, omit_defaults=True):
-    messages: tuple[Message, ...]
-    id: str = ""
-
-
-def send_command(messages: Sequence[Message], token: str = "") -> Command:
-    """The command that sends messages to a run.
-
-    Args:
-        messages: The messages, of the user or the system.
-        token: By which the sender knows it again.
-    """
-    return Command("send", msgspec.to_builtins(_Sent(tuple(messages), token)))
+CancelFn = Callable[[str, int, bool], None]
+"""Takes the reason for a cancellation, the number of its command, and whether the turn may end first."""
 
 
 class CommandReader:
@@ -165,7 +149,7 @@ class CommandReader:
         match command.kind:
             case "send":
                 try:
-                    sent = msgspec.convert(command.data, _Sent)
+                    sent = msgspec.convert(command.data, SentMessages)
                 except msgspec.ValidationError as error:
                     logger.warning(
                         "command %d to %s is ignored: %s", command.number, self._run, error
@@ -176,6 +160,6 @@ class CommandReader:
             case "pause":
                 self._pause_request.ask(text, command.number)
             case "cancel":
-                self._cancel(text, command.number)
+                self._cancel(text, command.number, command.data.get("when") == "after_turn")
             case "decide":
                 pass  # for a process that resumes the run when it has paused

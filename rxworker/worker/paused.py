@@ -25,6 +25,8 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Event, MessageAdd, RunResume, ToolStop
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.ask import names_in, numbered
+from rxworker.log.recover import DECIDE, DISMISS
+from rxworker.log.values import Command
 from rxworker.messages import JsonObject, Message, ResultContent, ToolResult
 from rxworker.messages.pairs import calls_made, places_left, places_of
 from rxworker.worker.arguments import expect
@@ -33,7 +35,7 @@ from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.result import Paused, check_signatures
 
 
-class Approve(Struct, frozen=True):
+class Approve(Struct, frozen=True, tag="approve"):
     """Run the call.
 
     Attributes:
@@ -44,7 +46,7 @@ class Approve(Struct, frozen=True):
     input: JsonObject | str | None = None
 
 
-class Deny(Struct, frozen=True):
+class Deny(Struct, frozen=True, tag="deny"):
     """Do not run the call.
 
     Attributes:
@@ -54,7 +56,7 @@ class Deny(Struct, frozen=True):
     reason: str = "This call was not approved."
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, tag="answer"):
     """Do not run the call, and use this as its result.
 
     Attributes:
@@ -69,6 +71,52 @@ class Answer(Struct, frozen=True):
 Decision: TypeAlias = Approve | Deny | Answer
 Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
 """Decisions about pending calls: by the ids of the calls, or one for each call in order, ``None`` for no decision."""
+
+
+class _Decided(Struct, frozen=True, omit_defaults=True):
+    """The data of a ``decide`` command.
+
+    Attributes:
+        decisions: One for each pending call, in order; ``None`` approves the call that the run paused at.
+        add: Messages to add.
+    """
+
+    decisions: tuple[Decision | None, ...] | None = None
+    add: tuple[Message, ...] = ()
+
+
+def decide_command(
+    paused: Paused[Any], decisions: Decisions | None, added: Sequence[Message], hooks: Hooks
+) -> Command:
+    """The command that decides about a paused run. All of them have one key, so that the log takes the first.
+
+    Raises:
+        LocalProtocolError: As for `resume_turn`.
+        ConfigurationError: As for `resume_turn`.
+    """
+    resume_turn(paused, decisions, added, hooks)
+    listed = None if not decisions else tuple(_decided(paused, decisions))
+    data = msgspec.to_builtins(_Decided(listed, tuple(added)))
+    return Command(DECIDE, data, key=DECIDE)
+
+
+def decision_of(
+    commands: Iterable[Command],
+) -> tuple[Sequence[Decision | None] | None, Sequence[Message]] | None:
+    """The decisions and the messages of a ``decide`` command; ``None`` if there is none, or if it dismisses the run.
+
+    Raises:
+        LocalProtocolError: A newer rxworker has written it.
+    """
+    for command in commands:
+        if command.kind == DECIDE and DISMISS not in command.data:
+            try:
+                decided = msgspec.convert(command.data, _Decided)
+            except msgspec.ValidationError as error:
+                raise LocalProtocolError(f"the stored decision cannot be read: {error}") from error
+            return decided.decisions, decided.add
+    return None
+
 
 APPROVAL = "requires_approval"
 """The hook name in a `RunPause` for a tool whose policy requires approval."""

@@ -391,8 +391,11 @@ def row_of(state: RunState, row: RunRow, prices: Prices | None) -> RunRow:
         tool_calls=state.all_tool_calls,
         input_tokens=usage.input_tokens or 0,
         output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=usage.cache_read_tokens or 0,
+        cache_creation_tokens=usage.cache_creation_tokens or 0,
         cost=None if prices is None else prices.cost(usage),
-        reason=state.reason,
+        reason=state.reason if state.pause is None else state.pause.reason,
+        cause=state.cause,
     )
 
 

@@ -84,8 +84,8 @@ class Run(Generic[T_co]):
             self._context = context = replace(context, commands=self._commands)
         self._driver = RunDriver(context, scope, ended, loop)
 
-    def _cancel(self, reason: str, number: int) -> None:
-        self._driver.cancel(reason, after_turn=False, number=number)
+    def _cancel(self, reason: str, number: int, after_turn: bool) -> None:
+        self._driver.cancel(reason, after_turn=after_turn, number=number)
 
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.state.status})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, get_args, overload
@@ -22,6 +22,7 @@ from rxworker.errors import (
 from rxworker.events import Event, Record, RunAbort, RunRecover, RunStart
 from rxworker.hooks import HookLike, Hooks
 from rxworker.log.base import EventLog, no_run
+from rxworker.log.recover import resumed_id
 from rxworker.log.values import Claim, RunRow
 from rxworker.log.writer import RunWriter
 from rxworker.messages import Conversation, Message, Prices, repair
@@ -44,7 +45,7 @@ from rxworker.worker.arguments import (
 from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnScope
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Budget, Limits
-from rxworker.worker.paused import Decisions, resume_turn
+from rxworker.worker.paused import Decisions, decide_command, decision_of, resume_turn
 from rxworker.worker.recovery import (
     Continuation,
     OnUnknown,
@@ -94,6 +95,7 @@ class Worker:
         workspace: The folder that hooks work in, and run commands in.
         log: Where runs are stored, so that another process can show, steer and recover them.
         name: The name of this worker in the log.
+        labels: Stored with each run, for example the name of a tenant.
         on_unknown: What a recovered run does about a call whose process ended while it ran, if neither the effect of its tool nor its ``reconcile``
             settles it: ``ask`` pauses the run for a decision, ``fail`` ends it, ``tell_model`` makes it an error result. A nested run cannot be paused: there ``ask`` means
             ``tell_model``.
@@ -102,6 +104,7 @@ class Worker:
         conversation: The conversation so far; the next run continues it.
         tools: The toolbox; tools may be added and removed between turns.
         hooks: The hooks; they may be added and removed.
+        labels: Stored with the next run.
         timeline: Handlers may be added to it.
 
     Raises:
@@ -132,6 +135,7 @@ class Worker:
         workspace: str | Path = ".",
         log: EventLog | None = None,
         name: str = "",
+        labels: Mapping[str, str] | None = None,
         on_unknown: OnUnknown = "ask",
     ) -> None:
         self.model = as_model(model)
@@ -170,6 +174,7 @@ class Worker:
         self.timeline.on_tool_use_block(self._tool_calls)
         self.log = expect("log", log, EventLog, "log=SQLiteLog('runs.db')") if log else None
         self.name = name
+        self.labels = dict(expect("labels", labels or {}, Mapping, "labels={'tenant': 'acme'}"))
         if on_unknown not in get_args(OnUnknown):
             message = f"on_unknown={on_unknown!r}: give one of {get_args(OnUnknown)}"
             raise ConfigurationError(message)
@@ -228,10 +233,13 @@ class Worker:
             run: The id of the run, if it has one.
         """
         conversation = repair(self.conversation).add(*added)
-        stored = self._stored_in(log, RunRow(title=_title(added), worker=self.name))
+        stored = self._stored_in(log, self._row(_title(added)))
         digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
         start = RunStart(conversation, len(added), digests)
         return self._begin((start,), TurnScope(), stored=stored, run=run)
+
+    def _row(self, title: str, *, resumes: str = "") -> RunRow:
+        return RunRow(title=title, worker=self.name, resumes=resumes, labels=dict(self.labels))
 
     def _stored_in(self, log: EventLog | None, row: RunRow) -> _Stored | None:
         log = self.log or log
@@ -349,10 +357,8 @@ class Worker:
         if output is not None:
             self._output = Output(output)
         scope.variables = dict(waiting.variables)
-        row = RunRow(
-            title=_title(waiting.conversation.messages[:1]), worker=self.name, resumes=waiting.run
-        )
-        stored = self._stored_in(None, row)
+        title = _title(waiting.conversation.messages[:1])
+        stored = self._stored_in(None, self._row(title, resumes=waiting.run))
         # Two processes that resume one paused run make one id of it: the log takes the first.
         name = "" if stored is None else resumed_id(waiting.run)
         run = self._begin(first, scope, waiting.called, stored=stored, run=name)
@@ -389,8 +395,38 @@ class Worker:
     def _run(self, input: Input, output: type[Any] | None) -> Run[Any]:  # noqa: A002
         return self.run(input) if output is None else self.run(input, output=output)
 
+    async def decide(
+        self, run: str, decisions: Decisions | None = None, *, add: Sequence[Message] = ()
+    ) -> Run[Any]:
+        """Resume a stored paused run as a new run. The decisions are stored first: they are made once, and survive the end of this process.
+
+        Args:
+            run: The id of the paused run.
+            decisions: As for ``resume``.
+            add: As for ``resume``.
+
+        Raises:
+            CommandConflictError: It was decided about before, here or in another process.
+            LocalProtocolError: The run is not paused, or as for ``resume``.
+            ConfigurationError: The worker has no log, or as for ``resume``.
+            WorkerBusyError: A run of this worker has not ended.
+            LogError: The log has no such run, or cannot be read or written.
+        """
+        self._check_free("decide")
+        log = self._expect_log("decide")
+        paused = await self._load_paused(run)
+        several = expect_several("add", add, "add=[Message.user('...')]")
+        await log.send(run, decide_command(paused, decisions, several, self.hooks))
+        return self.resume(paused, decisions=decisions, add=several)
+
+    async def _load_paused(self, run: str) -> Paused[None]:
+        paused = await self.load(run)
+        if not isinstance(paused, Paused):
+            raise LocalProtocolError(f"{run} has finished: there is nothing to decide about")
+        return paused
+
     async def recover(self, run: str, *, reason: str = "") -> Run[Any]:
-        """Continue a stored run whose process has ended, in the same sequence of records.
+        """Continue a stored run whose process has ended, in the same sequence of records. A paused run whose decisions are stored is resumed.
 
         A response that was cut is retracted and requested again. No call that has ended is made again; see ``effect`` and ``reconcile`` of `tool`, and
         ``on_unknown`` of this worker, for calls that were running.
@@ -421,6 +457,11 @@ class Worker:
             LogError: The log has no such run, or cannot be read.
         """
         log = self._expect_log("load")
+        info = await log.info(run)
+        if info is not None and info.row.cause and info.status == "aborted":
+            raise LocalProtocolError(
+                f"{run} is aborted: {info.row.reason}, so that it has no result"
+            )
         stored = read_run(run, [entry async for entry in log.read(run)])
         if stored.state.status not in ("finished", "paused"):
             what = f"{run} is {stored.state.status}"
@@ -434,6 +475,10 @@ class Worker:
         info = await log.info(run)
         if info is None:
             raise no_run(run)
+        if info.status == "paused" and (decided := decision_of(await log.sent(run))) is not None:
+            paused = await self._load_paused(run)
+            self._check_free("recover")
+            return self.resume(paused, decisions=decided[0], add=decided[1])
         if info.status != "running":
             raise LocalProtocolError(
                 f"{run} is {info.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
@@ -630,21 +675,12 @@ class _Stored(Struct, frozen=True):
         return journal
 
 
-def resumed_id(run: str) -> str:
-    """The id of the run that resumes a paused one: ``run-1`` becomes ``run-1~2``, and that ``run-1~3``.
-
-    >>> resumed_id("run-1"), resumed_id("run-1~2")
-    ('run-1~2', 'run-1~3')
-    """
-    name, mark, number = run.rpartition("~")
-    return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run}~2"
-
-
 def _logged_time(now: Callable[[], float] = time.time) -> float:
     return round(now(), 3)  # the resolution of a log
 
 
-TITLE = 80
+TITLE = 120
+"""The maximum number of characters of the title of a run."""
 
 
 def _title(messages: Sequence[Message]) -> str:

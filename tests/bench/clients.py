@@ -70,7 +70,8 @@ async def measure(number: int, rate: float | None) -> tuple[float, float, int]:
         await entry.run.watchers.pipe(ops.filter(are_there), ops.first())
         started, worked = time.perf_counter(), time.process_time()
         begin.set()
-        await entry.run
+        assert entry.here is not None
+        await entry.here
         took = time.perf_counter() - started
         came = (await clients.communicate())[0] if clients is not None else b"0"
         work = time.process_time() - worked

@@ -120,9 +120,11 @@ async def test_a_fork_goes_another_way_with_other_keys() -> None:
         assert len(set(keys)) == 2
         assert run.result().text == "Done."
         delta = next(entry for entry in entries if entry.last > entry.first)
-        for seq in (delta.first, entries[-1].last + 1):
-            with pytest.raises(LogError, match="cannot be forked"):
-                await fork_run(log, run.id, seq)
+        within = await fork_run(log, run.id, delta.first)
+        ends = [entry.last async for entry in log.read(within)]
+        assert ends[-2:] == [delta.first, delta.first + 1]
+        with pytest.raises(LogError, match="cannot be forked"):
+            await fork_run(log, run.id, entries[-1].last + 1)
 
 
 async def test_an_export_that_lacks_something_is_refused() -> None:

@@ -20,6 +20,7 @@ from rxworker.transport import Retry
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.entry import RunEntry
+from rxworker.worker import Run
 
 if TYPE_CHECKING:
     from conftest import Clients
@@ -144,13 +145,19 @@ def call_of(told: Told) -> Told:
     return [part for part in parts if part["type"].startswith("tool-")][-1]
 
 
+def of(entry: RunEntry) -> Run[Any]:
+    """The run of an entry, which this process runs."""
+    assert entry.here is not None
+    return entry.here
+
+
 async def first_text(entry: RunEntry) -> None:
     """Until the model has said something."""
 
     def is_text(record: Record) -> bool:
         return isinstance(record.event, TextDelta)
 
-    await entry.run.pipe(ops.filter(is_text), ops.first())
+    await entry.run.records.pipe(ops.filter(is_text), ops.first())
 
 
 async def while_it_waits(desk: Desk, act: Callable[[], Awaitable[object]]) -> None:
@@ -253,7 +260,7 @@ async def test_an_agent_that_comes_late_sees_all_of_a_run_and_its_end(
 ) -> None:
     async with desk_of("Hi.", say("I wait. ") + call("wait"), "Done.") as desk:
         first = desk.server.state.runs.start("hello")
-        await first.run
+        await of(first)
         entry = desk.server.state.runs.start("go", conversation=first.conversation.id)
         await desk.waiting.wait()
         query = "?protocol=1.0" if client == NEWER else ""
@@ -283,7 +290,7 @@ async def test_an_agent_that_leaves_does_not_end_its_run(clients: Clients, clien
         [entry] = desk.runs
         assert not entry.run.done()
         desk.gate.set()
-        assert (await entry.run).text == "Done."
+        assert (await of(entry)).text == "Done."
 
 
 @both
@@ -519,7 +526,7 @@ async def test_a_chat_that_is_stopped_ends_its_run_and_goes_on(clients: Clients)
         assert shown(told) == ["go", "I wait. ", "again", "Hello again."]
         latest, stopped = desk.runs
         assert stopped.run.state.cause == "cancel"
-        assert (await latest.run).text == "Hello again."
+        assert (await of(latest)).text == "Hello again."
 
 
 async def test_a_chat_that_is_stopped_and_left_alone_ends_its_run(clients: Clients) -> None:
@@ -532,7 +539,7 @@ async def test_a_chat_that_is_stopped_and_left_alone_ends_its_run(clients: Clien
         await asyncio.gather(one.do("sendMessage", {"text": "go"}), while_it_waits(desk, stop))
         [entry] = desk.runs
         with pytest.raises(RunCancelledError, match="its client has stopped it"):
-            await entry.run
+            await of(entry)
 
 
 @both

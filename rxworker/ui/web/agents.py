@@ -72,7 +72,8 @@ def _get(name: str, protocol: UiProtocol) -> Handler:
     """Watch a run from its first record."""
 
     async def get(request: web.Request) -> web.StreamResponse:
-        entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+        entry = await request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+        await entry.open()
         run = _watched(request, entry, name)
         return await _send(request, entry, protocol.stream(run), protocol.headers)
 
@@ -90,7 +91,10 @@ async def get_chat(request: web.Request) -> web.StreamResponse:
         runs.note_resuming(name)
     conversation = runs.conversation(name)
     entry = None if conversation is None else conversation.current
-    if entry is None or (entry.run.done() and not _is_left_out(entry)):
+    if entry is None:
+        return web.Response(status=204)
+    await entry.open()
+    if entry.run.done() and not _is_left_out(entry):
         return web.Response(status=204)
     entry.left_out_at = None
     # The client replaces its copy of the message with this stream.
@@ -109,8 +113,9 @@ async def get_chat_messages(request: web.Request) -> web.Response:
     entry = None if conversation is None else conversation.current
     if entry is None:
         return json_response([])
+    await entry.open()
     state = entry.run.state
-    history, pause = state.conversation, None if entry.dismissed is not None else state.pause
+    history, pause = state.conversation, None if entry.is_dismissed else state.pause
     entry.left_out_at = None if entry.run.done() else asyncio.get_running_loop().time()
     if not entry.run.done():
         begun = [*_continued_runs(runs, entry), entry][0]
@@ -130,8 +135,8 @@ async def post_chat_stop(request: web.Request) -> web.Response:
         request.config_dict[STATE].runs_of(request).conversation(request.match_info["id"])
     )
     entry = None if conversation is None else conversation.current
-    if entry is not None and not entry.run.done():
-        await asyncio.wait({entry.run.cancel(reason=STOPPED)}, timeout=STOP_SECONDS)
+    if entry is not None and entry.status == "running":
+        await entry.cancel("now", STOPPED, STOP_SECONDS)
     return web.Response(status=204)
 
 
@@ -206,10 +211,14 @@ async def _begin(request: web.Request, given: RunRequest) -> RunEntry:
     if conversation is not None:
         await runs.make_free(conversation)
     if given.replies:
-        entry = _resume(runs, name, given.replies, given.messages)
+        entry = await _resume(runs, name, given.replies, given.messages)
     else:
+        await runs.prepare(conversation)
         entry = _start(runs, given, request.query.get("worker"))
-    entry.clients = Clients(entry.run, state.settings.cancel_on_disconnect)
+    if entry.here is not None:
+        entry.clients = Clients(entry.here, state.settings.cancel_on_disconnect)
+    await entry.accepted()
+    await entry.open()
     return entry
 
 
@@ -236,18 +245,18 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
     return entry
 
 
-def _resume(
+async def _resume(
     runs: Runs, name: str, replies: Sequence[InterruptReply], messages: tuple[Message, ...]
 ) -> RunEntry:
     if len({reply.run for reply in replies}) > 1:
         raise ApiError(
             400, "bad_request", "the answers belong to several runs: send them one by one"
         )
-    if runs.find(replies[0].run).conversation.id != name:
+    if (await runs.find(replies[0].run)).conversation.id != name:
         message = "the question belongs to another conversation: send the answer there"
         raise ApiError(409, "other_conversation", message)
     replies_text = tuple(reply.message for reply in replies if reply.message is not None)
-    return runs.resume(replies[0].run, decisions_of(replies), (*replies_text, *messages))
+    return await runs.resume(replies[0].run, decisions_of(replies), (*replies_text, *messages))
 
 
 def _go_back(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Literal
@@ -12,8 +11,9 @@ from aiohttp import web
 from msgspec import Struct
 
 import rxworker
-from rxworker.errors import ConfigurationError, RunCancelledError
+from rxworker.errors import ConfigurationError
 from rxworker.hub import Watch
+from rxworker.log import EventLog
 from rxworker.messages import JsonObject
 from rxworker.protocols import SSE_HEADERS, end_frame, read_last_event_id, record_frame, retry_frame
 from rxworker.ui.web.agents import (
@@ -47,6 +47,7 @@ def make_app(
     settings: Settings | None = None,
     user: User | None = None,
     on_run: OnRun | None = None,
+    log: EventLog | None = None,
 ) -> web.Application:
     """Return the web server as an application: the page, the API, and the streams of runs.
 
@@ -58,6 +59,8 @@ def make_app(
         settings: The settings of the server.
         user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
         on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.
+        log: Where runs are stored. Then the server shows and steers the runs of all processes that use the log, recovers those whose process has ended, and
+            on cleanup hands its own over to other processes. The program closes the log after the server.
 
     Raises:
         ConfigurationError: There is no worker, or ``user`` or ``on_run`` is not callable.
@@ -73,7 +76,7 @@ def make_app(
         if function is not None and not callable(function):
             raise ConfigurationError(f"{name} is {function!r:.60}; give a function")
     settings = settings or Settings()
-    state = ServerState(workers, settings, user, on_run)
+    state = ServerState(workers, settings, user, on_run, log)
     app = web.Application(middlewares=[make_guard(settings, user)])
     app[STATE] = state
     app[LIMITS] = settings.max_body, settings.body_seconds
@@ -89,6 +92,7 @@ def make_app(
             web.post("/api/runs/{id}/pause", post_pause),
             web.post("/api/runs/{id}/cancel", post_cancel),
             web.post("/api/runs/{id}/resume", post_resume),
+            web.post("/api/runs/{id}/fork", post_fork),
             web.get("/api/runs/{id}/events", get_events, allow_head=False),
             *protocol_routes(),
             web.get("/api/chat/{id}/messages", get_chat_messages, name="chat-messages"),
@@ -98,6 +102,7 @@ def make_app(
         ]
     )
     app.on_response_prepare.append(add_headers)
+    app.on_startup.append(_start)
     app.on_shutdown.append(_shut_down)
     return app
 
@@ -146,6 +151,10 @@ async def get_socket(request: web.Request) -> web.StreamResponse:
     return socket
 
 
+async def _start(app: web.Application) -> None:
+    await app[STATE].start()
+
+
 async def _shut_down(app: web.Application) -> None:
     await app[STATE].close()
 
@@ -155,12 +164,13 @@ CANCEL_SECONDS = 5.0
 
 
 class Info(Struct, frozen=True):
-    """The server and its workers."""
+    """The server and its workers, and whether its runs are stored, so that they can be forked."""
 
     instance: str
     version: str
     title: str
     workers: tuple[WorkerInfo, ...]
+    can_fork: bool = False
 
 
 class RunsAnswer(Struct, frozen=True):
@@ -226,7 +236,13 @@ async def get_info(request: web.Request) -> web.Response:
     state = request.config_dict[STATE]
     title = state.settings.title
     return json_response(
-        Info(state.instance, rxworker.__version__, title, state.workers.infos(request))
+        Info(
+            state.instance,
+            rxworker.__version__,
+            title,
+            state.workers.infos(request),
+            can_fork=state.store.log is not None,
+        )
     )
 
 
@@ -239,7 +255,7 @@ async def get_runs(request: web.Request) -> web.Response:
 
 async def get_run(request: web.Request) -> web.Response:
     """Return one run."""
-    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+    entry = await request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
     return bytes_response(entry.encoded())
 
 
@@ -248,41 +264,42 @@ async def post_run(request: web.Request) -> web.Response:
     runs = request.config_dict[STATE].runs_of(request)
     body = await read_json(request, StartBody)
     text = _said(body.input, "input")
+    if body.conversation is not None:
+        await runs.prepare(runs.conversation(body.conversation))
     entry = runs.start(text, worker=body.worker, conversation=body.conversation)
+    await entry.accepted()
     return bytes_response(entry.encoded(), 201)
 
 
 async def post_send(request: web.Request) -> web.Response:
     """Send a message into a run."""
-    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+    entry = await request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
     body = await read_json(request, SendBody)
-    entry.send(_said(body.message, "message"))
+    await entry.send(_said(body.message, "message"))
     return bytes_response(entry.encoded())
 
 
 async def post_pause(request: web.Request) -> web.Response:
     """Request a pause of a run at the next safe moment."""
-    entry = request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+    entry = await request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
     body = await read_json(request, PauseBody)
-    entry.run.pause(reason=body.reason)
+    await entry.pause(body.reason)
     return bytes_response(entry.encoded())
 
 
 async def post_cancel(request: web.Request) -> web.Response:
     """Cancel a run; with ``now``, respond when it has ended. A paused run can no longer be resumed."""
     runs = request.config_dict[STATE].runs_of(request)
-    entry = runs.find(request.match_info["id"])
+    entry = await runs.find(request.match_info["id"])
     body = await read_json(request, CancelBody)
     if entry.resumed_as is not None:
         message = f"this run was resumed as {entry.resumed_as}: cancel that one"
         raise ApiError(409, "resumed", message)
     if entry.status == "paused":
-        entry.dismiss(str(RunCancelledError(body.reason)))
+        await entry.dismiss(body.reason)
         runs.changed(entry)
         return bytes_response(entry.encoded())
-    ended = entry.run.cancel(body.when, reason=body.reason)
-    if body.when == "now":
-        await asyncio.wait({ended}, timeout=CANCEL_SECONDS)
+    await entry.cancel(body.when, body.reason, CANCEL_SECONDS)
     return bytes_response(entry.encoded())
 
 
@@ -291,7 +308,22 @@ async def post_resume(request: web.Request) -> web.Response:
     runs = request.config_dict[STATE].runs_of(request)
     body = await read_json(request, ResumeBody)
     decisions = {call: _decision(decision) for call, decision in body.decisions.items()}
-    entry = runs.resume(request.match_info["id"], decisions)
+    entry = await runs.resume(request.match_info["id"], decisions)
+    await entry.accepted()
+    return bytes_response(entry.encoded(), 201)
+
+
+class ForkBody(Struct, frozen=True):
+    """The body of a request that forks a run: the number of the last record to copy."""
+
+    seq: int
+
+
+async def post_fork(request: web.Request) -> web.Response:
+    """Copy a stored run up to a record, and continue the copy."""
+    state = request.config_dict[STATE]
+    body = await read_json(request, ForkBody)
+    entry = await state.runs_of(request).fork(request.match_info["id"], body.seq)
     return bytes_response(entry.encoded(), 201)
 
 
@@ -318,9 +350,10 @@ RETRY = 1000
 async def get_events(request: web.Request) -> web.StreamResponse:
     """Stream the records of a run after the last one that the client has; 204 if there are none left."""
     state = request.config_dict[STATE]
-    entry = state.runs_of(request).find(request.match_info["id"])
+    entry = await state.runs_of(request).find(request.match_info["id"])
     asked = request.headers.get("Last-Event-ID") or request.query.get("after")
     after = read_last_event_id(asked)
+    await entry.open()
     if entry.run.done() and after >= entry.run.last_seq:
         return web.Response(status=204)
     with state.places.take(entry):

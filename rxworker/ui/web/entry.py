@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 from aiohttp import web
 
+from rxworker.errors import RunCancelledError
 from rxworker.events import Record
 from rxworker.hub import Coalesce
+from rxworker.log import Replica
 from rxworker.messages import Conversation, Message
 from rxworker.protocols import (
     EncodedRecords,
@@ -123,7 +126,6 @@ class ConversationEntry:
     Attributes:
         id: The id.
         name: The name under which the worker was configured.
-        worker: The worker.
         owner: The user; ``None`` if the server has no users.
         made: The conversation of the worker when it was created.
         runs: The ids of its runs that are kept, in order.
@@ -131,18 +133,42 @@ class ConversationEntry:
         received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
     """
 
-    __slots__ = ("_before", "current", "id", "made", "name", "owner", "received", "runs", "worker")
+    __slots__ = ("_before", "_worker", "current", "id", "made", "name", "owner", "received", "runs")
 
-    def __init__(self, id: str, name: str, worker: Worker, owner: str | None = None) -> None:  # noqa: A002 - what it is
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - what it is
+        name: str,
+        worker: Worker | None,
+        owner: str | None = None,
+    ) -> None:
         self.id = id
         self.owner = owner
         self.name = name
-        self.worker = worker
-        self.made = worker.conversation
         self.runs: list[str] = []
         self.current: RunEntry | None = None
         self.received: tuple[Message, ...] = ()
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
+        self.made = Conversation()
+        self._worker: Worker | None = None
+        if worker is not None:
+            self.use(worker)
+
+    def use(self, worker: Worker) -> None:
+        """Set the worker: that of a stored conversation is created when it is needed."""
+        self._worker = worker
+        self.made = worker.conversation
+
+    @property
+    def has_worker(self) -> bool:
+        """Whether it has a worker in this process."""
+        return self._worker is not None
+
+    @property
+    def worker(self) -> Worker:
+        """The worker."""
+        assert self._worker is not None  # `Runs.prepare` has created it
+        return self._worker
 
     def run(self, messages: tuple[Message, ...]) -> Run[Any]:
         """Start the next run."""
@@ -174,19 +200,15 @@ class ConversationEntry:
         return self._before[0]
 
 
-class RunEntry:
-    """A run, and what the server stores about it.
+class RunEntry(ABC):
+    """A run, and what the server keeps about it.
 
     Attributes:
-        run: The run.
+        id: The run's id.
         conversation: Its conversation.
-        title: The beginning of its input.
-        started: When it began.
-        ended: When it ended.
-        paused: The result of a paused run.
-        resumes: The id of the run that it resumes.
-        resumed_as: The id of the run that resumed it.
+        here: The run, if this process runs it, or has run it.
         message_id: The id of the message that it continues, for a client of the UI Message Stream.
+        resumed_as: The id of the run that resumed it.
         redact: Removes secrets of the environment from data that is sent.
         encode: Encodes its records, once for all clients.
         delivery: The default delivery policy of its watchers.
@@ -195,31 +217,154 @@ class RunEntry:
         left_out_at: When a history of the chat was served without its answer, in the time of the event loop; ``None`` if not since its
             answer was streamed.
         is_added: Whether the program started it: the server does not count it among the runs of clients and does not cancel it.
-        dismissed: Why it was cancelled while it was paused; ``None`` if it was not.
     """
 
-    __slots__ = (
-        "_known",
-        "_prices",
-        "_unread",
-        "clients",
-        "conversation",
-        "delivery",
-        "dismissed",
-        "encode",
-        "ended",
-        "is_added",
-        "left_out_at",
-        "message_id",
-        "paused",
-        "redact",
-        "resumed_as",
-        "resumes",
-        "run",
-        "started",
-        "title",
-        "watching",
-    )
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - what it is
+        conversation: ConversationEntry,
+        here: Run[Any] | None,
+        settings: Settings,
+    ) -> None:
+        self.id = id
+        self.conversation = conversation
+        self.here = here
+        self.settings = settings
+        self.resumed_as: str | None = None
+        self.message_id: str | None = None
+        self.clients: Clients | None = None
+        self.is_added = False
+        self.left_out_at: float | None = None
+        hide = self.redact = json_redactor()
+
+        def encode(record: Record, /) -> bytes:
+            return hide(encode_record(record))
+
+        self.encode = EncodedRecords(encode=encode)
+        self.watching = 0
+        rate = settings.writes_per_second
+        self.delivery = Coalesce(every=None if rate is None else 1 / rate)
+        self._known: bytes | None = None
+
+    @property
+    @abstractmethod
+    def run(self) -> Run[Any] | Replica:
+        """What clients watch."""
+
+    @abstractmethod
+    def summary(self) -> RunSummary:
+        """Return the summary of the run."""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """The beginning of its input."""
+
+    @property
+    @abstractmethod
+    def status(self) -> RunStatus:
+        """Its status. A run that was cancelled while it was paused is aborted."""
+
+    @property
+    @abstractmethod
+    def reason(self) -> str:
+        """The reason of the status: why it is paused, or why it ended early."""
+
+    @property
+    @abstractmethod
+    def is_over(self) -> bool:
+        """Whether it has ended, and its outcome is known."""
+
+    @property
+    @abstractmethod
+    def resumes(self) -> str | None:
+        """The id of the run that it resumes."""
+
+    @property
+    def is_running_here(self) -> bool:
+        """Whether this process runs it."""
+        return self.here is not None and not self.here.done()
+
+    @property
+    def is_dismissed(self) -> bool:
+        """Whether it was cancelled while it was paused."""
+        return self.status == "aborted" and self.run.state.status == "paused"
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Wait until ``run`` has what is stored."""
+
+    async def accepted(self) -> None:
+        """Wait until the run is stored, if it is to be.
+
+        Raises:
+            LogError: It could not be stored.
+        """
+        if self.here is not None:
+            await self.here.barrier()
+
+    @abstractmethod
+    async def send(self, text: str) -> None:
+        """Send a message into the run.
+
+        Raises:
+            ApiError: Too many earlier messages still wait.
+            LocalProtocolError: The run has ended.
+            LogError: The run has ended.
+        """
+
+    @abstractmethod
+    async def pause(self, reason: str) -> None:
+        """Request a pause of the run.
+
+        Raises:
+            LocalProtocolError: The run has ended.
+            LogError: The run has ended.
+        """
+
+    @abstractmethod
+    async def cancel(self, when: Literal["now", "after_turn"], reason: str, seconds: float) -> None:
+        """Cancel the run; with ``now``, wait for its end, for at most so many seconds."""
+
+    @abstractmethod
+    async def dismiss(self, reason: str) -> None:
+        """Cancel a paused run, which can no longer be resumed."""
+
+    def encoded(self) -> bytes:
+        """Return the summary as JSON. The JSON of a run that has ended is stored, since only its watchers change."""
+        if self._known is not None:
+            return self._known
+        data = self.redact(encode_json(self.summary()))
+        if self.is_over and not self.watching:
+            self._known = data
+        return data
+
+    def settle(self) -> None:
+        """Release what a run that is not watched does not need."""
+        if self.is_over and not self.watching:
+            self.encode.clear()
+
+    def changed(self) -> None:
+        """Discard the stored summary."""
+        self._known = None
+
+
+class LiveEntry(RunEntry):
+    """A run without a log: it ends with this process.
+
+    Args:
+        run: The run.
+        conversation: Its conversation.
+        title: The beginning of its input.
+        settings: The settings of the server.
+        resumes: The id of the run that it resumes.
+
+    Attributes:
+        started: When it began.
+        ended: When it ended.
+        paused: The result of a paused run.
+        dismissed: Why it was cancelled while it was paused; ``None`` if it was not.
+    """
 
     def __init__(
         self,
@@ -229,44 +374,63 @@ class RunEntry:
         settings: Settings,
         resumes: str | None = None,
     ) -> None:
-        self.run = run
-        self.conversation = conversation
-        self.title = title[:TITLE]
+        super().__init__(run.id, conversation, run, settings)
+        self._run = run
+        self._title = title[:TITLE]
         self.started = time.time()
         self.ended: float | None = None
         self.paused: Paused[Any] | None = None
-        self.resumes = resumes
-        self.resumed_as: str | None = None
-        self.message_id: str | None = None
-        self.clients: Clients | None = None
-        self.is_added = False
-        self.left_out_at: float | None = None
         self.dismissed: str | None = None
-        hide = self.redact = json_redactor()
-
-        def encode(record: Record, /) -> bytes:
-            return hide(encode_record(record))
-
-        self.encode = EncodedRecords(encode=encode)
-        self.watching = 0
-        self._prices = settings.prices
-        rate = settings.writes_per_second
-        self.delivery = Coalesce(every=None if rate is None else 1 / rate)
+        self._resumes = resumes
         self._unread = 0
-        self._known: bytes | None = None
 
     @property
-    def id(self) -> str:
-        """The run's id."""
-        return self.run.id
+    def run(self) -> Run[Any]:
+        """What clients watch."""
+        return self._run
 
-    def send(self, text: str) -> None:
-        """Send a message into the run.
+    async def open(self) -> None:
+        """Do nothing: it has all."""
 
-        Raises:
-            ApiError: Too many earlier messages still wait.
-            LocalProtocolError: The run has ended.
-        """
+    @property
+    def title(self) -> str:
+        """The beginning of its input."""
+        return self._title
+
+    @property
+    def resumes(self) -> str | None:
+        """The id of the run that it resumes."""
+        return self._resumes
+
+    @resumes.setter
+    def resumes(self, run: str) -> None:
+        self._resumes = run
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and its outcome is known."""
+        return self.ended is not None
+
+    @property
+    def is_dismissed(self) -> bool:
+        """Whether it was cancelled while it was paused."""
+        return self.dismissed is not None
+
+    @property
+    def status(self) -> RunStatus:
+        """Its status."""
+        if self.dismissed is not None:
+            return "aborted"
+        status = self.run.state.status
+        return "running" if not self.run.done() or status == "new" else status
+
+    @property
+    def reason(self) -> str:
+        """The reason of the status."""
+        return reason_of(self.run.state) if self.dismissed is None else self.dismissed
+
+    async def send(self, text: str) -> None:
+        """Send a message into the run."""
         if self._unread >= MOST_UNREAD:
             message = f"{self._unread} messages wait to be read: wait until the model answers"
             raise ApiError(429, "too_many_messages", message)
@@ -277,31 +441,27 @@ class RunEntry:
         self.run.send(text).add_done_callback(on_read)
         self._unread += 1
 
-    @property
-    def status(self) -> RunStatus:
-        """Its status. A run that was cancelled while it was paused is aborted."""
-        if self.dismissed is not None:
-            return "aborted"
-        status = self.run.state.status
-        return "running" if not self.run.done() or status == "new" else status
+    async def pause(self, reason: str) -> None:
+        """Request a pause of the run."""
+        self.run.pause(reason=reason)
 
-    @property
-    def reason(self) -> str:
-        """The reason of the status: why it is paused, or why it ended early."""
-        return reason_of(self.run.state) if self.dismissed is None else self.dismissed
+    async def cancel(self, when: Literal["now", "after_turn"], reason: str, seconds: float) -> None:
+        """Cancel the run."""
+        ended = self.run.cancel(when, reason=reason)
+        if when == "now":
+            await asyncio.wait({ended}, timeout=seconds)
 
-    def dismiss(self, reason: str) -> None:
-        """Cancel a paused run, which can no longer be resumed."""
+    async def dismiss(self, reason: str) -> None:
+        """Cancel a paused run."""
         self.paused = None
-        self.dismissed = reason
+        self.dismissed = str(RunCancelledError(reason))
         self.changed()
 
     def summary(self) -> RunSummary:
         """Return the summary of the run."""
         run, state = self.run, self.run.state
         usage = state.usage
-        is_dismissed = self.dismissed is not None
-        prices = self._prices.get(self.conversation.worker.model.model)
+        prices = self.settings.prices.get(self.conversation.worker.model.model)
         return RunSummary(
             id=run.id,
             conversation=self.conversation.id,
@@ -316,33 +476,15 @@ class RunEntry:
             usage=usage,
             cost=None if prices is None else prices.cost(usage),
             reason=self.reason,
-            cause="cancel" if is_dismissed else state.cause,
-            pause=None if is_dismissed else pause_of(state),
+            cause="cancel" if self.is_dismissed else state.cause,
+            pause=None if self.is_dismissed else pause_of(state),
             resumes=self.resumes,
             resumed_as=self.resumed_as,
             watchers=watchers_of(run),
         )
 
-    def encoded(self) -> bytes:
-        """Return the summary as JSON. The JSON of a run that has ended is stored, since only its watchers change."""
-        if self._known is not None:
-            return self._known
-        data = self.redact(encode_json(self.summary()))
-        if self.ended is not None and not self.watching:
-            self._known = data
-        return data
 
-    def settle(self) -> None:
-        """Release the encoded records of a run that has ended and is not watched."""
-        if self.ended is not None and not self.watching:
-            self.encode.clear()
-
-    def changed(self) -> None:
-        """Discard the stored summary."""
-        self._known = None
-
-
-def watchers_of(run: Run[Any]) -> tuple[WatcherSummary, ...]:
+def watchers_of(run: Run[Any] | Replica) -> tuple[WatcherSummary, ...]:
     """Return the watchers of a run."""
     return tuple(
         WatcherSummary(

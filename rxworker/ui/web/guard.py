@@ -20,7 +20,7 @@ from typing import TypeAlias
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from rxworker.errors import ConfigurationError, LocalProtocolError, RemoteProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError, LogError, RemoteProtocolError
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.responses import ApiError, text_response
@@ -262,6 +262,10 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
             return _unexpected_error(request, error, error_response)
         except LocalProtocolError as error:
             return error_response(409, "conflict", str(error))
+        except LogError as error:
+            logger.error("%s %s failed: %s", request.method, request.rel_url.raw_path, error)
+            message = "the log cannot be read or written; the log of the server has the details"
+            return error_response(503, "log", message)
         except (
             Exception,
             SystemExit,

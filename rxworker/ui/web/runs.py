@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
@@ -11,12 +12,14 @@ from typing import Any, TypeAlias, cast
 from aiohttp import web
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError
+from rxworker.log import EventLog, RunInfo, RunRow, fork_run
 from rxworker.messages import Message, Prices
-from rxworker.ui.web.entry import ConversationEntry, RunEntry
+from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunFeed, RunStore
+from rxworker.ui.web.stored import CONVERSATION, USER, StoredEntry
 from rxworker.worker import Decision, Run, Worker
 
 MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[web.Request], Worker]
@@ -112,6 +115,10 @@ class WorkerSource:
             raise ApiError(404, "no_worker", f"there is no worker of that name; there are: {known}")
         spare = self._spare.pop(name, None)
         return name, self._made(name, request) if spare is None else spare
+
+    def can_make(self, name: str) -> bool:
+        """Whether there is a worker of that name that is created without a request."""
+        return name in self._makers and name not in self._of_request
 
     def infos(self, request: web.Request | None = None) -> tuple[WorkerInfo, ...]:
         """Return descriptions of the workers.
@@ -212,13 +219,20 @@ class Runs:
         """The list of these runs, for listeners."""
         return self._store.feed(self._owner)
 
-    def find(self, run: str) -> RunEntry:
-        """Return the run with this id.
+    async def find(self, run: str) -> RunEntry:
+        """Return the run with this id, also from the log.
 
         Raises:
             ApiError: There is none.
         """
         entry = self.get(run)
+        if self._store.log is not None and not isinstance(entry, LiveEntry):
+            info = await self._store.log.info(run)
+            if info is not None and info.last_seq:
+                self._store.note(info)
+            entry = self.get(run)
+            if isinstance(entry, StoredEntry):
+                await entry.keep_pause()
         if entry is None:
             message = "there is no such run: it was dropped, or the server was restarted"
             raise ApiError(404, "no_run", message)
@@ -231,6 +245,29 @@ class Runs:
     def conversation(self, id: str) -> ConversationEntry | None:  # noqa: A002 - what it is
         """Return the conversation with this id, or ``None``."""
         return self._store.conversation(id, self._owner)
+
+    async def prepare(self, conversation: ConversationEntry | None) -> None:
+        """Create the worker of a stored conversation, with its messages, unless this process has run it last.
+
+        Raises:
+            ApiError: This server has no such worker.
+        """
+        entry = None if conversation is None else conversation.current
+        if conversation is None or not isinstance(entry, StoredEntry):
+            return
+        if entry.here is not None and entry.here.worker is conversation.worker:
+            return
+        if not conversation.has_worker:
+            _, worker = self._workers.make(conversation.name or None, self._request)
+            equip(worker, self._store.log, conversation)
+            conversation.use(worker)
+        log = self._store.log
+        info = None if log is None else await log.info(entry.id)
+        if info is not None:
+            self._store.note(info)
+        await entry.open()
+        conversation.worker.conversation = entry.run.state.conversation
+        entry.settle()
 
     def start(
         self,
@@ -268,7 +305,9 @@ class Runs:
             ApiError: There is no such worker.
         """
         name, made = self._workers.make(worker, self._request)
-        return ConversationEntry(id or new_id(), name, made, self._owner)
+        conversation = ConversationEntry(id or new_id(), name, made, self._owner)
+        equip(made, self._store.log, conversation)
+        return conversation
 
     def next_run(
         self, entry: ConversationEntry, messages: tuple[Message, ...], title: str
@@ -282,7 +321,7 @@ class Runs:
         self.check_free(entry)
         return self._keep(entry.run(messages), entry, title)
 
-    def resume(
+    async def resume(
         self, run: str, decisions: Mapping[str, Decision], add: tuple[Message, ...] = ()
     ) -> RunEntry:
         """Resume a paused run as a new run.
@@ -291,17 +330,44 @@ class Runs:
             ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running.
             LocalProtocolError: A decision names a call that is not pending.
         """
-        before = self.find(run)
-        if before.paused is None:
+        before = await self.find(run)
+        if not (before.paused if isinstance(before, LiveEntry) else before.status == "paused"):
             message = f"only a paused run can be resumed, and this one is {before.status}"
             raise ApiError(409, "not_paused", message)
         self.check_room()
         self.check_free(before.conversation)
-        resumed = before.conversation.worker.resume(before.paused, decisions=decisions, add=add)
+        if isinstance(before, LiveEntry):
+            assert before.paused is not None
+            worker = before.conversation.worker
+            resumed = worker.resume(before.paused, decisions=decisions, add=add)
+        else:
+            await self.prepare(before.conversation)
+            try:
+                resumed = await before.conversation.worker.decide(run, decisions, add=add)
+            except CommandConflictError as error:
+                raise ApiError(409, "conflict", f"{run} was resumed already") from error
         entry = self._keep(resumed, before.conversation, before.title, resumes=before.id)
         before.resumed_as = entry.id
         before.changed()
         return entry
+
+    async def fork(self, run: str, seq: int) -> RunEntry:
+        """Copy a stored run up to a record into a new run of a new conversation, and continue it.
+
+        Raises:
+            ApiError: The server has no log, or there is no such run or worker.
+            LogError: There is no such record.
+        """
+        before = await self.find(run)
+        log = self._store.log
+        if log is None or not isinstance(before, StoredEntry):
+            raise ApiError(409, "no_log", "only stored runs can be forked: give the server a log")
+        self.check_room()
+        conversation = self.begin_conversation(before.conversation.name or None)
+        labels = conversation.worker.labels
+        new = await fork_run(log, run, seq, labels=labels)
+        forked = await conversation.worker.recover(new, reason=f"forked from {run}")
+        return self._keep(forked, conversation, before.title)
 
     def check_room(self) -> None:
         """Check that another run may start.
@@ -318,14 +384,14 @@ class Runs:
             ApiError: It has one.
         """
         current = conversation.current
-        if current is not None and not current.run.done():
+        if current is not None and _is_running(current):
             message = f"{current.id} of this conversation is running: wait for its answer, cancel it, or send into it"
             raise ApiError(409, "busy", message)
 
     async def make_free(self, conversation: ConversationEntry) -> None:
         """If the client of the conversation's running run has left, cancel the run and wait until it has ended."""
         current = conversation.current
-        if current is None or current.run.done() or current.clients is None:
+        if current is None or not current.is_running_here or current.clients is None:
             return
         if await current.clients.have_left():
             await asyncio.wait({current.clients.stop()}, timeout=STOP_SECONDS)
@@ -345,8 +411,45 @@ class Runs:
     def _keep(
         self, run: Run[Any], conversation: ConversationEntry, title: str, resumes: str | None = None
     ) -> RunEntry:
-        entry = RunEntry(run, conversation, title, self._settings, resumes)
-        return self._store.keep(entry)
+        log = self._store.log
+        if log is None or run.worker.log is not log:
+            entry = LiveEntry(run, conversation, title, self._settings, resumes)
+            return self._store.keep(entry)
+        return self._store.keep(new_entry(run, log, conversation, title, self._settings, resumes))
+
+
+def new_entry(
+    run: Run[Any],
+    log: EventLog,
+    conversation: ConversationEntry,
+    title: str,
+    settings: Settings,
+    resumes: str | None = None,
+) -> StoredEntry:
+    """Return the entry of a run of this process, before the log lists it."""
+    now = time.time()
+    row = RunRow(title=title[:TITLE], worker=conversation.name, resumes=resumes or "")
+    until = now + log.lease
+    info = RunInfo(run.id, row, 1, run.last_seq, log.owner, until, now, now, 0, 0, 0)
+    return StoredEntry(log, info, conversation, settings, run)
+
+
+def equip(worker: Worker, log: EventLog | None, conversation: ConversationEntry) -> None:
+    """Give a worker the server's log, unless it has one of its own, and its name and labels there."""
+    if log is None:
+        return
+    worker.log = worker.log or log
+    worker.name = conversation.name
+    worker.labels[CONVERSATION] = conversation.id
+    if conversation.owner is not None:
+        worker.labels[USER] = conversation.owner
+
+
+def _is_running(entry: RunEntry) -> bool:
+    """Whether a run is running, here or in another process."""
+    if entry.here is not None:
+        return not entry.here.done()
+    return entry.status == "running"
 
 
 def new_id() -> str:

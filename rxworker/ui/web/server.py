@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from reactivex import Observable
 
 from rxworker.errors import ConfigurationError
+from rxworker.log import EventLog
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web.app import make_app
 from rxworker.ui.web.guard import HEADERS, User
@@ -160,6 +161,7 @@ class WebServer:
         settings: The settings of the server.
         user: See `make_app`.
         on_run: See `make_app`.
+        log: See `make_app`.
 
     Attributes:
         url: The address of the page.
@@ -186,6 +188,7 @@ class WebServer:
         settings: Settings | None = None,
         user: User | None = None,
         on_run: OnRun | None = None,
+        log: EventLog | None = None,
     ) -> None:
         settings = settings or Settings()
         if settings.token is None and user is None and not is_loopback(host):
@@ -201,6 +204,7 @@ class WebServer:
             settings=replace(settings, allowed_hosts=_hosts(settings, host)),
             user=user,
             on_run=on_run,
+            log=log,
         )
         self._app.middlewares.insert(0, note_request)
         self._settings = settings
@@ -276,6 +280,7 @@ async def serve(
     settings: Settings | None = None,
     user: User | None = None,
     on_run: OnRun | None = None,
+    log: EventLog | None = None,
     ready: Callable[[str], object] | None = None,
 ) -> None:
     """Serve until cancelled. Then cancel the runs and notify their watchers.
@@ -287,13 +292,14 @@ async def serve(
         settings: The settings of the server.
         user: See `make_app`.
         on_run: See `make_app`.
+        log: See `make_app`.
         ready: Called with the page's address when the server listens.
 
     Raises:
         ConfigurationError: Other machines can reach the server and it has no token; or the address is not available.
     """
     async with WebServer(
-        workers, host=host, port=port, settings=settings, user=user, on_run=on_run
+        workers, host=host, port=port, settings=settings, user=user, on_run=on_run, log=log
     ) as server:
         if ready is not None:
             ready(server.url)

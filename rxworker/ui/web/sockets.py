@@ -158,7 +158,9 @@ class Connection:
 
     async def _watch(self, asked: WatchRun) -> None:
         await self._stop(asked.run)
-        if self._runs.get(asked.run) is None:
+        try:
+            await self._runs.find(asked.run)
+        except ApiError:
             await self._send_message(RunGone(asked.run))
             return
         task = self._loop.create_task(self._follow(asked))
@@ -191,8 +193,9 @@ class Connection:
             await self._send_message(message)
 
     async def _send_run(self, asked: WatchRun) -> None:
-        entry = self._runs.find(asked.run)
+        entry = await self._runs.find(asked.run)
         with self._places.take(entry):
+            await entry.open()
             watch = watch_run(entry, asked.after, asked.delivery, asked.name or self._who)
             async with aclosing(batches_of(entry, watch)) as batches:
                 async for batch in batches:

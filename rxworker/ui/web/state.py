@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from aiohttp import web
 from reactivex import Observable
 from reactivex import operators as ops
 
-from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
 from rxworker.events import Event, RunResume, RunStart
-from rxworker.ui.web.entry import ConversationEntry, RunEntry
+from rxworker.log import EventLog, Replica, RunInfo, recover_all
+from rxworker.ui.clean import format_error
+from rxworker.ui.web.entry import ConversationEntry, LiveEntry
 from rxworker.ui.web.guard import OWNER, User
 from rxworker.ui.web.responses import Page
-from rxworker.ui.web.runs import Runs, Workers, WorkerSource, new_id
+from rxworker.ui.web.runs import MakeWorkerError, Runs, Workers, WorkerSource, equip, new_id
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import Sockets
 from rxworker.ui.web.store import OnRun, RunStore
 from rxworker.ui.web.streams import Places, Streams
-from rxworker.worker import Run
+from rxworker.worker import Run, Worker
+
+logger = logging.getLogger("rxworker.ui.web")
 
 
 class ServerState:
@@ -30,7 +37,7 @@ class ServerState:
 
     Attributes:
         settings: The settings.
-        instance: An id that changes with each start.
+        instance: An id that changes with each start; with a log, the id of the log.
         workers: Creates workers.
         store: The runs and conversations of all users.
         runs: The runs and conversations of a server without users.
@@ -46,17 +53,20 @@ class ServerState:
         settings: Settings,
         user: User | None = None,
         on_run: OnRun | None = None,
+        log: EventLog | None = None,
     ) -> None:
         self.settings = settings
-        self.instance = secrets.token_hex(8)
+        # Two servers on one log, or one that was restarted, know the same runs.
+        self.instance = secrets.token_hex(8) if log is None else log.id
         self.workers = WorkerSource(workers, settings.prices)
-        self.store = RunStore(settings, on_run)
+        self.store = RunStore(settings, on_run, log)
         self.runs = Runs(self.store, self.workers, settings)
         self.places = Places(settings, self.store)
         self.streams = Streams(settings)
         self.sockets = Sockets()
         self.page = Page()
         self._has_users = user is not None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def __repr__(self) -> str:
         return f"ServerState({self.settings!r})"
@@ -114,12 +124,14 @@ class ServerState:
         before = self.store.get(first.resumes, owner) if isinstance(first, RunResume) else None
         if title is None:
             title = before.title if before is not None else title_of(run)
-        kept = RunEntry(run, entry, title, self.settings, None if before is None else before.id)
+        kept = LiveEntry(run, entry, title, self.settings, None if before is None else before.id)
         kept.is_added = True
         if before is not None:
             before.resumed_as = run.id
             before.changed()
         for later in self.store.of(owner):
+            if not isinstance(later, LiveEntry):
+                continue
             its_first = first_event(later.run)
             if isinstance(its_first, RunResume) and its_first.resumes == run.id:
                 kept.resumed_as, later.resumes = later.id, run.id
@@ -134,7 +146,8 @@ class ServerState:
             known = self.store.conversation(name, owner)
         if known is None:
             return ConversationEntry(name or new_id(), worker, run.worker, owner)
-        if known.owner != owner or known.worker is not run.worker or name not in (None, known.id):
+        is_other = not known.has_worker or known.worker is not run.worker
+        if known.owner != owner or is_other or name not in (None, known.id):
             message = (
                 "a conversation has one worker and one owner: give the run another conversation"
             )
@@ -146,15 +159,71 @@ class ServerState:
         owner = request.get(OWNER)
         return Runs(self.store, self.workers, self.settings, owner, request)
 
+    async def start(self) -> None:
+        """Load the runs of the log, follow it, and recover runs whose process has ended."""
+        log = self.store.log
+        if log is None:
+            return
+        changes = log.changes(limit=self.settings.max_kept)
+        for info in await anext(changes):
+            self.store.note(info)
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._follow(changes), name="follow the log"),
+            loop.create_task(self._recover(log), name="recover runs"),
+        ]
+
+    async def _follow(self, changes: AsyncGenerator[list[RunInfo], None]) -> None:
+        async with aclosing(changes):
+            async for infos in changes:
+                for info in infos:
+                    self.store.note(info)
+
+    async def _recover(self, log: EventLog) -> None:
+        """Recover runs for as long as the server runs."""
+        while True:
+            try:
+                async with aclosing(recover_all(log, self._worker_for)) as runs:
+                    async for run in runs:
+                        await self._recovered(log, run)
+            except RxWorkerError as error:
+                logger.warning("runs cannot be recovered now: %s", error)
+            await asyncio.sleep(log.lease / 3)
+
+    def _worker_for(self, info: RunInfo) -> Worker | None:
+        """The worker that recovers a run; ``None`` if this server has no such worker, or it is busy."""
+        entry = self.store.note(info)
+        if entry is None or not self.workers.can_make(info.row.worker):
+            return None
+        try:
+            _, worker = self.workers.make(info.row.worker)
+        except MakeWorkerError as error:
+            logger.error("%s is not recovered\n%s", info.run, format_error(error))
+            return None
+        equip(worker, self.store.log, entry.conversation)
+        return worker
+
+    async def _recovered(self, log: EventLog, run: Run[Any]) -> None:
+        info = await log.info(run.id)
+        entry = None if info is None else self.store.note(info)
+        if entry is None:
+            return
+        entry.here = run
+        entry.conversation.use(run.worker)
+        self.store.changed(entry)
+
     async def close(self) -> None:
-        """Cancel the runs of clients, send their last records, and close all connections."""
+        """Cancel the runs of clients, send their last records, and close all connections. Runs of a log are handed over."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.store.close()
         await self.sockets.close()
         await self.streams.close()
         self.store.forget()
 
 
-def first_event(run: Run[Any]) -> Event:
+def first_event(run: Run[Any] | Replica) -> Event:
     """Return the first event of a run."""
     first: list[Event] = []
     run.events.pipe(ops.take(1)).subscribe(first.append)

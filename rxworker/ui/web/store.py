@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import msgspec
@@ -14,11 +14,13 @@ from reactivex import Observable, abc
 from reactivex.disposable import CompositeDisposable, Disposable
 
 from rxworker.hub import Latest
+from rxworker.log import EventLog, RunInfo
 from rxworker.protocols import RunList, socket_message
 from rxworker.ui.clean import format_error
-from rxworker.ui.web.entry import LIST_WATCHER, ConversationEntry, RunEntry
+from rxworker.ui.web.entry import LIST_WATCHER, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.stored import CONVERSATION, USER, StoredEntry
 from rxworker.worker import Paused, Run
 
 PERIOD = 0.25
@@ -131,12 +133,19 @@ class RunFeed:
 
 
 def _may_change(entry: RunEntry) -> bool:
-    """Whether the run may still change: it is running, or a watcher is still catching up."""
+    """Whether the run may still change: it is running, or a watcher is still catching up. The log reports changes of stored runs."""
+    if isinstance(entry, StoredEntry):
+        return False
     return not entry.run.done() or any(watcher.lag for watcher in entry.run.watchers.now)
 
 
 CLOSING_SECONDS = 5.0
 """Seconds the runs have to end when the server stops."""
+
+DRAIN_SECONDS = 20.0
+"""Seconds the tools of a logged run may still take when the server stops."""
+
+STOPPING = "the server was stopped"
 
 MOST_RESUMING = 1000
 """The maximum number of chats of one user for which the server remembers that their clients resume."""
@@ -156,13 +165,18 @@ class RunStore:
     Args:
         settings: The settings of the server.
         on_run: Called with each run that a client starts.
+        log: Where the runs are stored, if they are.
 
     Attributes:
+        log: Where the runs are stored.
         runs: The observable of the runs: those that are kept, oldest first, then each new one.
     """
 
-    def __init__(self, settings: Settings, on_run: OnRun | None = None) -> None:
+    def __init__(
+        self, settings: Settings, on_run: OnRun | None = None, log: EventLog | None = None
+    ) -> None:
         self._settings = settings
+        self.log = log
         self._on_run = on_run
         self._entries: dict[str, RunEntry] = {}
         self._conversations: dict[tuple[str | None, str], ConversationEntry] = {}
@@ -202,7 +216,7 @@ class RunStore:
     def conversation_of(self, run: Run[Any]) -> ConversationEntry | None:
         """Return the conversation of the run's worker, if it is known."""
         every = self._conversations.values()
-        return next((entry for entry in every if entry.worker is run.worker), None)
+        return next((e for e in every if e.has_worker and e.worker is run.worker), None)
 
     def feed(self, owner: str | None) -> RunFeed:
         """Return the list of one user's runs, for listeners."""
@@ -226,7 +240,7 @@ class RunStore:
         if self._closing:
             raise ApiError(503, "closing", "the server is being stopped")
         entries = self._entries.values()
-        on = [e.conversation.owner for e in entries if not e.run.done() and not e.is_added]
+        on = [e.conversation.owner for e in entries if e.is_running_here and not e.is_added]
         own = on.count(owner)
         if owner is not None and own >= self._settings.max_runs_per_user:
             message = f"{own} of your runs are running, and no more are allowed: wait for one, or cancel one"
@@ -239,28 +253,83 @@ class RunStore:
 
     def keep(self, entry: RunEntry) -> RunEntry:
         """Store a run that has just started, and report it to all observers."""
-        run, conversation = entry.run, entry.conversation
-        self._entries[run.id] = entry
+        conversation = entry.conversation
+        self._entries[entry.id] = entry
         self._conversations[conversation.owner, conversation.id] = conversation
-        conversation.runs.append(run.id)
+        conversation.runs.append(entry.id)
         if entry.resumed_as is None:  # the program may add a run after the one that resumes it
             conversation.current = entry
-        if self._settings.grace is not None and not entry.is_added:
-            run.cancel_when_unobserved(grace=self._settings.grace)
-        task = asyncio.get_running_loop().create_task(self._follow(entry), name=f"follow {run.id}")
-        self._following.add(task)
-        task.add_done_callback(self._following.discard)
+        if isinstance(entry, LiveEntry):
+            if self._settings.grace is not None and not entry.is_added:
+                entry.run.cancel_when_unobserved(grace=self._settings.grace)
+            self._begin(self._follow(entry), entry.id)
+        elif isinstance(entry, StoredEntry):
+            entry.limit_idle()
         self.feed(conversation.owner).add(entry)
-        self._inform(entry)
+        if entry.here is not None:
+            self._inform(entry.here, entry)
         return entry
 
+    def note(self, info: RunInfo) -> RunEntry | None:
+        """Take what the log says of a run. Returns its entry; ``None`` for one that is deleted, or nested in another run."""
+        entry = self._entries.get(info.run)
+        if info.status == "deleted":
+            if entry is not None:
+                self._drop(entry)
+                self.feed(entry.conversation.owner).changed(entry)
+            return None
+        if info.row.outer or isinstance(entry, LiveEntry) or self.log is None:
+            return entry
+        if isinstance(entry, StoredEntry):
+            entry.update(info)
+        else:
+            root = info.run.partition("~")[0].removeprefix("run-")
+            owner = info.row.labels.get(USER)
+            id_ = info.row.labels.get(CONVERSATION, f"conversation-{root}")
+            conversation = self._conversations.get((owner, id_))
+            if conversation is None:
+                conversation = ConversationEntry(id_, info.row.worker, None, owner)
+                self._conversations[owner, id_] = conversation
+            entry = StoredEntry(self.log, info, conversation, self._settings)
+            self._entries[info.run] = entry
+            conversation.runs.append(info.run)
+            current = conversation.current
+            if not isinstance(current, StoredEntry) or current.info.created <= info.created:
+                conversation.current = entry
+        before = None if entry.resumes is None else self._entries.get(entry.resumes)
+        if before is not None and before.resumed_as is None:
+            before.resumed_as = entry.id
+            before.changed()
+        if entry.status == "paused":
+            self._begin(self._keep_pause(entry), entry.id)
+        self._forget_oldest()
+        self.changed(entry)
+        return entry
+
+    async def _keep_pause(self, entry: StoredEntry) -> None:
+        await entry.keep_pause()
+        self.changed(entry)
+
+    def _begin(self, work: Coroutine[object, object, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"follow {name}")
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
+
     async def close(self) -> None:
-        """Cancel the runs of clients, wait until they have ended, and complete the observable. Runs that were added continue."""
+        """Cancel the runs of clients, hand those of a log over to other processes, and complete the observable. Runs that were added continue."""
         self._closing = True
-        on = [e.run for e in self._entries.values() if not e.run.done() and not e.is_added]
-        ends = [run.cancel(reason="the server was stopped") for run in on]
+        ends: list[asyncio.Future[None]] = []
+        seconds = CLOSING_SECONDS
+        for entry in self._entries.values():
+            if entry.here is None or entry.here.done() or entry.is_added:
+                continue
+            if isinstance(entry, StoredEntry):
+                ends.append(entry.here.hand_over(reason=STOPPING, seconds=DRAIN_SECONDS))
+                seconds = DRAIN_SECONDS + CLOSING_SECONDS
+            else:
+                ends.append(entry.here.cancel(reason=STOPPING))
         if ends:
-            await asyncio.wait(ends, timeout=CLOSING_SECONDS)
+            await asyncio.wait(ends, timeout=seconds)
         for task in self._following:
             task.cancel()
         await asyncio.gather(*self._following, return_exceptions=True)
@@ -286,7 +355,8 @@ class RunStore:
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
         for entry in tuple(self._entries.values()):
-            observer.on_next(entry.run)
+            if entry.here is not None:
+                observer.on_next(entry.here)
         if self._closing:
             observer.on_completed()
         else:
@@ -297,9 +367,8 @@ class RunStore:
 
         return Disposable(leave)
 
-    def _inform(self, entry: RunEntry) -> None:
+    def _inform(self, run: Run[Any], entry: RunEntry) -> None:
         """Call the program's observers and its callback. Exceptions are logged and affect neither the run nor its client."""
-        run = entry.run
         for observer in tuple(self._observers):
             try:
                 observer.on_next(run)
@@ -315,7 +384,7 @@ class RunStore:
         except LOGGED as error:
             logger.error("on_run failed for %s\n%s", run.id, format_error(error))
 
-    async def _follow(self, entry: RunEntry) -> None:
+    async def _follow(self, entry: LiveEntry) -> None:
         """Wait for a run's end, and store its outcome."""
         try:
             result = await entry.run
@@ -331,7 +400,7 @@ class RunStore:
 
     def _forget_oldest(self) -> None:
         """Drop ended runs above the limit, of the user with the most runs; paused runs last."""
-        over = [entry for entry in self._entries.values() if entry.ended is not None]
+        over = [entry for entry in self._entries.values() if entry.is_over]
         surplus = len(over) - self._settings.max_kept
         if surplus <= 0:
             return
@@ -342,14 +411,17 @@ class RunStore:
             entry = next(entry for entry in over if entry.conversation.owner == most)
             over.remove(entry)
             kept[most] -= 1
-            del self._entries[entry.id]
-            conversation = entry.conversation
-            conversation.runs.remove(entry.id)
-            if not conversation.runs:
-                self._conversations.pop((conversation.owner, conversation.id), None)
+            self._drop(entry)
         owners = {conversation.owner for conversation in self._conversations.values()}
         for owner in [o for o, feed in self._feeds.items() if o not in owners and feed.is_idle]:
             del self._feeds[owner]
+
+    def _drop(self, entry: RunEntry) -> None:
+        del self._entries[entry.id]
+        conversation = entry.conversation
+        conversation.runs.remove(entry.id)
+        if not conversation.runs:
+            self._conversations.pop((conversation.owner, conversation.id), None)
 
 
 class _Owned:
@@ -364,4 +436,4 @@ class _Owned:
 
 
 def _is_waiting(entry: RunEntry) -> bool:
-    return entry.paused is not None and entry.resumed_as is None
+    return entry.status == "paused" and entry.resumed_as is None

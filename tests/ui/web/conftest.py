@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any, TypeAlias
@@ -13,6 +14,7 @@ import pytest
 
 from rxworker import Worker
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.log import EventLog, MemoryLog
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel
 from rxworker.tools import tool
@@ -38,7 +40,14 @@ class Desk:
         workers: The workers that were made.
     """
 
-    def __init__(self, replies: Any, settings: Settings, delay: float, token: str | None) -> None:
+    def __init__(
+        self,
+        replies: Any,
+        settings: Settings,
+        delay: float,
+        token: str | None,
+        log: EventLog | None = None,
+    ) -> None:
         self.release = asyncio.Event()
         self.waiting = asyncio.Event()
         self.deleted: list[str] = []
@@ -47,7 +56,7 @@ class Desk:
         self._delay = delay
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self.http = aiohttp.ClientSession(headers=headers, trust_env=False)
-        self.server = WebServer(self.make_worker, port=0, settings=settings)
+        self.server = WebServer(self.make_worker, port=0, settings=settings, log=log)
 
     def make_worker(self) -> Worker:
         @tool
@@ -136,13 +145,16 @@ async def open_desk() -> AsyncGenerator[OpenDesk, None]:
             always: Reply | str | None = None,
             script: Callable[[Request], Reply] | None = None,
             token: str | None = None,
+            log: EventLog | None = None,
         ) -> Desk:
             def same(_: Request) -> Reply | str:
                 assert always is not None
                 return always
 
             answers = script or (list(replies) if always is None else same)
-            desk = Desk(answers, settings or Settings(), delay, token)
+            if log is None and os.environ.get("RXWORKER_STORED"):
+                log = MemoryLog()
+            desk = Desk(answers, settings or Settings(), delay, token, log)
             await stack.enter_async_context(desk.http)
             await stack.enter_async_context(desk.server)
             return desk

@@ -212,8 +212,9 @@ async def test_a_busy_conversation_and_a_full_server_say_so(open_desk: OpenDesk)
 async def ended(desk: Desk, run: int = 0) -> str:
     """The cause of the end of a run, when it has ended; the newest is the first."""
     entry = list(desk.server.state.runs)[run]
+    assert entry.here is not None
     with suppress(RunCancelledError):
-        await entry.run
+        await entry.here
     return entry.run.state.reason
 
 

@@ -1,0 +1,182 @@
+"""A stored run, watched and steered from any process.
+
+Theory of operation. A task follows the log of the run, and pushes its entries to a hub: first those so far, then those that any process appends.
+So watchers have what those of a `Run` have, with the same deliveries and limits, and see only what is stored: after a crash no number
+stands for another record. There is one such task for any number of watchers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from functools import partial
+from typing import Literal
+
+from reactivex import Observable
+
+from rxworker.errors import LogError, RxWorkerError
+from rxworker.events import Event, Record, RunAbort, RunPause, RunStop
+from rxworker.hub import Delivery, Hub, Watch, Watchers
+from rxworker.log.base import EventLog, no_run
+from rxworker.log.entry import record_of
+from rxworker.log.values import Command, send_command
+from rxworker.messages import Message
+from rxworker.operators.stage import Stage, connect
+from rxworker.state import RunState, fold_run
+from rxworker.transport.clock import loop_clock
+
+ENDS = (RunStop, RunPause, RunAbort)
+"""The last events of a run."""
+
+
+class Replica:
+    """A stored run in any process, with the watchers and the state of a `Run`.
+
+    It follows the log from when it is made until the run has ended, the log is closed, or `close` is called. It belongs to the event loop that it is
+    made on.
+
+    Args:
+        log: Where the run is.
+        run: The run's id.
+
+    Attributes:
+        id: The run's id.
+        log: Where the run is.
+        hub: The records so far, for watchers.
+
+    Example:
+        >>> from rxworker import Worker
+        >>> from rxworker.log import MemoryLog
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def main() -> None:
+        ...     async with MemoryLog() as log:
+        ...         run = Worker(ScriptedModel(["Hello!"]), log=log).run("Hi")
+        ...         await run
+        ...         replica = Replica(log, run.id)
+        ...         await replica.ended()
+        ...         print(replica.state == run.state, replica.state.conversation.last.text)
+        >>> asyncio.run(main())
+        True Hello!
+    """
+
+    def __init__(self, log: EventLog, run: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.id = run
+        self.log = log
+        self.hub = Hub(loop=loop)
+        self._state = RunState()
+        self._ready = asyncio.Event()
+        self._over = asyncio.Event()
+        self._task = loop.create_task(self._follow(), name=f"follow {run}")
+
+    def __repr__(self) -> str:
+        return f"Replica({self.id!r}, {self.state.status})"
+
+    @property
+    def records(self) -> Observable[Record]:
+        """The observable of the records. Each subscriber receives all of them, from the first."""
+        records: Stage[Record] = Stage(partial(connect, self.hub))
+        records.is_direct = records.emits_records = True
+        return records
+
+    @property
+    def events(self) -> Observable[Event]:
+        """The observable of the bare events."""
+        return self.hub.events
+
+    @property
+    def state(self) -> RunState:
+        """The state after the records so far."""
+        history, state = self.hub.history, self._state
+        if state.seq < history.last_seq:
+            self._state = state = fold_run(history.unseen(state.seq), state)
+        return state
+
+    @property
+    def last_seq(self) -> int:
+        """The number of the last record."""
+        return self.hub.last_seq
+
+    @property
+    def watchers(self) -> Watchers:
+        """The watchers in this process."""
+        return Watchers(self.hub, loop_clock)
+
+    def watch(self, delivery: Delivery | None = None, *, after: int = 0, name: str = "") -> Watch:
+        """Watch the run; the arguments are those of `Run.watch`."""
+        return self.hub.watch(delivery, after=after, name=name)
+
+    def done(self) -> bool:
+        """Whether the run has ended, and all its records are here."""
+        return self.hub.ended
+
+    async def ready(self) -> None:
+        """Wait until it has the records that were stored when it was made.
+
+        Raises:
+            LogError: There is no such run, or the log cannot be read.
+        """
+        await self._ready.wait()
+        if isinstance(self.hub.error, RxWorkerError):
+            raise self.hub.error
+
+    async def ended(self) -> None:
+        """Wait until it has the last record of the run, or has been closed."""
+        await self._over.wait()
+
+    def close(self) -> None:
+        """Stop following. Its watchers end."""
+        self._task.cancel()
+        self._end(None)  # a task that is cancelled before its first step ends nothing
+
+    async def send(self, *messages: Message) -> None:
+        """Send messages to the run. They are stored when this returns.
+
+        Raises:
+            LogError: The run has ended, or the log cannot be written.
+        """
+        await self.log.send(self.id, send_command(messages))
+
+    async def pause(self, *, reason: str = "paused by the caller") -> None:
+        """Request a pause at the next safe moment.
+
+        Raises:
+            LogError: As for ``send``.
+        """
+        await self.log.send(self.id, Command("pause", {"reason": reason}))
+
+    async def cancel(
+        self, when: Literal["now", "after_turn"] = "now", *, reason: str = "cancelled by the caller"
+    ) -> None:
+        """Request the end of the run. A run whose process has ended is cancelled when it is recovered.
+
+        Raises:
+            LogError: As for ``send``.
+        """
+        await self.log.send(self.id, Command("cancel", {"reason": reason, "when": when}))
+
+    async def _follow(self) -> None:
+        error: Exception | None = None
+        try:
+            info = await self.log.info(self.id)
+            if info is None or info.status == "deleted":
+                raise no_run(self.id)
+            if not info.last_seq:
+                self._ready.set()
+            async with aclosing(self.log.follow(self.id)) as entries:
+                async for entry in entries:
+                    record = record_of(entry, self.id)
+                    self.hub.push(record)
+                    if record.seq >= info.last_seq:
+                        self._ready.set()
+                    if isinstance(record.event, ENDS) and not record.path:
+                        break
+        except Exception as raised:
+            error = raised if isinstance(raised, RxWorkerError) else LogError(str(raised))
+        finally:
+            self._end(error)
+
+    def _end(self, error: Exception | None) -> None:
+        self.hub.end(error)
+        self._ready.set()
+        self._over.set()

@@ -1,0 +1,218 @@
+"""Runs of a log, as the server shows them: in whichever process they run, or when they have ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from rxworker.errors import CommandConflictError, LogError, RunCancelledError
+from rxworker.log import EventLog, Replica, RunInfo, dismiss_run
+from rxworker.messages import Message, Usage
+from rxworker.protocols import PauseSummary, RunSummary, pause_of
+from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, watchers_of
+from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.settings import Settings
+from rxworker.worker import Run
+
+CONVERSATION, USER = "conversation", "user"
+"""The labels of a run with the id of its conversation and the name of its user."""
+
+RECOVERING = "its process has ended, and the run is being recovered"
+"""The reason of a run without an owner."""
+
+MOST_COMMANDS = 1000
+"""The maximum number of commands of clients to one run."""
+
+
+class StoredEntry(RunEntry):
+    """A run of the log. Clients watch a replica of it, which is there while somebody watches, and steer it by commands in the log.
+
+    Args:
+        log: The log.
+        info: What the log says of the run.
+        conversation: Its conversation.
+        settings: The settings of the server.
+        here: The run, if this process runs it.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        info: RunInfo,
+        conversation: ConversationEntry,
+        settings: Settings,
+        here: Run[Any] | None = None,
+    ) -> None:
+        super().__init__(info.run, conversation, here, settings)
+        self.info = info
+        self._log = log
+        self._replica: Replica | None = None
+        self._pause: PauseSummary | None = None
+        self._grace: asyncio.TimerHandle | None = None
+
+    @property
+    def run(self) -> Replica:
+        """What clients watch."""
+        if self._replica is None:
+            self._replica = Replica(self._log, self.id)
+        return self._replica
+
+    @property
+    def title(self) -> str:
+        """The beginning of its input."""
+        return self.info.row.title
+
+    @property
+    def resumes(self) -> str | None:
+        """The id of the run that it resumes."""
+        return self.info.row.resumes or None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.info.status != "running"
+
+    @property
+    def status(self) -> RunStatus:
+        """Its status. A replica may be ahead of the list."""
+        status = self.info.status
+        if status == "running" and self._replica is not None and self._replica.done():
+            status = self._replica.state.status
+        return "running" if status in ("running", "new", "deleted") else status
+
+    @property
+    def reason(self) -> str:
+        """The reason of the status."""
+        if self.status == "running":
+            return RECOVERING if self.info.is_cut_off() and not self.is_running_here else ""
+        if self.info.status == "running":
+            return self.run.state.reason
+        return self.info.row.reason
+
+    def update(self, info: RunInfo) -> None:
+        """Take newer information from the log."""
+        if info.revision >= self.info.revision:
+            self.info = info
+            self.changed()
+
+    async def refresh(self) -> None:
+        """Ask the log for newer information: the list may be a moment behind."""
+        info = await self._log.info(self.id)
+        if info is not None:
+            self.update(info)
+        await self.keep_pause()
+
+    async def open(self) -> None:
+        """Wait until the replica has what is stored."""
+        await self.run.ready()
+
+    def _check_running(self) -> None:
+        if self.status != "running":
+            message = f"this run is {self.status}: start another one"
+            raise ApiError(409, "conflict", message)
+
+    async def send(self, text: str) -> None:
+        """Send a message into the run."""
+        self._check_running()
+        if self.info.sent >= MOST_COMMANDS:
+            message = f"{self.info.sent} messages were sent to this run: start another one"
+            raise ApiError(429, "too_many_messages", message)
+        await self.run.send(Message.user(text))
+
+    async def pause(self, reason: str) -> None:
+        """Request a pause of the run."""
+        self._check_running()
+        await self.run.pause(reason=reason)
+
+    async def cancel(self, when: Literal["now", "after_turn"], reason: str, seconds: float) -> None:
+        """Cancel the run, in whichever process it runs."""
+        if self.is_over:
+            return
+        await self.run.cancel(when, reason=reason)
+        if when == "now":
+            try:
+                async with asyncio.timeout(seconds):
+                    await self.run.ended()
+            except TimeoutError:
+                pass  # a tool takes longer to stop
+            await self.refresh()
+
+    async def dismiss(self, reason: str) -> None:
+        """Cancel a paused run."""
+        text = str(RunCancelledError(reason))
+        try:
+            await dismiss_run(self._log, self.id, text)
+        except CommandConflictError as error:
+            raise ApiError(409, "resumed", str(error)) from error
+        row = replace(self.info.row, status="aborted", reason=text, cause="cancel")
+        self.update(replace(self.info, row=row))
+
+    async def keep_pause(self) -> None:
+        """Keep what a paused run waits for, which the list shows."""
+        if self._pause is None and self.status == "paused":
+            try:
+                await self.open()
+            except LogError:
+                return  # deleted meanwhile
+            self._pause = pause_of(self.run.state)
+            self.changed()
+            self.settle()
+
+    def settle(self) -> None:
+        """Close the replica, unless a client watches."""
+        super().settle()
+        if self.watching:
+            return
+        if self._replica is not None:
+            self._replica.close()
+            self._replica = None
+        self.limit_idle()
+
+    def limit_idle(self) -> None:
+        """Cancel a run that no client watches for the grace period of the settings."""
+        grace = self.settings.grace
+        if grace is None or not self.is_running_here or self._grace is not None:
+            return
+
+        def leave() -> None:
+            self._grace = None
+            if not self.watching and self.here is not None and not self.here.done():
+                self.here.cancel(reason=f"it had no watcher for {grace:g} seconds")
+
+        self._grace = asyncio.get_running_loop().call_later(grace, leave)
+
+    def summary(self) -> RunSummary:
+        """Return the summary of the run."""
+        info, row = self.info, self.info.row
+        usage = Usage(
+            input_tokens=row.input_tokens or None,
+            output_tokens=row.output_tokens or None,
+            cache_read_tokens=row.cache_read_tokens or None,
+            cache_creation_tokens=row.cache_creation_tokens or None,
+        )
+        cost = row.cost
+        if cost is None and self.conversation.has_worker:
+            prices = self.settings.prices.get(self.conversation.worker.model.model)
+            cost = None if prices is None else prices.cost(usage)
+        return RunSummary(
+            id=self.id,
+            conversation=self.conversation.id,
+            worker=self.conversation.name,
+            status=self.status,
+            title=self.title,
+            started=info.created,
+            ended=info.updated if self.is_over else None,
+            seq=info.last_seq,
+            turns=row.turns,
+            tool_calls=row.tool_calls,
+            usage=usage,
+            cost=cost,
+            reason=self.reason,
+            cause=row.cause,
+            pause=self._pause if self.status == "paused" else None,
+            resumes=self.resumes,
+            resumed_as=self.resumed_as,
+            watchers=() if self._replica is None else watchers_of(self._replica),
+        )
