@@ -15,17 +15,19 @@ import socket
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
+from reactivex import Observable
 
 from rxworker.errors import LocalProtocolError, LogError
 from rxworker.events import Record
-from rxworker.log.entry import Entry, record_of, with_body
+from rxworker.log.entry import Entry, with_body
 from rxworker.log.heartbeat import Heartbeat
+from rxworker.log.replay import replay
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
 
 LEASE = 15.0
@@ -179,10 +181,40 @@ class EventLog(ABC):
                 else:
                     await waker.wait()
 
-    async def records(self, run: str, after: int = 0) -> AsyncIterator[Record]:
-        """The same as records; that of a span covers several numbers, and its event is a `Deltas`."""
-        async for entry in self.follow(run, after):
-            yield record_of(entry, run)
+    async def pages(self, run: str, after: int = 0) -> AsyncGenerator[list[Entry]]:
+        """The same in pages, which ends also when the run has ended or is paused, and all of it was given."""
+        with self._waker(run) as waker:
+            while not self._is_closed:
+                waker.clear()
+                entries = await self._read_page(run, after)
+                if entries:
+                    after = entries[-1].last
+                    yield entries
+                elif not self._is_closed:
+                    info = await self.info(run)
+                    if info is not None and info.last_seq <= after:
+                        if info.status not in ("running", "deleted"):
+                            return
+                        await waker.wait()
+
+    def records(self, run: str, after: int = 0) -> Observable[Record]:
+        """A run as one observable, from its history to what is appended now, by any process, without a gap or a double.
+
+            abc|    d--e|         what is stored, and what is appended
+            [ log.records(run) ]
+            abc----d--e|
+
+        It is `replay` without pauses: each subscription reads the run anew, on the event loop that is running. It completes behind the last record of a run that has
+        ended or is paused, or when the log is closed.
+
+        Args:
+            run: The run's id.
+            after: The number of the last record to leave out. It may be within a span.
+
+        Raises:
+            LogError: As ``on_error``: there is no such run, or the log cannot be read.
+        """
+        return replay(self, run, speed=0, after=after)
 
     async def info(self, run: str) -> RunInfo | None:
         """A stored run without its records; ``None`` if there is none."""
