@@ -123,11 +123,9 @@ async def diff_runs(log: EventLog, a: str, b: str) -> RunDiff:
         >>> from rxworker.testing import ScriptedModel
         >>> async def main() -> None:
         ...     async with MemoryLog() as log:
-        ...         worker = Worker(ScriptedModel(["Hello.", "Good day."]), log=log)
-        ...         one = worker.run("Hi")
-        ...         await one
-        ...         other = worker.run("Hi")
-        ...         await other
+        ...         one = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+        ...         other = Worker(ScriptedModel(["Good day."]), log=log).run("Hi")
+        ...         await asyncio.gather(one, other)
         ...         (each,) = (await diff_runs(log, one.id, other.id)).messages
         ...         print(each.index, each.kind, each.b and each.b.text)
         >>> asyncio.run(main())
