@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import zip_longest
+
 from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError, ProviderError
