@@ -213,6 +213,21 @@ class EventLog(ABC):
 
         Raises:
             LogError: As ``on_error``: there is no such run, or the log cannot be read.
+
+        Example:
+            >>> from rxworker import Worker
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.operators import events, text_deltas
+            >>> from rxworker.testing import ScriptedModel
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         run = Worker(ScriptedModel(["An old pond."]), log=log).run("A haiku!")
+            ...         await run
+            ...         texts = log.records(run.id).pipe(events(), text_deltas())
+            ...         texts.subscribe(lambda text: print(text, end="|"))
+            ...         await texts
+            >>> asyncio.run(main())
+            An o|ld p|ond.|
         """
         return replay(self, run, speed=0, after=after)
 

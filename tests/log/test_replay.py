@@ -87,6 +87,28 @@ async def test_each_record_is_emitted_at_its_original_distance(
         assert seen.messages == parse(drawn, dict(zip("abcd", records, strict=True)), 0)
 
 
+async def test_a_page_is_read_when_the_one_before_was_emitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(base, "PAGE", 2)
+    async with MemoryLog() as log:
+        await stored(log, made([float(n) for n in range(12)], event=TurnStart()))
+        time, read = HistoricalScheduler(), list[int]()
+        inner = log._read  # pyright: ignore[reportPrivateUsage]
+
+        async def counted(run: str, after: int, limit: int) -> Any:
+            read.append(after)
+            return await inner(run, after, limit)
+
+        monkeypatch.setattr(log, "_read", counted)
+        replay(log, RUN, scheduler=time).subscribe()
+        await settle()
+        assert read == [0]
+        time.start()
+        await settle()
+        assert read == [0, 2]
+
+
 async def test_a_run_that_is_still_running_is_followed_when_it_is_due() -> None:
     async with MemoryLog() as log:
         one, two, three = made([100.0, 104.0, 106.0])
