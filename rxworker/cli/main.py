@@ -130,6 +130,7 @@ def _run(argv: Sequence[str] | None) -> int:
                 seq=args.at,
                 speed=args.speed,
                 file=args.file,
+                other=args.other,
             )
         case _:
             write_error(parser.format_help().rstrip())
@@ -165,6 +166,7 @@ examples:
   rxworker runs --log sqlite:runs.db list --status cut-off
   rxworker runs --log sqlite:runs.db show run-4fd5696ea3b4
   rxworker runs --log sqlite:runs.db replay run-4fd5696ea3b4 --speed 4
+  rxworker runs --log sqlite:runs.db diff run-4fd5696ea3b4 run-93ac17d2e0b8
   rxworker runs --log sqlite:runs.db export run-4fd5696ea3b4 --file run.jsonl
 """
 ACTIONS = {
@@ -172,6 +174,7 @@ ACTIONS = {
     "show": "print the conversation of a run",
     "replay": "print the records of a run as lines of JSON, at the times at which they happened",
     "fork": "copy a run up to a record into a new run, which a worker can continue",
+    "diff": "compare two runs, such as a run and its fork",
     "export": "print a run as lines of JSON, with everything that is stored of it",
     "import": "store a run that was exported",
     "delete": "delete a run",
@@ -290,11 +293,11 @@ def _add_decode(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
-    about = "list, show, replay, fork, export, import and delete stored runs"
+    about = "list, show, replay, fork, compare, export, import and delete stored runs"
     runs = commands.add_parser(
         "runs",
         help=about,
-        description="List, show, replay, fork, export, import and delete the runs of a log.",
+        description="List, show, replay, fork, compare, export, import and delete the runs of a log.",
         epilog=RUNS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -304,7 +307,15 @@ def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
     actions = runs.add_subparsers(
         dest="action", metavar="action", required=True, parser_class=Parser
     )
-    defaults = {"run": "", "status": None, "limit": 20, "at": None, "speed": 1.0, "file": "-"}
+    defaults = {
+        "run": "",
+        "status": None,
+        "limit": 20,
+        "at": None,
+        "speed": 1.0,
+        "file": "-",
+        "other": "",
+    }
     for name, what in ACTIONS.items():
         action = actions.add_parser(name, help=what, description=f"{what.capitalize()}.")
         action.set_defaults(**defaults)
@@ -329,6 +340,8 @@ def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
                 metavar="SEQ",
                 help="the last record to copy; by default all",
             )
+        elif name == "diff":
+            add("other", metavar="OTHER", help="the id of the run to compare it with")
         elif name == "export":
             add("--file", metavar="FILE", help="by default standard output")
         elif name == "import":

@@ -1,31 +1,34 @@
-"""``rxworker runs``: the runs of a log, listed, shown, replayed, forked, exported, imported and deleted."""
+"""``rxworker runs``: the runs of a log, listed, shown, replayed, forked, compared, exported, imported and deleted."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from reactivex import operators as ops
+
 from rxworker.cli.process import FAILED, CommandError, run_async, write_line
-from rxworker.hub.history import expand
+from rxworker.events import Record
 from rxworker.log import (
     EventLog,
     RunInfo,
+    diff_runs,
     export_run,
     fork_run,
     import_run,
     open_log,
     records_of,
+    replay,
 )
 from rxworker.protocols import encode_record
 from rxworker.state import fold_run
 from rxworker.ui.clean import clean, one_line
-from rxworker.ui.describe import describe_call
+from rxworker.ui.describe import describe_call, describe_message, plural
 
 PAGE = 100
+WIDTH = 160
 
 
 def runs(
@@ -38,18 +41,20 @@ def runs(
     seq: int | None = None,
     speed: float = 1.0,
     file: str = "-",
+    other: str = "",
 ) -> int:
     """Do something with the runs of a log.
 
     Args:
         address: The address of the log.
-        action: ``list``, ``show``, ``replay``, ``fork``, ``export``, ``import`` or ``delete``.
+        action: ``list``, ``show``, ``replay``, ``fork``, ``diff``, ``export``, ``import`` or ``delete``.
         run: The id of a run, where the action has one.
         status: For ``list``: only runs of this status.
         limit: For ``list``: at most so many.
         seq: For ``fork``: the number of the last record to copy.
         speed: For ``replay``: how much faster than it was; 0 for no pauses.
         file: For ``export`` and ``import``: the file; ``-`` is standard output or input.
+        other: For ``diff``: the id of the run to compare with.
 
     Returns:
         The exit code.
@@ -63,7 +68,7 @@ def runs(
         raise CommandError(
             f"there is no log at {path}: give --log sqlite:FILE of a worker with a log"
         )
-    return run_async(_run(address, action, run, status, limit, seq, speed, file))
+    return run_async(_run(address, action, run, status, limit, seq, speed, file, other))
 
 
 async def _run(
@@ -75,6 +80,7 @@ async def _run(
     seq: int | None,
     speed: float,
     file: str,
+    other: str,
 ) -> int:
     async with open_log(address) as log:
         match action:
@@ -88,6 +94,8 @@ async def _run(
                 info = await log.info(run)
                 last = seq if seq is not None or info is None else info.last_seq
                 write_line(await fork_run(log, run, last or 0))
+            case "diff":
+                await _diff(log, run, other)
             case "export":
                 await _export(log, run, file)
             case "import":
@@ -139,16 +147,37 @@ async def _show(log: EventLog, run: str) -> None:
 
 
 async def _replay(log: EventLog, run: str, speed: float) -> None:
-    began = time.monotonic()
-    first: float | None = None
-    for record in records_of([entry async for entry in log.read(run)], run):
-        for one in expand(record):
-            first = one.time if first is None else first
-            if speed > 0:
-                due = (one.time - first) / speed - (time.monotonic() - began)
-                if due > 0:
-                    await asyncio.sleep(due)
-            write_line(encode_record(one).decode())
+    info = await log.info(run)
+    # Nothing is appended to a run that is cut off until it is recovered, which may be never.
+    until = info.last_seq if info is not None and info.is_cut_off() else None
+
+    def write(record: Record) -> None:
+        write_line(encode_record(record).decode())
+
+    await replay(log, run, speed=speed, until=until).pipe(
+        ops.do_action(write), ops.last_or_default(None)
+    )
+
+
+async def _diff(log: EventLog, a: str, b: str) -> None:
+    diff = await diff_runs(log, a, b)
+    for each in (diff.a, diff.b):
+        cost = "" if each.cost is None else f", ${each.cost:.6f}"
+        write_line(
+            f"{each.run:28} {each.status:9} {plural(each.turns, 'turn')}, {plural(each.tool_calls, 'tool call')}, "
+            f"{each.input_tokens:,} tokens in, {each.output_tokens:,} out{cost}"
+        )
+    if diff.is_equal:
+        write_line("no differences")
+        return
+    write_line(f"equal up to record {diff.common} of {a}")
+    for run, record in ((a, diff.first_a), (b, diff.first_b)):
+        what = "has no more records" if record is None else f"{record.seq}: {record.event!r}"
+        write_line(one_line(f"{run} {what}", WIDTH))
+    for each in diff.messages:
+        for mark, message in (("-", each.a), ("+", each.b)):
+            if message is not None:
+                write_line(f"{mark} {each.index + 1} {describe_message(message, WIDTH)}")
 
 
 async def _export(log: EventLog, run: str, file: str) -> None:

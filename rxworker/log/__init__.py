@@ -2,10 +2,12 @@
 
 from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
 from rxworker.log.base import Codec, EventLog
+from rxworker.log.diff import MessageDiff, RunDiff, RunTotals, diff_runs
 from rxworker.log.entry import Entry, entries_of, read_line, record_of, records_of, write_line
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
 from rxworker.log.recover import dismiss_run, recover_all
+from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
 from rxworker.log.sqlite import SQLiteLog
 from rxworker.log.transfer import export_run, fork_run, import_run
@@ -30,6 +32,12 @@ __all__ = [
     "StoredStatus",
     # any process
     "Replica",
+    # time travel
+    "replay",
+    "diff_runs",
+    "RunDiff",
+    "MessageDiff",
+    "RunTotals",
     # who owns a run
     "recover_all",
     "dismiss_run",

@@ -16,17 +16,20 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
+from reactivex import Observable
 
 from rxworker.errors import LocalProtocolError, LogError
 from rxworker.events import Record
-from rxworker.log.entry import Entry, record_of, with_body
+from rxworker.log.entry import Entry, with_body
 from rxworker.log.heartbeat import Heartbeat
+from rxworker.log.replay import replay
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
 from rxworker.messages.lenient_json import encode_lenient
 
@@ -180,31 +183,70 @@ class EventLog(ABC):
 
     async def follow(self, run: str, after: int = 0) -> AsyncGenerator[Entry, None]:
         """The entries of a run after a number, and then those that are appended, by any process. It ends when the log is closed."""
-        self._following[run] += 1
-        try:
-            with self._waker(run) as waker:
-                while not self._is_closed:
-                    waker.clear()
-                    entries = await self._read_page(run, after)
-                    for entry in entries:
-                        yield entry
-                    if entries:
-                        after = entries[-1].last
-                    else:
-                        await waker.wait()
-        finally:
-            self._following[run] -= 1
-            if not self._following[run]:
-                del self._following[run]
+        with self._follower(run) as waker:
+            while not self._is_closed:
+                waker.clear()
+                entries = await self._read_page(run, after)
+                for entry in entries:
+                    yield entry
+                if entries:
+                    after = entries[-1].last
+                else:
+                    await waker.wait()
 
     def is_followed(self, run: str) -> bool:
         """Whether something in this process follows the entries of a run."""
         return run in self._following
 
-    async def records(self, run: str, after: int = 0) -> AsyncIterator[Record]:
-        """The same as records; that of a span covers several numbers, and its event is a `Deltas`."""
-        async for entry in self.follow(run, after):
-            yield record_of(entry, run)
+    async def pages(self, run: str, after: int = 0) -> AsyncGenerator[list[Entry], None]:
+        """The same in pages, which ends also when the run has ended or is paused, and all of it was given."""
+        with self._follower(run) as waker:
+            while not self._is_closed:
+                waker.clear()
+                entries = await self._read_page(run, after)
+                if entries:
+                    after = entries[-1].last
+                    yield entries
+                elif not self._is_closed:
+                    info = await self.info(run)
+                    if info is not None and info.last_seq <= after:
+                        if info.status not in ("running", "deleted"):
+                            return
+                        await waker.wait()
+
+    def records(self, run: str, after: int = 0) -> Observable[Record]:
+        """A run as one observable, from its history to what is appended now, by any process, without a gap or a double.
+
+            abc|    d--e|         what is stored, and what is appended
+            [ log.records(run) ]
+            abc----d--e|
+
+        It is `replay` without pauses: each subscription reads the run anew, on the event loop that is running. It completes behind the last record of a run that has
+        ended or is paused, or when the log is closed.
+
+        Args:
+            run: The run's id.
+            after: The number of the last record to leave out. It may be within a span.
+
+        Raises:
+            LogError: As ``on_error``: there is no such run, or the log cannot be read.
+
+        Example:
+            >>> from rxworker import Worker
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.operators import events, text_deltas
+            >>> from rxworker.testing import ScriptedModel
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         run = Worker(ScriptedModel(["An old pond."]), log=log).run("A haiku!")
+            ...         await run
+            ...         texts = log.records(run.id).pipe(events(), text_deltas())
+            ...         texts.subscribe(lambda text: print(text, end="|"))
+            ...         await texts
+            >>> asyncio.run(main())
+            An o|ld p|ond.|
+        """
+        return replay(self, run, speed=0, after=after)
 
     async def info(self, run: str) -> RunInfo | None:
         """A stored run without its records; ``None`` if there is none."""
@@ -343,6 +385,17 @@ class EventLog(ABC):
         await self._close()
 
     # Following
+
+    @contextmanager
+    def _follower(self, run: str) -> Generator[_Waker, None, None]:
+        self._following[run] += 1
+        try:
+            with self._waker(run) as waker:
+                yield waker
+        finally:
+            self._following[run] -= 1
+            if not self._following[run]:
+                del self._following[run]
 
     def _waker(self, run: str) -> _Waker:
         self._check_open()

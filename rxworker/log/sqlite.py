@@ -424,7 +424,7 @@ class SQLiteLog(EventLog):
         """Read what is asked for, and while runs are followed look for commits of other processes."""
         db = self._reading
         version = -1
-        known: dict[str, tuple[int, int]] = {}
+        known: dict[str, tuple[int, int, str]] = {}
         marked = 0.0
         while True:
             followed = self.followed
@@ -457,16 +457,16 @@ class SQLiteLog(EventLog):
         self,
         db: sqlite3.Connection,
         followed: Sequence[str],
-        known: dict[str, tuple[int, int]],
-    ) -> dict[str, tuple[int, int]]:
-        """Wake what follows the runs that have changed. Returns the numbers of entries and commands of each."""
-        numbers: dict[str, tuple[int, int]] = {}
+        known: dict[str, tuple[int, int, str]],
+    ) -> dict[str, tuple[int, int, str]]:
+        """Wake what follows the runs that have changed. Returns the numbers of entries and commands of each, and its status."""
+        numbers: dict[str, tuple[int, int, str]] = {}
         for start in range(0, len(followed), 500):
             some = followed[start : start + 500]
             marks = ",".join("?" * len(some))
             query = f"SELECT run, last, sent, status FROM runs WHERE run IN ({marks})"
             for run, last, sent, status in db.execute(query, some):
-                numbers[run] = (-1 if status == "deleted" else last, sent)
+                numbers[run] = (last, sent, status)
                 if known.get(run) != numbers[run]:
                     self._wake(run)
         return numbers

@@ -20,6 +20,7 @@ from rxworker.testing.marbles import DISPOSED, FAILURE, SUBSCRIBED, Marbles, par
 from rxworker.testing.reply import Call, Reply, call, cut, fail, reply_events, say, stall, think
 from rxworker.testing.scripted import Script, ScriptedModel, ScriptExhaustedError
 from rxworker.testing.server import ReplayServer
+from rxworker.testing.stored import RequestChangedError
 from rxworker.testing.traffic import Received
 from rxworker.testing.watchers import raise_from_watchers
 from rxworker.testing.wire import (
@@ -37,6 +38,7 @@ __all__ = [
     "Script",
     "ScriptExhaustedError",
     "ScriptedModel",
+    "RequestChangedError",
     "call",
     "cut",
     "fail",

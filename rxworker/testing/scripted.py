@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Self, TypeAlias, TypeVar
 
+from msgspec import Struct
 from reactivex import Observable, abc
 from reactivex.disposable import Disposable, MultipleAssignmentDisposable
 from reactivex.scheduler import (
@@ -19,9 +20,16 @@ from reactivex.scheduler.eventloop import AsyncIOScheduler
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import ResponseEvent
+from rxworker.log import EventLog
 from rxworker.operators.recovery import error_to_exception
 from rxworker.providers.base import Request
 from rxworker.testing.reply import Reply, reply_events, to_reply
+from rxworker.testing.stored import (
+    RequestChangedError,
+    StoredResponse,
+    difference_of,
+    stored_responses,
+)
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -114,13 +122,59 @@ class ScriptedModel:
         name: str = "scripted",
         model: str = "scripted",
     ) -> None:
-        self._script = Script[Request, Reply | str](replies)
+        self._script = Script[Request, Reply | str | StoredResponse](replies)
+        self._is_strict = False
         self._delay = delay
         self._scheduler = scheduler
         self._name = name
         self._model = model
         self.requests: list[Request] = []
         self.left = 0
+
+    @classmethod
+    async def from_log(
+        cls,
+        log: EventLog,
+        run: str,
+        *,
+        strict: bool = True,
+        delay: float = 0.0,
+        scheduler: abc.SchedulerBase | None = None,
+    ) -> Self:
+        """A model that answers the requests of a run as they were answered when the run was stored: a stored run as a test fixture.
+
+        The responses are given in order, with the same events, without those that were retracted and those of runs inside the run.
+
+        Args:
+            log: Where the run is.
+            run: The run's id.
+            strict: Whether a request fails with `RequestChangedError` if its messages, its system text or the names of its tools differ from those of then.
+                Ids, models and what a provider wants back are not compared. What an ``on_message_send`` hook has changed for one request alone is not stored, so that such
+                a run needs ``strict=False``.
+            delay: Seconds before each event.
+            scheduler: What counts these seconds.
+
+        Raises:
+            LogError: There is no such run, it has no response, or the log cannot be read.
+
+        Example:
+            >>> from rxworker import Worker
+            >>> from rxworker.log import MemoryLog
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+            ...         await run
+            ...         model = await ScriptedModel.from_log(log, run.id)
+            ...         print((await Worker(model).run("Hi")).text)
+            >>> asyncio.run(main())
+            Hello.
+        """
+        stored = await stored_responses(log, run)
+        asked = stored[0]
+        made = cls([], delay=delay, scheduler=scheduler, name=asked.provider, model=asked.model)
+        made._script = Script[Request, Reply | str | StoredResponse](stored)
+        made._is_strict = strict
+        return made
 
     @property
     def name(self) -> str:
@@ -144,10 +198,12 @@ class ScriptedModel:
             self.requests.append(request)
             try:
                 number, answer = self._script.answer(request)
+                if isinstance(answer, StoredResponse):
+                    self._check(number, answer, request)
             except Exception as error:  # a function of the user's may raise anything
                 observer.on_error(error)
                 return Disposable()
-            telling = _Telling(self, to_reply(answer), number, observer)
+            telling = _Telling(self, self._told(number, answer), observer)
             if self._delay > 0:
                 telling.paced(self._delay, self._scheduler or _clock(scheduler))
             else:
@@ -157,6 +213,26 @@ class ScriptedModel:
 
         return Observable(subscribe)
 
+    def _check(self, number: int, stored: StoredResponse, request: Request) -> None:
+        difference = difference_of(stored, request) if self._is_strict else None
+        if difference is not None:
+            raise RequestChangedError(number, difference)
+
+    def _told(self, number: int, answer: Reply | str | StoredResponse) -> _Told:
+        if isinstance(answer, StoredResponse):
+            return _Told(answer.events, answer.error)
+        reply = to_reply(answer)
+        error = None if reply.error is None else error_to_exception(reply.error)
+        return _Told(reply_events(reply, number, self.model), error, reply.stalls)
+
+
+class _Told(Struct, frozen=True):
+    """One answer as events, and how it ends."""
+
+    events: Sequence[ResponseEvent]
+    error: Exception | None
+    stalls: bool = False
+
 
 class _Telling(abc.DisposableBase):
     """One answer on its way to one subscriber."""
@@ -164,14 +240,13 @@ class _Telling(abc.DisposableBase):
     def __init__(
         self,
         model: ScriptedModel,
-        reply: Reply,
-        number: int,
+        told: _Told,
         observer: abc.ObserverBase[ResponseEvent],
     ) -> None:
         self._model = model
-        self._reply = reply
+        self._told = told
         self._observer = observer
-        self._events = iter(reply_events(reply, number, model.model))
+        self._events = iter(told.events)
         self._timer = MultipleAssignmentDisposable()
         self._over = False
 
@@ -199,11 +274,11 @@ class _Telling(abc.DisposableBase):
         if event is not None:
             self._observer.on_next(event)
             return True
-        if self._reply.stalls:
+        if self._told.stalls:
             return False
         self._over = True
-        if self._reply.error is not None:
-            self._observer.on_error(error_to_exception(self._reply.error))
+        if self._told.error is not None:
+            self._observer.on_error(self._told.error)
         else:
             self._observer.on_completed()
         return False

@@ -1,4 +1,4 @@
-"""Short texts for values that a terminal shows: calls, results, arguments, usage, message parts and citations."""
+"""Short texts for values that a terminal shows: messages, calls, results, arguments, usage, message parts and citations."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rxworker.messages import (
     Image,
     Json,
     JsonObject,
+    Message,
     OpaqueBlock,
     Refusal,
     Text,
@@ -55,6 +56,23 @@ def describe_result(result: ToolResult, most: int = MOST) -> str:
     failed = "failed: " if result.is_error else ""
     name = f"{result.name}: " if result.name else ""
     return one_line(f"{name}{failed}{text}", most)
+
+
+def describe_message(message: Message, most: int = MOST) -> str:
+    """Return a message in one line.
+
+    >>> describe_message(Message.assistant("Let me see.", ToolCall("1", "look", {"n": 1})))
+    'assistant: Let me see. look(n=1)'
+    """
+    parts = [
+        describe_call(part)
+        if isinstance(part, ToolCall)
+        else describe_result(part)
+        if isinstance(part, ToolResult)
+        else describe_parts([part])
+        for part in message.content
+    ]
+    return one_line(f"{message.role}: {' '.join(filter(None, parts))}", most)
 
 
 def describe_json(value: Json, most: int = MOST) -> str:

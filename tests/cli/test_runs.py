@@ -87,6 +87,21 @@ def test_a_run_is_replayed_exported_imported_and_deleted(log: str, tmp_path: Pat
     assert rxworker("--log", other, "list") == "no runs\n"
 
 
+def test_runs_are_compared_and_one_that_is_cut_off_is_replayed_to_its_end(log: str) -> None:
+    run = rxworker("--log", log, "list", "--status", "finished").split()[0]
+    cut_off = rxworker("--log", log, "list", "--status", "cut-off").split()[0]
+    last = rxworker("--log", log, "replay", cut_off, "--speed", "0").splitlines()[-1]
+    assert json.loads(last)["event"]["type"] == "hand_over"
+    assert rxworker("--log", log, "diff", run, run).splitlines()[2:] == ["no differences"]
+    lines = rxworker("--log", log, "diff", run, cut_off).splitlines()
+    assert lines[0].startswith(run)
+    assert "finished  2 turns, 1 tool call, 20 tokens in, 10 out" in lines[0]
+    assert lines[2] == f"equal up to record 0 of {run}"
+    assert lines[3].startswith(f"{run} 1: RunStart(")
+    assert lines[5:7] == ["- 1 user: What is there?", "+ 1 user: And here?"]
+    assert "no run 'run-9'" in rxworker("--log", log, "diff", run, "run-9", code=1)
+
+
 def test_what_is_not_there_is_one_line(log: str, tmp_path: Path) -> None:
     assert "there is no log at" in rxworker("--log", f"sqlite:{tmp_path}/no.db", "list", code=1)
     assert "no run 'run-9'" in rxworker("--log", log, "show", "run-9", code=1)

@@ -215,7 +215,7 @@ async def ended(desk: Desk, run: int = 0) -> str:
     assert entry.here is not None
     with suppress(RunCancelledError):
         await entry.here
-    return entry.run.state.reason
+    return entry.here.state.reason
 
 
 @pytest.mark.parametrize("path", ["ag-ui", "api/chat"])

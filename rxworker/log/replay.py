@@ -1,0 +1,204 @@
+"""A stored run as an observable: from its history to what is appended now, at any speed.
+
+Theory of operation. A task reads the run page by page. The records of a page are emitted by the task itself, or, where they have to wait, by
+actions of the scheduler; the task reads the next page when the last record of this one was emitted. So the memory is bounded by a page, and with a
+virtual scheduler nothing depends on the time that reading takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from datetime import datetime
+from typing import Protocol
+
+from reactivex import Observable, abc
+
+from rxworker.errors import LocalProtocolError
+from rxworker.events import Record
+from rxworker.hub.history import expand
+from rxworker.log.entry import Entry, records_of
+from rxworker.operators import Stage
+from rxworker.operators.disposables import Slot
+from rxworker.transport.clock import loop_clock
+
+STEP = 0.0005
+"""Seconds that a record may come early. Times are stored in milliseconds."""
+
+
+class Pages(Protocol):
+    """A log, as far as replaying needs it."""
+
+    def pages(self, run: str, after: int = 0) -> AsyncGenerator[list[Entry], None]:
+        """The entries of a run after a number, in pages."""
+        ...
+
+
+def replay(
+    log: Pages,
+    run: str,
+    *,
+    speed: float = 1.0,
+    after: int = 0,
+    until: int | None = None,
+    scheduler: abc.SchedulerBase | None = None,
+) -> Observable[Record]:
+    """A stored run, each record at its original distance in time from the first one.
+
+        --a----b--c|           the run, as it was
+        [ replay(log, run, speed=2) ]
+        a--b-c|
+
+    A run that is still running is followed: what is appended, by any process, is emitted when it is due, which is at once where the replay has
+    caught up. The observable completes behind the last record of a run that has ended or is paused, or when the log is closed. It is cold: each subscription
+    reads the run anew, on the event loop that is running, and disposing it stops the reading.
+
+    Args:
+        log: Where the run is.
+        run: The run's id.
+        speed: How much faster than it was; 0 for no pauses.
+        after: The number of the last record to leave out.
+        until: The number of the last record to emit; by default all.
+        scheduler: Whose time it is; by default the event loop's. Its actions must run in the thread of the event loop.
+
+    Raises:
+        LocalProtocolError: The speed is negative. As ``on_error``: the log is closed.
+        LogError: As ``on_error``: there is no such run, or the log cannot be read.
+
+    Example:
+        >>> from reactivex import operators as ops
+        >>> from rxworker import Worker
+        >>> from rxworker.log import MemoryLog
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def main() -> None:
+        ...     async with MemoryLog() as log:
+        ...         run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+        ...         await run
+        ...         print(await replay(log, run.id, speed=0).pipe(ops.count()) == run.last_seq)
+        >>> asyncio.run(main())
+        True
+    """
+    if not speed >= 0:
+        raise LocalProtocolError(f"speed is {speed}: give a positive number, or 0 for no pauses")
+
+    def subscribe(
+        observer: abc.ObserverBase[Record], _: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        pace = _Pace(scheduler or loop_clock(), speed) if speed else None
+        return _Replay(log, run, after, until, pace, observer)
+
+    made: Stage[Record] = Stage(subscribe)
+    made.emits_records = True
+    return made
+
+
+class _Pace:
+    """When records are due. The first one that it is asked about is due at once."""
+
+    def __init__(self, clock: abc.SchedulerBase, speed: float) -> None:
+        self.clock = clock
+        self._speed = speed
+        self._began: tuple[datetime, float] | None = None
+
+    def wait(self, time: float) -> float:
+        """Seconds until a record of this time is due."""
+        now = self.clock.now
+        began, first = self._began = self._began or (now, time)
+        return (time - first) / self._speed - (now - began).total_seconds()
+
+
+class _Replay(abc.DisposableBase):
+    """One subscription."""
+
+    def __init__(
+        self,
+        log: Pages,
+        run: str,
+        after: int,
+        until: int | None,
+        pace: _Pace | None,
+        observer: abc.ObserverBase[Record],
+    ) -> None:
+        self._log = log
+        self._run = run
+        self._after = after
+        self._until = until
+        self._pace = pace
+        self._observer = observer
+        self._records: Iterator[Record] = iter(())
+        self._next: Record | None = None  # it waits for its time
+        self._timer = Slot()
+        self._is_over = False
+        loop = asyncio.get_running_loop()
+        self._page: asyncio.Future[None] = loop.create_future()
+        self._task = loop.create_task(self._read())
+        _tasks.add(self._task)
+        self._task.add_done_callback(_ended)
+
+    async def _read(self) -> None:
+        try:
+            if self._until is None or self._until > self._after:
+                await self._read_pages()
+        except Exception as error:
+            if self._is_over:  # the observer has raised it
+                raise
+            self._is_over = True
+            self._observer.on_error(error)
+        else:
+            self._is_over = True
+            self._observer.on_completed()
+
+    async def _read_pages(self) -> None:
+        async with aclosing(self._log.pages(self._run, self._after)) as pages:
+            async for page in pages:
+                # The first entry may be a span that begins before.
+                before = min(self._after, page[0].first - 1)
+                records = list(records_of(page, self._run, before))
+                self._records = (
+                    one for each in records for one in expand(each, self._after, self._until)
+                )
+                self._page = asyncio.get_running_loop().create_future()
+                self._emit()
+                await self._page
+                self._after = page[-1].last
+                if self._until is not None and self._after >= self._until:
+                    return
+                await asyncio.sleep(0)  # a log in memory never waits
+
+    def _emit(self, *_: object) -> None:
+        """Emit the records of the page that are due, and come back for the next one."""
+        try:
+            while not self._is_over:
+                record = self._next or next(self._records, None)
+                if record is None:
+                    self._page.set_result(None)
+                    return
+                if self._pace is not None and (wait := self._pace.wait(record.time)) > STEP:
+                    self._next = record
+                    self._timer.put(self._pace.clock.schedule_relative(wait, self._emit))
+                    return
+                self._next = None
+                self._observer.on_next(record)
+        except BaseException:
+            # What an observer raises goes to the one that pushed: the scheduler, or the task.
+            self._is_over = True
+            self._page.cancel()
+            raise
+
+    def dispose(self) -> None:
+        """Emit nothing any more, and stop reading."""
+        self._is_over = True
+        self._timer.dispose()
+        self._task.cancel()
+
+
+_tasks: set[asyncio.Task[None]] = set()
+"""The event loop itself holds its tasks weakly."""
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    _tasks.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        message = "an observer of a stored run raised an exception"
+        task.get_loop().call_exception_handler({"message": message, "exception": error})

@@ -1,0 +1,147 @@
+"""What a stored run has asked its model, and what the model has answered: the fixture of `ScriptedModel.from_log`."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from msgspec import Struct
+
+from rxworker.errors import LocalProtocolError, ProviderError
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    Error,
+    ResponseEvent,
+    ResponseStatus,
+    RunAbort,
+    RunStart,
+    Status,
+)
+from rxworker.hub.history import expand
+from rxworker.log import EventLog, LogError, records_of
+from rxworker.log.diff import message_keys
+from rxworker.messages import Conversation, Message
+from rxworker.operators import error_to_exception
+from rxworker.providers.base import Request
+from rxworker.state import RunState, step_run
+from rxworker.ui.describe import describe_message
+
+
+class RequestChangedError(LocalProtocolError):
+    """A request differs from the one that a stored run has made at this point.
+
+    Attributes:
+        request: The number of the request, from 1.
+        difference: The first difference.
+    """
+
+    def __init__(self, request: int, difference: str) -> None:
+        super().__init__(
+            f"request {request} is not that of the stored run: {difference}. "
+            "If this is intended, store a new run, or pass strict=False"
+        )
+        self.request = request
+        self.difference = difference
+
+
+class StoredResponse(Struct, frozen=True):
+    """One response of a stored run, with what was asked.
+
+    Attributes:
+        provider: Who was asked.
+        model: Which model was asked.
+        conversation: The conversation of the request, without what a hook has changed for this request alone.
+        tools: The names of the tools; ``None`` if the run has not stored them.
+        events: The events of the response.
+        error: The error that ended it.
+    """
+
+    provider: str
+    model: str
+    conversation: Conversation
+    tools: frozenset[str] | None
+    events: tuple[ResponseEvent, ...] = ()
+    error: Exception | None = None
+
+
+async def stored_responses(log: EventLog, run: str) -> list[StoredResponse]:
+    """The responses of a stored run, in order, without those that were retracted and those of runs inside it.
+
+    Raises:
+        LogError: There is no such run, it has no response, or the log cannot be read.
+    """
+    state = RunState()
+    tools: frozenset[str] | None = None
+    kept: list[StoredResponse] = []
+    asked: AttemptStart | None = None
+    conversation, events = state.conversation, list[ResponseEvent]()
+    error: Exception | None = None
+
+    def keep() -> None:
+        if asked is not None:
+            ending = _error_of(events, error)
+            kept.append(
+                StoredResponse(
+                    asked.provider, asked.model, conversation, tools, tuple(events), ending
+                )
+            )
+
+    for record in records_of([entry async for entry in log.read(run)], run):
+        state = step_run(state, record)
+        event = record.event
+        if record.path:
+            continue
+        match event:
+            case RunStart(tools=digests):
+                tools = frozenset(digests)
+            case AttemptStart():
+                keep()
+                asked, conversation, events, error = event, state.conversation, [], None
+            case AttemptRetract():
+                asked = None
+            case RunAbort(cause="error", reason=reason):
+                error = ProviderError(reason)
+            case _:
+                events += [
+                    one.event for one in expand(record) if isinstance(one.event, ResponseEvent)
+                ]
+    keep()
+    if not kept:
+        raise LogError(f"{run} has no response that could be given again")
+    return kept
+
+
+def _error_of(events: list[ResponseEvent], aborted: Exception | None) -> Exception | None:
+    """What ended the response, if it did not complete; ``aborted`` if its events do not say it."""
+    last = next((event for event in reversed(events) if isinstance(event, Status)), None)
+    if last is not None and last.status is ResponseStatus.COMPLETED:
+        return None
+    error = next((event for event in reversed(events) if isinstance(event, Error)), None)
+    return aborted if error is None else error_to_exception(error)
+
+
+def difference_of(stored: StoredResponse, request: Request) -> str | None:
+    """The first difference between a stored request and one that is made now.
+
+    >>> then = StoredResponse("", "", Conversation((Message.user("Hi"),)), None)
+    >>> difference_of(then, Request(Conversation((Message.user("Hello"),))))
+    "message 1 was 'user: Hi', and is now 'user: Hello'"
+    """
+    then, now = stored.conversation, request.conversation
+    if then.system != now.system:
+        return f"the system text was {then.system!r:.100}, and is now {now.system!r:.100}"
+    keys = zip_longest(message_keys(then.messages), message_keys(now.messages))
+    for at, (one, other) in enumerate(keys):
+        if one != other:
+            was, is_now = _message_at(then, at), _message_at(now, at)
+            return f"message {at + 1} was {was}, and is now {is_now}"
+    names = frozenset(tool.name for tool in request.tools)
+    if stored.tools is not None and stored.tools != names:
+        gone, new = sorted(stored.tools - names), sorted(names - stored.tools)
+        return f"the tools differ: {gone} are missing, and {new} are new"
+    return None
+
+
+def _message_at(conversation: Conversation, at: int) -> str:
+    messages: tuple[Message, ...] = conversation.messages
+    return repr(describe_message(messages[at])) if at < len(messages) else "not there"
