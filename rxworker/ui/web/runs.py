@@ -267,7 +267,6 @@ class Runs:
             self._store.note(info)
         await entry.open()
         conversation.worker.conversation = entry.run.state.conversation
-        entry.settle()
 
     def start(
         self,
@@ -355,13 +354,15 @@ class Runs:
         """Copy a stored run up to a record into a new run of a new conversation, and continue it.
 
         Raises:
-            ApiError: The server has no log, or there is no such run or worker.
-            LogError: There is no such record.
+            ApiError: The server has no log, or there is no such run, record or worker.
         """
         before = await self.find(run)
         log = self._store.log
         if log is None or not isinstance(before, StoredEntry):
             raise ApiError(409, "no_log", "only stored runs can be forked: give the server a log")
+        if not 1 <= seq <= before.info.last_seq:
+            message = f"the run has records 1 to {before.info.last_seq}, and no {seq}"
+            raise ApiError(400, "no_record", message)
         self.check_room()
         conversation = self.begin_conversation(before.conversation.name or None)
         labels = conversation.worker.labels

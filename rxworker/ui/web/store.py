@@ -346,6 +346,9 @@ class RunStore:
 
     def forget(self) -> None:
         """Drop all runs and workers."""
+        for entry in self._entries.values():
+            if isinstance(entry, StoredEntry):
+                entry.close()
         self._entries.clear()
         self._conversations.clear()
 
@@ -418,6 +421,8 @@ class RunStore:
 
     def _drop(self, entry: RunEntry) -> None:
         del self._entries[entry.id]
+        if isinstance(entry, StoredEntry):
+            entry.close()
         conversation = entry.conversation
         conversation.runs.remove(entry.id)
         if not conversation.runs:

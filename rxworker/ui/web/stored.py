@@ -22,6 +22,9 @@ CONVERSATION, USER = "conversation", "user"
 RECOVERING = "its process has ended, and the run is being recovered"
 """The reason of a run without an owner."""
 
+LINGER = 5.0
+"""Seconds for which the replica of a run remains without a watcher."""
+
 MOST_COMMANDS = 1000
 """The maximum number of commands of clients to one run."""
 
@@ -51,6 +54,7 @@ class StoredEntry(RunEntry):
         self._replica: Replica | None = None
         self._pause: PauseSummary | None = None
         self._grace: asyncio.TimerHandle | None = None
+        self._linger: asyncio.TimerHandle | None = None
 
     @property
     def run(self) -> Replica:
@@ -105,7 +109,8 @@ class StoredEntry(RunEntry):
         await self.keep_pause()
 
     async def open(self) -> None:
-        """Wait until the replica has what is stored."""
+        """Wait until the replica has what is stored. It remains for a moment, also without a watcher."""
+        self._close_later()
         await self.run.ready()
 
     def _check_running(self) -> None:
@@ -158,17 +163,32 @@ class StoredEntry(RunEntry):
                 return  # deleted meanwhile
             self._pause = pause_of(self.run.state)
             self.changed()
-            self.settle()
 
     def settle(self) -> None:
-        """Close the replica, unless a client watches."""
+        """Close the replica soon, unless a client watches."""
         super().settle()
-        if self.watching:
-            return
+        if not self.watching:
+            self._close_later()
+            self.limit_idle()
+
+    def _close_later(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+        self._linger = asyncio.get_running_loop().call_later(LINGER, self._close_idle)
+
+    def _close_idle(self) -> None:
+        if not self.watching:
+            self.close()
+
+    def close(self) -> None:
+        """Close the replica, and stop the timers."""
+        for timer in (self._linger, self._grace):
+            if timer is not None:
+                timer.cancel()
+        self._linger = self._grace = None
         if self._replica is not None:
             self._replica.close()
             self._replica = None
-        self.limit_idle()
 
     def limit_idle(self) -> None:
         """Cancel a run that no client watches for the grace period of the settings."""

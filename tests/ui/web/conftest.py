@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any, TypeAlias
@@ -133,8 +132,19 @@ def read_frames(text: str) -> list[dict[str, str]]:
 OpenDesk: TypeAlias = Callable[..., Awaitable[Desk]]
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Everything holds for runs of a log too, but for what is marked."""
+    if "is_stored" in metafunc.fixturenames:
+        is_unlogged = next(metafunc.definition.iter_markers("unlogged"), None) is not None
+        metafunc.parametrize(
+            "is_stored",
+            [False] if is_unlogged else [False, True],
+            ids=["", "log"][: 2 - is_unlogged],
+        )
+
+
 @pytest.fixture
-async def open_desk() -> AsyncGenerator[OpenDesk, None]:
+async def open_desk(is_stored: bool) -> AsyncGenerator[OpenDesk, None]:
     """Opens a server and a client; both are closed after the test."""
     async with AsyncExitStack() as stack:
 
@@ -152,8 +162,8 @@ async def open_desk() -> AsyncGenerator[OpenDesk, None]:
                 return always
 
             answers = script or (list(replies) if always is None else same)
-            if log is None and os.environ.get("RXWORKER_STORED"):
-                log = MemoryLog()
+            if log is None and is_stored:
+                log = await stack.enter_async_context(MemoryLog())
             desk = Desk(answers, settings or Settings(), delay, token, log)
             await stack.enter_async_context(desk.http)
             await stack.enter_async_context(desk.server)

@@ -4,6 +4,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from rxworker.messages import Prices, Usage
 from rxworker.providers import Request
 from rxworker.testing import Reply, call, fail, say, stall
@@ -237,6 +239,7 @@ async def test_a_run_costs_what_its_prices_say(open_desk: OpenDesk) -> None:
     assert (await desk.ended(run["id"]))["cost"] == 4.5
 
 
+@pytest.mark.unlogged
 async def test_the_oldest_runs_are_forgotten_and_with_the_last_its_conversation(
     open_desk: OpenDesk,
 ) -> None:

@@ -74,6 +74,7 @@ async def test_deltas_are_sent_in_step(open_desk: OpenDesk, client: Client) -> N
     assert count <= LIFECYCLE + 2
 
 
+@pytest.mark.unlogged
 @pytest.mark.parametrize("client", [events, ag_ui, chat, socket])
 async def test_every_delta_is_sent_where_the_setting_says_so(
     open_desk: OpenDesk, client: Client

@@ -132,6 +132,7 @@ def is_empty(watchers: tuple[WatcherState, ...]) -> bool:
     return not watchers
 
 
+@pytest.mark.unlogged
 async def test_while_nobody_listens_to_the_list_no_run_is_observed(open_desk: OpenDesk) -> None:
     desk = await open_desk(say("...") + stall())
     run = (await desk.begin())["id"]

@@ -1,0 +1,312 @@
+"""Servers over one log: each shows and steers the runs of the other, and continues them when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from rxworker import Worker
+from rxworker.errors import RunHandedOverError
+from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.log import EventLog, RunRow, SQLiteLog
+from rxworker.providers import Request
+from rxworker.testing import Reply, ScriptedModel, call, say
+from rxworker.tools import tool
+from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web.responses import ApiError
+
+from .conftest import Body, read_frames
+
+
+@before_tool_call(name="permit", matcher="delete")
+def permit(context: ToolCallContext) -> Pause:
+    return Pause("Deleting cannot be undone.")
+
+
+class Site:
+    """A server of a process of its own, as far as the log knows, and a client of it."""
+
+    def __init__(self, log: EventLog, gate: asyncio.Event, settings: Settings) -> None:
+        self.log = log
+        self.deleted: list[str] = []
+        self._gate = gate
+        self.http = aiohttp.ClientSession(trust_env=False)
+        self.server = WebServer(self._worker, port=0, settings=settings, log=log)
+
+    def _worker(self) -> Worker:
+        @tool(effect="idempotent")
+        async def wait() -> str:
+            """Wait for the test."""
+            await self._gate.wait()
+            return "waited"
+
+        @tool
+        async def delete(path: str) -> str:
+            """Delete a file."""
+            self.deleted.append(path)
+            return f"deleted {path}"
+
+        return Worker(ScriptedModel(answer), tools=[wait, delete], hooks=[permit])
+
+    async def post(self, path: str, body: object) -> tuple[int, Any]:
+        async with self.http.post(self.server.url + path, json=body) as response:
+            return response.status, json.loads(await response.read())
+
+    async def get(self, path: str) -> Any:
+        async with self.http.get(self.server.url + path) as response:
+            return json.loads(await response.read())
+
+    async def begin(self, text: str, **more: str) -> Body:
+        status, run = await self.post("api/runs", {"input": text, **more})
+        assert status == 201, run
+        return run
+
+    async def frames(self, run: str, after: int = 0) -> list[dict[str, str]]:
+        url = f"{self.server.url}api/runs/{run}/events"
+        async with self.http.get(url, headers={"Last-Event-ID": str(after)}) as response:
+            assert response.status == 200, await response.text()
+            return read_frames(await response.text())
+
+    async def listed(self, run: str) -> Body:
+        """The run, when the server lists it."""
+        async with asyncio.timeout(10):
+            while True:
+                for each in (await self.get("api/runs"))["runs"]:
+                    if each["id"] == run:
+                        return each
+                await asyncio.sleep(0.01)
+
+
+def answer(request: Request) -> Reply:
+    """What the model says depends on the conversation alone."""
+    messages = request.conversation.messages
+    last = messages[-1]
+    if last.tool_results:
+        return say(f"So it is: {last.tool_results[-1].text}.")
+    if "wait" in last.text:
+        return say("I wait. ") + call("wait")
+    if "delete" in last.text:
+        return call("delete", path="a")
+    return say(f"Message {len(messages)}: {last.text}")
+
+
+class Sites:
+    """Opens servers over one file."""
+
+    def __init__(self, stack: AsyncExitStack, file: Path) -> None:
+        self.gate = asyncio.Event()
+        self._stack = stack
+        self._file = file
+
+    async def open(self, settings: Settings | None = None) -> tuple[Site, AsyncExitStack]:
+        stack = await self._stack.enter_async_context(AsyncExitStack())
+        log = await stack.enter_async_context(SQLiteLog(self._file, lease=0.3))
+        site = Site(log, self.gate, settings or Settings())
+        await stack.enter_async_context(site.http)
+        await stack.enter_async_context(site.server)
+        return site, stack
+
+
+@pytest.fixture
+async def sites(tmp_path: Path) -> AsyncGenerator[Sites, None]:
+    async with AsyncExitStack() as stack:
+        yield Sites(stack, tmp_path / "runs.db")
+
+
+async def until_it(site: Site, run: str, is_so: Callable[[RunRow], bool]) -> None:
+    """Wait for a change of a run in the log."""
+    async with asyncio.timeout(10), aclosing(site.log.changes(every=0.0)) as changes:
+        async for infos in changes:
+            if any(info.run == run and is_so(info.row) for info in infos):
+                return
+
+
+def numbers_of(frames: list[dict[str, str]]) -> list[int]:
+    return [int(frame["id"]) for frame in frames if "id" in frame]
+
+
+def is_gapless(frames: list[dict[str, str]], first: int = 1) -> bool:
+    """Whether each number comes once: a merged delta has the number of its last."""
+    records = [json.loads(frame["data"]) for frame in frames if "id" in frame]
+    before = first - 1
+    for record in records:
+        if record["seq"] - record.get("covers", 1) != before:
+            return False
+        before = record["seq"]
+    return True
+
+
+async def test_a_run_is_watched_and_listed_by_both_servers(sites: Sites) -> None:
+    one, _ = await sites.open()
+    two, _ = await sites.open()
+    run = await one.begin("Please wait.")
+    assert (await two.listed(run["id"]))["status"] == "running"
+    watching = asyncio.gather(one.frames(run["id"]), two.frames(run["id"]))
+    sites.gate.set()
+    first, second = await watching
+    assert numbers_of(first)[-1] == numbers_of(second)[-1]
+    assert is_gapless(first)
+    assert is_gapless(second)
+    assert json.loads(second[-1]["data"])["status"] == "finished"
+    seen = await two.get(f"api/runs/{run['id']}")
+    assert (seen["status"], seen["title"], seen["conversation"]) == (
+        "finished",
+        "Please wait.",
+        run["conversation"],
+    )
+
+
+async def test_the_other_server_sends_and_cancels(sites: Sites) -> None:
+    one, _ = await sites.open()
+    two, _ = await sites.open()
+    run = (await one.begin("Please wait."))["id"]
+    status, _ = await two.post(f"api/runs/{run}/send", {"message": "One more thing."})
+    assert status == 200
+    status, told = await two.post(f"api/runs/{run}/cancel", {"reason": "lunch"})
+    assert (status, told["status"], told["cause"]) == (200, "aborted", "cancel")
+    assert "lunch" in told["reason"]
+    status, told = await one.post(f"api/runs/{run}/send", {"message": "Too late."})
+    assert (status, told["error"]["code"]) == (409, "conflict")
+
+
+async def test_a_paused_run_is_decided_about_once_by_either(sites: Sites) -> None:
+    one, _ = await sites.open()
+    two, _ = await sites.open()
+    run = (await one.begin("delete it"))["id"]
+    await one.frames(run)
+    seen = await two.get(f"api/runs/{run}")
+    [pending] = seen["pause"]["pending"]
+    body = {"decisions": {pending["id"]: {"type": "approve", "input": {"path": "b"}}}}
+    status, resumed = await two.post(f"api/runs/{run}/resume", body)
+    assert (status, resumed["resumes"], resumed["conversation"]) == (201, run, seen["conversation"])
+    status, told = await one.post(f"api/runs/{run}/resume", body)
+    assert (status, told["error"]["code"]) == (409, "conflict")
+    frames = await one.frames(resumed["id"])
+    assert any("deleted b" in f.get("data", "") for f in frames)
+    assert (one.deleted, two.deleted) == ([], ["b"])
+
+
+async def test_a_dismissed_run_is_resumed_by_neither(sites: Sites) -> None:
+    one, _ = await sites.open()
+    two, _ = await sites.open()
+    run = (await one.begin("delete it"))["id"]
+    await one.frames(run)
+    status, told = await two.post(f"api/runs/{run}/cancel", {"reason": "no"})
+    assert (status, told["status"], told["pause"]) == (200, "aborted", None)
+    status, told = await one.post(f"api/runs/{run}/resume", {"decisions": {}})
+    assert (status, told["error"]["code"]) == (409, "not_paused")
+    assert (await one.get(f"api/runs/{run}"))["cause"] == "cancel"
+
+
+async def test_a_conversation_is_continued_by_the_other_server(sites: Sites) -> None:
+    one, _ = await sites.open()
+    two, _ = await sites.open()
+    first = await one.begin("One.")
+    await one.frames(first["id"])
+    await two.listed(first["id"])
+    second = await two.begin("Two.", conversation=first["conversation"])
+    assert any("Message 3: Two." in f.get("data", "") for f in await two.frames(second["id"]))
+    await one.listed(second["id"])
+    third = await one.begin("Three.", conversation=first["conversation"])
+    assert any("Message 5: Three." in f.get("data", "") for f in await one.frames(third["id"]))
+
+
+async def test_a_server_that_closes_hands_over_and_its_clients_continue(sites: Sites) -> None:
+    one, closing = await sites.open(Settings(writes_per_second=None))
+    instance = (await one.get("api/info"))["instance"]
+    run = await one.begin("Please wait.")
+    await until_it(one, run["id"], lambda row: row.tool_calls == 1)
+    [entry] = one.server.state.runs
+    assert entry.here is not None
+    closed = asyncio.create_task(closing.aclose())
+    with pytest.raises(ApiError, match="is being stopped"):
+        while True:
+            one.server.state.store.check_room(None)
+            await asyncio.sleep(0.001)
+    sites.gate.set()
+    await closed
+    with pytest.raises(RunHandedOverError):
+        entry.here.result()
+    two, _ = await sites.open()
+    assert (await two.get("api/info"))["instance"] == instance
+    after = (await two.get(f"api/runs/{run['id']}"))["seq"]
+    frames = await two.frames(run["id"])
+    assert is_gapless(frames)
+    kinds = [json.loads(f["data"])["event"]["type"] for f in frames if "id" in f]
+    assert {"hand_over", "run_recover"} <= {*kinds}
+    assert kinds[-1] == "run_stop"
+    assert after > 0
+
+
+async def test_a_run_whose_process_has_died_is_recovered_by_the_other_server(sites: Sites) -> None:
+    one, _ = await sites.open()
+    run = (await one.begin("Please wait."))["id"]
+    [entry] = one.server.state.runs
+    assert entry.here is not None
+    one.log.heartbeat.remove(run)  # it renews the claim no more, as if it had stopped
+    two, _ = await sites.open()
+    watching = asyncio.create_task(two.frames(run))
+    await until_it(two, run, lambda row: row.recoveries == 1)
+    sites.gate.set()
+    frames = await watching
+    assert is_gapless(frames)
+    assert json.loads(frames[-1]["data"])["status"] == "finished"
+    kinds = [json.loads(f["data"])["event"]["type"] for f in frames if "id" in f]
+    assert kinds.count("run_recover") == 1
+
+
+async def test_a_run_is_forked_and_goes_on_in_a_new_conversation(sites: Sites) -> None:
+    one, _ = await sites.open()
+    assert (await one.get("api/info"))["can_fork"] is True
+    run = await one.begin("Tell me.")
+    frames = await one.frames(run["id"])
+    answered = next(f for f in frames if "ompleted" in f.get("data", ""))
+    status, fork = await one.post(f"api/runs/{run['id']}/fork", {"seq": int(answered["id"])})
+    assert status == 201, fork
+    assert fork["conversation"] != run["conversation"]
+    await one.frames(fork["id"])
+    assert (await one.get(f"api/runs/{fork['id']}"))["status"] == "finished"
+    status, told = await one.post(f"api/runs/{run['id']}/fork", {"seq": 10_000})
+    assert (status, told["error"]["code"]) == (400, "no_record")
+
+
+async def test_a_deleted_run_leaves_the_list(sites: Sites) -> None:
+    one, _ = await sites.open()
+    run = (await one.begin("Hi"))["id"]
+    await one.frames(run)
+    await one.log.delete(run)
+    async with asyncio.timeout(10):
+        while any(entry.id == run for entry in one.server.state.runs):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    async with one.http.get(f"{one.server.url}api/runs/{run}/events") as response:
+        assert response.status == 404
+
+
+async def test_users_see_their_own_runs_after_a_restart(tmp_path: Path) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log, aiohttp.ClientSession() as http:
+
+        def user(request: Any) -> str | None:
+            return request.headers.get("X-User")
+
+        for turn in range(2):
+            async with WebServer(
+                lambda: Worker(ScriptedModel(answer)), port=0, log=log, user=user
+            ) as server:
+                headers = {"X-User": "ada"}
+                if turn == 0:
+                    async with http.post(
+                        server.url + "api/runs", json={"input": "Hi"}, headers=headers
+                    ) as response:
+                        assert response.status == 201
+                for name, count in (("ada", 1), ("bob", 0)):
+                    async with http.get(
+                        server.url + "api/runs", headers={"X-User": name}
+                    ) as response:
+                        assert len((await response.json())["runs"]) == count, (turn, name)
