@@ -31,6 +31,16 @@ export class ConversationView {
     this.draw(new Set());
   }
 
+  // The same run at another time. A user who has scrolled up stays there.
+  reopen(run) {
+    const { follows } = this.end, top = this.pane.scrollTop;
+    this.open(run);
+    if (follows) return;
+    this.end.follows = false;
+    this.pane.scrollTop = top;
+    this.offer();
+  }
+
   // The view of an item; items of a nested run are placed within its call.
   place(item, container, before = null) {
     const view = viewOf(item, this.onText);

@@ -11,6 +11,7 @@ export class Store {
     this.remembered = new Map(); // last known summaries of folded runs that the server may have dropped
     this.list = [];
     this.runs = new Map(); // folded runs, the last viewed one at the end
+    this.tapes = new Map(); // the records that were folded, by run
     this.over = new Set(); // runs whose records are complete
     this.gone = new Set();
     this.shown = new Set(); // runs that must not be dropped
@@ -49,8 +50,15 @@ export class Store {
     return this.summaries.get(id) ?? this.remembered.get(id) ?? null;
   }
 
+  // The records of a run so far. Its texts are those of the folded run, so it adds little to it.
+  tape(id) {
+    if (!this.tapes.has(id)) this.tapes.set(id, []);
+    return this.tapes.get(id);
+  }
+
   forget(id) {
     this.runs.delete(id);
+    this.tapes.delete(id);
     this.remembered.delete(id);
     this.over.delete(id);
   }
@@ -76,7 +84,7 @@ export class Store {
       const run = this.runs.get(id);
       if (!run) continue;
       const missing = run.missing;
-      step(run, record);
+      if (step(run, record)) this.tape(id).push(record);
       if (run.missing > missing) holed = id;
     }
     this.queue.length = 0;
