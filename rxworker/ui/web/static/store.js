@@ -3,6 +3,7 @@
 import { lose, newRun, step } from "./fold.js";
 
 const KEPT = 6; // runs besides those that are shown
+const FINE = 50_000; // maximum number of records that are received again one by one
 const EARLIER = 8; // maximum number of earlier runs that are shown
 
 export class Store {
@@ -12,6 +13,7 @@ export class Store {
     this.list = [];
     this.runs = new Map(); // folded runs, the last viewed one at the end
     this.tapes = new Map(); // the records that were folded, by run
+    this.single = new Map(); // the records of runs that are received again one by one; null when that is over
     this.over = new Set(); // runs whose records are complete
     this.gone = new Set();
     this.shown = new Set(); // runs that must not be dropped
@@ -56,9 +58,38 @@ export class Store {
     return this.tapes.get(id);
   }
 
+  // A run that has ended may have been received with merged records. Whether its records are to be received again one by one.
+  split(id) {
+    const isMerged = (record) => record.covers > 1 && record.event.type !== "gap", { seq } = this.runs.get(id);
+    if (this.single.has(id) || !this.over.has(id) || !this.summaries.has(id) || seq > FINE || !this.tape(id).some(isMerged)) return false;
+    this.single.set(id, []);
+    return true;
+  }
+
+  // The number of the last record that was received one by one.
+  splitUntil(id) {
+    return this.single.get(id)?.at(-1)?.seq ?? 0;
+  }
+
+  // No further record of a run will be received.
+  end(id) {
+    this.apply();
+    this.over.add(id);
+    const records = this.single.get(id);
+    if (!records) return;
+    this.single.set(id, null);
+    if (records.at(-1)?.seq === this.runs.get(id)?.seq) this.tapes.set(id, records);
+  }
+
+  // The run is not watched any more.
+  leave(id) {
+    if (this.single.get(id)) this.single.delete(id);
+  }
+
   forget(id) {
     this.runs.delete(id);
     this.tapes.delete(id);
+    this.single.delete(id);
     this.remembered.delete(id);
     this.over.delete(id);
   }
@@ -85,6 +116,7 @@ export class Store {
       if (!run) continue;
       const missing = run.missing;
       if (step(run, record)) this.tape(id).push(record);
+      else this.single.get(id)?.push(record);
       if (run.missing > missing) holed = id;
     }
     this.queue.length = 0;

@@ -64,6 +64,14 @@ export class Moments {
     return [n, left];
   }
 
+  // The last moment of a run that is not after a time, or its first.
+  near(n, time) {
+    const begins = this.taken.slice(0, n).reduce((sum, taken) => sum + taken, 0), tape = this.tapes[n];
+    let place = 0;
+    while (place + 1 < this.taken[n] && tape[place + 1].time <= time) place += 1;
+    return begins + place;
+  }
+
   // The original time at a position, which is at or after a moment.
   time(moment, position) {
     const [n, place] = this.find(moment), record = this.tapes[n][place], next = this.tapes[n][place + 1];
@@ -160,6 +168,14 @@ export class Travel {
     else Object.assign(this, { moment, position });
   }
 
+  // The moments have other numbers: there are more of them, or there are some before them.
+  resume(n, time) {
+    const { moments, clock } = this, moment = moments.near(n, time);
+    if (this.past) this.past = new Past(moments, this.selection.timeline);
+    this.go(moment, moments.positions[moment]);
+    if (this.moment !== null) this.clock = clock;
+  }
+
   play(time) {
     if (this.moment === null) this.go(0, 0);
     this.clock = this.moment === null ? null : time;
@@ -172,15 +188,20 @@ export class Travel {
   // The next frame: takes new records, and moves on. Whether another scene is shown, so that everything has to be drawn again.
   update(time) {
     const { store, moments, selection } = this, { timeline } = selection;
+    const shown = this.moment === null ? null : [moments.find(this.moment)[0], moments.time(this.moment, this.position)];
     const isMoved = moments.take(timeline.runs.map((run) => store.tape(run.id)));
-    if (isMoved || (this.past && this.past.present !== timeline)) this.leave();
+    if (this.past && this.past.present !== timeline) this.leave();
+    else if (shown && isMoved) this.resume(...shown);
     if (this.isPlaying) {
       const position = this.position + ((time - this.clock) / 1000) * this.speed;
       this.clock = time;
       this.seek(position);
     }
     const isFirst = this.moment !== null && this.past === null;
-    if (isFirst) this.past = new Past(moments, timeline);
+    if (isFirst) {
+      this.past = new Past(moments, timeline);
+      selection.refine();
+    }
     const isOther = this.moment !== null ? this.past.go(this.moment) : this.isOther;
     this.isOther = false;
     return isOther || isFirst;
