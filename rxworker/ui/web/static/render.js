@@ -90,7 +90,7 @@ export class Renderer {
   reopen() {
     const { scene, past } = this.travel;
     this.isLive = false;
-    this.views.conversation.reopen(scene.run);
+    this.views.conversation.reopen(scene.run, past !== null);
     scene.run?.changed.clear();
     this.isLive = past === null;
   }

@@ -17,7 +17,7 @@ export class Store {
     this.over = new Set(); // runs whose records are complete
     this.gone = new Set();
     this.shown = new Set(); // runs that must not be dropped
-    this.queue = [];
+    this.queue = []; // [id, record], or [id, null] at the end of a run
     this.ahead = 0; // seconds by which the server's clock is ahead
   }
 
@@ -73,12 +73,16 @@ export class Store {
 
   // No further record of a run will be received.
   end(id) {
-    this.apply();
     this.over.add(id);
+    this.queue.push([id, null]);
+  }
+
+  // If all records of a run were received one by one, these are its records from now on.
+  exchange(id) {
     const records = this.single.get(id);
     if (!records) return;
     this.single.set(id, null);
-    if (records.at(-1)?.seq === this.runs.get(id)?.seq) this.tapes.set(id, records);
+    if (records.at(-1)?.seq === this.runs.get(id).seq) this.tapes.set(id, records);
   }
 
   // The run is not watched any more.
@@ -114,6 +118,10 @@ export class Store {
     for (const [id, record] of this.queue) {
       const run = this.runs.get(id);
       if (!run) continue;
+      if (record === null) {
+        this.exchange(id);
+        continue;
+      }
       const missing = run.missing;
       if (step(run, record)) this.tape(id).push(record);
       else this.single.get(id)?.push(record);

@@ -64,12 +64,14 @@ export class Moments {
     return [n, left];
   }
 
-  // The last moment of a run that is not after a time, or its first.
+  // The last moment of a run that is not after a time, or its first; and the position of the time.
   near(n, time) {
     const begins = this.taken.slice(0, n).reduce((sum, taken) => sum + taken, 0), tape = this.tapes[n];
     let place = 0;
     while (place + 1 < this.taken[n] && tape[place + 1].time <= time) place += 1;
-    return begins + place;
+    const moment = begins + place, from = this.positions[moment], next = tape[place + 1];
+    const part = next ? (time - tape[place].time) / (next.time - tape[place].time) : 0;
+    return [moment, from + (part > 0 ? part * (this.positions[moment + 1] - from) : 0)];
   }
 
   // The original time at a position, which is at or after a moment.
@@ -170,9 +172,9 @@ export class Travel {
 
   // The moments have other numbers: there are more of them, or there are some before them.
   resume(n, time) {
-    const { moments, clock } = this, moment = moments.near(n, time);
+    const { moments, clock } = this, [moment, position] = moments.near(n, time);
     if (this.past) this.past = new Past(moments, this.selection.timeline);
-    this.go(moment, moments.positions[moment]);
+    this.go(moment, position);
     if (this.moment !== null) this.clock = clock;
   }
 
