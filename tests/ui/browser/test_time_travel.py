@@ -26,7 +26,7 @@ from rxworker.worker import Run
 
 if TYPE_CHECKING:
     from conftest import Desk, GatedModel
-    from playwright.async_api import Browser, Page, Route
+    from playwright.async_api import Page, Route
 
 pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 
@@ -228,7 +228,7 @@ async def test_a_run_is_played_to_its_end(desk: Desk, gated: type[GatedModel]) -
             await page.evaluate("new Promise((done) => setTimeout(done, 500))")
         model.let_all()
         await desk.status(page, "finished")
-        await desk.press(page, "16×")
+        await page.locator("#time-speeds button").last.click()
         await page.locator(SLIDER).focus()
         watch = """() => {
           const talk = document.querySelector('#conversation');
@@ -266,13 +266,20 @@ async def test_playing_stops_where_it_is(desk: Desk, gated: type[GatedModel]) ->
         await past(page, True)
 
 
-async def test_a_paused_and_resumed_run_has_one_past(browser: Browser) -> None:
-    """The demo: a run that waits for an approval, and the run that continues it."""
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+async def test_the_demo_and_the_run_that_continues_it_have_one_past(desk: Desk) -> None:
     async with WebServer(WatchedWorker, port=0) as server:
-        run = server.state.runs.start(QUESTION)
-        page = await browser.new_page(viewport={"width": 1280, "height": 800})
-        await page.goto(f"{server.url}#{run.id}")
+        entry = server.state.runs.start(QUESTION)
+        page = await desk.open(f"#{entry.id}", url=server.url)
         await expect(page.locator("#approval")).to_be_visible(timeout=20_000)
+        await move(page, 0.5)
+        await expect(page.locator("#approval")).to_be_hidden()
+        await split(desk, page, entry.run)
+        records = await records_of(entry.run)
+        for part in (0.5, 0.7, 0.3):
+            at = await move(page, part)
+            await agree(page, records[:at])
+        await page.locator("#time-live").click()
         await page.get_by_role("button", name="Approve", exact=True).click()
         await expect(page.locator("#run-status")).to_have_text("finished", timeout=20_000)
         whole = await answers(page)
@@ -291,7 +298,7 @@ async def test_a_paused_and_resumed_run_has_one_past(browser: Browser) -> None:
         await page.locator("#time-live").click()
         await past(page, False)
         assert await answers(page) == whole
-        await page.close()
+        await desk.close()
 
 
 async def test_a_move_in_a_run_of_twenty_thousand_records_is_fast(
