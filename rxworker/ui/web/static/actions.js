@@ -63,6 +63,13 @@ export class Actions {
     return summary !== null;
   }
 
+  // A new run that begins as this one was after a record. A draft stays with its run.
+  async fork(id, seq) {
+    const { selection } = this.page, shown = selection.id, summary = await this.attempt(() => api.fork(id, seq));
+    // If the user has selected another run meanwhile, stay there.
+    if (summary?.id && selection.id === shown) this.select(summary.id);
+  }
+
   // Returns an error message for the user, or "".
   async submit(text, worker) {
     const { store, selection } = this.page, { id, status, summary } = selection;
@@ -96,8 +103,9 @@ export class Actions {
     }
   }
 
+  // `thing` belongs to a run of the timeline that is shown, which may be that of the past.
   reveal(run, thing) {
-    const twin = this.page.selection.timeline.twin(run, thing);
+    const twin = this.page.renderer.travel.scene.timeline.twin(run, thing);
     view("conversation");
     if (twin) this.page.views.conversation.reveal(twin);
   }

@@ -5,6 +5,7 @@ import { brief, clip, plural, pretty, seconds } from "./format.js";
 import { textOf, tookOf } from "./run_state.js";
 
 const STEP = 150, MOST = 600;
+const AGAIN = 50; // entries of the past: they are drawn again with each move of the slider
 const MARKED = 1_600; // milliseconds
 
 export class ConversationView {
@@ -18,17 +19,27 @@ export class ConversationView {
     this.open(null);
   }
 
-  open(run) {
+  open(run, most = STEP) {
     this.run = run;
     this.views = new Map();
     this.first = 0;
     this.pane.replaceChildren(this.earlier);
     this.end.follows = true;
     if (run) {
-      this.first = Math.max(0, run.root.items.length - STEP);
+      this.first = Math.max(0, run.root.items.length - most);
       for (const item of run.root.items.slice(this.first)) this.place(item, this.pane);
     }
     this.draw(new Set());
+  }
+
+  // The same run at another time. A user who has scrolled up stays there.
+  reopen(run, isPast) {
+    const { follows } = this.end, top = this.pane.scrollTop;
+    this.open(run, isPast ? AGAIN : STEP);
+    if (follows) return;
+    this.end.follows = false;
+    this.pane.scrollTop = top;
+    this.offer();
   }
 
   // The view of an item; items of a nested run are placed within its call.

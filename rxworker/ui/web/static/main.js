@@ -15,7 +15,9 @@ import { Connection } from "./server.js";
 import { announceText, initShell, initTheme, menu } from "./shell.js";
 import { SocketHandlers } from "./socket_handlers.js";
 import { Store } from "./store.js";
+import { TimeBar } from "./time_bar.js";
 import { Selection } from "./timeline.js";
+import { Travel } from "./travel.js";
 
 const OWN = `page-${Math.random().toString(36).slice(2, 5)}`;
 const TICK = 200, AGES = 30_000;
@@ -24,15 +26,17 @@ const store = new Store(), outbox = new Outbox(), page = { store, outbox };
 const actions = new Actions(page), handlers = new SocketHandlers(page);
 const connection = new Connection(handlers, { name: OWN });
 const selection = new Selection(store, connection);
+const travel = new Travel(store, selection);
 const views = {
   conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open")),
   lanes: new LanesView((run, thing) => actions.reveal(run, thing)),
   charts: new ChartsView(), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView(), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),
+  time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq)),
   queue: new QueueView(), composer: new Composer((text, worker) => actions.submit(text, worker)),
 };
-const renderer = new Renderer(page, selection, views);
+const renderer = new Renderer(page, selection, travel, views);
 Object.assign(page, {
   selection, renderer, views,
   follow: (id) => actions.follow(id), showError: (text) => views.composer.showNote(text, "bad"), again: (id) => connection.again(id),
@@ -46,6 +50,7 @@ async function loadInfo() {
     const prices = new Map(info.workers.map((worker) => [worker.name, worker.prices ?? null]));
     setText(byId("title"), info.title || "rxworker");
     renderer.prices = (worker) => prices.get(worker) ?? null;
+    views.time.allow(info.can_fork === true);
     views.composer.setWorkers(info.workers);
     views.welcome.setWorkers(info.workers);
     renderer.schedule();
@@ -67,7 +72,7 @@ byId("new-run").addEventListener("click", () => {
 });
 setInterval(() => {
   if (document.hidden || selection.status !== "running") return;
-  views.lanes.tick(store.now());
+  if (travel.past === null) views.lanes.tick(store.now());
   renderer.schedule();
 }, TICK);
 setInterval(() => renderer.list(), AGES);

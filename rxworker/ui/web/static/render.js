@@ -10,10 +10,11 @@ const JUST = 5; // seconds in which a run has just begun
 const OVER = ["finished", "aborted"];
 
 export class Renderer {
-  constructor({ store, outbox }, selection, views) {
+  constructor({ store, outbox }, selection, travel, views) {
     this.store = store;
     this.outbox = outbox;
     this.selection = selection;
+    this.travel = travel;
     this.views = views;
     this.prices = () => null; // prices of a worker's model
     this.isDue = false;
@@ -39,6 +40,8 @@ export class Renderer {
   // Another run, or none, is selected.
   open() {
     const { timeline, run, summary } = this.selection;
+    this.travel.leave();
+    this.travel.update(performance.now());
     clearPending();
     this.announced = "";
     this.isLive = false;
@@ -54,7 +57,7 @@ export class Renderer {
 
   // The panels beside the conversation show all runs of the timeline.
   panels() {
-    const { timeline } = this.selection, now = this.store.now();
+    const { scene, now } = this.travel, { timeline } = scene;
     for (const view of [this.views.lanes, this.views.charts, this.views.notes]) view.open(timeline, now);
   }
 
@@ -62,19 +65,34 @@ export class Renderer {
     this.isDue = false;
     const holed = this.store.apply();
     if (holed !== null) this.again(holed);
-    if (this.selection.settle()) this.panels();
-    const { run } = this.selection, now = this.store.now();
+    const isSettled = this.selection.settle(), isOther = this.travel.update(performance.now());
+    if (isOther) this.reopen();
+    if (isOther || isSettled) this.panels();
+    const { scene, past, now } = this.travel, { run } = scene;
+    // The run goes on while its past is shown; the present is drawn as a whole later.
+    if (past) this.selection.run.changed.clear();
     if (run) {
       this.views.conversation.draw(run.changed);
       this.views.lanes.draw(run.changed, now);
+      if (past) this.views.lanes.tick(now);
       this.views.notes.draw();
       run.changed.clear();
       setData(byId("conversation"), "seq", String(run.seq));
-      this.isLive ||= run.seq > 0;
+      this.isLive ||= past === null && run.seq > 0;
     }
     this.frame(now);
     if (!this.isListed) this.views.runs.draw(this.store.list, this.selection.id);
     this.isListed = true;
+    if (this.travel.isPlaying) this.schedule();
+  }
+
+  // Another state of the run is shown: the past, or the present again.
+  reopen() {
+    const { scene, past } = this.travel;
+    this.isLive = false;
+    this.views.conversation.reopen(scene.run, past !== null);
+    scene.run?.changed.clear();
+    this.isLive = past === null;
   }
 
   // Records are missing, which should not happen: read this run again from the start.
@@ -87,22 +105,23 @@ export class Renderer {
   }
 
   frame(now) {
-    const { selection, views } = this, { id, run, summary, status } = selection;
+    const { selection, travel, views } = this, { id, summary, status } = selection, { timeline, run } = travel.scene;
     const prices = summary && this.prices(summary.worker);
-    const cost = run === null ? null : prices ? costOf(prices, usageOf(run)) : summary?.cost ?? null;
+    const cost = run === null ? null : prices ? costOf(prices, usageOf(run)) : travel.past ? null : summary?.cost ?? null;
     const pause = status === "paused" && !summary?.resumed_as ? summary?.pause ?? null : null;
     const isBlank = id === null || (status === "gone" && run.seq === 0);
     views.charts.draw(now, cost, prices);
     views.watchers.draw(status === "gone" ? null : summary, status);
-    views.controls.draw(isBlank ? null : selection, cost, now, prices?.currency);
+    views.controls.draw(isBlank ? null : { summary, status, cause: selection.cause, timeline, run }, cost, now, prices?.currency);
+    views.time.draw(isBlank, status);
     views.approval.draw(id, pause);
     skipTo(pause !== null);
     views.composer.mode(pause ? "paused" : status === "running" || status === "new" ? "send" : OVER.includes(status) ? "next" : "start");
     views.welcome.draw(isBlank, status === "gone", this.store.list);
-    this.queue(run);
+    this.queue(selection.run);
     setData(byId("main"), "empty", String(isBlank));
     this.title(summary);
-    this.announceStatus(status, run);
+    this.announceStatus(status, selection.run);
   }
 
   // Show the messages that wait to be read, or return them to the message box if the run has ended.

@@ -1,6 +1,6 @@
 // The connection to the server: one WebSocket for everything that is watched, and the JSON API.
 //
-// Theory of operation. `watched` maps a run to a function that returns the number of its last known record. Whenever a connection
+// Theory of operation. `watched` maps a run to its delivery and a function that returns the number of its last known record. Whenever a connection
 // opens, each run is requested again from there, and so is the list of runs: a lost connection loses no records. Waits
 // between attempts double, with jitter, so that not all pages reconnect at once. Another `instance` in the
 // greeting is another server process: it reports runs that it does not know as gone.
@@ -56,8 +56,8 @@ export class Connection {
     this.handlers.state("lost");
   }
 
-  watch(run, cursor) {
-    this.watched.set(run, cursor);
+  watch(run, cursor, delivery = "coalesce") {
+    this.watched.set(run, { cursor, delivery });
     if (this.ready) this.ask(run);
   }
 
@@ -66,13 +66,14 @@ export class Connection {
   }
 
   again(run) {
-    const cursor = this.watched.get(run);
+    const asked = this.watched.get(run);
     this.unwatch(run);
-    if (cursor) this.watch(run, cursor);
+    if (asked) this.watch(run, asked.cursor, asked.delivery);
   }
 
   ask(run) {
-    this.send({ type: "watch", run, after: this.watched.get(run)(), delivery: "coalesce", name: this.name });
+    const { cursor, delivery } = this.watched.get(run);
+    this.send({ type: "watch", run, after: cursor(), delivery, name: this.name });
   }
 
   send(message) {
@@ -167,4 +168,5 @@ export const start = (input, worker, conversation) => post("api/runs", { input, 
 export const send = (run, message) => post(of(run, "send"), { message });
 export const pause = (run) => post(of(run, "pause"), { reason: "paused from the page" });
 export const cancel = (run, when) => post(of(run, "cancel"), { when, reason: "cancelled from the page" });
+export const fork = (run, seq) => post(of(run, "fork"), { seq });
 export const resume = (run, decisions) => post(of(run, "resume"), decisions ? { decisions } : {});

@@ -51,7 +51,7 @@ export class SocketHandlers {
   }
 
   end(id) {
-    this.page.store.over.add(id);
+    this.page.store.end(id);
     this.page.renderer.schedule();
   }
 

@@ -3,6 +3,7 @@
 import { lose, newRun, step } from "./fold.js";
 
 const KEPT = 6; // runs besides those that are shown
+const FINE = 50_000; // maximum number of records that are received again one by one
 const EARLIER = 8; // maximum number of earlier runs that are shown
 
 export class Store {
@@ -11,10 +12,12 @@ export class Store {
     this.remembered = new Map(); // last known summaries of folded runs that the server may have dropped
     this.list = [];
     this.runs = new Map(); // folded runs, the last viewed one at the end
+    this.tapes = new Map(); // the records that were folded, by run
+    this.single = new Map(); // the records of runs that are received again one by one; null when that is over
     this.over = new Set(); // runs whose records are complete
     this.gone = new Set();
     this.shown = new Set(); // runs that must not be dropped
-    this.queue = [];
+    this.queue = []; // [id, record], or [id, null] at the end of a run
     this.ahead = 0; // seconds by which the server's clock is ahead
   }
 
@@ -49,8 +52,48 @@ export class Store {
     return this.summaries.get(id) ?? this.remembered.get(id) ?? null;
   }
 
+  // The records of a run so far. Its texts are those of the folded run, so it adds little to it.
+  tape(id) {
+    if (!this.tapes.has(id)) this.tapes.set(id, []);
+    return this.tapes.get(id);
+  }
+
+  // A run that has ended may have been received with merged records. Whether its records are to be received again one by one.
+  split(id) {
+    const isMerged = (record) => record.covers > 1 && record.event.type !== "gap", { seq } = this.runs.get(id);
+    if (this.single.has(id) || !this.over.has(id) || !this.summaries.has(id) || seq > FINE || !this.tape(id).some(isMerged)) return false;
+    this.single.set(id, []);
+    return true;
+  }
+
+  // The number of the last record that was received one by one.
+  splitUntil(id) {
+    return this.single.get(id)?.at(-1)?.seq ?? 0;
+  }
+
+  // No further record of a run will be received.
+  end(id) {
+    this.over.add(id);
+    this.queue.push([id, null]);
+  }
+
+  // If all records of a run were received one by one, these are its records from now on.
+  exchange(id) {
+    const records = this.single.get(id);
+    if (!records) return;
+    this.single.set(id, null);
+    if (records.at(-1)?.seq === this.runs.get(id).seq) this.tapes.set(id, records);
+  }
+
+  // The run is not watched any more.
+  leave(id) {
+    if (this.single.get(id)) this.single.delete(id);
+  }
+
   forget(id) {
     this.runs.delete(id);
+    this.tapes.delete(id);
+    this.single.delete(id);
     this.remembered.delete(id);
     this.over.delete(id);
   }
@@ -75,8 +118,13 @@ export class Store {
     for (const [id, record] of this.queue) {
       const run = this.runs.get(id);
       if (!run) continue;
+      if (record === null) {
+        this.exchange(id);
+        continue;
+      }
       const missing = run.missing;
-      step(run, record);
+      if (step(run, record)) this.tape(id).push(record);
+      else this.single.get(id)?.push(record);
       if (run.missing > missing) holed = id;
     }
     this.queue.length = 0;

@@ -162,9 +162,19 @@ export class Selection {
     store.shown = new Set(id ? [...earlier, id] : []);
     this.timeline = new Timeline([...store.shown].map((one) => store.look(one)), isCut);
     this.isBegun = false;
-    for (const run of before) if (!this.timeline.runs.includes(run)) connection.unwatch(run.id);
+    for (const run of before) {
+      if (this.timeline.runs.includes(run)) continue;
+      connection.unwatch(run.id);
+      store.leave(run.id);
+    }
     for (const run of this.timeline.runs) if (!before.includes(run) && !store.over.has(run.id)) connection.watch(run.id, () => run.seq);
     for (const run of this.timeline.earlier) run.changed.clear();
+  }
+
+  // The past has as many moments as there were records: receive those that were merged one by one.
+  refine() {
+    const { store, connection } = this;
+    for (const { id } of this.timeline.runs) if (store.split(id)) connection.watch(id, () => store.splitUntil(id), "reliable");
   }
 
   // Whether the list of runs now contains other earlier runs.

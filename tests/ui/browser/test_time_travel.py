@@ -1,0 +1,413 @@
+"""The time bar: a run is shown as it was at one of its records, it is played, and it is forked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+import rxworker.ui.web
+from rxworker import tool
+from rxworker.cli.demo_script import QUESTION
+from rxworker.cli.serve import WatchedWorker
+from rxworker.events import Record
+from rxworker.hub import Reliable
+from rxworker.protocols import encode_record
+from rxworker.testing import ScriptedModel, call, say, think
+from rxworker.ui.web import WebServer
+from rxworker.worker import Run
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Page, Route
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LONG = "One. Two. Three. Four. Five. Six. Seven. Eight. Nine. Ten."
+MOVE = "(n, part) => { n.value = n.max * part; n.dispatchEvent(new Event('input', { bubbles: true })); }"
+SLIDER = "#time-slider"
+STATIC = Path(rxworker.ui.web.__file__).parent / "static"
+NODE = shutil.which("node")
+
+
+def page_fold(records: Sequence[Record]) -> dict[str, Any]:
+    """What the functions of the page make of these records."""
+    assert NODE is not None
+    asked = {
+        "static": str(STATIC),
+        "runs": [[msgspec.Raw(encode_record(record)) for record in records]],
+    }
+    cli = Path(__file__).parent / "fold_cli.mjs"
+    done = subprocess.run(
+        [NODE, str(cli)],
+        input=msgspec.json.encode(asked),
+        capture_output=True,
+        timeout=50,
+        check=True,
+    )
+    return msgspec.json.decode(done.stdout)[0]
+
+
+async def move(page: Page, part: float) -> int:
+    """Drag the slider to a part of its length; return the number of the record that is shown then."""
+    await page.locator(SLIDER).evaluate(MOVE, part)
+    await drawn(page)
+    return await seq(page)
+
+
+async def drawn(page: Page) -> None:
+    """Wait until the page has drawn what was asked for."""
+    await page.evaluate(
+        "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
+
+
+async def seq(page: Page) -> int:
+    """The number of the record that the conversation shows."""
+    return int(await page.locator("#conversation").get_attribute("data-seq") or 0)
+
+
+async def past(page: Page, is_past: bool) -> None:
+    """Wait until the past or the present is shown."""
+    await expect(page.locator("#time-bar")).to_have_attribute("data-past", str(is_past).lower())
+
+
+async def answers(page: Page) -> list[str]:
+    """The answers that are shown."""
+    return await page.locator(
+        "#conversation > .block.text:not(.retracted) .text"
+    ).all_text_contents()
+
+
+async def agree(page: Page, records: Sequence[Record]) -> None:
+    """The page shows what these records fold to, and nothing else."""
+    folded = page_fold(records)
+    assert await seq(page) == folded["seq"]
+    kinds = {"text", "thinking"}
+    texts = [one["text"] for one in folded["items"] if one["kind"] in kinds]
+    assert await page.locator("#conversation > .block .text").all_text_contents() == texts
+    calls = [one["name"] for one in folded["items"] if one["kind"] == "call"]
+    assert await page.locator("#conversation > .call .call-name").all_text_contents() == calls
+    await expect(page.locator("#lanes .lane")).to_have_count(folded["lanes"])
+    usage = folded["usage"]
+    numbers = [(usage["input_tokens"], "read"), (usage["output_tokens"], "written")]
+    expected = " · ".join(f"{n} {word}" for n, word in numbers if n is not None)
+    await expect(page.locator("#tokens-caption")).to_have_text(
+        expected or "no numbers yet", use_inner_text=True
+    )
+    await expect(page.locator("#run-facts")).to_contain_text(
+        f"{(usage['input_tokens'] or 0) + (usage['output_tokens'] or 0)} tokens"
+    )
+
+
+@tool
+async def look(where: str) -> str:
+    """Look."""
+    await asyncio.sleep(0.1)
+    return f"nothing {where}"
+
+
+async def records_of(run: Run[Any]) -> list[Record]:
+    """The single records of a run that has ended."""
+    return [record async for batch in run.watch(Reliable(None)).batches() for record in batch]
+
+
+async def split(desk: Desk, page: Page, run: Run[Any]) -> None:
+    """Wait until the page has received the records of a run that has ended one by one."""
+    every = set(range(1, run.last_seq + 1))
+    async with asyncio.timeout(10):
+        while {record.seq for record in desk.records_of(page, run)} != every:
+            await drawn(page)
+    await drawn(page)
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+async def test_the_page_shows_what_the_records_up_to_the_slider_fold_to(desk: Desk) -> None:
+    replies = [think("Hm.") + say(LONG) + call("look", where="there"), say("Nothing is there.")]
+    async with desk.serve(ScriptedModel(replies, delay=0.02), [look]):
+        page = await desk.open()
+        await expect(page.locator("#time-bar")).to_be_hidden()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await past(page, False)
+        [run] = desk.runs
+        records, whole = await records_of(run), "".join(await answers(page))
+        # A page that is opened later receives the texts as wholes; it asks for their parts when they are needed.
+        later = await desk.open(f"#{run.id}")
+        await desk.answers(later, LONG, "Nothing is there.")
+        await move(later, 0.5)
+        await split(desk, later, run)
+        seen = set[int]()
+        for part in (0.5, 0.9, 0.2, 0.0, 0.7):
+            at = await move(later, part)
+            seen.add(at)
+            await past(later, True)
+            await agree(later, records[:at])
+            assert whole.startswith("".join(await answers(later)))
+        assert len(seen) > 3
+        await desk.status(later, "finished")
+        await later.locator("#time-live").click()
+        await past(later, False)
+        assert await seq(later) == run.last_seq
+        await desk.answers(later, LONG, "Nothing is there.")
+
+
+async def test_the_arrows_go_from_record_to_record(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        for n in range(1, 6):
+            model.let(1)
+            await desk.answers(page, LONG[: 4 * n])
+        last = await seq(page)
+        slider = page.locator(SLIDER)
+        await slider.focus()
+        for back in (1, 2, 3):
+            await page.keyboard.press("ArrowLeft")
+            await desk.answers(page, LONG[: 4 * (5 - back)])
+            assert await seq(page) == last - back
+        text = await slider.get_attribute("aria-valuetext")
+        assert text is not None
+        assert text.endswith(f"record {last - 3}")
+        for forth in (2, 1, 0):
+            await past(page, True)
+            await page.keyboard.press("ArrowRight")
+            await desk.answers(page, LONG[: 4 * (5 - forth)])
+        await past(page, False)
+        await page.keyboard.press("Home")
+        await desk.answers(page)
+        assert await seq(page) == 1
+        model.let_all()
+        await desk.status(page, "finished")
+
+
+async def test_a_run_goes_on_behind_its_past(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(3)
+        await desk.answers(page, LONG[:12])
+        await expect(page.locator("#time-live")).to_have_text("Live")
+        await move(page, 0)
+        assert await answers(page) == []
+        end = float(await page.locator(SLIDER).get_attribute("max") or 0)
+        model.let_all()
+        await desk.status(page, "finished")
+        await desk.answers(page)
+        await past(page, True)
+        assert await seq(page) == 1
+        assert float(await page.locator(SLIDER).get_attribute("max") or 0) > end
+        await desk.press(page, "End")
+        await desk.same(page, desk.runs[0])
+        # What follows is shown as it arrives.
+        await desk.ask(page, "More")
+        await expect(page.locator("#time-bar")).to_have_attribute("data-past", "false")
+
+
+async def test_a_run_is_played_to_its_end(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        for n in range(1, 5):
+            model.let(1)
+            await desk.answers(page, LONG[: 4 * n])
+            await page.evaluate("new Promise((done) => setTimeout(done, 500))")
+        model.let_all()
+        await desk.status(page, "finished")
+        await page.locator("#time-speeds button").last.click()
+        await page.locator(SLIDER).focus()
+        watch = """() => {
+          const talk = document.querySelector('#conversation');
+          window.seen = [];
+          new MutationObserver(() => window.seen.push(Number(talk.dataset.seq))).observe(talk, { attributes: true });
+        }"""
+        await page.evaluate(watch)
+        await page.keyboard.press("Space")
+        last = desk.runs[0].last_seq
+        await page.wait_for_function("(last) => window.seen.at(-1) === last", arg=last)
+        await past(page, False)
+        await expect(page.locator("#time-play")).to_have_attribute("aria-label", "Play")
+        seen: list[int] = await page.evaluate("window.seen")
+        assert seen[0] < last
+        assert seen == sorted(seen)
+        await desk.answers(page, LONG)
+
+
+async def test_playing_stops_where_it_is(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(1)
+        await desk.answers(page, LONG[:4])
+        await page.evaluate("new Promise((done) => setTimeout(done, 2000))")
+        model.let_all()
+        await desk.status(page, "finished")
+        await desk.press(page, "Play")
+        await past(page, True)
+        await desk.press(page, "Stop playing")
+        at = await page.locator(SLIDER).input_value()
+        await drawn(page)
+        assert await page.locator(SLIDER).input_value() == at
+        await past(page, True)
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+async def test_the_demo_and_the_run_that_continues_it_have_one_past(desk: Desk) -> None:
+    async with WebServer(WatchedWorker, port=0) as server:
+        entry = server.state.runs.start(QUESTION)
+        page = await desk.open(f"#{entry.id}", url=server.url)
+        await expect(page.locator("#approval")).to_be_visible(timeout=20_000)
+        await move(page, 0.5)
+        await expect(page.locator("#approval")).to_be_hidden()
+        await split(desk, page, entry.run)
+        records = await records_of(entry.run)
+        for part in (0.5, 0.7, 0.3):
+            at = await move(page, part)
+            await agree(page, records[:at])
+        await page.locator("#time-live").click()
+        await page.get_by_role("button", name="Approve", exact=True).click()
+        await expect(page.locator("#run-status")).to_have_text("finished", timeout=20_000)
+        whole = await answers(page)
+        assert len(whole) == 3
+        await move(page, 0.5)
+        await past(page, True)
+        await expect(page.locator("#lanes .lane-break")).to_have_count(0)
+        half = "".join(await answers(page))
+        assert half
+        assert "".join(whole).startswith(half)
+        assert half != "".join(whole)
+        # Before the pause, the call is not there yet; after it, both runs are on one axis.
+        await move(page, 0.95)
+        await expect(page.locator("#lanes .lane-break")).to_have_count(1)
+        await expect(page.locator("#conversation .call")).to_have_count(3)
+        await page.locator("#time-live").click()
+        await past(page, False)
+        assert await answers(page) == whole
+        await desk.close()
+
+
+async def test_a_move_in_a_run_of_twenty_thousand_records_is_fast(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    reply = call("look_around", where="0")
+    for n in range(1, 300):
+        reply += say(f"Answer {n}. " * 20, chunk=4) + call("look_around", where=f"{n}")
+    model = gated([reply, say("Done.")], free=True)
+    async with desk.serve(model, [look_around]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        [run] = desk.runs
+        assert run.last_seq > 15_000
+        later = await desk.open(f"#{run.id}")
+        await expect(later.locator("#conversation")).to_have_attribute(
+            "data-seq", str(run.last_seq)
+        )
+        await move(later, 0.5)
+        await split(desk, later, run)
+        took: list[float] = await later.evaluate(
+            """async () => {
+              const slider = document.querySelector("#time-slider"), took = [];
+              for (const part of [0.9, 0.89, 0.5, 0.3, 0.31, 0.32, 0.95, 0.1, 0.94]) {
+                slider.value = slider.max * part;
+                const started = performance.now();
+                slider.dispatchEvent(new Event("input", { bubbles: true }));
+                await new Promise((done) => requestAnimationFrame(() => { document.body.offsetHeight; done(); }));
+                took.push(performance.now() - started);
+              }
+              return took;
+            }"""
+        )
+        print([round(one) for one in took])
+        # About 50 milliseconds on a free machine.
+        assert sorted(took)[len(took) // 2] < 300
+        assert await later.locator("#lanes .lane").count() <= 150
+
+
+@tool
+async def look_around(where: str) -> str:
+    """Look."""
+    return f"nothing {where}"
+
+
+async def test_a_run_is_forked_where_the_server_can(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say(LONG), say("Other.")], free=True)
+    asked: list[tuple[str, Any]] = []
+    async with desk.serve(model) as server:
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await expect(page.locator("#time-fork")).to_be_hidden()
+        fork = server.state.runs.start("The fork")
+        await asyncio.gather(*desk.runs)
+
+        async def info(route: Route) -> None:
+            response = await route.fetch()
+            await route.fulfill(response=response, json=await response.json() | {"can_fork": True})
+
+        async def post(route: Route) -> None:
+            asked.append((route.request.url, json.loads(route.request.post_data or "")))
+            if len(asked) == 1:
+                error = {"code": "bad_record", "message": "It cannot begin there."}
+                await route.fulfill(status=409, json={"error": error})
+                return
+            summary = await page.evaluate(
+                "(id) => fetch(`api/runs/${id}`).then((answer) => answer.json())", fork.id
+            )
+            await route.fulfill(status=201, json=summary)
+
+        await page.route("**/api/info", info)
+        await page.route("**/api/runs/*/fork", post)
+        await page.reload()
+        await desk.answers(page, LONG)
+        await move(page, 0.5)
+        at = await seq(page)
+        button = page.get_by_role("button", name="Fork from here")
+        await button.click()
+        await expect(page.locator("#composer-note")).to_have_text("It cannot begin there.")
+        await past(page, True)
+        await button.click()
+        await expect(page.locator("#run-title")).to_have_text("The fork")
+        await past(page, False)
+        assert page.url.endswith(f"#{fork.id}")
+        assert [body for _, body in asked] == [{"seq": at}, {"seq": at}]
+        assert asked[0][0].endswith(f"/api/runs/{desk.runs[0].id}/fork")
+    desk.problems.clear()  # the browser reports the refusal
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+async def test_the_bar_fits_and_can_be_touched(
+    desk: Desk, gated: type[GatedModel], width: int
+) -> None:
+    async with desk.serve(gated([say(LONG)], free=True)):
+        page = await desk.open(width=width)
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.evaluate("document.querySelector('#time-fork').hidden = false")
+        await move(page, 0.5)
+        await past(page, True)
+        small: list[str] = await page.evaluate(
+            """() => [...document.querySelectorAll("#time-bar button, #time-bar input")].filter((node) => {
+              const box = node.getBoundingClientRect();
+              return !node.checkVisibility() || box.height < 40 || box.width < 40 || box.left < 0 || box.right > innerWidth;
+            }).map((node) => node.id)"""
+        )
+        assert small == []
+        for node in await page.locator("#time-bar button, #time-bar input").all():
+            named = await node.evaluate("(n) => n.ariaLabel || n.textContent.trim()")
+            assert named
