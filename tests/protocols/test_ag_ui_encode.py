@@ -158,7 +158,7 @@ def test_a_call_that_was_retracted_is_answered_too() -> None:
     records = numbered(AttemptStart(), *start_call("c1"), AttemptRetract("busy"))
     events = encoded(records)
     (result,) = of_type(events, "TOOL_CALL_RESULT")
-    assert "taken back" in result["content"]
+    assert "retracted" in result["content"]
     (void,) = [e["value"] for e in of_type(events, "CUSTOM") if e["name"] == "rxworker.retract"]
     assert void["toolCallIds"] == ["c1"]
 
