@@ -274,8 +274,10 @@ async def test_the_demo_and_the_run_that_continues_it_have_one_past(desk: Desk) 
         await expect(page.locator("#approval")).to_be_visible(timeout=20_000)
         await move(page, 0.5)
         await expect(page.locator("#approval")).to_be_hidden()
-        await split(desk, page, entry.run)
-        records = await records_of(entry.run)
+        run = entry.run
+        assert isinstance(run, Run)
+        await split(desk, page, run)
+        records = await records_of(run)
         for part in (0.5, 0.7, 0.3):
             at = await move(page, part)
             await agree(page, records[:at])

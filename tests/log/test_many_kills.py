@@ -1,0 +1,84 @@
+"""Many runs over several processes, one of which is killed again and again: all of them finish, and each payment is made once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from asyncio.subprocess import Process
+from collections import Counter
+from contextlib import aclosing
+from pathlib import Path
+
+from rxworker.log import RunInfo, SQLiteLog, records_of
+
+PROGRAM = Path(__file__).with_name("many_runs.py")
+IS_WHOLE = os.environ.get("RXWORKER_EVERY_CUT") == "1"
+RUNS, PROCESSES, PAUSE = (200, 4, 1.0) if IS_WHOLE else (40, 3, 0.6)
+LEASE = 0.5
+SECONDS = 180 if IS_WHOLE else 45
+
+
+async def test_all_runs_finish_whatever_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+    Path(f"{file}.effects").touch()  # noqa: ASYNC240
+    share = -(-RUNS // PROCESSES)
+    infos: dict[str, RunInfo] = {}
+    done = asyncio.Event()
+    kills = 0
+
+    async def start(number: int) -> Process:
+        first = number * share
+        return await asyncio.create_subprocess_exec(
+            sys.executable, str(PROGRAM), str(file), str(first), str(min(first + share, RUNS)), str(LEASE)
+        )  # fmt: skip
+
+    async def watch(log: SQLiteLog) -> None:
+        async with aclosing(log.changes(limit=1000, every=0.05)) as changes:
+            async for changed in changes:
+                infos.update((info.run, info) for info in changed if info.last_seq)
+                ended = sum(info.status == "finished" for info in infos.values())
+                if ended == len(infos) and ended >= RUNS:
+                    done.set()
+                    return
+
+    async def kill(processes: list[Process]) -> None:
+        nonlocal kills
+        choose = random.Random(1)
+        while True:
+            await asyncio.sleep(PAUSE)
+            number = choose.randrange(PROCESSES)
+            processes[number].send_signal(signal.SIGKILL)
+            await processes[number].wait()
+            kills += 1
+            processes[number] = await start(number)
+
+    async with SQLiteLog(file) as log:
+        processes = [await start(number) for number in range(PROCESSES)]
+        tasks = [asyncio.create_task(watch(log)), asyncio.create_task(kill(processes))]
+        try:
+            async with asyncio.timeout(SECONDS):
+                await done.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for process in processes:
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
+        assert kills >= 2
+        titles = Counter(info.row.title for info in infos.values())
+        assert titles == Counter(f"Run {number}" for number in range(RUNS))
+        recovered = 0
+        for run, info in infos.items():
+            records = list(records_of([e async for e in log.read(run)], run))
+            assert records[-1].seq == info.last_seq
+            recovered += info.row.recoveries
+        assert recovered > 0
+    lines = Path(f"{file}.effects").read_text().splitlines()  # noqa: ASYNC240
+    ends = Counter(line for line in lines if line.startswith("end"))
+    assert len(ends) == 2 * RUNS
+    assert max(ends.values()) == 1
