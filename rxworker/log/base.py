@@ -438,7 +438,13 @@ class EventLog(ABC):
 
     def _decoded(self, data: bytes, run: str) -> bytes:
         if self._codec is not None:
-            return self._codec.decode(data, run)
+            try:
+                return self._codec.decode(data, run)
+            except Exception as error:  # whatever a library for encryption raises
+                why = f"{type(error).__name__}: {error}".removesuffix(": ")
+                raise LogError(
+                    f"the codec cannot decode what is stored of {run}: {why}. Open the log with the codec and the key that it was written with"
+                ) from error
         if data[:1] != b"{":
             raise LogError(f"what is stored of {run} was encoded: open the log with its codec=")
         return data

@@ -1,4 +1,7 @@
-"""What a log costs, each figure with its reference in the same run: `python tests/bench/logs.py`."""
+"""What a log costs, each figure with its reference in the same run: `python tests/bench/logs.py`.
+
+With `--guard`, exits with 1 where a figure is half again over its limit, twice in a row.
+"""
 
 from __future__ import annotations
 
@@ -208,8 +211,8 @@ async def follow(path: str, runs: int) -> None:
     print(json.dumps(sorted(late)[int(len(late) * 0.99)]))
 
 
-async def main() -> None:
-    """Print the table."""
+async def measure() -> list[str]:
+    """Print the table, and return what is half again over its limit."""
     appends, each = await ratio_of_appends()
     rows = [
         ("bytes a token, spans of 5 (50 ms)", 45, bytes_a_token(5)),
@@ -230,11 +233,25 @@ async def main() -> None:
     print("| what | at most | measured |\n|---|---:|---:|")
     for what, most, value in rows:
         print(f"| {what} | {'' if most is None else most} | {value:.3g} |")
+    return [what for what, most, value in rows if most is not None and value > 1.5 * most]
+
+
+async def main(*, guard: bool) -> int:
+    """Measure; where it is guarded, once more if anything is over its limit, since other programs disturb a measurement."""
+    over = await measure()
+    if guard and over:
+        again = await measure()
+        over = [what for what in over if what in again]
+    if guard and over:
+        print("half again over its limit:", "; ".join(over))
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["follow"]:
         asyncio.run(follow(sys.argv[2], int(sys.argv[3])))
     else:
-        asyncio.run(main())
-        os._exit(0)
+        code = asyncio.run(main(guard="--guard" in sys.argv))
+        sys.stdout.flush()
+        os._exit(code)

@@ -118,8 +118,11 @@ def test_it_is_killed_anywhere(kill: Kill) -> None:
     start = random.randrange(STEP)
     for place in range(1 + start, places, STEP):
         done = kill(place)
-        assert done["codes"][0] == -9
         check(done)
+        if done["codes"][0] == 0:  # it made fewer appends than the first, and has ended before
+            assert done["places"] < place
+            continue
+        assert done["codes"][0] == -9
         assert sum(done["asked"].values()) <= 1, (place, done["asked"])
 
 
