@@ -1,4 +1,4 @@
-"""A process that begins its share of runs and recovers those of others: FILE FIRST LAST LEASE. The test kills it and starts it again."""
+"""A process that begins its share of runs and recovers those of others: FILE FIRST LAST LEASE AT_ONCE. The test kills it and starts it again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import Done, NotDone, ToolContext
 
-AT_ONCE = 10
+CALL = 0.05
+"""Seconds of a payment."""
 
 
 def answer(request: Request) -> Reply:
@@ -40,17 +41,17 @@ def make_worker(log: EventLog, effects: Path) -> Worker:
     async def pay(n: int, context: ToolContext) -> str:
         """Pay."""
         note("start", context.idempotency_key)
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(CALL)
         note("end", context.idempotency_key)
         return f"paid {n}"
 
     return Worker(ScriptedModel(answer, delay=0.002), tools=[pay], log=log)
 
 
-async def main(file: str, first: int, last: int, lease: float) -> None:
+async def main(file: str, first: int, last: int, lease: float, at_once: int) -> None:
     """Begin what does not exist yet, and recover until killed."""
     effects = Path(file + ".effects")
-    places = asyncio.Semaphore(AT_ONCE)
+    places = asyncio.Semaphore(at_once)
     ending: set[asyncio.Task[Any]] = set()
 
     async with SQLiteLog(file, lease=lease) as log:
@@ -84,4 +85,5 @@ async def end_of(run: Any) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))
+    _, file, first, last, lease, at_once = sys.argv
+    asyncio.run(main(file, int(first), int(last), float(lease), int(at_once)))

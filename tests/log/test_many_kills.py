@@ -16,7 +16,7 @@ from rxworker.log import RunInfo, SQLiteLog, records_of
 
 PROGRAM = Path(__file__).with_name("many_runs.py")
 IS_WHOLE = os.environ.get("RXWORKER_EVERY_CUT") == "1"
-RUNS, PROCESSES, PAUSE = (200, 4, 1.0) if IS_WHOLE else (40, 3, 0.6)
+RUNS, PROCESSES, PAUSE, AT_ONCE, KILLS = (200, 4, 1.0, 1, 10) if IS_WHOLE else (40, 3, 0.6, 4, 1)
 LEASE = 0.5
 SECONDS = 180 if IS_WHOLE else 45
 
@@ -26,30 +26,39 @@ async def test_all_runs_finish_whatever_is_killed(tmp_path: Path) -> None:
     Path(f"{file}.effects").touch()  # noqa: ASYNC240
     share = -(-RUNS // PROCESSES)
     infos: dict[str, RunInfo] = {}
-    done = asyncio.Event()
+    done, moved = asyncio.Event(), asyncio.Event()
     kills = 0
 
     async def start(number: int) -> Process:
         first = number * share
         return await asyncio.create_subprocess_exec(
-            sys.executable, str(PROGRAM), str(file), str(first), str(min(first + share, RUNS)), str(LEASE)
+            sys.executable, str(PROGRAM), str(file), str(first), str(min(first + share, RUNS)), str(LEASE), str(AT_ONCE)
         )  # fmt: skip
 
     async def watch(log: SQLiteLog) -> None:
         async with aclosing(log.changes(limit=1000, every=0.05)) as changes:
             async for changed in changes:
                 infos.update((info.run, info) for info in changed if info.last_seq)
+                moved.set()
                 ended = sum(info.status == "finished" for info in infos.values())
                 if ended == len(infos) and ended >= RUNS:
                     done.set()
                     return
+
+    def is_busy(process: Process) -> bool:
+        """Whether it owns a run, so that there is something to recover."""
+        running = (info.owner for info in infos.values() if info.status == "running")
+        return any(f":{process.pid}:" in owner for owner in running)
 
     async def kill(processes: list[Process]) -> None:
         nonlocal kills
         choose = random.Random(1)
         while True:
             await asyncio.sleep(PAUSE)
-            number = choose.randrange(PROCESSES)
+            while not (busy := [n for n, process in enumerate(processes) if is_busy(process)]):
+                moved.clear()
+                await moved.wait()
+            number = choose.choice(busy)
             processes[number].send_signal(signal.SIGKILL)
             await processes[number].wait()
             kills += 1
@@ -69,7 +78,7 @@ async def test_all_runs_finish_whatever_is_killed(tmp_path: Path) -> None:
                 if process.returncode is None:
                     process.kill()
                 await process.wait()
-        assert kills >= 2
+        assert kills >= KILLS
         titles = Counter(info.row.title for info in infos.values())
         assert titles == Counter(f"Run {number}" for number in range(RUNS))
         recovered = 0
