@@ -8,6 +8,7 @@ stands for another record. There is one such task for any number of watchers.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Literal
@@ -38,6 +39,7 @@ class Replica:
     Args:
         log: Where the run is.
         run: The run's id.
+        barrier: Awaited before the log is read: that of the run, if it has just begun in this process.
 
     Attributes:
         id: The run's id.
@@ -59,7 +61,9 @@ class Replica:
         True Hello!
     """
 
-    def __init__(self, log: EventLog, run: str) -> None:
+    def __init__(
+        self, log: EventLog, run: str, *, barrier: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.id = run
         self.log = log
@@ -67,6 +71,7 @@ class Replica:
         self._state = RunState()
         self._ready = asyncio.Event()
         self._over = asyncio.Event()
+        self._barrier = barrier
         self._task = loop.create_task(self._follow(), name=f"follow {run}")
 
     def __repr__(self) -> str:
@@ -158,6 +163,8 @@ class Replica:
     async def _follow(self) -> None:
         error: Exception | None = None
         try:
+            if self._barrier is not None:
+                await self._barrier()
             info = await self.log.info(self.id)
             if info is None or info.status == "deleted":
                 raise no_run(self.id)

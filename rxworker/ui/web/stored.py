@@ -60,7 +60,8 @@ class StoredEntry(RunEntry):
     def run(self) -> Replica:
         """What clients watch."""
         if self._replica is None:
-            self._replica = Replica(self._log, self.id)
+            barrier = self.here.barrier if self.here is not None and self.is_running_here else None
+            self._replica = Replica(self._log, self.id, barrier=barrier)
         return self._replica
 
     @property

@@ -1,0 +1,118 @@
+"""A page over servers that share a log: it outlives each of them, and receives each record once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker.log import SQLiteLog, records_of
+from rxworker.state import fold_run
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.tools import tool
+from rxworker.ui.web import WebServer
+from rxworker.ui.web.runs import MakeServedWorker
+from rxworker.worker import Worker
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+Makers = Mapping[str, MakeServedWorker]
+
+
+@asynccontextmanager
+async def serve(file: Path, makers: Makers, *, port: int = 0) -> AsyncGenerator[WebServer, None]:
+    """A server of a process of its own, as far as the log knows."""
+    async with (
+        SQLiteLog(file, lease=1.0) as log,
+        WebServer(makers, port=port, log=log) as server,
+    ):
+        yield server
+
+
+async def test_the_page_outlives_its_server(
+    desk: Desk, gated: type[GatedModel], tmp_path: Path
+) -> None:
+    file = tmp_path / "runs.db"
+    model = gated([say("One. Two. Three.")] * 2)
+    clerk: Makers = {"clerk": desk.maker(model, name="clerk")}
+    async with serve(file, clerk) as server:
+        desk.url = server.url
+        page = await desk.open()
+        await desk.ask(page, "Count.")
+        model.let(2)
+        await desk.answers(page, "One. Two")
+        run = desk.runs[0].id
+    await expect(page.locator("#link")).not_to_have_attribute("data-state", "open")
+
+    other: Makers = {"other": desk.maker(model, name="other")}
+    async with serve(file, other, port=desk.port):
+        await expect(page.locator("#link")).to_have_attribute("data-state", "open")
+        await desk.status(page, "recovering")
+        assert "is being recovered" in (
+            await page.locator("#run-status").get_attribute("title") or ""
+        )
+
+    async with serve(file, clerk, port=desk.port):
+        await desk.status(page, "running")
+        model.let_all()
+        await desk.status(page, "finished")
+        await desk.answers(page, "One. Two. Three.")
+        async with SQLiteLog(file) as log:
+            stored = [*records_of([entry async for entry in log.read(run)], run)]
+        received = [record for record in desk.received[page] if record.run == run]
+        assert received[0].first == 1
+        for one, next_one in pairwise(received):
+            assert next_one.first == one.seq + 1
+        assert received[-1].seq == stored[-1].seq
+        assert fold_run(received).conversation == fold_run(stored).conversation
+        await desk.close()
+    # The browser reports each attempt to connect to a server that is not there.
+    desk.problems[:] = [one for one in desk.problems if "ERR_CONNECTION_REFUSED" not in one]
+
+
+@tool(effect="idempotent")
+async def look(where: str) -> str:
+    """Look."""
+    return f"nothing {where}"
+
+
+async def test_a_run_of_an_earlier_server_is_opened_and_forked(desk: Desk, tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+
+    def make() -> Worker:
+        answers = [call("look", where="there"), say("Nothing is there.")]
+        return Worker(ScriptedModel(answers), tools=[look], name="clerk")
+
+    def make_other() -> Worker:
+        return Worker(ScriptedModel([say("It is a secret.")]), tools=[look], name="clerk")
+
+    async with serve(file, {"clerk": make}) as server:
+        run = server.state.runs.start("What is there?").run
+        await run.ended()
+    async with serve(file, {"clerk": make_other}) as server:
+        page = await desk.open(f"#{run.id}", url=server.url)
+        await desk.status(page, "finished")
+        await desk.answers(page, "Nothing is there.")
+        slider = page.locator("#time-slider")
+        # Behind the result of the tool.
+        await slider.evaluate(
+            "(n) => { n.value = n.max * 0.5; n.dispatchEvent(new Event('input', { bubbles: true })); }"
+        )
+        await desk.answers(page)
+        await page.locator("#time-fork").click()
+        await desk.answers(page, "It is a secret.")
+        await desk.status(page, "finished")
+        assert not page.url.endswith(f"#{run.id}")
+        await expect(page.locator("#runs .run-line-title")).to_have_count(2)
+        await desk.close()
