@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rxworker.log import SQLiteLog, records_of
+from rxworker.log import Replica, SQLiteLog, records_of
 from rxworker.state import fold_run
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import tool
@@ -99,6 +99,7 @@ async def test_a_run_of_an_earlier_server_is_opened_and_forked(desk: Desk, tmp_p
 
     async with serve(file, {"clerk": make}) as server:
         run = server.state.runs.start("What is there?").run
+        assert isinstance(run, Replica)
         await run.ended()
     async with serve(file, {"clerk": make_other}) as server:
         page = await desk.open(f"#{run.id}", url=server.url)
