@@ -32,8 +32,8 @@ from rxworker.worker.context import TurnScope
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, WebSocket
 
-WAIT = 10_000
-"""Milliseconds that something on the page may take."""
+WAIT = 30_000
+"""Milliseconds that something on the page may take, on a slow machine that does other work."""
 
 Site: TypeAlias = Callable[[str, web.Application], AbstractAsyncContextManager[str]]
 SETTINGS = Settings(title="Desk")
@@ -354,6 +354,7 @@ async def browser() -> AsyncGenerator[Browser, None]:
     playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
     if CHROMIUM is None:
         pytest.skip("chromium is not installed")
+    playwright.expect.set_options(timeout=WAIT)
     async with playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

@@ -173,7 +173,7 @@ async def test_a_long_answer_keeps_the_page_fluid(desk: Desk, gated: type[GatedM
         # It has followed to the end, although the browser only guesses how high what is far away is.
         talk = await page.locator("#conversation").element_handle()
         at_end = "(n) => n.scrollHeight - n.scrollTop - n.clientHeight < 48"
-        await page.wait_for_function(at_end, arg=talk, timeout=5_000)
+        await page.wait_for_function(at_end, arg=talk)
         await expect(page.locator("#latest")).to_be_hidden()
         longest: float = await page.evaluate("Math.max(0, ...window.slow)")
         assert longest < 2_000

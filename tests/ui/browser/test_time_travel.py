@@ -271,7 +271,7 @@ async def test_the_demo_and_the_run_that_continues_it_have_one_past(desk: Desk) 
     async with WebServer(WatchedWorker, port=0) as server:
         entry = server.state.runs.start(QUESTION)
         page = await desk.open(f"#{entry.id}", url=server.url)
-        await expect(page.locator("#approval")).to_be_visible(timeout=20_000)
+        await expect(page.locator("#approval")).to_be_visible()
         await move(page, 0.5)
         await expect(page.locator("#approval")).to_be_hidden()
         run = entry.run
@@ -283,7 +283,7 @@ async def test_the_demo_and_the_run_that_continues_it_have_one_past(desk: Desk) 
             await agree(page, records[:at])
         await page.locator("#time-live").click()
         await page.get_by_role("button", name="Approve", exact=True).click()
-        await expect(page.locator("#run-status")).to_have_text("finished", timeout=20_000)
+        await expect(page.locator("#run-status")).to_have_text("finished")
         whole = await answers(page)
         assert len(whole) == 3
         await move(page, 0.5)
