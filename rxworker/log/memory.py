@@ -250,7 +250,7 @@ def check_command(run: str, status: str) -> None:
     Raises:
         LogError: It has.
     """
-    if status not in ("running", "paused"):
+    if status not in ("queued", "running", "paused"):
         raise LogError(f"{run} has ended ({status}): it takes no commands; start a new run")
 
 

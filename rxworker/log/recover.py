@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Literal, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LeaseHeldError, LogError, RxWorkerError
 from rxworker.log.base import EventLog, no_run
-from rxworker.log.values import Command, RunInfo
+from rxworker.log.pending import PendingRuns
+from rxworker.log.values import Claim, Command, RunInfo
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -28,7 +30,7 @@ DISMISS = "dismiss"
 class Recovers(Protocol[R_co]):
     """A worker, as far as recovering needs it."""
 
-    def recover(self, run: str, *, reason: str = "") -> Awaitable[R_co]:
+    def recover(self, run: str, *, reason: str = "", claim: Claim | None = None) -> Awaitable[R_co]:
         """Continue a stored run."""
         ...
 
@@ -61,28 +63,151 @@ async def recover_all(
         ...         print(run.id)
         >>> asyncio.run(main())
     """
-    refused: set[str] = set()
-    decided: set[str] = set()
-    while True:
-        for info in [*await _cut_off(log), *await _decided(log, decided)]:
-            # The outer run recovers the runs inside it.
-            if info.row.outer or info.run in refused:
-                continue
+    async with RunSource(log) as source:
+        while True:
+            info = await source.take(wait=not once)
+            if info is None:
+                return
             worker = make_worker(info)
             if worker is None:
                 continue
-            try:
-                yield await worker.recover(info.run)
-            except LeaseHeldError:
-                continue  # another process was faster
-            except ConfigurationError as error:
-                refused.add(info.run)
-                logger.warning("%s is not recovered: %s", info.run, error)
-            except RxWorkerError as error:
-                logger.warning("%s is not recovered: %s", info.run, error)
-        if once:
+            run = await source.recover(worker, info)
+            if run is not None:
+                yield run
+
+
+class RunSource:
+    """The runs of a log that no process holds, one after the other, as they are submitted, cut off or decided about.
+
+    Args:
+        log: Where the runs are.
+        cap: How many runs of a tenant may be held at once; ``None``: any number.
+    """
+
+    def __init__(self, log: EventLog, cap: Callable[[str], int | None] = lambda _: None) -> None:
+        self.log = log
+        self.pending = PendingRuns(cap)
+        self._revision = -1
+        self._changed = asyncio.Event()
+        self._loaded = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.get_running_loop().create_task(self._follow(), name="follow the log")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def take(self, *, wait: bool = True) -> RunInfo | None:
+        """The next run to continue.
+
+        Args:
+            wait: Whether to wait for one; otherwise ``None`` if there is none now.
+
+        Raises:
+            LogError: The log cannot be read, or was closed.
+        """
+        await self._unless_failed(self._loaded.wait())
+        while True:
+            self._changed.clear()
+            for run in self.pending.ended(time.time()):
+                await self.refresh(run)
+            info = self.pending.pop()
+            if info is None and not wait:
+                return None
+            if info is not None and (not info.row.outer) and await self._is_due(info):
+                return info
+            if info is None:
+                end = self.pending.next_end()
+                await self._unless_failed(self._changed.wait(), end)
+
+    async def recover(
+        self,
+        worker: Recovers[R_co],
+        info: RunInfo,
+        *,
+        reason: str = "",
+        claim: Claim | None = None,
+    ) -> R_co | None:
+        """Continue a run with a worker; ``None`` if another process was faster, or the worker cannot."""
+        try:
+            return await worker.recover(info.run, reason=reason, claim=claim)
+        except LeaseHeldError:
+            self.pending.defer(info.run, time.time() + self.log.lease / 3)
+        except ConfigurationError as error:
+            self.pending.drop(info.run)
+            logger.warning("%s is not recovered: %s", info.run, error)
+        except RxWorkerError as error:
+            self.pending.defer(info.run, time.time() + self.log.lease / 3)
+            logger.warning("%s is not recovered now: %s", info.run, error)
+        return None
+
+    async def refresh(self, run: str) -> None:
+        """Read what the log says of a run."""
+        info = await self.log.info(run)
+        if info is not None:
+            self.pending.note(info, time.time())
+
+    async def reaches(self, revision: int) -> None:
+        """Wait until everything up to a revision of the log is known."""
+        while self._revision < revision:
+            self._changed.clear()
+            await self._unless_failed(self._changed.wait())
+
+    async def _follow(self) -> None:
+        try:
+            async with aclosing(self.log.changes(limit=1, every=0.01)) as changes:
+                await self._note(await anext(changes))
+                for status in ("queued", "running", "paused"):
+                    before = ""
+                    while infos := await self.log.list(status=status, before=before):
+                        before = infos[-1].run
+                        await self._note(infos)
+                self._loaded.set()
+                async for infos in changes:
+                    await self._note(infos)
+            raise LogError("the log was closed")
+        finally:
+            self._changed.set()
+            self._loaded.set()
+
+    async def _note(self, infos: list[RunInfo]) -> None:
+        now = time.time()
+        for info in infos:
+            self.pending.note(info, now)
+            self._revision = max(self._revision, info.revision)
+        self._changed.set()
+
+    async def _unless_failed(
+        self, waiting: Coroutine[Any, Any, object], until: float | None = None
+    ) -> None:
+        """Wait, at most until a time; raises what the task that follows the log has raised."""
+        delay = None if until is None else max(until - time.time(), 0.0)
+        try:
+            await asyncio.wait_for(waiting, delay)
+        except TimeoutError:
             return
-        await asyncio.sleep(log.lease / 3)
+        if self._task is not None and self._task.done():
+            self._task.result()
+
+    async def _is_due(self, info: RunInfo) -> bool:
+        """Whether a paused run was decided about and not resumed; of other runs, nothing is left to check."""
+        if info.status != "paused":
+            return True
+        commands = await self.log.sent(info.run)
+        if not any(each.kind == DECIDE and DISMISS not in each.data for each in commands):
+            return False
+        resumed = await self.log.info(resumed_id(info.run))
+        if resumed is not None and resumed.last_seq:
+            self.pending.drop(info.run)
+            return False
+        if resumed is not None and resumed.owner and resumed.lease_until > time.time():
+            self.pending.defer(info.run, resumed.lease_until)
+            return False
+        return True
 
 
 async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
@@ -111,26 +236,6 @@ async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
         await log.release(claim)
 
 
-async def _decided(log: EventLog, known: set[str]) -> list[RunInfo]:
-    """Paused runs that were decided about and not resumed. Those that were resumed are added to ``known``."""
-    found: list[RunInfo] = []
-    before = ""
-    while infos := await log.list(status="paused", before=before):
-        before = infos[-1].run
-        for info in infos:
-            if not info.sent or info.run in known:
-                continue
-            commands = await log.sent(info.run)
-            if not any(each.kind == DECIDE and DISMISS not in each.data for each in commands):
-                continue
-            resumed = await log.info(resumed_id(info.run))
-            if resumed is not None and resumed.last_seq:
-                known.add(info.run)
-            elif resumed is None or not resumed.owner or resumed.lease_until < time.time():
-                found.append(info)
-    return list(reversed(found))
-
-
 def resumed_id(run: str) -> str:
     """The id of the run that resumes a paused one: ``run-1`` becomes ``run-1~2``, and that ``run-1~3``.
 
@@ -139,12 +244,3 @@ def resumed_id(run: str) -> str:
     """
     name, mark, number = run.rpartition("~")
     return f"{name}~{int(number) + 1}" if mark and number.isdecimal() else f"{run}~2"
-
-
-async def _cut_off(log: EventLog) -> list[RunInfo]:
-    found: list[RunInfo] = []
-    before = ""
-    while infos := await log.list(status="running", before=before):
-        found += [info for info in infos if info.is_cut_off()]
-        before = infos[-1].run
-    return list(reversed(found))

@@ -11,7 +11,10 @@ from msgspec import Struct
 
 from rxworker.messages import JsonObject, Message
 
-StoredStatus: TypeAlias = Literal["running", "paused", "finished", "aborted", "deleted"]
+StoredStatus: TypeAlias = Literal["queued", "running", "paused", "finished", "aborted", "deleted"]
+TENANT = "tenant"
+"""The label by which the runs of a tenant are counted."""
+
 CommandKind: TypeAlias = Literal["send", "pause", "cancel", "decide"]
 
 
@@ -36,6 +39,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         recoveries: How often it was recovered.
         cause: The cause of an abort, such as ``cancel``.
         labels: What the application adds, for example the name of a tenant; see ``labels`` of `Worker`.
+        priority: Of two queued runs the one with the higher priority is taken first.
     """
 
     status: StoredStatus = "running"
@@ -55,6 +59,7 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     recoveries: int = 0
     cause: str = ""
     labels: dict[str, str] = {}
+    priority: int = 0
 
 
 class RunInfo(Struct, frozen=True):

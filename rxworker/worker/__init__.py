@@ -14,6 +14,7 @@ from rxworker.worker.paused import (
     load_paused,
     save_paused,
 )
+from rxworker.worker.queue import submit, work
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.run import Run
 from rxworker.worker.stream import RunStream
@@ -41,6 +42,9 @@ __all__ = [
     "Decisions",
     "load_paused",
     "save_paused",
+    # a queue of runs
+    "submit",
+    "work",
     # a worker as a tool
     "worker_tool",
     "WorkerTool",

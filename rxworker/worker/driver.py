@@ -184,11 +184,15 @@ class RunDriver(Generic[T_co]):
         task = asyncio.current_task(self._loop)
         try:
             if journal.writer is not None:
+                is_new = journal.writer.claim is None
                 await journal.writer.open()
                 first = journal.first
-                if self._commands is not None and isinstance(first, RunResume):
-                    await self._commands.carry_over(first.resumes)
-                    await self._commands.read_now()
+                if self._commands is not None:
+                    if isinstance(first, RunResume):
+                        await self._commands.carry_over(first.resumes)
+                    if isinstance(first, RunResume) or not is_new:
+                        # Before its first turn: it may have been cancelled while it had no process.
+                        await self._commands.read_now()
             if self._stop is not None and not self._stops_after_turn:
                 return self._stop
             if journal.state.status == "paused":

@@ -233,7 +233,7 @@ class Worker:
             run: The id of the run, if it has one.
         """
         conversation = repair(self.conversation).add(*added)
-        stored = self._stored_in(log, self._row(_title(added)))
+        stored = self._stored_in(log, self._row(title_of(added)))
         digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
         start = RunStart(conversation, len(added), digests)
         return self._begin((start,), TurnScope(), stored=stored, run=run)
@@ -357,7 +357,7 @@ class Worker:
         if output is not None:
             self._output = Output(output)
         scope.variables = dict(waiting.variables)
-        title = _title(waiting.conversation.messages[:1])
+        title = title_of(waiting.conversation.messages[:1])
         stored = self._stored_in(None, self._row(title, resumes=waiting.run))
         # Two processes that resume one paused run make one id of it: the log takes the first.
         name = "" if stored is None else resumed_id(waiting.run)
@@ -425,8 +425,8 @@ class Worker:
             raise LocalProtocolError(f"{run} has finished: there is nothing to decide about")
         return paused
 
-    async def recover(self, run: str, *, reason: str = "") -> Run[Any]:
-        """Continue a stored run whose process has ended, in the same sequence of records. A paused run whose decisions are stored is resumed.
+    async def recover(self, run: str, *, reason: str = "", claim: Claim | None = None) -> Run[Any]:
+        """Continue a stored run that is queued, or whose process has ended, in the same sequence of records. A paused run whose decisions are stored is resumed.
 
         A response that was cut is retracted and requested again. No call that has ended is made again; see ``effect`` and ``reconcile`` of `tool`, and
         ``on_unknown`` of this worker, for calls that were running.
@@ -434,19 +434,20 @@ class Worker:
         Args:
             run: The id of the run.
             reason: For people; it is in the `RunRecover`.
+            claim: The claim of the run, if the caller has claimed it; it is released if the run cannot be continued.
 
         Returns:
             The run. It continues by itself, and has all its records from the first.
 
         Raises:
             LeaseHeldError: Its process is alive, or died less than a lease ago.
-            LocalProtocolError: The run is not running: it has finished, or it is paused. ``load`` returns its result.
+            LocalProtocolError: The run is neither queued nor running: it has finished, or it is paused. ``load`` returns its result.
             ConfigurationError: The worker has no log, or lacks a tool of the run.
             WorkerBusyError: A run of this worker has not ended.
             LogError: The log cannot be read, or this rxworker is too old for it.
         """
         self._check_free("recover")
-        return await self._recover(self._expect_log("recover"), run, reason)
+        return await self._recover(self._expect_log("recover"), run, reason, claim)
 
     async def load(self, run: str) -> RunResult[None]:
         """The result of a stored run that has finished or is paused.
@@ -471,7 +472,9 @@ class Worker:
             )
         return result_of(stored.state, run, None, stored.variables, stored.called)
 
-    async def _recover(self, log: EventLog, run: str, reason: str) -> Run[Any]:
+    async def _recover(
+        self, log: EventLog, run: str, reason: str, claim: Claim | None = None
+    ) -> Run[Any]:
         info = await log.info(run)
         if info is None:
             raise no_run(run)
@@ -479,11 +482,11 @@ class Worker:
             paused = await self._load_paused(run)
             self._check_free("recover")
             return self.resume(paused, decisions=decided[0], add=decided[1])
-        if info.status != "running":
+        if info.status not in ("queued", "running"):
             raise LocalProtocolError(
                 f"{run} is {info.status}, not cut off: load({run!r}) returns its result, and resume(...) continues a paused run"
             )
-        claim = await log.claim(run)
+        claim = claim or await log.claim(run)
         try:
             stored = read_run(run, [entry async for entry in log.read(run)])
             check_tools(stored, self.tools, run)
@@ -504,7 +507,8 @@ class Worker:
         except BaseException:
             await log.release(claim)
             raise
-        row = replace(info.row, recoveries=info.row.recoveries + 1)
+        recoveries = info.row.recoveries + (info.status != "queued")
+        row = replace(info.row, status="running", recoveries=recoveries)
         return self._begin(
             (recovered, *after.first),
             after.scope or TurnScope(variables=stored.variables),
@@ -661,7 +665,7 @@ class _Stored(Struct, frozen=True):
         loop: asyncio.AbstractEventLoop,
     ) -> Journal:
         """The journal of the run. Its times have the resolution of a log, so that watchers of this process see what is stored."""
-        journal = Journal(run, clock=_logged_time, loop=loop)
+        journal = Journal(run, clock=logged_time, loop=loop)
         if self.run is not None:
             journal.load(self.run.records)
         row = self.row if outer is None else replace(self.row, outer=outer.journal.run)
@@ -675,15 +679,17 @@ class _Stored(Struct, frozen=True):
         return journal
 
 
-def _logged_time(now: Callable[[], float] = time.time) -> float:
-    return round(now(), 3)  # the resolution of a log
+def logged_time(now: Callable[[], float] = time.time) -> float:
+    """The time in seconds since the epoch, in the resolution of a log."""
+    return round(now(), 3)
 
 
 TITLE = 120
 """The maximum number of characters of the title of a run."""
 
 
-def _title(messages: Sequence[Message]) -> str:
+def title_of(messages: Sequence[Message]) -> str:
+    """The title of a run with this input."""
     return " ".join(" ".join(message.text for message in messages).split())[:TITLE]
 
 

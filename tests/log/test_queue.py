@@ -1,0 +1,263 @@
+"""A queue of runs: which run is taken, by which process, and how many at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rxworker import Worker, tool
+from rxworker.errors import ConfigurationError
+from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.log import Command, EventLog, Replica, RunInfo, SQLiteLog
+from rxworker.providers import Request
+from rxworker.testing import Reply, ScriptedModel, call, say
+from rxworker.worker import Approve, Run, submit, work
+from tests.log.conftest import OpenLog
+
+Make = Callable[[RunInfo], Worker | None]
+
+
+@asynccontextmanager
+async def working(
+    log: EventLog, make: Make, **options: Any
+) -> AsyncGenerator[asyncio.Task[None], None]:
+    """A process that works."""
+    task = asyncio.create_task(work(log, make, **options))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def end_of(log: EventLog, *runs: str) -> list[Replica]:
+    """Wait for the ends of runs."""
+    replicas = [Replica(log, run) for run in runs]
+    async with asyncio.timeout(30):
+        for replica in replicas:
+            await replica.ended()
+    return replicas
+
+
+def text_of(run: Replica | Run[Any]) -> str:
+    return run.state.conversation.messages[-1].text
+
+
+def simple(info: RunInfo) -> Worker:
+    return Worker(ScriptedModel([say(f"{info.row.title} is done.")]))
+
+
+async def test_the_priority_comes_first_and_then_the_age(open_store: OpenLog) -> None:
+    taken: list[str] = []
+
+    def note(run: Run[Any]) -> None:
+        taken.append(text_of(run))
+
+    async with open_store() as log:
+        runs = [
+            await submit(log, title, priority=priority)
+            for title, priority in (("a", 0), ("b", 2), ("c", 2), ("d", 1), ("e", -1))
+        ]
+        assert [info.status for info in await log.list(status="queued")] == ["queued"] * 5
+        async with working(log, simple, concurrency=1, on_run=note):
+            replicas = await end_of(log, *runs)
+        assert taken == ["b", "c", "d", "a", "e"]
+        texts = [text_of(replica) for replica in replicas]
+        assert texts == [f"{title} is done." for title in "abcde"]
+        assert {(info.status, info.row.recoveries) for info in await log.list()} == {
+            ("finished", 0)
+        }
+
+
+async def test_what_is_submitted_later_is_taken_at_once(open_store: OpenLog) -> None:
+    async with open_store() as log, working(log, simple):
+        for title in "ab":
+            (replica,) = await end_of(log, await submit(log, title))
+            assert text_of(replica) == f"{title} is done."
+
+
+async def test_a_process_takes_its_kinds_alone(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        clerk = await submit(log, "a", kind="clerk", labels={"customer": "c-17"}, tenant="acme")
+        cook = await submit(log, "b", kind="cook")
+        async with working(log, simple, kinds=["clerk"]):
+            await end_of(log, clerk)
+        kept = {info.run: info for info in await log.list()}
+        assert kept[cook].status == "queued"
+        assert kept[clerk].row.worker == "clerk"
+        assert kept[clerk].row.labels == {"customer": "c-17", "tenant": "acme"}
+        async with working(log, lambda info: simple(info) if info.row.worker == "cook" else None):
+            await end_of(log, cook)
+
+
+class Gauge:
+    """How many tools run at once, for each tenant."""
+
+    def __init__(self) -> None:
+        self.now, self.most = Counter[str](), Counter[str]()
+        self._gate = asyncio.Event()
+
+    def make(self, info: RunInfo) -> Worker:
+        tenant = info.row.labels.get("tenant", "")
+
+        @tool(effect="idempotent")
+        async def wait() -> str:
+            """Wait."""
+            self.now[tenant] += 1
+            self.most[tenant] = max(self.most[tenant], self.now[tenant])
+            if self.now[""] == 3:
+                self._gate.set()
+            if not tenant:
+                await self._gate.wait()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            self.now[tenant] -= 1
+            return "waited"
+
+        return Worker(ScriptedModel([call("wait"), call("wait"), say("Done.")]), tools=[wait])
+
+
+async def test_the_cap_of_a_tenant_holds_for_all_processes(tmp_path: Path) -> None:
+    gauge = Gauge()
+    file = tmp_path / "runs.db"
+    async with SQLiteLog(file) as log, SQLiteLog(file) as other, SQLiteLog(file) as third:
+        runs = [
+            await submit(log, "Go", tenant=tenant)
+            for tenant in ("acme", "bell", "")
+            for _ in range(8)
+        ]
+        caps = {"acme": 2, "bell": 1}
+        async with (
+            working(log, gauge.make, tenant_cap=caps),
+            working(other, gauge.make, tenant_cap=caps),
+            working(third, gauge.make, tenant_cap=caps),
+        ):
+            await end_of(log, *runs)
+    assert gauge.most["acme"] <= 2
+    assert gauge.most["bell"] == 1
+    assert gauge.most[""] >= 3
+
+
+async def test_what_a_process_has_is_handed_over_when_it_stops(open_store: OpenLog) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    def answer(request: Request) -> Reply:
+        return say("Done.") if request.conversation.messages[-1].tool_results else call("wait")
+
+    def make(_: RunInfo) -> Worker:
+        @tool(effect="idempotent")
+        async def wait() -> str:
+            """Wait."""
+            begun.set()
+            await gate.wait()
+            return "waited"
+
+        return Worker(ScriptedModel(answer), tools=[wait])
+
+    async with open_store() as log:
+        run = await submit(log, "Go")
+        async with working(log, make, drain=0.0):
+            await begun.wait()
+        assert (await log.list())[0].status == "running"
+        gate.set()
+        async with working(log, make):
+            (replica,) = await end_of(log, run)
+        assert text_of(replica) == "Done."
+
+
+async def test_a_run_that_was_cancelled_in_the_queue_ends_without_a_request(
+    open_store: OpenLog,
+) -> None:
+    asked: list[Request] = []
+
+    def answer(request: Request) -> Reply:
+        asked.append(request)
+        return say("Never.")
+
+    async with open_store() as log:
+        run = await submit(log, "Go")
+        await log.send(run, Command("cancel", {"reason": "a mistake"}))
+        async with working(log, lambda _: Worker(ScriptedModel(answer))):
+            (replica,) = await end_of(log, run)
+        assert replica.state.status == "aborted"
+        assert "a mistake" in replica.state.reason
+        assert asked == []
+
+
+async def test_a_paused_run_is_resumed_when_it_was_decided_about(open_store: OpenLog) -> None:
+    @before_tool_call(name="permit")
+    def permit(_: ToolCallContext) -> Pause:
+        return Pause("May I?")
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    def answer(request: Request) -> Reply:
+        results = request.conversation.messages[-1].tool_results
+        return say(f"It is {results[0].text}.") if results else call("pay")
+
+    def make(_: RunInfo | None) -> Worker:
+        return Worker(ScriptedModel(answer), tools=[pay], hooks=[permit])
+
+    async with open_store() as log, working(log, make):
+        run = await submit(log, "Pay", tenant="acme")
+        (paused,) = await end_of(log, run)
+        assert paused.state.status == "paused"
+        desk = make(None)
+        desk.log = log
+        resumed = await desk.decide(run, [Approve()])
+        assert (await resumed).text == "It is paid."
+
+
+async def test_a_worker_that_cannot_be_made_leaves_the_run_to_others(
+    open_store: OpenLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: RunInfo) -> Worker:
+        raise ValueError("no model")
+
+    tried = asyncio.Event()
+    async with open_store() as log:
+        run = await submit(log, "Go")
+
+        def note(info: RunInfo) -> Worker:
+            tried.set()
+            return fail(info)
+
+        async with working(log, note):
+            await tried.wait()
+        assert "no model" in caplog.text
+        async with working(log, simple):
+            await end_of(log, run)
+
+
+async def test_wrong_arguments_are_named(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        with pytest.raises(ConfigurationError, match="concurrency=0"):
+            await work(log, simple, concurrency=0)
+        with pytest.raises(ConfigurationError):
+            await submit(log, 7)  # pyright: ignore[reportArgumentType]
+        assert await log.list() == []
+
+
+async def test_no_more_runs_at_once_than_it_may_have(open_store: OpenLog) -> None:
+    runs: set[Run[Any]] = set()
+    most = 0
+
+    def note(run: Run[Any]) -> None:
+        nonlocal most
+        runs.add(run)
+        most = max(most, sum(not each.done() for each in runs))
+
+    async with open_store() as log:
+        names = [await submit(log, f"{n}") for n in range(12)]
+        async with working(log, Gauge().make, concurrency=3, on_run=note):
+            await end_of(log, *names)
+    assert most == 3
