@@ -146,7 +146,7 @@ async def work(
                 info = await source.take()
                 if info is None or (kinds and info.row.worker not in kinds):
                     continue
-                run = await _begin(source, info, make_worker, tenant_cap)
+                run = await begin(source, info, make_worker, tenant_cap)
                 if run is not None:
                     running[asyncio.ensure_future(_end_of(run))] = run
                     if on_run is not None:
@@ -160,7 +160,7 @@ async def work(
             await asyncio.gather(*handing, *running, return_exceptions=True)
 
 
-async def _begin(
+async def begin(
     source: RunSource,
     info: RunInfo,
     make_worker: Callable[[RunInfo], Worker | None],

@@ -15,9 +15,11 @@ from rxworker import Worker, tool
 from rxworker.errors import ConfigurationError
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
 from rxworker.log import Command, EventLog, Replica, RunInfo, SQLiteLog
+from rxworker.log.recover import RunSource
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.worker import Approve, Run, submit, work
+from rxworker.worker.queue import begin
 from tests.log.conftest import OpenLog
 
 Make = Callable[[RunInfo], Worker | None]
@@ -261,3 +263,21 @@ async def test_no_more_runs_at_once_than_it_may_have(open_store: OpenLog) -> Non
         async with working(log, Gauge().make, concurrency=3, on_run=note):
             await end_of(log, *names)
     assert most == 3
+
+
+async def test_a_claim_of_which_the_process_did_not_know_counts(tmp_path: Path) -> None:
+    file = tmp_path / "runs.db"
+    async with SQLiteLog(file) as log, SQLiteLog(file) as other:
+        first, second = [await submit(log, "Go", tenant="acme") for _ in range(2)]
+        async with RunSource(log, lambda _: 1) as source:
+            info = await source.take()
+            assert info is not None
+            assert info.run == first
+            claim = await other.claim(second)
+            assert await begin(source, info, simple, 1) is None
+            await other.release(claim)
+            again = await source.take()
+            assert again is not None
+            run = await begin(source, again, simple, 1)
+            assert run is not None
+            await run
