@@ -118,6 +118,23 @@ def _run(argv: Sequence[str] | None) -> int:
             from rxworker.cli.decode import decode
 
             return decode(args.provider, args.file, as_json=args.json)
+        case "work":
+            from rxworker.cli.work import work
+
+            return work(
+                args.log,
+                args.maker,
+                concurrency=args.concurrency,
+                kinds=args.kind,
+                tenant_cap=args.tenant_cap,
+                drain=args.drain,
+            )
+        case "submit":
+            from rxworker.cli.work import submit
+
+            return submit(
+                args.log, args.input, kind=args.kind, tenant=args.tenant, priority=args.priority
+            )
         case "runs":
             from rxworker.cli.runs import runs
 
@@ -179,6 +196,19 @@ ACTIONS = {
     "import": "store a run that was exported",
     "delete": "delete a run",
 }
+WORK = """
+examples:
+  rxworker work --log sqlite:runs.db my_workers:make_worker
+  rxworker work --log sqlite:runs.db my_workers:make_worker --concurrency 32 --kind clerk --tenant-cap 4
+
+It takes runs that were submitted, runs of processes that have ended, and paused runs that were decided about. Any number of such
+processes may work on one log. The function takes the RunInfo of a run, or nothing, and returns a Worker.
+Ctrl-C and SIGTERM hand over what is running to the others.
+"""
+SUBMIT = """
+example:
+  rxworker submit --log sqlite:runs.db --kind clerk "Book two seats to Kyoto."
+"""
 DECODE = """
 examples:
   rxworker decode anthropic stream.sse
@@ -204,6 +234,8 @@ def make_parser() -> Parser:
     _add_serve(commands)
     _add_decode(commands)
     _add_runs(commands)
+    _add_work(commands)
+    _add_submit(commands)
     return parser
 
 
@@ -292,6 +324,58 @@ def _add_decode(commands: argparse._SubParsersAction[Parser]) -> None:
     decode.add_argument("--json", action="store_true", help="print one JSON object")
 
 
+def _add_work(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "take runs of a queue, in any number of processes"
+    work = commands.add_parser(
+        "work",
+        help=about,
+        description="Take runs of a queue until it is stopped.",
+        epilog=WORK,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = work.add_argument
+    add("--log", required=True, metavar="URL", help="the log, for example sqlite:runs.db")
+    add("maker", metavar="MODULE:FUNCTION", help="the function that makes a worker for a run")
+    add("--concurrency", type=_positive, default=8, metavar="N", help="how many runs at once; 8")
+    add(
+        "--kind",
+        action="append",
+        default=[],
+        metavar="KIND",
+        help="only runs of this kind; may be given several times",
+    )
+    add(
+        "--tenant-cap",
+        type=_positive,
+        metavar="N",
+        help="how many runs of each tenant at once, in all processes",
+    )
+    add(
+        "--drain",
+        type=float,
+        default=20.0,
+        metavar="SECONDS",
+        help="how long running tools may take at the end; 20",
+    )
+
+
+def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "store a run for rxworker work"
+    submit = commands.add_parser(
+        "submit",
+        help=about,
+        description="Store a run for rxworker work, and print its id.",
+        epilog=SUBMIT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = submit.add_argument
+    add("--log", required=True, metavar="URL", help="the log, for example sqlite:runs.db")
+    add("input", metavar="TEXT", help="the input of the run")
+    add("--kind", default="", help="which worker is to run it")
+    add("--tenant", default="", help="whose run it is")
+    add("--priority", type=int, default=0, metavar="N", help="higher ones are taken first; 0")
+
+
 def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
     about = "list, show, replay, fork, compare, export, import and delete stored runs"
     runs = commands.add_parser(
@@ -323,7 +407,7 @@ def _add_runs(commands: argparse._SubParsersAction[Parser]) -> None:
         if name not in ("list", "import"):
             add("run", metavar="RUN", help="the id of the run")
         if name == "list":
-            states = ["running", "cut-off", "paused", "finished", "aborted"]
+            states = ["queued", "running", "cut-off", "paused", "finished", "aborted"]
             add("--status", choices=states, help="only runs of this status")
             add("--limit", type=_positive, metavar="N", help="at most so many; by default 20")
         elif name == "replay":

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
-from rxworker.errors import RxWorkerError
+from rxworker.errors import ConfigurationError, LogError, RxWorkerError
 from rxworker.messages import JsonObject
 from rxworker.ui.clean import one_line
 
@@ -208,6 +208,62 @@ def run_async(main: Coroutine[Any, Any, B]) -> B:
     """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)
+
+
+def run_until_stopped(main: Callable[[], Coroutine[Any, Any, object]]) -> int:
+    """Run until Ctrl-C or SIGTERM, which cancel it once, so that its cleanup is not cancelled.
+
+    Returns:
+        0 after SIGTERM, or when it has ended by itself.
+
+    Raises:
+        CommandError: It raised a `ConfigurationError` or a `LogError`.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    is_terminated = False
+
+    async def run() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        is_cancelled = False
+
+        def cancel() -> None:
+            nonlocal is_cancelled
+            if not is_cancelled:
+                is_cancelled = True
+                loop.call_soon_threadsafe(task.cancel)
+
+        def terminate() -> None:
+            nonlocal is_terminated
+            is_terminated = True
+            cancel()
+
+        with on_interrupt(cancel), _on_terminate(loop, terminate):
+            await main()
+
+    try:
+        run_async(run())
+    except asyncio.CancelledError:
+        if not is_terminated:
+            raise KeyboardInterrupt from None
+    except (ConfigurationError, LogError) as error:
+        raise CommandError(explain(error)) from error
+    return 0
+
+
+@contextmanager
+def _on_terminate(
+    loop: asyncio.AbstractEventLoop, act: Callable[[], None]
+) -> Generator[None, None, None]:
+    try:
+        loop.add_signal_handler(signal.SIGTERM, act)
+    except (NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 STOP_SECONDS = 1.0

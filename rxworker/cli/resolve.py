@@ -59,7 +59,7 @@ def _known() -> list[str]:
     return [name.replace("_", "-") for name in PROVIDERS]
 
 
-SHAPE = "write it as module:function, for example my_tools:look_up"
+SHAPE = "write it as module:function, for example"
 
 
 def import_tools(names: Iterable[str]) -> Toolbox:
@@ -87,19 +87,34 @@ def import_tool(name: str) -> Tool:
     Raises:
         CommandError: It does not exist, or it is not a tool.
     """
+    where = f"--tool {name}"
+    return _as_tool(where, import_object(where, name, "my_tools:look_up"))
+
+
+def import_object(where: str, name: str, example: str) -> object:
+    """Import the object of a name such as ``package.module:function`` or ``module:object.method``. Modules in the current directory are found.
+
+    Args:
+        where: Names the option or argument in errors.
+        name: A module and an attribute of it.
+        example: A name of this kind, for errors.
+
+    Raises:
+        CommandError: It does not exist.
+    """
     module_name, colon, path = name.partition(":")
     parts = path.split(".")
     if module_name.endswith(".py") or os.sep in module_name:
-        raise CommandError(f"--tool {name}: that is a file; {SHAPE}", MISUSED)
+        raise CommandError(f"{where}: that is a file; {SHAPE} {example}", MISUSED)
     if not (colon and module_name and all(parts)):
-        raise CommandError(f"--tool {name}: {SHAPE}", MISUSED)
-    found: object = _import(name, module_name)
+        raise CommandError(f"{where}: {SHAPE} {example}", MISUSED)
+    found: object = _import(where, module_name)
     for part in parts:
-        found = _attribute(name, found, part)
-    return _as_tool(name, found)
+        found = _attribute(where, found, part)
+    return found
 
 
-def _import(name: str, module_name: str) -> ModuleType:
+def _import(where: str, module_name: str) -> ModuleType:
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -109,12 +124,12 @@ def _import(name: str, module_name: str) -> ModuleType:
         # The module itself or one of its packages is missing; otherwise a module that it imports.
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             message = f"there is no module {error.name!r}, neither installed nor in {here}"
-            raise CommandError(f"--tool {name}: {message}", MISUSED) from error
-        raise CommandError(f"--tool {name}: {_broken(error)}", MISUSED) from error
+            raise CommandError(f"{where}: {message}", MISUSED) from error
+        raise CommandError(f"{where}: {_broken(error)}", MISUSED) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module may raise anything, also SystemExit
-        raise CommandError(f"--tool {name}: {_broken(error)}", MISUSED) from error
+        raise CommandError(f"{where}: {_broken(error)}", MISUSED) from error
 
 
 def _broken(error: BaseException) -> str:
@@ -126,7 +141,7 @@ def _broken(error: BaseException) -> str:
     return f"its import failed with {explain(error)} ({os.path.basename(file)}, line {line})"
 
 
-def _attribute(name: str, owner: object, part: str) -> object:
+def _attribute(where: str, owner: object, part: str) -> object:
     try:
         return getattr(owner, part)
     except AttributeError as error:
@@ -135,15 +150,15 @@ def _attribute(name: str, owner: object, part: str) -> object:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         kind = "module" if isinstance(owner, ModuleType) else type(owner).__name__
         message = f"there is no {part!r} in the {kind}{hint}"
-        raise CommandError(f"--tool {name}: {message}", MISUSED) from error
+        raise CommandError(f"{where}: {message}", MISUSED) from error
 
 
-def _as_tool(name: str, found: object) -> Tool:
+def _as_tool(where: str, found: object) -> Tool:
     if isinstance(getattr(found, "meta", None), ToolMeta) and hasattr(found, "execute"):
         return found  # pyright: ignore[reportReturnType] - a Tool, by its members
     if isinstance(found, type) or not callable(found):
-        raise CommandError(f"--tool {name}: that is {found!r:.60}, no function", MISUSED)
+        raise CommandError(f"{where}: that is {found!r:.60}, no function", MISUSED)
     try:
         return tool(found)
     except ConfigurationError as error:
-        raise CommandError(f"--tool {name}: {explain(error)}", MISUSED) from error
+        raise CommandError(f"{where}: {explain(error)}", MISUSED) from error

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import threading
 import webbrowser
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rxworker.cli.demo_script import (
@@ -27,9 +25,9 @@ from rxworker.cli.demo_script import (
     make_model,
     make_tools,
 )
-from rxworker.cli.process import MISUSED, CommandError, explain, on_interrupt, run_async, write_line
+from rxworker.cli.process import MISUSED, CommandError, explain, run_until_stopped, write_line
 from rxworker.cli.resolve import find_provider, import_tools
-from rxworker.errors import ConfigurationError, LogError, RxWorkerError
+from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import Event
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import open_log
@@ -135,56 +133,15 @@ def run_server(
         CommandError: The address is not available.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    stopped = False
 
     async def run() -> None:
-        nonlocal stopped
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-        asked = False
+        async with contextlib.AsyncExitStack() as stack:
+            stored = None if log is None else await stack.enter_async_context(open_log(log))
+            server = WebServer(workers, host=host, port=port, settings=settings, log=stored)
+            ready(await stack.enter_async_context(server))
+            await asyncio.Event().wait()
 
-        def end() -> None:
-            # Only once, so that the cleanup is not cancelled.
-            nonlocal asked
-            if not asked:
-                asked = True
-                loop.call_soon_threadsafe(task.cancel)
-
-        def terminate() -> None:
-            nonlocal stopped
-            stopped = True
-            end()
-
-        with on_interrupt(end), _on_terminate(loop, terminate):
-            async with contextlib.AsyncExitStack() as stack:
-                stored = None if log is None else await stack.enter_async_context(open_log(log))
-                server = WebServer(workers, host=host, port=port, settings=settings, log=stored)
-                ready(await stack.enter_async_context(server))
-                await asyncio.Event().wait()
-
-    try:
-        run_async(run())
-    except asyncio.CancelledError:
-        if not stopped:
-            raise KeyboardInterrupt from None
-    except (ConfigurationError, LogError) as error:
-        raise CommandError(explain(error)) from error
-    return 0
-
-
-@contextmanager
-def _on_terminate(
-    loop: asyncio.AbstractEventLoop, act: Callable[[], None]
-) -> Generator[None, None, None]:
-    try:
-        loop.add_signal_handler(signal.SIGTERM, act)
-    except (NotImplementedError, RuntimeError, ValueError):  # Windows, or another thread
-        yield
-        return
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+    return run_until_stopped(run)
 
 
 def _maker(

@@ -1,0 +1,104 @@
+"""``rxworker work``: runs of a queue, in any number of processes on any number of machines; and ``rxworker submit``."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from rxworker.cli.process import MISUSED, CommandError, run_async, run_until_stopped, write_line
+from rxworker.cli.resolve import import_object
+from rxworker.log import RunInfo, open_log
+from rxworker.ui.clean import one_line
+from rxworker.worker import Run, Worker
+from rxworker.worker import submit as submit_run
+from rxworker.worker import work as work_on
+
+MakeWorker = Callable[[RunInfo], Worker | None]
+
+
+def work(
+    address: str,
+    maker: str,
+    *,
+    concurrency: int = 8,
+    kinds: Sequence[str] = (),
+    tenant_cap: int | None = None,
+    drain: float = 20.0,
+) -> int:
+    """Take runs until Ctrl-C or SIGTERM, and hand over those that are running then.
+
+    Args:
+        address: The address of the log.
+        maker: The function that makes a worker, as ``module:function``.
+        concurrency: How many runs at once.
+        kinds: Only runs of these kinds.
+        tenant_cap: How many runs of each tenant at once, in all processes.
+        drain: Seconds that running tools may take at the end.
+
+    Returns:
+        0 when it was asked to end.
+
+    Raises:
+        CommandError: The function cannot be imported, or the log cannot be opened.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    make = _import_maker(maker)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+
+    def report(run: Run[None]) -> None:
+        write_line(f"{run.id} taken")
+
+    async def main() -> None:
+        async with open_log(address) as log:
+            write_line(
+                f"rxworker works on {log}, {concurrency} runs at once. Ctrl-C hands them over."
+            )
+            await work_on(
+                log,
+                make,
+                concurrency=concurrency,
+                kinds=kinds,
+                tenant_cap=tenant_cap,
+                drain=drain,
+                on_run=report,
+            )
+
+    return run_until_stopped(main)
+
+
+def submit(address: str, text: str, *, kind: str = "", tenant: str = "", priority: int = 0) -> int:
+    """Store a run for ``rxworker work``, and print its id.
+
+    Args:
+        address: The address of the log.
+        text: The input.
+        kind: Which worker is to run it.
+        tenant: Whose run it is.
+        priority: Runs with a higher priority are taken first.
+
+    Raises:
+        LogError: The log cannot be written.
+    """
+
+    async def main() -> None:
+        async with open_log(address) as log:
+            write_line(await submit_run(log, text, kind=kind, tenant=tenant, priority=priority))
+
+    run_async(main())
+    return 0
+
+
+def _import_maker(name: str) -> MakeWorker:
+    """The function of that name. It takes the `RunInfo` of the run, or nothing."""
+    found = import_object(one_line(name, 80), name, "my_workers:make_worker")
+    if isinstance(found, Worker):
+        message = f"{name}: that is a Worker, which has one run at a time: give a function that returns one"
+        raise CommandError(message, MISUSED)
+    if not callable(found):
+        raise CommandError(f"{name}: that is {found!r:.60}, no function", MISUSED)
+    if inspect.signature(found).parameters:
+        return cast("MakeWorker", found)
+    make = cast("Callable[[], Worker]", found)
+    return lambda _: make()
