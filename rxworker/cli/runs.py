@@ -118,7 +118,7 @@ async def _list(log: EventLog, status: str | None, limit: int) -> None:
 
 
 def _status(info: RunInfo) -> str:
-    return "cut-off" if info.is_cut_off() else info.status
+    return "cut-off" if info.status == "running" and info.is_cut_off() else info.status
 
 
 def _line(info: RunInfo) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
-from typing import Any, Literal, Protocol, Self, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from typing import Literal, Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -110,7 +110,7 @@ class RunSource:
         Raises:
             LogError: The log cannot be read, or was closed.
         """
-        await self._unless_failed(self._loaded.wait())
+        await self._unless_failed(self._loaded)
         while True:
             self._changed.clear()
             for run in self.pending.ended(time.time()):
@@ -122,7 +122,7 @@ class RunSource:
                 return info
             if info is None:
                 end = self.pending.next_end()
-                await self._unless_failed(self._changed.wait(), end)
+                await self._unless_failed(self._changed, end)
 
     async def recover(
         self,
@@ -155,7 +155,7 @@ class RunSource:
         """Wait until everything up to a revision of the log is known."""
         while self._revision < revision:
             self._changed.clear()
-            await self._unless_failed(self._changed.wait())
+            await self._unless_failed(self._changed)
 
     async def _follow(self) -> None:
         try:
@@ -181,15 +181,12 @@ class RunSource:
             self._revision = max(self._revision, info.revision)
         self._changed.set()
 
-    async def _unless_failed(
-        self, waiting: Coroutine[Any, Any, object], until: float | None = None
-    ) -> None:
-        """Wait, at most until a time; raises what the task that follows the log has raised."""
-        delay = None if until is None else max(until - time.time(), 0.0)
-        try:
-            await asyncio.wait_for(waiting, delay)
-        except TimeoutError:
-            return
+    async def _unless_failed(self, event: asyncio.Event, until: float | None = None) -> None:
+        """Wait for an event, at most until a time; raises what the task that follows the log has raised."""
+        # `asyncio.wait_for` loses a cancellation that comes together with the event.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if until is None else max(until - time.time(), 0.0)):
+                await event.wait()
         if self._task is not None and self._task.done():
             self._task.result()
 

@@ -97,8 +97,9 @@ class RunInfo(Struct, frozen=True):
         return self.row.status
 
     def is_cut_off(self, now: float | None = None) -> bool:
-        """Whether it is running without an owner: its process has ended, so that it can be recovered."""
-        return self.status == "running" and self.lease_until < (time.time() if now is None else now)
+        """Whether no process runs it, though it has not ended: it is queued, or its process has ended, so that it can be recovered."""
+        is_open = self.status in ("queued", "running")
+        return is_open and self.lease_until < (time.time() if now is None else now)
 
 
 class Claim(Struct, frozen=True):

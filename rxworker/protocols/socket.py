@@ -263,7 +263,7 @@ class RunSummary(Struct, frozen=True):
         usage: Its tokens.
         cost: Their cost, if the prices are known.
         reason: Why it was aborted or paused.
-        cause: The cause of the abort.
+        cause: The cause of the abort; ``queued`` or ``recovering`` while no process runs it.
         pause: The pause, if it is paused.
         resumes: The run that it resumes.
         resumed_as: The run that resumes it.

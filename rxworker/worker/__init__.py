@@ -14,7 +14,7 @@ from rxworker.worker.paused import (
     load_paused,
     save_paused,
 )
-from rxworker.worker.queue import submit, work
+from rxworker.worker.queue import QueuedWorker, submit, work
 from rxworker.worker.result import Finished, Paused, RunResult
 from rxworker.worker.run import Run
 from rxworker.worker.stream import RunStream
@@ -45,6 +45,7 @@ __all__ = [
     # a queue of runs
     "submit",
     "work",
+    "QueuedWorker",
     # a worker as a tool
     "worker_tool",
     "WorkerTool",

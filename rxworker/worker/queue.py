@@ -10,29 +10,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+from reactivex import Observable
+
 from rxworker.errors import (
     ConfigurationError,
     LeaseHeldError,
+    LocalProtocolError,
+    RunCancelledError,
     RunHandedOverError,
     RxWorkerError,
     describe,
 )
-from rxworker.events import HandOver, Record, RunStart
-from rxworker.log import EventLog, RunInfo, RunRow, entries_of
-from rxworker.log.recover import RunSource
+from rxworker.events import Event, ResponseEvent, RunResume
+from rxworker.log import EventLog, RunInfo, RunRow
+from rxworker.log.recover import RunSource, resumed_id
 from rxworker.log.values import TENANT
-from rxworker.messages import Conversation
-from rxworker.worker.arguments import Input, to_messages
+from rxworker.messages import Conversation, Message
+from rxworker.providers import Request
+from rxworker.worker.arguments import Input
+from rxworker.worker.paused import Decisions, decide_command
 from rxworker.worker.run import Run
-from rxworker.worker.worker import Worker, logged_time, title_of
+from rxworker.worker.worker import Worker
 
 logger = logging.getLogger("rxworker.worker")
 
@@ -78,19 +84,114 @@ async def submit(
         >>> asyncio.run(main())
         Hi clerk {'tenant': 'acme'}
     """
-    added = to_messages(input)
-    before = conversation or Conversation()
-    run, now = f"run-{os.urandom(6).hex()}", logged_time()
-    named = {**(labels or {}), **({TENANT: tenant} if tenant else {})}
-    row = RunRow("queued", title_of(added), kind, labels=named, priority=priority)
-    events = (RunStart(before.add(*added), len(added)), HandOver(SUBMITTED))
-    records = [Record(n, run, 0, 0, now, event) for n, event in enumerate(events, start=1)]
-    claim = await log.claim(run, create=True, row=row)
-    try:
-        await log.append(claim, entries_of(records, claim.epoch), after=0, row=row)
-    finally:
-        await log.release(claim)
-    return run
+    worker = QueuedWorker(
+        kind, log=log, tenant=tenant, priority=priority, labels=labels, conversation=conversation
+    )
+    run = worker.run(input)
+    with suppress(RunHandedOverError):
+        await run
+    return run.id
+
+
+class QueuedWorker(Worker):
+    """A worker whose runs are queued: it stores their beginning, and `work` runs them with a worker of the same kind.
+
+    A web server with such workers starts, resumes and forks runs that other processes execute.
+
+    Args:
+        kind: Which worker is to run them.
+        log: Where to.
+        tenant: Whose runs they are.
+        priority: Of two queued runs the one with the higher priority is taken first.
+        labels: Stored with the runs.
+        conversation: What to continue.
+
+    Example:
+        >>> from rxworker.log import MemoryLog
+        >>> async def main() -> None:
+        ...     async with MemoryLog() as log:
+        ...         run = QueuedWorker("clerk", log=log).run("Hi")
+        ...         await asyncio.wait([run.hand_over()])
+        ...         print((await log.info(run.id)).status)
+        >>> asyncio.run(main())
+        queued
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        log: EventLog | None = None,
+        tenant: str = "",
+        priority: int = 0,
+        labels: Mapping[str, str] | None = None,
+        conversation: Conversation | None = None,
+    ) -> None:
+        named = {**(labels or {}), **({TENANT: tenant} if tenant else {})}
+        super().__init__(
+            _Nowhere(kind), log=log, name=kind, labels=named, conversation=conversation
+        )
+        self._priority = priority
+
+    async def decide_later(
+        self, run: str, decisions: Decisions | None = None, *, add: Sequence[Message] = ()
+    ) -> str:
+        """Store the decisions about a paused run; `work` resumes it.
+
+        Args:
+            run: The id of the paused run.
+            decisions: As for `Worker.resume`.
+            add: As for `Worker.resume`.
+
+        Returns:
+            The id of the run that resumes it.
+
+        Raises:
+            CommandConflictError: It was decided about before.
+            LocalProtocolError: The run is not paused, or as for `Worker.resume`.
+            ConfigurationError: The worker has no log, or as for `Worker.resume`.
+            LogError: The log has no such run, or cannot be read or written.
+        """
+        log = self._expect_log("decide_later")
+        paused = await self._load_paused(run)
+        await log.send(run, decide_command(paused, decisions, add, self.hooks))
+        return resumed_id(run)
+
+    def _row(self, title: str, *, resumes: str = "") -> RunRow:
+        row = super()._row(title, resumes=resumes)
+        return replace(row, status="queued", priority=self._priority)
+
+    def _begin(self, first: Sequence[Event], *args: Any, **options: Any) -> Run[Any]:
+        if isinstance(first[0], RunResume):
+            raise LocalProtocolError(
+                "this worker does not know which hooks have agreed: store the decisions with decide_later(...)"
+            )
+        run = super()._begin(first, *args, **options)
+        run.hand_over(reason=SUBMITTED, seconds=0.0)
+        return run
+
+
+class _Nowhere:
+    """The model of a `QueuedWorker`, which is never asked."""
+
+    name = "queue"
+
+    def __init__(self, kind: str) -> None:
+        self.model = kind
+
+    def stream(self, request: Request) -> Observable[ResponseEvent]:  # noqa: ARG002 - of a `Model`
+        """Raise: the run is handed over before its first turn."""
+        raise LocalProtocolError(f"runs of {self.model!r} are queued: `work` runs them")
+
+
+async def end_cancelled(log: EventLog, run: str) -> None:
+    """End a queued run that was cancelled, unless another process has taken it meanwhile.
+
+    Raises:
+        LogError: The log cannot be read or written.
+    """
+    with suppress(LeaseHeldError, LocalProtocolError, RunCancelledError):
+        await (await Worker(_Nowhere(""), log=log).recover(run))
 
 
 async def work(

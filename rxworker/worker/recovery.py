@@ -383,7 +383,9 @@ def row_of(state: RunState, row: RunRow, prices: Prices | None) -> RunRow:
         prices: The prices of its tokens, if they are known.
     """
     usage = state.usage
-    status = "running" if state.status in ("new", "running") else state.status
+    status = state.status
+    if status in ("new", "running"):
+        status = row.status if not state.turns and row.status == "queued" else "running"
     return replace(
         row,
         status=status,

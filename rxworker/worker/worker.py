@@ -233,7 +233,7 @@ class Worker:
             run: The id of the run, if it has one.
         """
         conversation = repair(self.conversation).add(*added)
-        stored = self._stored_in(log, self._row(title_of(added)))
+        stored = self._stored_in(log, self._row(_title(added)))
         digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
         start = RunStart(conversation, len(added), digests)
         return self._begin((start,), TurnScope(), stored=stored, run=run)
@@ -357,7 +357,7 @@ class Worker:
         if output is not None:
             self._output = Output(output)
         scope.variables = dict(waiting.variables)
-        title = title_of(waiting.conversation.messages[:1])
+        title = _title(waiting.conversation.messages[:1])
         stored = self._stored_in(None, self._row(title, resumes=waiting.run))
         # Two processes that resume one paused run make one id of it: the log takes the first.
         name = "" if stored is None else resumed_id(waiting.run)
@@ -665,7 +665,7 @@ class _Stored(Struct, frozen=True):
         loop: asyncio.AbstractEventLoop,
     ) -> Journal:
         """The journal of the run. Its times have the resolution of a log, so that watchers of this process see what is stored."""
-        journal = Journal(run, clock=logged_time, loop=loop)
+        journal = Journal(run, clock=_logged_time, loop=loop)
         if self.run is not None:
             journal.load(self.run.records)
         row = self.row if outer is None else replace(self.row, outer=outer.journal.run)
@@ -679,8 +679,7 @@ class _Stored(Struct, frozen=True):
         return journal
 
 
-def logged_time(now: Callable[[], float] = time.time) -> float:
-    """The time in seconds since the epoch, in the resolution of a log."""
+def _logged_time(now: Callable[[], float] = time.time) -> float:
     return round(now(), 3)
 
 
@@ -688,8 +687,7 @@ TITLE = 120
 """The maximum number of characters of the title of a run."""
 
 
-def title_of(messages: Sequence[Message]) -> str:
-    """The title of a run with this input."""
+def _title(messages: Sequence[Message]) -> str:
     return " ".join(" ".join(message.text for message in messages).split())[:TITLE]
 
 

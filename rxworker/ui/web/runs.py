@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 
 from aiohttp import web
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError
 from rxworker.log import EventLog, RunInfo, RunRow, fork_run
@@ -20,7 +21,7 @@ from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import CONVERSATION, USER, StoredEntry
-from rxworker.worker import Decision, Run, Worker
+from rxworker.worker import Decision, QueuedWorker, Run, Worker
 
 MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[web.Request], Worker]
 """Returns a worker. A function with one required parameter receives the request of the client that starts the conversation."""
@@ -255,7 +256,8 @@ class Runs:
         entry = None if conversation is None else conversation.current
         if conversation is None or not isinstance(entry, StoredEntry):
             return
-        if entry.here is not None and entry.here.worker is conversation.worker:
+        is_elsewhere = conversation.has_worker and isinstance(conversation.worker, QueuedWorker)
+        if entry.here is not None and entry.here.worker is conversation.worker and not is_elsewhere:
             return
         if not conversation.has_worker:
             _, worker = self._workers.make(conversation.name or None, self._request)
@@ -341,8 +343,12 @@ class Runs:
             resumed = worker.resume(before.paused, decisions=decisions, add=add)
         else:
             await self.prepare(before.conversation)
+            worker = before.conversation.worker
             try:
-                resumed = await before.conversation.worker.decide(run, decisions, add=add)
+                if isinstance(worker, QueuedWorker):
+                    resumed = await worker.decide_later(run, decisions, add=add)
+                else:
+                    resumed = await worker.decide(run, decisions, add=add)
             except CommandConflictError as error:
                 raise ApiError(409, "conflict", f"{run} was resumed already") from error
         entry = self._keep(resumed, before.conversation, before.title, resumes=before.id)
@@ -410,26 +416,35 @@ class Runs:
         self._store.changed(entry)
 
     def _keep(
-        self, run: Run[Any], conversation: ConversationEntry, title: str, resumes: str | None = None
+        self,
+        run: Run[Any] | str,
+        conversation: ConversationEntry,
+        title: str,
+        resumes: str | None = None,
     ) -> RunEntry:
         log = self._store.log
-        if log is None or run.worker.log is not log:
+        if isinstance(run, Run) and (log is None or run.worker.log is not log):
             entry = LiveEntry(run, conversation, title, self._settings, resumes)
             return self._store.keep(entry)
+        assert log is not None
         return self._store.keep(new_entry(run, log, conversation, title, self._settings, resumes))
 
 
 def new_entry(
-    run: Run[Any],
+    run: Run[Any] | str,
     log: EventLog,
     conversation: ConversationEntry,
     title: str,
     settings: Settings,
     resumes: str | None = None,
 ) -> StoredEntry:
-    """Return the entry of a run of this process, before the log lists it."""
+    """Return the entry of a run of this process, before the log lists it, or of one that another process will begin."""
     now = time.time()
     row = RunRow(title=title[:TITLE], worker=conversation.name, resumes=resumes or "")
+    if isinstance(run, str):
+        row = replace(row, status="queued")
+        info = RunInfo(run, row, 0, 0, "", 0.0, now, now, 0, -1, 0)
+        return StoredEntry(log, info, conversation, settings)
     until = now + log.lease
     info = RunInfo(run.id, row, 1, run.last_seq, log.owner, until, now, now, 0, 0, 0)
     return StoredEntry(log, info, conversation, settings, run)
@@ -448,7 +463,7 @@ def equip(worker: Worker, log: EventLog | None, conversation: ConversationEntry)
 
 def _is_running(entry: RunEntry) -> bool:
     """Whether a run is running, here or in another process."""
-    if entry.here is not None:
+    if entry.here is not None and not isinstance(entry.here.worker, QueuedWorker):
         return not entry.here.done()
     return entry.status == "running"
 

@@ -25,7 +25,7 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import Sockets
 from rxworker.ui.web.store import OnRun, RunStore
 from rxworker.ui.web.streams import Places, Streams
-from rxworker.worker import Run, Worker
+from rxworker.worker import QueuedWorker, Run, Worker
 
 logger = logging.getLogger("rxworker.ui.web")
 
@@ -200,6 +200,8 @@ class ServerState:
         except MakeWorkerError as error:
             logger.error("%s is not recovered\n%s", info.run, format_error(error))
             return None
+        if isinstance(worker, QueuedWorker):
+            return None  # other processes run it
         equip(worker, self.store.log, entry.conversation)
         return worker
 

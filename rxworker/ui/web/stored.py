@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
+from functools import partial
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -14,13 +16,17 @@ from rxworker.protocols import PauseSummary, RunSummary, pause_of
 from rxworker.ui.web.entry import ConversationEntry, RunEntry, RunStatus, watchers_of
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
-from rxworker.worker import Run
+from rxworker.worker import QueuedWorker, Run
+from rxworker.worker.queue import end_cancelled
 
 CONVERSATION, USER = "conversation", "user"
 """The labels of a run with the id of its conversation and the name of its user."""
 
-RECOVERING = "its process has ended, and the run is being recovered"
-"""The reason of a run without an owner."""
+WAITS = {
+    "queued": "it waits for a process that runs it",
+    "recovering": "its process has ended, and the run is being recovered",
+}
+"""The causes and the reasons of running runs without an owner."""
 
 LINGER = 5.0
 """Seconds for which the replica of a run remains without a watcher."""
@@ -60,7 +66,11 @@ class StoredEntry(RunEntry):
     def run(self) -> Replica:
         """What clients watch."""
         if self._replica is None:
-            barrier = self.here.barrier if self.here is not None and self.is_running_here else None
+            barrier = None
+            if self.here is not None and self.is_running_here:
+                barrier = self.here.barrier
+            elif not self.info.last_seq:
+                barrier = partial(until_begun, self._log, self.id)
             self._replica = Replica(self._log, self.id, barrier=barrier)
         return self._replica
 
@@ -77,7 +87,7 @@ class StoredEntry(RunEntry):
     @property
     def is_over(self) -> bool:
         """Whether it has ended."""
-        return self.info.status != "running"
+        return self.info.status not in ("queued", "running")
 
     @property
     def status(self) -> RunStatus:
@@ -85,16 +95,24 @@ class StoredEntry(RunEntry):
         status = self.info.status
         if status == "running" and self._replica is not None and self._replica.done():
             status = self._replica.state.status
-        return "running" if status in ("running", "new", "deleted") else status
+        return "running" if status in ("queued", "running", "new", "deleted") else status
 
     @property
     def reason(self) -> str:
         """The reason of the status."""
         if self.status == "running":
-            return RECOVERING if self.info.is_cut_off() and not self.is_running_here else ""
-        if self.info.status == "running":
+            waits = self._waits_for
+            return "" if waits is None else WAITS[waits]
+        if not self.is_over:
             return self.run.state.reason
         return self.info.row.reason
+
+    @property
+    def _waits_for(self) -> str | None:
+        """Why no process runs it."""
+        if self.is_running_here or not self.info.is_cut_off():
+            return None
+        return "queued" if self.info.status == "queued" else "recovering"
 
     def update(self, info: RunInfo) -> None:
         """Take newer information from the log."""
@@ -137,6 +155,11 @@ class StoredEntry(RunEntry):
         if self.is_over:
             return
         await self.run.cancel(when, reason=reason)
+        if self.here is not None and isinstance(self.here.worker, QueuedWorker):
+            await asyncio.wait({self.here.hand_over()})
+        await self.refresh()
+        if self._waits_for == "queued":
+            await end_cancelled(self._log, self.id)
         if when == "now":
             try:
                 async with asyncio.timeout(seconds):
@@ -231,9 +254,17 @@ class StoredEntry(RunEntry):
             usage=usage,
             cost=cost,
             reason=self.reason,
-            cause=row.cause,
+            cause=row.cause or self._waits_for or "",
             pause=self._pause if self.status == "paused" else None,
             resumes=self.resumes,
             resumed_as=self.resumed_as,
             watchers=() if self._replica is None else watchers_of(self._replica),
         )
+
+
+async def until_begun(log: EventLog, run: str) -> None:
+    """Wait until a process has begun a run."""
+    async with aclosing(log.changes(every=0.05)) as changes:
+        async for infos in changes:
+            if any(info.run == run and info.last_seq for info in infos):
+                return

@@ -21,6 +21,7 @@ from rxworker.testing import Reply, ScriptedModel, call, say
 from rxworker.tools import tool
 from rxworker.ui.web import Settings, WebServer
 from rxworker.ui.web.responses import ApiError
+from rxworker.worker import QueuedWorker, work
 
 from .conftest import Body, read_frames
 
@@ -33,14 +34,19 @@ def permit(context: ToolCallContext) -> Pause:
 class Site:
     """A server of a process of its own, as far as the log knows, and a client of it."""
 
-    def __init__(self, log: EventLog, gate: asyncio.Event, settings: Settings) -> None:
+    def __init__(
+        self, log: EventLog, gate: asyncio.Event, settings: Settings, *, queues: bool = False
+    ) -> None:
         self.log = log
         self.deleted: list[str] = []
         self._gate = gate
         self.http = aiohttp.ClientSession(trust_env=False)
-        self.server = WebServer(self._worker, port=0, settings=settings, log=log)
+        make = (lambda: QueuedWorker("worker")) if queues else self.worker
+        self.server = WebServer(make, port=0, settings=settings, log=log)
 
-    def _worker(self) -> Worker:
+    def worker(self) -> Worker:
+        """A worker of this process."""
+
         @tool(effect="idempotent")
         async def wait() -> str:
             """Wait for the test."""
@@ -105,10 +111,12 @@ class Sites:
         self._stack = stack
         self._file = file
 
-    async def open(self, settings: Settings | None = None) -> tuple[Site, AsyncExitStack]:
+    async def open(
+        self, settings: Settings | None = None, *, queues: bool = False
+    ) -> tuple[Site, AsyncExitStack]:
         stack = await self._stack.enter_async_context(AsyncExitStack())
         log = await stack.enter_async_context(SQLiteLog(self._file, lease=0.3))
-        site = Site(log, self.gate, settings or Settings())
+        site = Site(log, self.gate, settings or Settings(), queues=queues)
         await stack.enter_async_context(site.http)
         await stack.enter_async_context(site.server)
         return site, stack
@@ -314,3 +322,43 @@ async def test_users_see_their_own_runs_after_a_restart(tmp_path: Path) -> None:
                         server.url + "api/runs", headers={"X-User": name}
                     ) as response:
                         assert len((await response.json())["runs"]) == count, (turn, name)
+
+
+async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_processes(
+    sites: Sites,
+) -> None:
+    desk, _ = await sites.open(queues=True)
+    run = (await desk.begin("Hello"))["id"]
+    async with asyncio.timeout(10):
+        while (waiting := await desk.listed(run))["cause"] != "queued":  # noqa: ASYNC110 - the list has no event
+            await asyncio.sleep(0.01)
+    assert waiting["status"] == "running"
+    assert "waits for a process" in waiting["reason"]
+    unwanted = (await desk.begin("Never mind"))["id"]
+    status, told = await desk.post(f"api/runs/{unwanted}/cancel", {"reason": "a mistake"})
+    assert (status, told["status"], told["cause"]) == (200, "aborted", "cancel")
+
+    async with SQLiteLog(desk.log.path, lease=0.3) as log:  # pyright: ignore
+        there = Site(log, sites.gate, Settings())
+        working = asyncio.create_task(work(log, lambda _: there.worker()))
+        try:
+            assert is_gapless(await desk.frames(run))
+            told = await desk.get(f"api/runs/{run}")
+            assert (told["status"], told["cause"], told["turns"]) == ("finished", "", 1)
+            conversation = told["conversation"]
+            again = (await desk.begin("delete it", conversation=conversation))["id"]
+            await desk.frames(again)
+            paused = await desk.get(f"api/runs/{again}")
+            assert paused["pause"]["pending"][0]["name"] == "delete"
+            decision = {paused["pause"]["pending"][0]["id"]: {"type": "approve"}}
+            status, resumed = await desk.post(f"api/runs/{again}/resume", {"decisions": decision})
+            assert status == 201, resumed
+            await desk.frames(resumed["id"])
+            assert there.deleted == ["a"]
+            assert (await desk.get(f"api/runs/{resumed['id']}"))["status"] == "finished"
+            messages = await desk.get(f"api/chat/{conversation}/messages")
+            assert [message["role"] for message in messages] == ["user", "assistant"] * 2
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+            await there.http.close()

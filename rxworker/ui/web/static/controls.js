@@ -29,7 +29,7 @@ export class ControlsView {
     const { summary, status } = selection;
     setText(byId("run-title"), summary?.title || "Run");
     const badge = byId("run-status");
-    setText(badge, statusWord(status, selection.cause, summary?.reason));
+    setText(badge, statusWord(status, selection.cause));
     badge.title = status === "running" ? summary?.reason ?? "" : "";
     setData(badge, "status", status);
     this.showFacts(this.facts(selection, cost, now, currency));

@@ -60,10 +60,10 @@ function revealed(text) {
 
 const ENDED_EARLY = { cancel: "cancelled", error: "failed", limit: "stopped" };
 
-// The status of a run in a word. Only a run that a hook ends is called aborted; a running one has a reason only while it has no process.
-export function statusWord(status, cause, reason) {
+// The status of a run in a word. Only a run that a hook ends is called aborted; a running one has a cause only while no process runs it.
+export function statusWord(status, cause) {
   if (status === "new") return "starting";
-  if (status === "running" && reason) return "recovering";
+  if (status === "running") return cause || status;
   return status === "aborted" ? ENDED_EARLY[cause] ?? status : status;
 }
 

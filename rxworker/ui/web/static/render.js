@@ -144,7 +144,7 @@ export class Renderer {
 
   announceStatus(status, run) {
     const { selection } = this;
-    const words = status === "none" ? "" : `The run ${status === "aborted" && selection.cause === "error" ? "has failed" : `is ${statusWord(status, selection.cause, selection.summary?.reason)}`}. ${status === "paused" ? run.pause?.reason ?? "" : ""}`.trim();
+    const words = status === "none" ? "" : `The run ${status === "aborted" && selection.cause === "error" ? "has failed" : `is ${statusWord(status, selection.cause)}`}. ${status === "paused" ? run.pause?.reason ?? "" : ""}`.trim();
     if (words === this.announced) return;
     if (this.announced !== "" && words !== "" && status !== "new") announce(words);
     this.announced = words;

@@ -16,7 +16,7 @@ class RunLine {
 
   update(summary, selected) {
     setText(this.title, summary.title || "(no text)");
-    setText(this.status, statusWord(summary.status, summary.cause, summary.reason));
+    setText(this.status, statusWord(summary.status, summary.cause));
     setData(this.status, "status", summary.status);
     setText(this.when, ago(summary.started, Date.now() / 1000));
     if (selected) this.link.setAttribute("aria-current", "page");
@@ -92,10 +92,10 @@ export class WelcomeView {
 
   // The newest runs, for a page where the list is not visible.
   offer(runs) {
-    const key = JSON.stringify(runs.map((run) => [run.id, run.status, run.reason]));
+    const key = JSON.stringify(runs.map((run) => [run.id, run.status, run.cause]));
     if (key === this.offered) return;
     this.offered = key;
-    const links = runs.map((run) => el("li", {}, el("a", { href: `#${run.id}`, text: `${clip(run.title, 60) || "(no text)"} (${statusWord(run.status, run.cause, run.reason)})` })));
+    const links = runs.map((run) => el("li", {}, el("a", { href: `#${run.id}`, text: `${clip(run.title, 60) || "(no text)"} (${statusWord(run.status, run.cause)})` })));
     byId("welcome-runs").replaceChildren(...links);
     show(byId("welcome-look"), links.length > 0);
   }
