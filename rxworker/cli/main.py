@@ -113,6 +113,7 @@ def _run(argv: Sequence[str] | None) -> int:
                 allowed_hosts=args.allow_host,
                 demo=args.demo,
                 log=args.log,
+                queue=args.queue,
             )
         case "decode":
             from rxworker.cli.decode import decode
@@ -173,6 +174,7 @@ examples:
   rxworker serve --demo
   rxworker serve --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
   rxworker serve --log sqlite:runs.db --provider anthropic --model claude-sonnet-4-5
+  rxworker serve --log sqlite:runs.db --queue clerk
   TOKEN=... rxworker serve --host 0.0.0.0 --token-env TOKEN --provider anthropic --model claude-sonnet-4-5
 
 Only this machine can reach it, unless --host is given; then it needs a token. Ctrl-C ends it, and cancels its runs.
@@ -289,6 +291,13 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="a name by which the server may be called, such as that of a proxy; may be given several times",
     )
     add("--log", metavar="URL", help="store the runs in a log, such as sqlite:runs.db")
+    add(
+        "--queue",
+        metavar="KIND",
+        action="append",
+        default=[],
+        help="start runs of this kind in other processes, with rxworker work; may be given several times",
+    )
     add("--demo", action="store_true", help="a scripted model in place of a provider")
     _add_worker(serve, required=False)
 

@@ -12,6 +12,7 @@ import os
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from rxworker.cli.demo_script import (
@@ -34,7 +35,7 @@ from rxworker.log import open_log
 from rxworker.providers import Options
 from rxworker.ui.web import MakeServedWorker, Settings, WebServer, Workers
 from rxworker.ui.web.settings import is_loopback
-from rxworker.worker import Run, Worker
+from rxworker.worker import QueuedWorker, Run, Worker
 from rxworker.worker.context import TurnScope
 
 
@@ -53,6 +54,7 @@ def serve(
     allowed_hosts: Sequence[str] = (),
     demo: bool = False,
     log: str | None = None,
+    queue: Sequence[str] = (),
 ) -> int:
     """Serve until Ctrl-C.
 
@@ -70,6 +72,7 @@ def serve(
         allowed_hosts: Further host names that requests may use.
         demo: Whether a scripted model answers instead of a provider.
         log: The address of the log in which runs are stored.
+        queue: The kinds of runs that other processes execute.
 
     Returns:
         0 when it was asked to end.
@@ -85,10 +88,16 @@ def serve(
             "secret into an environment variable and name it with --token-env, or leave --host out"
         )
         raise CommandError(message, MISUSED)
-    if demo:
-        workers: Workers = {WORKER: demo_worker}
+    if queue:
+        if log is None:
+            raise CommandError(
+                "--queue needs --log, through which other processes take the runs", MISUSED
+            )
+        workers: Workers = {kind: partial(QueuedWorker, kind) for kind in queue}
+    elif demo:
+        workers = {WORKER: demo_worker}
     elif provider is None or model is None:
-        raise CommandError("serve needs --provider and --model, or --demo", MISUSED)
+        raise CommandError("serve needs --provider and --model, --queue, or --demo", MISUSED)
     else:
         workers = _maker(provider, model, base_url, api_key_env, system, max_tokens, tools)
     try:
