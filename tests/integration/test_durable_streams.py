@@ -89,7 +89,7 @@ async def test_the_conformance_suite_passes(node: str, log: EventLog, tmp_path: 
             "conformance.test.mjs",
             "--reporter=json",
             f"--outputFile={report}",
-            BASE_URL=url,
+            DURABLE_URL=url,
             LONG_POLL_MS=str(round(TIMING.long_poll * 1000)),
         )
     assert report.exists(), output
