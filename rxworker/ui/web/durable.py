@@ -399,20 +399,26 @@ def page_events(source: StreamSource, page: StreamPage, cursor: str) -> bytes:
     >>> from rxworker.log import MemoryLog
     >>> source = LogStream(MemoryLog(), "run-1")
     >>> page_events(source, StreamPage([b"1", b"2"], START, is_closed=True), "7").decode().splitlines()
-    ['event: data', 'data: [1,2]', '', 'event: control', 'data: {"streamNextOffset":"0000000000000000_0000000000000000","streamClosed":true}', '']
+    ['event: data', 'data:[1,2]', '', 'event: control', 'data:{"streamNextOffset":"0000000000000000_0000000000000000","streamClosed":true}', '']
     """
     control = _Control(page.next)
     if page.is_closed:
         control.stream_closed = True
     else:
         control.stream_cursor, control.up_to_date = cursor, page.is_up_to_date
-    events = b"event: control\ndata: %b\n\n" % encode_json(control)
+    events = _event(b"control", encode_json(control))
     if not page.messages:
         return events
     body = _body(source, page.messages)
-    data = b64encode(body) if _is_binary(source) else body
-    # Not splitlines: a line break at the end is part of the data.
-    return b"event: data\ndata: %b\n\n%b" % (b"\ndata: ".join(_LINE_END.split(data)), events)
+    return _event(b"data", b64encode(body) if _is_binary(source) else body) + events
+
+
+def _event(kind: bytes, data: bytes) -> bytes:
+    # Not splitlines: a line break at the end is part of the data. The first space of a line is not.
+    lines = [
+        b"data: " + line if line[:1] == b" " else b"data:" + line for line in _LINE_END.split(data)
+    ]
+    return b"event: %b\n%b\n\n" % (kind, b"\n".join(lines))
 
 
 def _is_binary(source: StreamSource) -> bool:

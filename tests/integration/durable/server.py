@@ -32,6 +32,8 @@ from rxworker.ui.web.durable import (
 
 JSON = "application/json"
 MOST = 2**53 - 1
+CORS = {**HEADERS, "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "*"}
+"""The response to a browser of another origin, which the suite expects. The web server refuses such browsers."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class WritableStreams:
                 case "DELETE":
                     await self._delete(await self._find(request.path))
                     return web.Response(status=204, headers=HEADERS)
+                case "OPTIONS":
+                    return web.Response(status=204, headers=CORS)
                 case _:
                     return await self._read(request)
         except StreamError as error:

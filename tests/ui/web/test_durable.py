@@ -82,7 +82,7 @@ def events_of(text: str) -> list[tuple[str, Any]]:
     for frame in text.split("\n\n"):
         if frame:
             kind, *data = frame.split("\n")
-            joined = "\n".join(line.removeprefix("data: ") for line in data)
+            joined = "\n".join(line.removeprefix("data:") for line in data)
             found.append((kind.removeprefix("event: "), json.loads(joined)))
     return found
 
