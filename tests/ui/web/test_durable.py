@@ -1,0 +1,393 @@
+"""Runs as Durable Streams, over each store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from rxworker import Approve, Worker, tool
+from rxworker.events import Record, RunStop, TextDelta
+from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.hub.history import expand
+from rxworker.log import EventLog, MemoryLog, RunRow, SQLiteLog, entries_of, records_of
+from rxworker.log.entry import Entry
+from rxworker.protocols import decode_record
+from rxworker.protocols.ag_ui import AgUiEncoder
+from rxworker.protocols.ui_messages import UiMessageEncoder
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.ui.web import durable
+from rxworker.ui.web.durable import START, LogStream, StreamTiming, durable_routes, run_stream
+
+Client = TestClient[Any, Any]
+OpenLog = Callable[[], EventLog]
+TIMING = StreamTiming(long_poll=0.2, events=0.6)
+VIEWS = ["", "/ag-ui", "/ui"]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def log(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[EventLog, None]:
+    opened = SQLiteLog(tmp_path / "runs.db") if request.param == "sqlite" else MemoryLog()
+    async with opened:
+        yield opened
+
+
+@pytest.fixture
+async def client(log: EventLog) -> AsyncGenerator[Client, None]:
+    async with served(log) as client:
+        yield client
+
+
+@asynccontextmanager
+async def served(log: EventLog | None, timing: StreamTiming = TIMING) -> AsyncGenerator[Client]:
+    app = web.Application()
+    app.add_routes(durable_routes(lambda _: log, timing=timing))
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+@tool
+async def pay(euros: int) -> str:
+    """Pay."""
+    return f"paid {euros}"
+
+
+async def a_run(log: EventLog) -> str:
+    """A run with a tool, over."""
+    model = ScriptedModel([say("Let me see. " * 20) + call("pay", euros=3), "Paid, and done."])
+    run = Worker(model, tools=[pay], log=log).run("Pay 3, please")
+    await run
+    return run.id
+
+
+async def stored(log: EventLog, run: str) -> list[Record]:
+    found = [entry async for entry in log.read(run)]
+    return [one for record in records_of(found, run) for one in expand(record)]
+
+
+def offset(epoch: int, number: int) -> str:
+    return f"{epoch:016d}_{number:016d}"
+
+
+def events_of(text: str) -> list[tuple[str, Any]]:
+    """The server-sent events: types and data."""
+    found: list[tuple[str, Any]] = []
+    for frame in text.split("\n\n"):
+        if frame:
+            kind, *data = frame.split("\n")
+            joined = "\n".join(line.removeprefix("data:") for line in data)
+            found.append((kind.removeprefix("event: "), json.loads(joined)))
+    return found
+
+
+async def begin(log: EventLog, run: str, texts: int = 3) -> tuple[Any, int]:
+    """A run that goes on: its claim, and the number of its last record."""
+    claim = await log.claim(run, create=True)
+    await log.append(claim, texts_of(run, claim.epoch, 0, texts), after=0)
+    return claim, texts
+
+
+def texts_of(run: str, epoch: int, after: int, count: int) -> list[Entry]:
+    records = [
+        Record(after + n, run, 1, 1, 0.0, TextDelta(0, f"{after + n} "))
+        for n in range(1, count + 1)
+    ]
+    return entries_of(records, epoch)
+
+
+async def end(log: EventLog, claim: Any, after: int) -> None:
+    record = Record(after + 1, claim.run, 0, 0, 0.0, RunStop())
+    entries = entries_of([record], claim.epoch)
+    await log.append(claim, entries, after=after, row=RunRow(status="finished"))
+
+
+# Reads
+
+
+async def test_a_run_is_a_closed_stream_of_its_records(client: Client, log: EventLog) -> None:
+    run = await a_run(log)
+    records = await stored(log, run)
+    response = await client.get(f"/runs/{run}/stream")
+    assert response.status == 200
+    assert response.headers["Content-Type"] == "application/json"
+    assert response.headers["Stream-Next-Offset"] == offset(1, len(records))
+    assert response.headers["Stream-Up-To-Date"] == "true"
+    assert response.headers["Stream-Closed"] == "true"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    got = [decode_record(json.dumps(message)) for message in await response.json()]
+    assert got == records
+
+
+async def test_every_offset_is_followed_by_the_next_record(log: EventLog) -> None:
+    run = await a_run(log)
+    records = await stored(log, run)
+    for after in range(1, len(records) + 1):
+        page = await LogStream(log, run).read(offset(1, after))
+        assert [decode_record(message) for message in page.messages] == records[after:]
+        assert (page.is_up_to_date, page.is_closed) == (True, True)
+
+
+@pytest.mark.parametrize("view", ["/ag-ui", "/ui"])
+async def test_a_projection_goes_on_after_every_offset(log: EventLog, view: str) -> None:
+    run = await a_run(log)
+    encoder = UiMessageEncoder(run) if view == "/ui" else AgUiEncoder(run, run, snapshot=True)
+    parts = [encoder.feed(record) for record in await stored(log, run)]
+    assert encoder.is_over
+    for after in range(len(parts) + 1):
+        at = offset(1, after) if after else START
+        page = await run_stream(log, run, view).read(at)
+        wanted = [durable.encode_lenient(part) for some in parts[after:] for part in some]
+        assert list(page.messages) == wanted
+        assert page.is_closed
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("size", [1, 700])
+async def test_pages_joined_are_the_stream(
+    client: Client, log: EventLog, view: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = await a_run(log)
+    whole = await (await client.get(f"/runs/{run}/stream{view}")).json()
+    monkeypatch.setattr(durable, "PAGE_BYTES", size)
+    joined, at, pages = list[Any](), "-1", 0
+    while True:
+        response = await client.get(f"/runs/{run}/stream{view}", params={"offset": at})
+        joined += await response.json()
+        at, pages = response.headers["Stream-Next-Offset"], pages + 1
+        if "Stream-Closed" in response.headers:
+            break
+        assert "Stream-Up-To-Date" not in response.headers
+    assert joined == whole
+    assert pages > 2
+    events = await client.get(f"/runs/{run}/stream{view}", params={"offset": "-1", "live": "sse"})
+    data = [
+        part for kind, some in events_of(await events.text()) if kind == "data" for part in some
+    ]
+    assert data == whole
+
+
+async def test_now_is_the_end(client: Client, log: EventLog) -> None:
+    _, last = await begin(log, "run-1")
+    response = await client.get("/runs/run-1/stream", params={"offset": "now"})
+    assert await response.json() == []
+    assert response.headers["Stream-Next-Offset"] == offset(1, last)
+    assert response.headers["Cache-Control"] == "no-store"
+    assert "Stream-Closed" not in response.headers
+    assert "ETag" not in response.headers
+
+
+async def test_a_client_that_has_the_page_gets_a_304_until_the_stream_changes(
+    client: Client, log: EventLog
+) -> None:
+    claim, last = await begin(log, "run-1")
+    first = await client.get("/runs/run-1/stream")
+    again = {"If-None-Match": f'"other", {first.headers["ETag"]}'}
+    assert (await client.get("/runs/run-1/stream", headers=again)).status == 304
+    await end(log, claim, last)
+    assert (await client.get("/runs/run-1/stream", headers=again)).status == 200
+
+
+async def test_a_head_has_the_end_and_no_body(client: Client, log: EventLog) -> None:
+    claim, last = await begin(log, "run-1")
+    response = await client.head("/runs/run-1/stream")
+    assert response.status == 200
+    assert response.headers["Content-Type"] == "application/json"
+    assert response.headers["Stream-Next-Offset"] == offset(1, last)
+    assert response.headers["Cache-Control"] == "no-store"
+    assert "Stream-Closed" not in response.headers
+    await end(log, claim, last)
+    response = await client.head("/runs/run-1/stream")
+    assert response.headers["Stream-Closed"] == "true"
+    assert response.headers["Stream-Next-Offset"] == offset(1, last + 1)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH"])
+async def test_it_is_read_only(client: Client, method: str) -> None:
+    response = await client.request(method, "/runs/run-1/stream")
+    assert response.status == 405
+    assert response.headers["Allow"] == "GET, HEAD"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "offset=",
+        "offset=1",
+        "offset=1_2",
+        "offset=-2",
+        "offset=-1&offset=-1",
+        f"offset={offset(1, 1)},",
+        "offset=" + "\u0661" * 16 + "_" + "\u0661" * 16,
+        "live=long-poll",
+        "live=sse",
+        "live=ever&offset=-1",
+    ],
+)
+async def test_malformed_parameters_get_a_400(client: Client, log: EventLog, query: str) -> None:
+    await begin(log, "run-1")
+    assert (await client.get(f"/runs/run-1/stream?{query}")).status == 400
+
+
+@pytest.mark.parametrize("query", ["", "?offset=-1&live=long-poll", "?offset=now&live=sse"])
+@pytest.mark.parametrize("view", VIEWS)
+async def test_an_unknown_run_gets_a_404(client: Client, query: str, view: str) -> None:
+    assert (await client.get(f"/runs/run-9/stream{view}{query}")).status == 404
+    assert (await client.head(f"/runs/run-9/stream{view}")).status == 404
+
+
+async def test_a_deleted_run_gets_a_404(client: Client, log: EventLog) -> None:
+    run = await a_run(log)
+    await log.delete(run)
+    assert (await client.get(f"/runs/{run}/stream")).status == 404
+    assert (await client.head(f"/runs/{run}/stream")).status == 404
+
+
+async def test_a_run_of_another_client_gets_a_404() -> None:
+    async with served(None) as client:
+        assert (await client.get("/runs/run-1/stream")).status == 404
+
+
+@pytest.mark.parametrize("at", [offset(1, 4), offset(2, 3), offset(0, 1), offset(1, 0)])
+@pytest.mark.parametrize("view", VIEWS)
+async def test_an_offset_that_the_run_does_not_have_gets_a_410(
+    client: Client, log: EventLog, at: str, view: str
+) -> None:
+    await begin(log, "run-1")
+    response = await client.get(f"/runs/run-1/stream{view}", params={"offset": at})
+    assert response.status == 410
+
+
+async def test_a_record_that_a_later_owner_has_replaced_is_gone(client: Client) -> None:
+    async with MemoryLog(lease=0.0) as log, served(log) as client:
+        await begin(log, "run-1")
+        claim = await log.claim("run-1")
+        await log.append(claim, texts_of("run-1", claim.epoch, 3, 2), after=3)
+        # As if the first owner had written more records, which were lost with its machine.
+        response = await client.get("/runs/run-1/stream", params={"offset": offset(1, 4)})
+        assert response.status == 410
+        response = await client.get("/runs/run-1/stream", params={"offset": offset(1, 3)})
+        assert [message["seq"] for message in await response.json()] == [4, 5]
+        assert response.headers["Stream-Next-Offset"] == offset(2, 5) > offset(1, 3)
+
+
+# Live
+
+
+async def test_a_long_poll_waits_for_the_next_records(client: Client, log: EventLog) -> None:
+    claim, last = await begin(log, "run-1")
+    query = {"offset": offset(1, last), "live": "long-poll"}
+    waiting = asyncio.create_task(client.get("/runs/run-1/stream", params=query))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await log.append(claim, texts_of("run-1", 1, last, 2), after=last)
+    response = await waiting
+    assert response.status == 200
+    assert [message["seq"] for message in await response.json()] == [last + 1, last + 2]
+    assert int(response.headers["Stream-Cursor"]) > 0
+
+
+async def test_a_long_poll_ends_without_records(client: Client, log: EventLog) -> None:
+    _, last = await begin(log, "run-1")
+    query = {"offset": "now", "live": "long-poll", "cursor": "99999999"}
+    response = await client.get("/runs/run-1/stream", params=query)
+    assert response.status == 204
+    assert response.headers["Stream-Next-Offset"] == offset(1, last)
+    assert response.headers["Stream-Up-To-Date"] == "true"
+    assert int(response.headers["Stream-Cursor"]) > 99999999
+
+
+async def test_a_long_poll_of_an_ended_run_does_not_wait(log: EventLog) -> None:
+    run = await a_run(log)
+    async with served(log, StreamTiming(long_poll=60.0)) as client:
+        query = {"offset": "now", "live": "long-poll"}
+        response = await client.get(f"/runs/{run}/stream", params=query)
+        assert response.status == 204
+        assert response.headers["Stream-Closed"] == "true"
+
+
+async def test_a_long_poll_of_a_run_that_is_deleted_gets_a_404(log: EventLog) -> None:
+    claim, _ = await begin(log, "run-1")
+    await log.release(claim)
+    async with served(log, StreamTiming(long_poll=60.0)) as client:
+        query = {"offset": "now", "live": "long-poll"}
+        waiting = asyncio.create_task(client.get("/runs/run-1/stream", params=query))
+        await asyncio.sleep(0.05)
+        await log.delete("run-1")
+        assert (await waiting).status == 404
+
+
+@pytest.mark.parametrize("view", VIEWS)
+async def test_events_follow_a_run_to_its_end(log: EventLog, view: str) -> None:
+    async with served(log, StreamTiming(long_poll=60.0)) as client:
+        model = ScriptedModel(["An old pond. " * 10], delay=0.005)
+        run = Worker(model, log=log).run("A poem")
+        while await log.info(run.id) is None:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+        query = {"offset": "-1", "live": "sse"}
+        response = await client.get(f"/runs/{run.id}/stream{view}", params=query)
+        assert response.headers["Content-Type"] == "text/event-stream"
+        events = events_of(await response.text())
+        assert await run
+        *controls, last = [data for kind, data in events if kind == "control"]
+        assert controls
+        assert all(control["streamCursor"] for control in controls)
+        assert last["streamClosed"] is True
+        assert "streamCursor" not in last
+        data = [part for kind, some in events if kind == "data" for part in some]
+        assert data == await (await client.get(f"/runs/{run.id}/stream{view}")).json()
+
+
+async def test_events_end_after_a_while_with_the_offset_to_continue_from(
+    client: Client, log: EventLog
+) -> None:
+    _, last = await begin(log, "run-1")
+    query = {"offset": "now", "live": "sse"}
+    response = await client.get("/runs/run-1/stream", params=query)
+    events = events_of(await response.text())
+    assert len(events) >= 3  # at the beginning, after each pause, and at the end
+    for kind, data in events:
+        assert kind == "control"
+        assert (data["streamNextOffset"], data["upToDate"]) == (offset(1, last), True)
+
+
+async def test_events_end_when_the_log_is_closed(log: EventLog) -> None:
+    await begin(log, "run-1")
+    async with served(log, StreamTiming(long_poll=60.0)) as client:
+        query = {"offset": "-1", "live": "sse"}
+        response = await client.get("/runs/run-1/stream", params=query)
+        await response.content.readuntil(b"upToDate")
+        await log.close()
+        async with asyncio.timeout(5):
+            await response.read()
+
+
+async def test_a_paused_run_is_closed_and_its_continuation_is_another_stream(
+    client: Client, log: EventLog
+) -> None:
+    @before_tool_call(name="permit")
+    def permit(context: ToolCallContext) -> Pause:
+        return Pause("Paying cannot be undone.")
+
+    model = ScriptedModel([call("pay", euros=3), "Paid."])
+    worker = Worker(model, tools=[pay], hooks=[permit], log=log)
+    paused = await worker.run("Pay 3, please")
+    (info,) = await log.list()
+    response = await client.get(f"/runs/{info.run}/stream/ag-ui")
+    assert response.headers["Stream-Closed"] == "true"
+    decisions = {call.id: Approve() for call in paused.pending}
+    resumed = worker.resume(paused, decisions=decisions)
+    await resumed
+    assert resumed.id != info.run
+    response = await client.get(f"/runs/{resumed.id}/stream/ag-ui")
+    assert response.headers["Stream-Closed"] == "true"
