@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Literal
 
@@ -164,7 +164,8 @@ class Replica:
         error: Exception | None = None
         try:
             if self._barrier is not None:
-                await self._barrier()
+                with suppress(LogError):  # another process may have taken the run over
+                    await self._barrier()
             info = await self.log.info(self.id)
             if info is None or info.status == "deleted":
                 raise no_run(self.id)

@@ -125,8 +125,8 @@ def test_the_token_is_needed_and_not_printed() -> None:
 @pytest.mark.parametrize(
     ("options", "hint"),
     [
-        ([], "--provider and --model, or --demo"),
-        (["--provider", "anthropic"], "--provider and --model, or --demo"),
+        ([], "--provider and --model, --queue, or --demo"),
+        (["--provider", "anthropic"], "--provider and --model, --queue, or --demo"),
         (["--demo", "--host", "0.0.0.0"], "--token-env"),
         (["--demo", "--host", "example.com"], "--token-env"),
         (["--demo", "--token-env", "NOT_THERE"], "'NOT_THERE' is not set"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Literal
 
@@ -22,6 +22,7 @@ from rxworker.ui.web.agents import (
     post_chat_stop,
     protocol_routes,
 )
+from rxworker.ui.web.durable import answer_stream
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.guard import User, add_headers, make_guard
 from rxworker.ui.web.responses import (
@@ -37,6 +38,7 @@ from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import STATE, ServerState
 from rxworker.ui.web.store import OnRun
+from rxworker.ui.web.stored_streams import FOLDS, run_stream
 from rxworker.ui.web.streams import batches_of, watch_run
 from rxworker.worker import Answer, Approve, Decision, Deny
 
@@ -94,6 +96,10 @@ def make_app(
             web.post("/api/runs/{id}/resume", post_resume),
             web.post("/api/runs/{id}/fork", post_fork),
             web.get("/api/runs/{id}/events", get_events, allow_head=False),
+            *[
+                web.route("*", f"/runs/{{id}}/stream{view}", durable_handler(view))
+                for view in FOLDS
+            ],
             *protocol_routes(),
             web.get("/api/chat/{id}/messages", get_chat_messages, name="chat-messages"),
             web.get("/api/chat/{id}/stream", get_chat, allow_head=False, name="chat-stream"),
@@ -359,6 +365,26 @@ async def get_events(request: web.Request) -> web.StreamResponse:
     with state.places.take(entry):
         watch = watch_run(entry, after, name=f"events {request.remote or ''}".strip())
         return await state.streams.send(request, sse_events(entry, watch), SSE_HEADERS)
+
+
+def durable_handler(view: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """A handler for a stored run as a Durable Stream.
+
+    Args:
+        view: A key of `FOLDS`.
+    """
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        state = request.config_dict[STATE]
+        log = state.store.log
+        if log is None:
+            raise ApiError(404, "no_log", "runs are not stored: give the server a log")
+        entry = await state.runs_of(request).find(request.match_info["id"])
+        source = run_stream(log, entry.id, view, request.query, entry.redact)
+        with state.places.take(entry):
+            return await answer_stream(request, source, send=state.streams.send)
+
+    return handle
 
 
 async def sse_events(entry: RunEntry, watch: Watch) -> AsyncGenerator[bytes, None]:

@@ -1,11 +1,7 @@
-"""Durable Streams, an open protocol for append-only streams over HTTP, as a read-only view of the runs of an event log.
+"""Durable Streams, an open protocol for append-only streams over HTTP, read-only.
 
 A `StreamSource` is a stream: messages with offsets. `answer_stream` answers a request for one: a read, a long poll, server-sent events, or its
-metadata. `LogStream` is a stored run as a source, and `durable_routes` serves the runs of a log.
-
-The offset of a record is the epoch of its owner and its number, ``%016d_%016d``. Records that an owner has lost with its machine, and that
-a later owner has replaced, have another epoch: a client that has read them gets a 410 and reads again from the beginning. So no client continues
-after a record that is not in the log.
+metadata. Source of the protocol: https://durablestreams.com, version of the conformance suite 0.3.6.
 """
 
 from __future__ import annotations
@@ -15,29 +11,15 @@ import random
 import re
 import time
 from base64 import b64encode
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 from urllib.parse import quote
 
 from aiohttp import web
 from msgspec import Struct
 
-from rxworker.errors import LogError
-from rxworker.events import Record
-from rxworker.hub.history import expand, merged
-from rxworker.log import Entry, EventLog, RunInfo, record_of
-from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols import encode_json, encode_record
-from rxworker.protocols.ag_ui import AgUiEncoder
-from rxworker.protocols.ui_messages import UiMessageEncoder
+from rxworker.protocols import encode_json
 from rxworker.ui.web.responses import error_response
 
 NEXT_OFFSET = "Stream-Next-Offset"
@@ -48,15 +30,12 @@ CURSOR = "Stream-Cursor"
 START = f"{0:016d}_{0:016d}"
 """The offset of the beginning of a stream."""
 
-PAGE_BYTES = 1 << 20
-"""A response has no further message after so many bytes."""
-
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _WHOLE_PAGE = "private, max-age=60, stale-while-revalidate=300"
-_JSON = "application/json"
+JSON = "application/json"
 _OFFSET = re.compile(r"[0-9]{16}_[0-9]{16}", re.ASCII)
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 
@@ -309,7 +288,7 @@ def _etag(source: StreamSource, start: str, page: StreamPage) -> str:
 
 
 def _is_json(source: StreamSource) -> bool:
-    return _media_type(source) == _JSON
+    return _media_type(source) == JSON
 
 
 def _media_type(source: StreamSource) -> str:
@@ -397,6 +376,7 @@ def page_events(source: StreamSource, page: StreamPage, cursor: str) -> bytes:
     r"""The events of a page.
 
     >>> from rxworker.log import MemoryLog
+    >>> from rxworker.ui.web.stored_streams import LogStream
     >>> source = LogStream(MemoryLog(), "run-1")
     >>> page_events(source, StreamPage([b"1", b"2"], START, is_closed=True), "7").decode().splitlines()
     ['event: data', 'data:[1,2]', '', 'event: control', 'data:{"streamNextOffset":"0000000000000000_0000000000000000","streamClosed":true}', '']
@@ -441,205 +421,3 @@ def next_cursor(given: str = "") -> str:
     if not (given.isascii() and given.isdecimal() and len(given) < 16) or int(given) < now:
         return str(now)
     return str(int(given) + max(1, random.randint(1, CURSOR_JITTER) // CURSOR_SECONDS))
-
-
-# Runs
-
-EncodeParts: TypeAlias = Callable[[Record], Sequence[bytes]]
-"""Encodes the next record of a run, which may give no parts."""
-
-ENDED = frozenset({"finished", "aborted", "paused"})
-
-
-class LogStream:
-    """A stored run as a stream. It is closed when the run has ended, or is paused.
-
-    Args:
-        log: The log.
-        run: The run's id.
-        fold: Returns a function that encodes the records of the run from the first; by default each record is a message, as `encode_record`
-            makes it.
-        name: Identifies the stream; by default the run's id.
-        content_type: The media type of the messages.
-    """
-
-    def __init__(
-        self,
-        log: EventLog,
-        run: str,
-        *,
-        fold: Callable[[], EncodeParts] | None = None,
-        name: str = "",
-        content_type: str = _JSON,
-    ) -> None:
-        self.name = name or run
-        self.content_type = content_type
-        self._log = log
-        self._run = run
-        self._fold = fold
-        self._encode: EncodeParts = _encode_alone
-        self._at: tuple[int, int] | None = None  # which the next read may continue after
-
-    async def read(self, offset: str) -> StreamPage:
-        """The messages after an offset.
-
-        Raises:
-            StreamError: There is no such run, or it does not have this offset.
-        """
-        info = await self._info()  # before the entries, so that an ended run has no more of them
-        messages: list[bytes] = []
-        size, at = 0, _read_offset(offset)
-        epoch, after = at
-        is_found, start = self._at == at, after
-        if not is_found:
-            is_found = at == (0, 0)
-            self._encode = _encode_alone if self._fold is None else self._fold()
-            start = 0 if self._fold is not None else max(after - 1, 0)
-        self._at = None
-        entries = cast("AsyncGenerator[Entry, None]", self._log.read(self._run, start))
-        async with aclosing(entries):
-            async for entry in entries:
-                record = record_of(entry, self._run)
-                if entry.first <= after <= entry.last and entry.epoch == epoch:
-                    is_found = True
-                for known in _known(record, after):
-                    self._encode(known)
-                for one in expand(record, after):
-                    parts = self._encode(one)
-                    messages += parts
-                    size += sum(map(len, parts))
-                    at = entry.epoch, one.seq
-                    if size >= PAGE_BYTES:
-                        break
-                if size >= PAGE_BYTES:
-                    break
-        if not is_found:
-            message = "the stream does not have this offset: its end was lost with a machine, and the run was recovered; read from -1"
-            raise StreamError(410, "gone_offset", message)
-        self._at = at
-        is_up_to_date = at[1] >= info.last_seq
-        is_closed = is_up_to_date and info.status in ENDED
-        return StreamPage(messages, _write_offset(*at), is_up_to_date, is_closed)
-
-    async def tail(self) -> StreamPage:
-        """The end of the stream.
-
-        Raises:
-            StreamError: There is no such run.
-        """
-        info = await self._info()
-        at = 0, 0
-        async for entry in self._log.read(self._run, max(info.last_seq - 1, 0)):
-            at = entry.epoch, entry.last
-        return StreamPage((), _write_offset(*at), is_closed=info.status in ENDED)
-
-    async def wait(self, offset: str) -> bool:
-        """Wait for a record after an offset. ``False`` if the log is closed."""
-        _, after = _read_offset(offset)
-        entries = cast("AsyncGenerator[Entry, None]", self._log.follow(self._run, after))
-        async with aclosing(entries):
-            try:
-                async for _ in entries:
-                    return True
-            except LogError:
-                return True  # the next read reports it: the run was deleted
-        return False
-
-    async def _info(self) -> RunInfo:
-        info = await self._log.info(self._run)
-        if info is None or info.status == "deleted":
-            raise no_stream()
-        return info
-
-
-def no_stream() -> StreamError:
-    """The error for a run that is not stored."""
-    return StreamError(404, "no_run", "there is no such run: it was deleted, or never stored")
-
-
-def _encode_alone(record: Record) -> Sequence[bytes]:
-    return (encode_record(record),)
-
-
-def _known(record: Record, after: int) -> Iterator[Record]:
-    """The records of an entry up to a number, in as few as possible: what they give is not sent."""
-    if record.seq <= after:
-        yield merged(record, 0)
-    elif record.first <= after:
-        yield from expand(record, until=after)
-
-
-def _read_offset(offset: str) -> tuple[int, int]:
-    epoch, _, number = offset.partition("_")
-    return int(epoch), int(number)
-
-
-def _write_offset(epoch: int, number: int) -> str:
-    return f"{epoch:016d}_{number:016d}"
-
-
-def _fold_ag_ui(run: str, query: Mapping[str, str]) -> EncodeParts:
-    encoder = AgUiEncoder(run, run, protocol=query.get("protocol"), snapshot=True)
-    return lambda record: [encode_lenient(event) for event in encoder.feed(record)]
-
-
-def _fold_ui(run: str, query: Mapping[str, str]) -> EncodeParts:  # noqa: ARG001 - as the other one
-    encoder = UiMessageEncoder(run)
-    return lambda record: [encode_lenient(part) for part in encoder.feed(record)]
-
-
-FOLDS: Mapping[str, Callable[[str, Mapping[str, str]], EncodeParts] | None] = {
-    "": None,
-    "/ag-ui": _fold_ag_ui,
-    "/ui": _fold_ui,
-}
-"""The streams of a run: its records, and the parts of user interface protocols."""
-
-LogOf: TypeAlias = Callable[[web.Request], EventLog | None]
-"""Returns the log that has the run of a request (``request.match_info["run"]``); ``None`` if the client may not read it."""
-
-
-def durable_routes(
-    log_of: LogOf, *, timing: StreamTiming = TIMING, send: SendEvents = send_events
-) -> list[web.RouteDef]:
-    """The routes ``/runs/{run}/stream``, ``/runs/{run}/stream/ag-ui`` and ``/runs/{run}/stream/ui``.
-
-    Args:
-        log_of: Returns the log of a request.
-        timing: How long requests last.
-        send: Sends server-sent events.
-    """
-
-    def route(view: str) -> web.RouteDef:
-        async def handle(request: web.Request) -> web.StreamResponse:
-            run = request.match_info["run"]
-            log = log_of(request)
-            if log is None:
-                error = no_stream()
-                return stream_error(error.status, error.code, error.message)
-            source = run_stream(log, run, view, request.query)
-            return await answer_stream(request, source, timing=timing, send=send)
-
-        return web.route("*", f"/runs/{{run}}/stream{view}", handle)
-
-    return [route(view) for view in FOLDS]
-
-
-def run_stream(
-    log: EventLog, run: str, view: str = "", query: Mapping[str, str] | None = None
-) -> LogStream:
-    """A stream of a stored run.
-
-    Args:
-        log: The log.
-        run: The run's id.
-        view: A key of `FOLDS`.
-        query: The parameters of the request: AG-UI has ``protocol``, the version that the client supports.
-    """
-    given = query or {}
-    fold = FOLDS[view]
-    protocol = given.get("protocol", "") if view == "/ag-ui" else ""
-    name = f"{run}{view}{protocol and '@'}{protocol}"
-    if fold is None:
-        return LogStream(log, run, name=name)
-    return LogStream(log, run, fold=lambda: fold(run, given), name=name)

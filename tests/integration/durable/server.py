@@ -23,12 +23,12 @@ from rxworker.events import Opaque, Record, RunStop
 from rxworker.log import Claim, EventLog, RunRow, entries_of, record_of
 from rxworker.ui.web.durable import (
     HEADERS,
-    LogStream,
     StreamError,
     StreamTiming,
     answer_stream,
     stream_error,
 )
+from rxworker.ui.web.stored_streams import LogStream
 
 JSON = "application/json"
 MOST = 2**53 - 1

@@ -9,22 +9,25 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from rxworker import Approve, Worker, tool
+from rxworker import Approve, Paused, Worker, tool
 from rxworker.events import Record, RunStop, TextDelta
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
 from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog, RunRow, SQLiteLog, entries_of, records_of
 from rxworker.log.entry import Entry
+from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols import decode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.testing import ScriptedModel, call, say
-from rxworker.ui.web import durable
-from rxworker.ui.web.durable import START, LogStream, StreamTiming, durable_routes, run_stream
+from rxworker.ui.web import WebServer, stored_streams
+from rxworker.ui.web.durable import START, StreamTiming, answer_stream
+from rxworker.ui.web.stored_streams import LogStream, run_stream
 
 Client = TestClient[Any, Any]
 OpenLog = Callable[[], EventLog]
@@ -46,9 +49,14 @@ async def client(log: EventLog) -> AsyncGenerator[Client, None]:
 
 
 @asynccontextmanager
-async def served(log: EventLog | None, timing: StreamTiming = TIMING) -> AsyncGenerator[Client]:
+async def served(log: EventLog, timing: StreamTiming = TIMING) -> AsyncGenerator[Client]:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        view = request.path.partition("/stream")[2]
+        source = run_stream(log, request.match_info["id"], view, request.query)
+        return await answer_stream(request, source, timing=timing)
+
     app = web.Application()
-    app.add_routes(durable_routes(lambda _: log, timing=timing))
+    app.add_routes([web.route("*", f"/runs/{{id}}/stream{view}", handle) for view in VIEWS])
     async with TestClient(TestServer(app)) as client:
         yield client
 
@@ -143,7 +151,7 @@ async def test_a_projection_goes_on_after_every_offset(log: EventLog, view: str)
     for after in range(len(parts) + 1):
         at = offset(1, after) if after else START
         page = await run_stream(log, run, view).read(at)
-        wanted = [durable.encode_lenient(part) for some in parts[after:] for part in some]
+        wanted = [encode_lenient(part) for some in parts[after:] for part in some]
         assert list(page.messages) == wanted
         assert page.is_closed
 
@@ -155,7 +163,7 @@ async def test_pages_joined_are_the_stream(
 ) -> None:
     run = await a_run(log)
     whole = await (await client.get(f"/runs/{run}/stream{view}")).json()
-    monkeypatch.setattr(durable, "PAGE_BYTES", size)
+    monkeypatch.setattr(stored_streams, "PAGE_BYTES", size)
     joined, at, pages = list[Any](), "-1", 0
     while True:
         response = await client.get(f"/runs/{run}/stream{view}", params={"offset": at})
@@ -253,9 +261,43 @@ async def test_a_deleted_run_gets_a_404(client: Client, log: EventLog) -> None:
     assert (await client.head(f"/runs/{run}/stream")).status == 404
 
 
-async def test_a_run_of_another_client_gets_a_404() -> None:
-    async with served(None) as client:
-        assert (await client.get("/runs/run-1/stream")).status == 404
+async def test_a_server_over_a_log_serves_the_runs_of_a_user_without_secrets(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "sk-live-0123456789abcdefXYZ"
+    monkeypatch.setenv("DESK_API_KEY", secret)
+
+    def make() -> Worker:
+        return Worker(ScriptedModel([say(f"The key is {secret}.")]))
+
+    async with (
+        WebServer(make, port=0, log=log, user=lambda request: request.query["user"]) as server,
+        aiohttp.ClientSession(trust_env=False) as http,
+    ):
+        async with http.post(f"{server.url}api/runs?user=ann", json={"input": "Hi"}) as response:
+            run = (await response.json())["id"]
+        for view in VIEWS:
+            stream = f"{server.url}runs/{run}/stream{view}"
+            async with http.get(f"{stream}?user=ann&offset=-1&live=sse") as response:
+                text = await response.text()
+                assert response.status == 200
+                assert '"streamClosed":true' in text
+                assert "The" in text
+                assert secret not in text
+            async with http.get(f"{stream}?user=bob") as response:
+                assert response.status == 404
+            async with http.post(f"{stream}?user=ann", json={}) as response:
+                assert response.status == 405
+
+
+async def test_a_server_without_a_log_has_none() -> None:
+    async with (
+        WebServer(lambda: Worker(ScriptedModel(["Hello!"])), port=0) as server,
+        aiohttp.ClientSession(trust_env=False) as http,
+        http.get(f"{server.url}runs/run-1/stream") as response,
+    ):
+        assert response.status == 404
+        assert "give the server a log" in (await response.json())["error"]["message"]
 
 
 @pytest.mark.parametrize("at", [offset(1, 4), offset(2, 3), offset(0, 1), offset(1, 0)])
@@ -385,6 +427,7 @@ async def test_a_paused_run_is_closed_and_its_continuation_is_another_stream(
     (info,) = await log.list()
     response = await client.get(f"/runs/{info.run}/stream/ag-ui")
     assert response.headers["Stream-Closed"] == "true"
+    assert isinstance(paused, Paused)
     decisions = {call.id: Approve() for call in paused.pending}
     resumed = worker.resume(paused, decisions=decisions)
     await resumed

@@ -31,6 +31,10 @@ def permit(context: ToolCallContext) -> Pause:
     return Pause("Deleting cannot be undone.")
 
 
+LEASE = 1.0
+"""Longer than a process of a busy machine may stand still."""
+
+
 class Site:
     """A server of a process of its own, as far as the log knows, and a client of it."""
 
@@ -115,7 +119,7 @@ class Sites:
         self, settings: Settings | None = None, *, queues: bool = False
     ) -> tuple[Site, AsyncExitStack]:
         stack = await self._stack.enter_async_context(AsyncExitStack())
-        log = await stack.enter_async_context(SQLiteLog(self._file, lease=0.3))
+        log = await stack.enter_async_context(SQLiteLog(self._file, lease=LEASE))
         site = Site(log, self.gate, settings or Settings(), queues=queues)
         await stack.enter_async_context(site.http)
         await stack.enter_async_context(site.server)
@@ -338,7 +342,7 @@ async def test_a_server_without_workers_queues_runs_and_steers_those_of_other_pr
     status, told = await desk.post(f"api/runs/{unwanted}/cancel", {"reason": "a mistake"})
     assert (status, told["status"], told["cause"]) == (200, "aborted", "cancel")
 
-    async with SQLiteLog(desk.log.path, lease=0.3) as log:  # pyright: ignore
+    async with SQLiteLog(desk.log.path, lease=LEASE) as log:  # pyright: ignore
         there = Site(log, sites.gate, Settings())
         working = asyncio.create_task(work(log, lambda _: there.worker()))
         try:

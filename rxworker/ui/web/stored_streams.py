@@ -1,0 +1,203 @@
+"""Stored runs as Durable Streams: their records, and the parts of user interface protocols.
+
+The offset of a record is the epoch of its owner and its number, ``%016d_%016d``. Records that an owner has lost with its machine, and that
+a later owner has replaced, have another epoch: a client that has read them gets a 410 and reads again from the beginning. So no client continues
+after a record that is not in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TypeAlias
+
+from rxworker.errors import LogError
+from rxworker.events import Record
+from rxworker.hub.history import expand, merged
+from rxworker.log import EventLog, RunInfo, record_of
+from rxworker.messages.lenient_json import encode_lenient
+from rxworker.protocols import encode_record
+from rxworker.protocols.ag_ui import AgUiEncoder
+from rxworker.protocols.ui_messages import UiMessageEncoder
+from rxworker.ui.web.durable import JSON, StreamError, StreamPage
+
+PAGE_BYTES = 1 << 20
+"""A response has no further message after so many bytes."""
+
+EncodeParts: TypeAlias = Callable[[Record], Sequence[bytes]]
+"""Encodes the next record of a run, which may give no parts."""
+
+ENDED = frozenset({"finished", "aborted", "paused"})
+
+
+class LogStream:
+    """A stored run as a stream. It is closed when the run has ended, or is paused.
+
+    Args:
+        log: The log.
+        run: The run's id.
+        fold: Returns a function that encodes the records of the run from the first; by default each record is a message, as `encode_record`
+            makes it.
+        name: Identifies the stream; by default the run's id.
+        redact: Removes secrets from a message.
+        content_type: The media type of the messages.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        run: str,
+        *,
+        fold: Callable[[], EncodeParts] | None = None,
+        name: str = "",
+        redact: Callable[[bytes], bytes] | None = None,
+        content_type: str = JSON,
+    ) -> None:
+        self.name = name or run
+        self.content_type = content_type
+        self._log = log
+        self._run = run
+        self._fold = fold
+        self._redact = redact
+        self._encode: EncodeParts = _encode_alone
+        self._at: tuple[int, int] | None = None  # which the next read may continue after
+
+    async def read(self, offset: str) -> StreamPage:
+        """The messages after an offset.
+
+        Raises:
+            StreamError: There is no such run, or it does not have this offset.
+        """
+        info = await self._info()  # before the entries, so that an ended run has no more of them
+        messages: list[bytes] = []
+        size, at = 0, _read_offset(offset)
+        epoch, after = at
+        is_found, start = self._at == at, after
+        if not is_found:
+            is_found = at == (0, 0)
+            self._encode = _encode_alone if self._fold is None else self._fold()
+            start = 0 if self._fold is not None else max(after - 1, 0)
+        self._at = None
+        entries = self._log.read(self._run, start)
+        async with aclosing(entries):
+            async for entry in entries:
+                record = record_of(entry, self._run)
+                if entry.first <= after <= entry.last and entry.epoch == epoch:
+                    is_found = True
+                for known in _known(record, after):
+                    self._encode(known)
+                for one in expand(record, after):
+                    parts = self._encode(one)
+                    messages += parts if self._redact is None else map(self._redact, parts)
+                    size += sum(map(len, parts))
+                    at = entry.epoch, one.seq
+                    if size >= PAGE_BYTES:
+                        break
+                if size >= PAGE_BYTES:
+                    break
+        if not is_found:
+            message = "the stream does not have this offset: its end was lost with a machine, and the run was recovered; read from -1"
+            raise StreamError(410, "gone_offset", message)
+        self._at = at
+        is_up_to_date = at[1] >= info.last_seq
+        is_closed = is_up_to_date and info.status in ENDED
+        return StreamPage(messages, _write_offset(*at), is_up_to_date, is_closed)
+
+    async def tail(self) -> StreamPage:
+        """The end of the stream.
+
+        Raises:
+            StreamError: There is no such run.
+        """
+        info = await self._info()
+        at = 0, 0
+        async for entry in self._log.read(self._run, max(info.last_seq - 1, 0)):
+            at = entry.epoch, entry.last
+        return StreamPage((), _write_offset(*at), is_closed=info.status in ENDED)
+
+    async def wait(self, offset: str) -> bool:
+        """Wait for a record after an offset. ``False`` if the log is closed."""
+        _, after = _read_offset(offset)
+        entries = self._log.follow(self._run, after)
+        async with aclosing(entries):
+            try:
+                async for _ in entries:
+                    return True
+            except LogError:
+                return True  # the next read reports it: the run was deleted
+        return False
+
+    async def _info(self) -> RunInfo:
+        info = await self._log.info(self._run)
+        if info is None or info.status == "deleted":
+            raise no_stream()
+        return info
+
+
+def no_stream() -> StreamError:
+    """The error for a run that is not stored."""
+    return StreamError(404, "no_run", "there is no such run: it was deleted, or never stored")
+
+
+def _encode_alone(record: Record) -> Sequence[bytes]:
+    return (encode_record(record),)
+
+
+def _known(record: Record, after: int) -> Iterator[Record]:
+    """The records of an entry up to a number, in as few as possible: what they give is not sent."""
+    if record.seq <= after:
+        yield merged(record, 0)
+    elif record.first <= after:
+        yield from expand(record, until=after)
+
+
+def _read_offset(offset: str) -> tuple[int, int]:
+    epoch, _, number = offset.partition("_")
+    return int(epoch), int(number)
+
+
+def _write_offset(epoch: int, number: int) -> str:
+    return f"{epoch:016d}_{number:016d}"
+
+
+def _fold_ag_ui(run: str, query: Mapping[str, str]) -> EncodeParts:
+    encoder = AgUiEncoder(run, run, protocol=query.get("protocol"), snapshot=True)
+    return lambda record: [encode_lenient(event) for event in encoder.feed(record)]
+
+
+def _fold_ui(run: str, query: Mapping[str, str]) -> EncodeParts:  # noqa: ARG001 - as the other one
+    encoder = UiMessageEncoder(run)
+    return lambda record: [encode_lenient(part) for part in encoder.feed(record)]
+
+
+FOLDS: Mapping[str, Callable[[str, Mapping[str, str]], EncodeParts] | None] = {
+    "": None,
+    "/ag-ui": _fold_ag_ui,
+    "/ui": _fold_ui,
+}
+"""The streams of a run: its records, and the parts of user interface protocols."""
+
+
+def run_stream(
+    log: EventLog,
+    run: str,
+    view: str = "",
+    query: Mapping[str, str] | None = None,
+    redact: Callable[[bytes], bytes] | None = None,
+) -> LogStream:
+    """A stream of a stored run.
+
+    Args:
+        log: The log.
+        run: The run's id.
+        view: A key of `FOLDS`.
+        query: The parameters of the request: AG-UI has ``protocol``, the version that the client supports.
+        redact: Removes secrets from a message.
+    """
+    given = query or {}
+    fold = FOLDS[view]
+    protocol = given.get("protocol", "") if view == "/ag-ui" else ""
+    name = f"{run}{view}{protocol and '@'}{protocol}"
+    if fold is None:
+        return LogStream(log, run, name=name, redact=redact)
+    return LogStream(log, run, fold=lambda: fold(run, given), name=name, redact=redact)
