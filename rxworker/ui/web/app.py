@@ -96,10 +96,7 @@ def make_app(
             web.post("/api/runs/{id}/resume", post_resume),
             web.post("/api/runs/{id}/fork", post_fork),
             web.get("/api/runs/{id}/events", get_events, allow_head=False),
-            *[
-                web.route("*", f"/runs/{{id}}/stream{view}", durable_handler(view))
-                for view in FOLDS
-            ],
+            *[web.get(f"/runs/{{id}}/stream{view}", durable_handler(view)) for view in FOLDS],
             *protocol_routes(),
             web.get("/api/chat/{id}/messages", get_chat_messages, name="chat-messages"),
             web.get("/api/chat/{id}/stream", get_chat, allow_head=False, name="chat-stream"),
@@ -380,6 +377,8 @@ def durable_handler(view: str) -> Callable[[web.Request], Awaitable[web.StreamRe
         if log is None:
             raise ApiError(404, "no_log", "runs are not stored: give the server a log")
         entry = await state.runs_of(request).find(request.match_info["id"])
+        if entry.is_running_here:
+            await entry.accepted()
         source = run_stream(log, entry.id, view, request.query, entry.redact)
         with state.places.take(entry):
             return await answer_stream(request, source, send=state.streams.send)

@@ -107,7 +107,8 @@ async def test_a_queued_message_survives_a_pause(desk: Desk, gated: type[GatedMo
         await desk.ask(page)
         model.let(1)
         await desk.answers(page, LONG[:4])
-        await desk.ask(page, "Wait for me")
+        async with page.expect_response("**/send"):
+            await desk.ask(page, "Wait for me")
         await expect(page.locator("#queue-list li")).to_have_text(["Wait for me"])
         model.let_all()
         await desk.press(page, "Approve")
