@@ -24,8 +24,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Generic, LiteralString, TypeVar, cast, final
 
-import psycopg
-from psycopg.sql import SQL, Identifier
+try:
+    import psycopg
+    from psycopg.sql import SQL, Identifier
+except ImportError as error:
+    raise ImportError(
+        f"a log in Postgres needs the package psycopg ({error}): pip install 'rxworker[postgres]'"
+    ) from error
 
 from rxworker.errors import LeaseHeldError, LogError
 from rxworker.log import postgres_tables as sql
@@ -450,13 +455,14 @@ class PostgresLog(EventLog):
     async def _read_on(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]]) -> None:
         """Read the pages of all runs with one query, and so on."""
         together: dict[LiteralString, list[_Job[Any]]] = {}
-        queries: list[tuple[LiteralString, Any, list[_Job[Any]]]] = []
+        queries: list[tuple[LiteralString, Any, Sequence[_Job[Any]]]] = []
         for job in jobs:
             if job.query in _TOGETHER:
                 together.setdefault(job.query, []).append(job)
             else:
                 queries.append((job.query, job.values, [job]))
-        queries += [(query, _columns(query, some), some) for query, some in together.items()]
+        for query, some in together.items():
+            queries.append((query, _columns(query, some), some))
         context = connection.pipeline() if len(queries) > 1 else contextlib.nullcontext()
         async with context:
             cursors = [
@@ -466,10 +472,7 @@ class PostgresLog(EventLog):
         for (query, _, some), cursor in zip(queries, cursors, strict=True):
             rows = await cursor.fetchall()
             if query in _TOGETHER:
-                rows_of = [list[Row]() for _ in some]
-                for row in rows:
-                    rows_of[row[0] - 1].append(row[1:])
-                for job, its_rows in zip(some, rows_of, strict=True):
+                for job, its_rows in zip(some, _parts(rows, len(some)), strict=True):
                     job.done(its_rows)
             else:
                 some[0].done(rows)
@@ -520,7 +523,8 @@ class PostgresLog(EventLog):
                         self._wake(run) if run else self._wake_all()
             except psycopg.OperationalError:
                 loop.remove_reader(file)
-                lost.set_result(None)
+                if not lost.done():
+                    lost.set_result(None)
 
         file = connection.fileno()
         loop.add_reader(file, receive)
@@ -625,6 +629,14 @@ def _columns(query: LiteralString, jobs: Sequence[_Job[Any]]) -> Sequence[object
         most = min(limits)
         return runs, afters, max(most // len(jobs), min(most, SOME))
     return runs, *more
+
+
+def _parts(rows: Sequence[Row], count: int) -> list[list[Row]]:
+    """The rows of each job, without their numbers."""
+    parts: list[list[Row]] = [[] for _ in range(count)]
+    for number, *values in rows:
+        parts[int(number) - 1].append(tuple(values))
+    return parts
 
 
 def _nothing(_row: object, _is_repeated: bool) -> None:

@@ -16,18 +16,12 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8BinaryDumper
+
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log.address import masked
-
-try:
-    import psycopg
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
-    from psycopg.types.numeric import Int8BinaryDumper
-except ImportError as error:
-    raise ImportError(
-        f"PostgresLog needs the package psycopg ({error}): pip install 'rxworker[postgres]'",
-        name="psycopg",
-    ) from error
 
 T = TypeVar("T")
 
@@ -197,8 +191,11 @@ class Link:
                 if not is_lost(error):
                     raise self.server.explained(error) from error
                 if loop.time() + pause > end:
-                    what = f"no connection for {PATIENCE:g} s: "
+                    what = f"no answer for {PATIENCE:g} s: "
                     raise self.server.explained(error, what=what) from error
+            except UnicodeEncodeError as error:
+                await self.close()
+                raise LogError(f"{self.server.address}: {error}") from error
             except BaseException:
                 await self.close()
                 raise

@@ -22,7 +22,6 @@ SETTINGS = {
     "shared_buffers": "32MB",
     "max_connections": "200",
     "max_wal_size": "4GB",
-    "autovacuum_naptime": "10s",
     "listen_addresses": "127.0.0.1",
 }
 
@@ -119,6 +118,15 @@ class PostgresServer:
             except psycopg.OperationalError:
                 assert time.monotonic() < end, (self.folder / "log").read_text()
                 time.sleep(0.01)
+
+    def stop_flushing(self) -> None:
+        """Stop its processes that write to the disk what no client waits for, until it is killed."""
+        import psycopg  # optional
+
+        query = "SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'background writer', 'checkpointer')"
+        with psycopg.connect(self.address()) as connection:
+            for (pid,) in connection.execute(query):
+                os.kill(pid, signal.SIGSTOP)
 
     def kill(self) -> None:
         """End all of its processes at once, as a machine that fails does for them."""
