@@ -6,7 +6,8 @@ waiting for the disk; if there is a barrier among them, a `FLUSH` follows.
 
 A lost connection leaves open whether the last writes were done, and a server that crashed has lost those that the disk did not have yet, though they were
 reported as done. So appends are kept until a flush has returned, which is at least each `UNFLUSHED` seconds, and on a new connection they are made again,
-before those that wait, each refused by the server if it is there. For other writes a token, which is stored with them, shows that they were done.
+before those that wait; the server refuses those that it has, and reports its last number. A claim and a command are stored with a token, which shows that they
+were done.
 
 The server notifies each process of the ids of the runs that have changed. A process that has begun to listen reads everything that it follows once, so that
 nothing is missed between a lost connection and the next one. Leases are compared on the server, by its clock; times that are read are converted to the clock of
@@ -21,7 +22,6 @@ import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from itertools import chain
 from typing import Any, Generic, LiteralString, TypeVar, cast, final
 
 try:
@@ -32,7 +32,7 @@ except ImportError as error:
         f"a log in Postgres needs the package psycopg ({error}): pip install 'rxworker[postgres]'"
     ) from error
 
-from rxworker.errors import LeaseHeldError, LogError
+from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log import postgres_tables as sql
 from rxworker.log.base import LEASE, Codec, EventLog, StoredRow, already_stored, no_run
 from rxworker.log.entry import Entry
@@ -55,13 +55,14 @@ WATCHED = 10.0
 """Seconds for which a process marks a run as watched."""
 UNFLUSHED = 1.0
 """Seconds for which appends may be kept before they are flushed."""
-TOGETHER = 4_000_000
-"""At most so many bytes of entries are kept before they are flushed."""
-SOME = 20
-"""Entries that a read gives at least, if there are so many, where many runs are read together."""
-_TOGETHER = (sql.ENTRIES, sql.INFOS, sql.COMMANDS)
-AHEAD = 0.5
-"""Seconds by which the clock of the server must have moved against ours to be read again."""
+UNFLUSHED_SIZE = 4_000_000
+"""Bytes of entries that may be kept."""
+FEWEST = 20
+"""Entries that a read gives at least, where many runs are read together."""
+TOLERANCE = 0.5
+"""Seconds by which the clock of the server must have moved against ours before times are converted anew."""
+BATCHED = (sql.ENTRIES, sql.INFOS, sql.COMMANDS)
+"""The queries that read for several jobs at once."""
 
 
 class _Job(Generic[T]):
@@ -137,7 +138,7 @@ class _Append(_Job[bool]):
 
 
 class _Pump:
-    """Gives all jobs that wait to a function, while there are any.
+    """Gives all jobs that wait to a function, until there are none.
 
     Args:
         work: Does jobs, and sets their results.
@@ -147,9 +148,12 @@ class _Pump:
         self._work = work
         self._waiting: list[_Job[Any]] = []
         self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def put(self, job: _Job[T]) -> asyncio.Future[T]:
         """Do a job soon. Returns the future of its result."""
+        if self._is_closed:
+            raise LocalProtocolError("this log is closed: open it again")
         self._waiting.append(job)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -180,6 +184,11 @@ class _Pump:
         """Wait until nothing waits."""
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """Do what waits, and take nothing more."""
+        await self.join()
+        self._is_closed = True
 
 
 @final
@@ -228,6 +237,7 @@ class PostgresLog(EventLog):
         self._writes = _Pump(self._write)
         self._reads = _Pump(self._read_together)
         self._unflushed: list[_Append] = []
+        self._unflushed_size = 0
         self._unflushed_since = 0.0
         self._is_new = False  # the connection that writes
         self._own_pid = 0
@@ -329,7 +339,7 @@ class PostgresLog(EventLog):
         """A run, with its times by our clock."""
         clock, run, data, status, epoch, last, owner, lease, created, updated, *rest = row
         ahead = clock - time.time()
-        if abs(ahead - self._ahead) > AHEAD:
+        if abs(ahead - self._ahead) > TOLERANCE:
             self._ahead = ahead
         ahead = self._ahead
         lease = lease and lease - ahead
@@ -374,7 +384,7 @@ class PostgresLog(EventLog):
         if self._marking is not None:
             self._marking.cancel()
         for pump in (self._writes, self._reads):
-            await pump.join()
+            await pump.close()
         if self._listener is not None and not self._listener.done():
             self._listener.cancel()
             await asyncio.wait([self._listener])
@@ -412,7 +422,7 @@ class PostgresLog(EventLog):
         others = [job for job in jobs if not isinstance(job, _Append)]
         # Rows are locked in this order by everything that locks several of them.
         appends.sort(key=lambda job: job.claim.run)
-        flushes = is_new or any(job.durable for job in jobs) or self._must_flush(appends)
+        flushes = is_new or self._must_flush or any(job.durable for job in jobs)
         found: list[tuple[Sequence[_Job[Any]], psycopg.AsyncCursor[Row]]] = []
         async with connection.pipeline() as pipeline:
             if appends:
@@ -429,23 +439,26 @@ class PostgresLog(EventLog):
                 await pipeline.sync()
                 await connection.execute(sql.FLUSH)
         rows = [(some, await cursor.fetchall()) for some, cursor in found]
-        if flushes:
-            self._unflushed = []
-        elif appends:
-            if not self._unflushed:
-                self._unflushed_since = time.monotonic()
-            self._unflushed += appends
+        self._keep([] if flushes else appends, is_flushed=flushes)
         for some, each in rows:
             for job, row in zip(some, each, strict=True):
                 job.done(row)
         for job in appends:
             job.is_repeated = True
 
-    def _must_flush(self, appends: Sequence[_Append]) -> bool:
-        if not self._unflushed:
-            return False
-        size = sum(job.size for job in chain(self._unflushed, appends))
-        return size > TOGETHER or time.monotonic() - self._unflushed_since > UNFLUSHED
+    def _keep(self, appends: Sequence[_Append], *, is_flushed: bool) -> None:
+        """Keep appends until they are flushed."""
+        if is_flushed:
+            self._unflushed, self._unflushed_size = [], 0
+        elif appends and not self._unflushed:
+            self._unflushed_since = time.monotonic()
+        self._unflushed += appends
+        self._unflushed_size += sum(job.size for job in appends)
+
+    @property
+    def _must_flush(self) -> bool:
+        age = time.monotonic() - self._unflushed_since
+        return bool(self._unflushed) and (age > UNFLUSHED or self._unflushed_size > UNFLUSHED_SIZE)
 
     # Reading
 
@@ -457,7 +470,7 @@ class PostgresLog(EventLog):
         together: dict[LiteralString, list[_Job[Any]]] = {}
         queries: list[tuple[LiteralString, Any, Sequence[_Job[Any]]]] = []
         for job in jobs:
-            if job.query in _TOGETHER:
+            if job.query in BATCHED:
                 together.setdefault(job.query, []).append(job)
             else:
                 queries.append((job.query, job.values, [job]))
@@ -471,7 +484,7 @@ class PostgresLog(EventLog):
             ]
         for (query, _, some), cursor in zip(queries, cursors, strict=True):
             rows = await cursor.fetchall()
-            if query in _TOGETHER:
+            if query in BATCHED:
                 for job, its_rows in zip(some, _parts(rows, len(some)), strict=True):
                     job.done(its_rows)
             else:
@@ -627,7 +640,7 @@ def _columns(query: LiteralString, jobs: Sequence[_Job[Any]]) -> Sequence[object
     if query == sql.ENTRIES:
         afters, limits = more
         most = min(limits)
-        return runs, afters, max(most // len(jobs), min(most, SOME))
+        return runs, afters, max(most // len(jobs), min(most, FEWEST))
     return runs, *more
 
 

@@ -39,6 +39,7 @@ DEFAULT_SCHEMA = "rxworker"
 
 _OPTIONS: Final[dict[str, Any]] = {
     "fallback_application_name": "rxworker",
+    "client_encoding": "utf8",
     "connect_timeout": 5,
     # A machine that has vanished is noticed before the leases end.
     "keepalives_idle": 5,
@@ -84,6 +85,8 @@ class Server:
             )
         rest = "&".join(each for each in parameters if not each.startswith("schema="))
         try:
+            if not place.startswith(("postgresql://", "postgres://")):
+                raise psycopg.ProgrammingError
             options = _OPTIONS | conninfo_to_dict(place + (mark and rest and mark + rest))
             self._conninfo = make_conninfo("", **options)
         except psycopg.Error:

@@ -2,7 +2,7 @@
 
 Theory of operation. Each change of a log is one call of a function, so that the server has all of it before it locks anything: a client that stops in the
 middle of sending holds no lock. A function locks the rows of its runs in the order of their ids, and then, in ``publish``, the log: from there to the commit,
-which waits for no disk, changes are made one after the other. So revisions grow in the order of the commits, and nobody who reads up to one misses an earlier one.
+which waits for no disk, changes are made one after the other. So revisions grow in the order of the commits, and a reader of one has missed no earlier one.
 
 Nothing here waits for the disk. What must survive a loss of power is followed by `FLUSH`, a transaction of its own that holds no lock, and that returns when
 the disk has everything that was committed before. So the barriers of many processes share their writes to the disk.
@@ -154,7 +154,7 @@ SKIP: LiteralString = (
     "SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || current_schema(), 0)), "
     "setval('revision', (SELECT last_value + 100000 FROM revision))"
 )
-"""Leave out revisions. A server that crashed has lost its last ones, and somebody may have read up to them; so each new connection that writes begins with higher ones."""
+"""Leave out revisions. A server that crashed has lost its last ones, which readers have seen; so each new connection that writes begins with higher ones."""
 
 CLAIM: LiteralString = "SELECT * FROM claim_run(%b, %b, %b, %b, %b, %b)"
 APPEND: LiteralString = (

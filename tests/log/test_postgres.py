@@ -15,7 +15,13 @@ from contextlib import aclosing
 import pytest
 
 from rxworker import Run, Worker
-from rxworker.errors import ConfigurationError, FencedError, LeaseHeldError, LogError
+from rxworker.errors import (
+    ConfigurationError,
+    FencedError,
+    LeaseHeldError,
+    LocalProtocolError,
+    LogError,
+)
 from rxworker.events import Record, RunStart, TurnStart
 from rxworker.log import (
     Command,
@@ -414,6 +420,14 @@ async def test_what_cannot_be_stored_or_read_fails_alone(postgres: PostgresServe
         errors = [isinstance(result, LogError) for result in results]
         assert errors == [False, True, False, True, False, True], results
         assert await numbers(log) == [1, 2]
+
+
+async def test_a_closed_log_takes_nothing(postgres: PostgresServer) -> None:
+    log = open_log(postgres.new_address())
+    claim = await log.claim(RUN, create=True)
+    await log.close()
+    with pytest.raises(LocalProtocolError, match="closed"):
+        await log.release(claim)
 
 
 async def test_logs_share_a_database(postgres: PostgresServer) -> None:
