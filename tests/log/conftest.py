@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rxworker.log import Codec, EventLog, MemoryLog, SQLiteLog, open_log
-from tests.log.postgres_server import PostgresServer, why_missing
+from tests.log.postgres_server import PostgresServer, require_postgres
 
 OpenLog = Callable[..., EventLog]
 STORES = ["memory", "sqlite", "postgres"]
@@ -25,8 +25,7 @@ async def until(is_so: Callable[[], object]) -> None:
 @pytest.fixture(scope="session")
 def postgres() -> Generator[PostgresServer]:
     """A server of Postgres."""
-    if missing := why_missing():
-        pytest.skip(missing)
+    require_postgres()
     server = PostgresServer()
     yield server
     server.close()

@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import pytest
+
 USER, PASSWORD = "rx", "a secret"
 WAITS = 30.0
 SETTINGS = {
@@ -46,6 +48,14 @@ def why_missing() -> str:
     if find_programs() is None:
         return "Postgres is not installed: apt-get install postgresql"
     return ""
+
+
+def require_postgres() -> None:
+    """Skip the tests if there can be no server, or fail where everything has to be there."""
+    if missing := why_missing():
+        if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
+            pytest.fail(missing)
+        pytest.skip(missing, allow_module_level=True)
 
 
 class PostgresServer:
@@ -121,22 +131,24 @@ class PostgresServer:
 
     def stop_flushing(self) -> None:
         """Stop its processes that write to the disk what no client waits for, until it is killed."""
-        import psycopg  # optional
-
-        query = "SELECT pid FROM pg_stat_activity WHERE backend_type IN ('walwriter', 'background writer', 'checkpointer')"
-        with psycopg.connect(self.address()) as connection:
-            for (pid,) in connection.execute(query):
-                os.kill(pid, signal.SIGSTOP)
+        for pid in self._pids("'walwriter', 'background writer', 'checkpointer'"):
+            os.kill(pid, signal.SIGSTOP)
 
     def kill(self) -> None:
-        """End all of its processes at once, as a machine that fails does for them."""
+        """End all of its processes at once."""
         assert self._process is not None
-        children = f"/proc/{self._process.pid}/task/{self._process.pid}/children"
-        pids = [int(pid) for pid in Path(children).read_text().split()]
+        pids = self._pids("backend_type")
         for pid in (self._process.pid, *pids):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
+
+    def _pids(self, types: str) -> list[int]:
+        import psycopg  # optional
+
+        query = f"SELECT pid FROM pg_stat_activity WHERE backend_type IN ({types}) AND pid <> pg_backend_pid()"
+        with psycopg.connect(self.address()) as connection:
+            return [pid for (pid,) in connection.execute(query.encode())]
 
     def close(self) -> None:
         """End it, and delete what it has written."""

@@ -35,13 +35,14 @@ from rxworker.log import (
 )
 from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel, say
-from tests.log.postgres_server import PASSWORD, PostgresServer, why_missing
+from tests.log.postgres_server import PASSWORD, PostgresServer, require_postgres, why_missing
 
 if why_missing():
-    pytest.skip(why_missing(), allow_module_level=True)
+    require_postgres()
 
 import psycopg
 
+from rxworker.log import postgres as module
 from rxworker.log import postgres_connection as connections
 from rxworker.log import postgres_tables as tables
 from rxworker.log.postgres import PostgresLog
@@ -110,6 +111,21 @@ async def test_what_a_killed_server_has_lost_is_written_again(postgres: Postgres
         await log.append(claim, entries(1, 6), after=6, durable=False)
         assert await take(following, 7) == [7]
         assert await numbers(other) == [1, 2, 3, 4, 5, 6, 7]
+
+
+async def test_appends_are_flushed_after_a_while(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNFLUSHED", 0.0)
+    address = postgres.new_address()
+    async with open_log(address) as log:
+        claim = await log.claim(RUN, create=True)
+        await log.append(claim, entries(1), after=0, durable=False)
+        postgres.stop_flushing()
+        await log.append(claim, entries(1, 1), after=1, durable=False)
+        postgres.kill()
+        postgres.start()
+        assert execute(postgres, "SELECT last FROM runs", schema_of(address)) == [(2,)]
 
 
 async def test_changes_after_those_that_were_lost_are_seen(postgres: PostgresServer) -> None:
