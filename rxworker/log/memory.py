@@ -11,7 +11,7 @@ from typing import final
 from msgspec import Struct
 
 from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
-from rxworker.log.base import LEASE, Codec, EventLog, StoredRow, no_run
+from rxworker.log.base import LEASE, Codec, EventLog, StoredRow, already_stored, no_run
 from rxworker.log.entry import Entry
 from rxworker.log.values import Claim, StoredStatus
 
@@ -93,7 +93,7 @@ class MemoryLog(EventLog):
             if create:
                 known = self._runs.setdefault(run, _StoredRun(run, row, now, updated=now))
                 if known.last_seq or known.status == "deleted":
-                    raise LogError(f"the log has a run {run!r} already")
+                    raise already_stored(run)
             found = self._get(run)
             if found.owner and found.lease_until > now:
                 raise LeaseHeldError(run, found.owner, found.lease_until)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from rxworker.errors import ConfigurationError
+from rxworker.log.address import masked
 from rxworker.log.base import LEASE, Codec, EventLog
 from rxworker.log.memory import MemoryLog
 from rxworker.log.sqlite import SQLiteLog
 
-EXAMPLE = "give sqlite:FILE, for example sqlite:runs.db, or memory:"
+EXAMPLE = (
+    "give sqlite:FILE, for example sqlite:runs.db, postgresql://USER@HOST/DATABASE, or memory:"
+)
 
 
 def open_log(
     address: str, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
 ) -> EventLog:
-    """Open the log at an address: ``sqlite:runs.db`` (a path relative to the working directory), ``sqlite:/var/lib/runs.db``, or ``memory:``.
+    """Open the log at an address: ``sqlite:runs.db`` (a path relative to the working directory), ``sqlite:/var/lib/runs.db``, ``postgresql://me@db.example/runs`` (see `PostgresLog`), or ``memory:``.
 
     Args:
         address: The address.
@@ -33,4 +36,10 @@ def open_log(
         return MemoryLog(codec=codec, owner=owner, lease=lease)
     if colon and scheme == "sqlite" and rest:
         return SQLiteLog(rest, codec=codec, owner=owner, lease=lease)
-    raise ConfigurationError(f"{address!r} is not the address of a log: {EXAMPLE}")
+    if colon and scheme in ("postgresql", "postgres"):
+        try:
+            from rxworker.log.postgres import PostgresLog  # needs an extra
+        except ImportError as error:
+            raise ConfigurationError(str(error)) from error
+        return PostgresLog(address, codec=codec, owner=owner, lease=lease)
+    raise ConfigurationError(f"{masked(address)!r} is not the address of a log: {EXAMPLE}")

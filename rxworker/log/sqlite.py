@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
-from rxworker.log.base import ALL_RUNS, LEASE, Codec, EventLog, StoredRow, no_run
+from rxworker.log.base import ALL_RUNS, LEASE, Codec, EventLog, StoredRow, already_stored, no_run
 from rxworker.log.entry import Entry
 from rxworker.log.memory import check_command, conflict, refusal
 from rxworker.log.values import Claim, StoredStatus
@@ -159,7 +159,7 @@ class SQLiteLog(EventLog):
                 )
                 last, status = _find(db, run, "last, status")
                 if last or status == "deleted":
-                    raise LogError(f"the log has a run {run!r} already")
+                    raise already_stored(run)
             key, status, held, until = _find(db, run, "id, status, owner, lease")
             if status == "deleted":
                 raise no_run(run)

@@ -1,6 +1,6 @@
 """Processes that run, die and recover a logged run; started by the tests, and forked for each death.
 
-Reads one JSON line for each request, and answers with one: {"kills": [n, ...], "folder": path} forks a process that begins the run and kills
+Reads one JSON line for each request, and answers with one: {"kills": [n, ...], "folder": path, "address": log} forks a process that begins the run and kills
 itself at its n-th place, and then processes that recover it until it has finished; each but the last is killed, too. A place is an emitted record, an append, or a step of a tool.
 """
 
@@ -24,8 +24,7 @@ from reactivex import Observable
 from rxworker import Answer, Approve, Finished, Paused, Worker, tool
 from rxworker.errors import LeaseHeldError
 from rxworker.events import Event, ResponseEvent
-from rxworker.log import SQLiteLog
-from rxworker.log.base import EventLog
+from rxworker.log import EventLog, open_log
 from rxworker.providers import Request
 from rxworker.testing import Reply, call, say
 from rxworker.testing.reply import reply_events
@@ -144,9 +143,9 @@ async def resumed(folder: Path, places: Places, log: EventLog, paused: Any) -> A
             await asyncio.sleep(max(error.until - time.time(), 0) + 0.005)
 
 
-async def life(folder: Path, places: Places, *, is_first: bool) -> str:
+async def life(folder: Path, address: str, places: Places, *, is_first: bool) -> str:
     """Run to the end, from wherever the run is; ask about what is not known."""
-    async with SQLiteLog(folder / "runs.db", lease=LEASE) as log:
+    async with open_log(address, lease=LEASE) as log:
         worker = make_worker(folder, places, log)
         if is_first:
             run = worker.run("Begin.")
@@ -185,7 +184,7 @@ def decide(paused: Paused[Any], folder: Path) -> dict[str, Any]:
     return decisions
 
 
-def forked(folder: Path, kill: int | None, *, is_first: bool) -> tuple[int, int]:
+def forked(folder: Path, address: str, kill: int | None, *, is_first: bool) -> tuple[int, int]:
     """A life in a process of its own. Returns its exit status, and its number of places."""
     read, write = os.pipe()
     child = os.fork()
@@ -194,7 +193,7 @@ def forked(folder: Path, kill: int | None, *, is_first: bool) -> tuple[int, int]
         try:
             places = Places(kill)
             watch_places(places)
-            asyncio.run(asyncio.wait_for(life(folder, places, is_first=is_first), 20))
+            asyncio.run(asyncio.wait_for(life(folder, address, places, is_first=is_first), 20))
             os.write(write, b"%d" % places.count)
             status = 0
         except BaseException as error:
@@ -221,16 +220,18 @@ def main() -> None:
         count = 0
         is_first = True
         while True:
-            code, count = forked(folder, deaths.pop(0) if deaths else None, is_first=is_first)
+            kill = deaths.pop(0) if deaths else None
+            code, count = forked(folder, asked["address"], kill, is_first=is_first)
             codes.append(code)
             if code != -signal.SIGKILL:
                 break
             is_first = False
         error = folder / "error"
         text = error.read_text() if error.exists() else ""
-        asked = Counter((folder / "asked").read_text().split())
+        answers = Counter((folder / "asked").read_text().split())
         print(
-            json.dumps({"codes": codes, "places": count, "error": text, "asked": asked}), flush=True
+            json.dumps({"codes": codes, "places": count, "error": text, "asked": answers}),
+            flush=True,
         )
 
 

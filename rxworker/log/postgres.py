@@ -1,0 +1,662 @@
+"""A log in a Postgres database, for several machines: ``pip install "rxworker[postgres]"``.
+
+Theory of operation. The event loop has a connection that writes, one that reads, and one that listens; the thread of the heartbeat has another. What waits to be
+written, or to be read, goes to the server together. Each write is one function of the server and one transaction (see `postgres_tables`), committed without
+waiting for the disk; if there is a barrier among them, a `FLUSH` follows.
+
+A lost connection leaves open whether the last writes were done, and a server that crashed has lost those that the disk did not have yet, though they were
+reported as done. So appends are kept until a flush has returned, which is at least each `UNFLUSHED` seconds, and on a new connection they are made again,
+before those that wait; the server refuses those that it has, and reports its last number. A claim and a command are stored with a token, which shows that they
+were done.
+
+The server notifies each process of the ids of the runs that have changed. A process that has begun to listen reads everything that it follows once, so that
+nothing is missed between a lost connection and the next one. Leases are compared on the server, by its clock; times that are read are converted to the clock of
+this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Generic, LiteralString, TypeVar, cast, final
+
+try:
+    import psycopg
+    from psycopg.sql import SQL, Identifier
+except ImportError as error:
+    raise ImportError(
+        f"a log in Postgres needs the package psycopg ({error}): pip install 'rxworker[postgres]'"
+    ) from error
+
+from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
+from rxworker.log import postgres_tables as sql
+from rxworker.log.base import LEASE, Codec, EventLog, StoredRow, already_stored, no_run
+from rxworker.log.entry import Entry
+from rxworker.log.memory import check_command, conflict, refusal
+from rxworker.log.postgres_connection import (
+    OLDEST,
+    PAUSES,
+    AsyncConnection,
+    Connection,
+    Link,
+    Row,
+    Server,
+    is_lost,
+)
+from rxworker.log.values import Claim, StoredStatus
+
+T = TypeVar("T")
+
+WATCHED = 10.0
+"""Seconds for which a process marks a run as watched."""
+UNFLUSHED = 1.0
+"""Seconds for which appends may be kept before they are flushed."""
+UNFLUSHED_SIZE = 4_000_000
+"""Bytes of entries that may be kept."""
+FEWEST = 20
+"""Entries that a read gives at least, where many runs are read together."""
+TOLERANCE = 0.5
+"""Seconds by which the clock of the server must have moved against ours before times are converted anew."""
+BATCHED = (sql.ENTRIES, sql.INFOS, sql.COMMANDS)
+"""The queries that read for several jobs at once."""
+
+
+class _Job(Generic[T]):
+    """One thing for the server to do, and the future of its result.
+
+    Args:
+        query: A query with one row.
+        values: Its parameters.
+        judge: Makes the result of the row, or raises. It is given whether the query was possibly done before.
+        durable: Whether to flush it.
+    """
+
+    def __init__(
+        self,
+        query: LiteralString,
+        values: Sequence[object] | dict[str, object],
+        judge: Callable[[Any, bool], T],
+        *,
+        durable: bool = False,
+    ) -> None:
+        self.query: LiteralString = query
+        self.values = values
+        self.judge = judge
+        self.durable = durable
+        self.is_repeated = False
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def done(self, row: object) -> None:
+        """Set the result."""
+        if self.future.done():
+            return
+        try:
+            self.future.set_result(self.judge(row, self.is_repeated))
+        except Exception as error:
+            self.future.set_exception(error)
+
+    def failed(self, error: Exception) -> None:
+        """Set the error."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class _Append(_Job[bool]):
+    def __init__(
+        self,
+        claim: Claim,
+        entries: Sequence[Entry],
+        after: int,
+        row: bytes | None,
+        status: StoredStatus | None,
+        durable: bool,
+    ) -> None:
+        super().__init__(sql.APPEND, (), self._judge, durable=durable)
+        self.claim = claim
+        self.entries = entries
+        self.after = after
+        self.row = row
+        self.status = status
+        self.size = sum([len(entry.body) for entry in entries])
+
+    def _judge(self, row: Row, is_repeated: bool) -> bool:
+        is_watched, epoch, last, status = row
+        if is_watched is not None:
+            return is_watched
+        claim = self.claim
+        if is_repeated and epoch == claim.epoch and last >= self.last and status != "deleted":
+            return False  # only this owner writes in its epoch
+        raise refusal(claim, self.after, None if epoch is None else (epoch, last, status))
+
+    @property
+    def last(self) -> int:
+        return self.entries[-1].last if self.entries else self.after
+
+
+class _Pump:
+    """Gives all jobs that wait to a function, until there are none.
+
+    Args:
+        work: Does jobs, and sets their results.
+    """
+
+    def __init__(self, work: Callable[[Sequence[_Job[Any]]], Awaitable[None]]) -> None:
+        self._work = work
+        self._waiting: list[_Job[Any]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def put(self, job: _Job[T]) -> asyncio.Future[T]:
+        """Do a job soon. Returns the future of its result."""
+        if self._is_closed:
+            raise LocalProtocolError("this log is closed: open it again")
+        self._waiting.append(job)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        return job.future
+
+    async def _run(self) -> None:
+        while self._waiting:
+            jobs, self._waiting = self._waiting, []
+            try:
+                await self._do(jobs)
+            except BaseException:
+                for job in jobs:
+                    job.future.cancel()
+                raise
+
+    async def _do(self, jobs: Sequence[_Job[Any]]) -> None:
+        try:
+            await self._work(jobs)
+        except Exception as error:
+            if len(jobs) == 1 or is_lost(error.__cause__):
+                for job in jobs:
+                    job.failed(error)
+                return
+            for job in jobs:  # one that cannot be done must not fail the others
+                await self._do([job])
+
+    async def join(self) -> None:
+        """Wait until nothing waits."""
+        if self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+
+    async def close(self) -> None:
+        """Do what waits, and take nothing more."""
+        await self.join()
+        self._is_closed = True
+
+
+@final
+class PostgresLog(EventLog):
+    """A log in a schema of a Postgres database. Processes on any machines may open the same one.
+
+    It connects when it is made, which blocks, and creates its schema and tables if they do not exist.
+
+    Args:
+        address: The address: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``, with the parameters of libpq and ``schema=``.
+        schema: The schema, so that several logs share a database; ``rxworker`` if neither this nor the address names one.
+        codec: Applied to what is stored.
+        owner: The name of this process in claims.
+        lease: Seconds that a claim lasts without a heartbeat.
+
+    Attributes:
+        address: The address without its passwords.
+
+    Raises:
+        ConfigurationError: This is not an address.
+        LogError: The database cannot be opened, or has a log of a newer version.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        schema: str = "",
+        codec: Codec | None = None,
+        owner: str = "",
+        lease: float = LEASE,
+    ) -> None:
+        super().__init__(codec=codec, owner=owner, lease=lease)
+        self._server = server = Server(address, schema)
+        self.address = server.address
+        try:
+            with server.connect_now() as connection:
+                self.id, clock = _prepare(connection, server)
+        except psycopg.Error as error:
+            raise server.explained(error) from error
+        self._ahead = clock - time.time()  # the clock of the server, before ours
+        self._writing = Link(server, self._prepare_writing)
+        self._reading = Link(server)
+        self._renewing: Connection | None = None
+        self._renew_lock = threading.Lock()
+        self._writes = _Pump(self._write)
+        self._reads = _Pump(self._read_together)
+        self._unflushed: list[_Append] = []
+        self._unflushed_size = 0
+        self._unflushed_since = 0.0
+        self._is_new = False  # the connection that writes
+        self._own_pid = 0
+        self._listener: asyncio.Task[None] | None = None
+        self._to_mark: set[str] = set()
+        self._marking: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"PostgresLog({self.address!r}, schema={self._server.schema!r})"
+
+    # Owners
+
+    async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
+        def judge(found: Row, _: bool) -> Claim:
+            is_taken, epoch, last, status, owner, remaining = found
+            if is_taken:
+                return Claim(run, epoch, last, self.owner)
+            if create:
+                if last or status == "deleted":
+                    raise already_stored(run)
+            elif status in (None, "deleted"):
+                raise no_run(run)
+            raise LeaseHeldError(run, owner, time.time() + remaining)
+
+        values = (run, create, row, self.owner, uuid.uuid4().hex, lease)
+        return await self._writes.put(_Job(sql.CLAIM, values, judge, durable=True))
+
+    async def _append(
+        self,
+        claim: Claim,
+        entries: Sequence[Entry],
+        after: int,
+        row: bytes | None,
+        status: StoredStatus | None,
+        durable: bool,
+    ) -> bool:
+        return await self._writes.put(_Append(claim, entries, after, row, status, durable))
+
+    async def _release(self, claim: Claim) -> None:
+        await self._writes.put(_Job(sql.RELEASE, (claim.run, claim.epoch), _nothing))
+
+    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
+        held = sorted((claim.run, claim.epoch) for claim in claims)
+        values = [run for run, _ in held], [epoch for _, epoch in held], lease
+        with self._renew_lock:
+            try:
+                renewed = self._renew_now(values)
+            except psycopg.Error as error:
+                self._close_renewing()
+                if not is_lost(error):
+                    raise self._server.explained(error) from error
+                try:  # a connection that was lost since the last time
+                    renewed = self._renew_now(values)
+                except psycopg.Error as again:
+                    self._close_renewing()
+                    raise self._server.explained(again) from again
+        return [run for run, _ in held if run not in renewed]
+
+    def _renew_now(self, values: Sequence[object]) -> set[str]:
+        if self._renewing is None:
+            self._renewing = self._server.connect_now()
+        return {run for (run,) in self._renewing.execute(sql.RENEW, values)}
+
+    def _close_renewing(self) -> None:
+        if self._renewing is not None:
+            self._renewing.close()
+            self._renewing = None
+
+    # Readers
+
+    async def _read(self, run: str, after: int, limit: int) -> list[Entry]:
+        def judge(rows: list[Row], _: bool) -> list[Entry]:
+            if not rows or rows[0][0] == "deleted":
+                raise no_run(run)
+            # A run without such entries has one row without an entry.
+            return [Entry(*row[1:]) for row in rows if row[1] is not None]
+
+        return await self._reads.put(_Job(sql.ENTRIES, (run, after, limit), judge))
+
+    async def _info(self, run: str) -> StoredRow | None:
+        def judge(rows: list[Row], _: bool) -> StoredRow | None:
+            return self._stored(rows[0]) if rows else None
+
+        return await self._reads.put(_Job(sql.INFOS, (run,), judge))
+
+    async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
+        values: dict[str, object] = {"before": before, "limit": limit, "status": status}
+        query = sql.LIST if status is None else sql.LIST_BY_STATUS
+        return await self._reads.put(_Job(query, values, self._all_stored))
+
+    async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
+        job = _Job(sql.CHANGED, (revision, limit), self._all_stored)
+        return await self._reads.put(job)
+
+    def _all_stored(self, rows: list[Row], _: bool) -> list[StoredRow]:
+        return [self._stored(row) for row in rows]
+
+    def _stored(self, row: Row) -> StoredRow:
+        """A run, with its times by our clock."""
+        clock, run, data, status, epoch, last, owner, lease, created, updated, *rest = row
+        ahead = clock - time.time()
+        if abs(ahead - self._ahead) > TOLERANCE:
+            self._ahead = ahead
+        ahead = self._ahead
+        lease = lease and lease - ahead
+        times = (lease, created - ahead, updated - ahead)
+        return cast("StoredRow", (run, data, status, epoch, last, owner, *times, *rest))
+
+    # Commands
+
+    async def _send(self, run: str, key: str, data: bytes) -> int:
+        def judge(found: Row, _: bool) -> int:
+            status, number = found
+            if status in (None, "deleted"):
+                raise no_run(run)
+            if number is None:
+                check_command(run, status)
+                raise conflict(run, key)
+            return number
+
+        token = uuid.uuid4().hex
+        return await self._writes.put(
+            _Job(sql.SEND, (run, key or token, token, data), judge, durable=True)
+        )
+
+    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
+        def judge(rows: list[Row], _: bool) -> list[tuple[int, float, bytes]]:
+            return [(number, stored - self._ahead, data) for number, stored, data in rows]
+
+        return await self._reads.put(_Job(sql.COMMANDS, (run, after), judge))
+
+    async def _delete(self, run: str) -> None:
+        def judge(found: Row, is_repeated: bool) -> None:
+            is_gone, status, owner, remaining = found
+            if is_gone or (is_repeated and status == "deleted"):
+                return
+            if status in (None, "deleted"):
+                raise no_run(run)
+            raise LeaseHeldError(run, owner, time.time() + remaining)
+
+        await self._writes.put(_Job(sql.DELETE, (run,), judge, durable=True))
+
+    async def _close(self) -> None:
+        if self._marking is not None:
+            self._marking.cancel()
+        for pump in (self._writes, self._reads):
+            await pump.close()
+        if self._listener is not None and not self._listener.done():
+            self._listener.cancel()
+            await asyncio.wait([self._listener])
+        for link in (self._writing, self._reading):
+            await link.close()
+        with self._renew_lock:
+            self._close_renewing()
+
+    # Writing
+
+    async def _prepare_writing(self, connection: AsyncConnection) -> None:
+        await connection.execute(sql.SKIP)
+        await connection.execute(sql.FLUSH)
+        self._own_pid = connection.info.backend_pid
+        self._is_new = True
+
+    async def _write(self, jobs: Sequence[_Job[Any]]) -> None:
+        await self._writing.run(lambda connection: self._write_on(connection, jobs))
+
+    async def _write_on(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]]) -> None:
+        is_new, self._is_new = self._is_new, False
+        try:
+            await self._write_once(
+                connection, [*self._unflushed, *jobs] if is_new else jobs, is_new
+            )
+        except psycopg.Error:
+            for job in jobs:
+                job.is_repeated = True
+            raise
+
+    async def _write_once(
+        self, connection: AsyncConnection, jobs: Sequence[_Job[Any]], is_new: bool
+    ) -> None:
+        appends = [job for job in jobs if isinstance(job, _Append)]
+        others = [job for job in jobs if not isinstance(job, _Append)]
+        # Rows are locked in this order by everything that locks several of them.
+        appends.sort(key=lambda job: job.claim.run)
+        flushes = is_new or self._must_flush or any(job.durable for job in jobs)
+        found: list[tuple[Sequence[_Job[Any]], psycopg.AsyncCursor[Row]]] = []
+        async with connection.pipeline() as pipeline:
+            if appends:
+                cursor = await connection.execute(
+                    sql.APPEND, _arrays(appends), prepare=True, binary=True
+                )
+                found.append((appends, cursor))
+            for job in others:
+                if found:
+                    await pipeline.sync()
+                cursor = await connection.execute(job.query, job.values, prepare=True, binary=True)
+                found.append(([job], cursor))
+            if flushes:
+                await pipeline.sync()
+                await connection.execute(sql.FLUSH)
+        rows = [(some, await cursor.fetchall()) for some, cursor in found]
+        self._keep([] if flushes else appends, is_flushed=flushes)
+        for some, each in rows:
+            for job, row in zip(some, each, strict=True):
+                job.done(row)
+        for job in appends:
+            job.is_repeated = True
+
+    def _keep(self, appends: Sequence[_Append], *, is_flushed: bool) -> None:
+        """Keep appends until they are flushed."""
+        if is_flushed:
+            self._unflushed, self._unflushed_size = [], 0
+        elif appends and not self._unflushed:
+            self._unflushed_since = time.monotonic()
+        self._unflushed += appends
+        self._unflushed_size += sum(job.size for job in appends)
+
+    @property
+    def _must_flush(self) -> bool:
+        age = time.monotonic() - self._unflushed_since
+        return bool(self._unflushed) and (age > UNFLUSHED or self._unflushed_size > UNFLUSHED_SIZE)
+
+    # Reading
+
+    async def _read_together(self, jobs: Sequence[_Job[Any]]) -> None:
+        await self._reading.run(lambda connection: self._read_on(connection, jobs))
+
+    async def _read_on(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]]) -> None:
+        """Read the pages of all runs with one query, and so on."""
+        together: dict[LiteralString, list[_Job[Any]]] = {}
+        queries: list[tuple[LiteralString, Any, Sequence[_Job[Any]]]] = []
+        for job in jobs:
+            if job.query in BATCHED:
+                together.setdefault(job.query, []).append(job)
+            else:
+                queries.append((job.query, job.values, [job]))
+        for query, some in together.items():
+            queries.append((query, _columns(query, some), some))
+        context = connection.pipeline() if len(queries) > 1 else contextlib.nullcontext()
+        async with context:
+            cursors = [
+                await connection.execute(query, values, prepare=True, binary=True)
+                for query, values, _ in queries
+            ]
+        for (query, _, some), cursor in zip(queries, cursors, strict=True):
+            rows = await cursor.fetchall()
+            if query in BATCHED:
+                for job, its_rows in zip(some, _parts(rows, len(some)), strict=True):
+                    job.done(its_rows)
+            else:
+                some[0].done(rows)
+
+    # Following
+
+    def _follow_started(self, run: str) -> None:
+        if self._listener is None or self._listener.done():
+            loop = asyncio.get_running_loop()
+            self._listener = loop.create_task(self._listen(), name="rxworker log listener")
+        if self.is_followed(run):
+            if not self._to_mark:
+                asyncio.get_running_loop().call_soon(self._mark_new)
+            self._to_mark.add(run)
+
+    async def _listen(self) -> None:
+        """Wake what follows the runs that other processes have changed, until the log is closed."""
+        pauses = iter(PAUSES)
+        pause = 0.0
+        while True:
+            # What follows reads now, and so fails if the server does not come back.
+            self._wake_all()
+            with contextlib.suppress(psycopg.Error):
+                connection = await self._server.connect()
+                try:
+                    channel = f"rxworker:{self._server.schema}"
+                    await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
+                    pauses = iter(PAUSES)
+                    self._wake_all()
+                    await self._receive(connection)
+                finally:
+                    await connection.close()
+            pause = next(pauses, pause)
+            await asyncio.sleep(pause)
+
+    async def _receive(self, connection: AsyncConnection) -> None:
+        """Receive notifications until the connection is lost. The library's own way looks for them ten times a second."""
+        loop = asyncio.get_running_loop()
+        lost: asyncio.Future[None] = loop.create_future()
+        received = connection.pgconn
+
+        def receive() -> None:
+            try:
+                received.consume_input()
+                while (note := received.notifies()) is not None:
+                    if note.be_pid != self._own_pid:
+                        run = note.extra.decode()
+                        self._wake(run) if run else self._wake_all()
+            except psycopg.OperationalError:
+                loop.remove_reader(file)
+                if not lost.done():
+                    lost.set_result(None)
+
+        file = connection.fileno()
+        loop.add_reader(file, receive)
+        receive()  # what came with the answer
+        try:
+            await lost
+        finally:
+            loop.remove_reader(file)
+
+    def _mark_new(self) -> None:
+        if self._is_closed:
+            return
+        runs, self._to_mark = self._to_mark, set()
+        self._mark(runs)
+        if self._marking is None:
+            self._marking = asyncio.get_running_loop().call_later(WATCHED / 2, self._mark_again)
+
+    def _mark_again(self) -> None:
+        self._marking = None
+        if self._following:
+            self._to_mark.update(self._following)
+            self._mark_new()
+
+    def _mark(self, runs: Iterable[str]) -> None:
+        """Ask the owners of followed runs to write more often."""
+        job = _Job(sql.MARK, (sorted(runs), self.owner, WATCHED), _nothing)
+        job.future.add_done_callback(_retrieve)
+        self._writes.put(job)
+
+
+def _prepare(connection: Connection, server: Server) -> tuple[str, float]:
+    """Make the schema and its tables, or check them. Returns the id of the log, and the time of the server.
+
+    Raises:
+        LogError: There is a log of a newer version, or something else.
+    """
+    schema = server.schema
+    if connection.info.server_version < OLDEST * 10_000:
+        raise LogError(f"{server.address} is older than Postgres {OLDEST}: use a newer server")
+    with connection.transaction():
+        connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || %s, 0))", (schema,)
+        )
+        query = "SELECT to_regnamespace(%s) IS NOT NULL, to_regclass(%s) IS NOT NULL, to_regclass(%s) IS NOT NULL"
+        names = (schema, f"{schema}.log", f"{schema}.runs")
+        has_schema, has_log, has_runs = connection.execute(query, names).fetchall()[0]
+        if has_runs and not has_log:
+            raise LogError(_other(server))
+        if not has_log:
+            if not has_schema:
+                connection.execute(SQL("CREATE SCHEMA {}").format(Identifier(schema)))
+            connection.execute(sql.TABLES)
+            connection.execute("INSERT INTO log VALUES(%s, %s)", (uuid.uuid4().hex, sql.FORMAT))
+            connection.execute(sql.DURABLE)
+        try:
+            found = connection.execute(
+                "SELECT id, format, date_part('epoch', clock_timestamp()) FROM log"
+            ).fetchone()
+        except psycopg.errors.UndefinedColumn as error:
+            raise LogError(_other(server)) from error
+    if found is None:
+        raise LogError(_other(server))
+    identity, version, clock = found
+    if version > sql.FORMAT:
+        raise LogError(
+            f"{server.address} has a log of version {version} in its schema {schema}, and this rxworker knows versions up to {sql.FORMAT}: use a newer rxworker"
+        )
+    return identity, clock
+
+
+def _other(server: Server) -> str:
+    return f"the schema {server.schema} of {server.address} has other tables, and not a log of rxworker: give another one with schema="
+
+
+def _arrays(appends: Sequence[_Append]) -> Sequence[Sequence[object]]:
+    """The parameters of `sql.APPEND`."""
+    entries = [entry for job in appends for entry in job.entries]
+    return (
+        [job.claim.run for job in appends],
+        [job.claim.epoch for job in appends],
+        [job.after for job in appends],
+        [len(job.entries) for job in appends],
+        [job.size for job in appends],
+        [job.row for job in appends],
+        [job.status for job in appends],
+        [entry.last for entry in entries],
+        [entry.first for entry in entries],
+        [entry.epoch for entry in entries],
+        [entry.kind for entry in entries],
+        [entry.time for entry in entries],
+        [entry.changes_state for entry in entries],
+        [entry.version for entry in entries],
+        [entry.body for entry in entries],
+    )
+
+
+def _columns(query: LiteralString, jobs: Sequence[_Job[Any]]) -> Sequence[object]:
+    """The parameters of a query for several jobs: each has a row for each of its jobs, first their numbers from 1."""
+    runs, *more = map(list, zip(*(job.values for job in jobs), strict=True))
+    if query == sql.ENTRIES:
+        afters, limits = more
+        most = min(limits)
+        return runs, afters, max(most // len(jobs), min(most, FEWEST))
+    return runs, *more
+
+
+def _parts(rows: Sequence[Row], count: int) -> list[list[Row]]:
+    """The rows of each job, without their numbers."""
+    parts: list[list[Row]] = [[] for _ in range(count)]
+    for number, *values in rows:
+        parts[int(number) - 1].append(tuple(values))
+    return parts
+
+
+def _nothing(_row: object, _is_repeated: bool) -> None:
+    """The judgement of what has no result."""
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Take the error of what nothing waits for: the next write reports it."""
+    if not future.cancelled():
+        future.exception()

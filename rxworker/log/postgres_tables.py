@@ -1,0 +1,194 @@
+"""The tables and functions of a log in Postgres.
+
+Theory of operation. Each change of a log is one call of a function, so that the server has all of it before it locks anything: a client that stops in the
+middle of sending holds no lock. A function locks the rows of its runs in the order of their ids, and then, in ``publish``, the log: from there to the commit,
+which waits for no disk, changes are made one after the other. So revisions grow in the order of the commits, and a reader of one has missed no earlier one.
+
+Nothing here waits for the disk. What must survive a loss of power is followed by `FLUSH`, a transaction of its own that holds no lock, and that returns when
+the disk has everything that was committed before. So the barriers of many processes share their writes to the disk.
+
+All times are those of the clock of the server.
+"""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+FORMAT = 1
+"""The version of the tables and the functions."""
+
+TABLES: LiteralString = """
+CREATE TABLE log(id text NOT NULL, format bigint NOT NULL);
+CREATE TABLE runs(
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run text COLLATE "C" NOT NULL UNIQUE, data bytea NOT NULL, status text NOT NULL DEFAULT 'running',
+  epoch bigint NOT NULL DEFAULT 0, last bigint NOT NULL DEFAULT 0, owner text NOT NULL DEFAULT '', lease float8 NOT NULL DEFAULT 0,
+  token text NOT NULL DEFAULT '', created float8 NOT NULL, updated float8 NOT NULL, size bigint NOT NULL DEFAULT 0, sent bigint NOT NULL DEFAULT 0,
+  watched float8 NOT NULL DEFAULT 0) WITH (fillfactor=50);
+CREATE INDEX runs_by_status ON runs(status, id);
+CREATE SEQUENCE revision;
+CREATE TABLE revisions(run bigint PRIMARY KEY, revision bigint NOT NULL UNIQUE) WITH (fillfactor=50);
+CREATE TABLE entries(
+  run bigint NOT NULL, last bigint NOT NULL, first bigint NOT NULL, epoch bigint NOT NULL, kind text NOT NULL, time float8 NOT NULL,
+  changes boolean NOT NULL, version bigint NOT NULL, body bytea NOT NULL, PRIMARY KEY(run, last));
+CREATE TABLE commands(
+  run bigint NOT NULL, number bigint NOT NULL, key text NOT NULL, token text NOT NULL, time float8 NOT NULL, body bytea NOT NULL,
+  PRIMARY KEY(run, number), UNIQUE(run, key));
+
+CREATE FUNCTION publish(keys bigint[], names text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('rxworker:' || current_schema(), 0));
+  INSERT INTO revisions SELECT key, nextval('revision') FROM (SELECT DISTINCT unnest(keys) AS key) AS touched
+    ON CONFLICT (run) DO UPDATE SET revision = excluded.revision;
+  PERFORM pg_notify('rxworker:' || current_schema(), CASE WHEN octet_length(name) < 4000 THEN name ELSE '' END) FROM unnest(names) AS name;
+END $$;
+
+CREATE FUNCTION claim_run(name text, is_new boolean, given_data bytea, claimant text, given_token text, seconds float8,
+  OUT is_taken boolean, OUT found_epoch bigint, OUT found_last bigint, OUT found_status text, OUT found_owner text, OUT remaining float8)
+LANGUAGE plpgsql AS $$
+DECLARE one runs; moment float8;
+BEGIN
+  IF is_new THEN
+    moment := date_part('epoch', clock_timestamp());
+    INSERT INTO runs(run, data, created, updated) VALUES(name, given_data, moment, moment) ON CONFLICT (run) DO NOTHING;
+  END IF;
+  SELECT * INTO one FROM runs WHERE run = name FOR UPDATE;
+  moment := date_part('epoch', clock_timestamp());
+  is_taken := one.token = given_token;
+  IF NOT is_taken AND one.status <> 'deleted' AND NOT (is_new AND one.last > 0) AND NOT (one.owner <> '' AND one.lease > moment) THEN
+    one.epoch := one.epoch + 1;
+    UPDATE runs SET epoch = one.epoch, owner = claimant, lease = moment + seconds, token = given_token WHERE id = one.id;
+    PERFORM publish(ARRAY[one.id], ARRAY[name]);
+    is_taken := true;
+  END IF;
+  found_epoch := one.epoch; found_last := one.last; found_status := one.status; found_owner := one.owner; remaining := one.lease - moment;
+END $$;
+
+CREATE FUNCTION append_entries(names text[], epochs bigint[], afters bigint[], counts bigint[], sizes bigint[], datas bytea[], states text[],
+  lasts bigint[], firsts bigint[], entry_epochs bigint[], kinds text[], times float8[], changed boolean[], versions bigint[], bodies bytea[])
+RETURNS TABLE(is_watched boolean, found_epoch bigint, found_last bigint, found_status text) LANGUAGE plpgsql AS $$
+DECLARE one bigint; keys bigint[] := '{}'; stored text[] := '{}'; start bigint := 0; moment float8 := date_part('epoch', clock_timestamp());
+BEGIN
+  FOR i IN 1 .. cardinality(names) LOOP
+    UPDATE runs SET last = CASE counts[i] WHEN 0 THEN last ELSE lasts[start + counts[i]] END, updated = moment, size = size + sizes[i],
+      data = coalesce(datas[i], data), status = coalesce(states[i], status)
+      WHERE run = names[i] AND epoch = epochs[i] AND last = afters[i] AND status <> 'deleted' RETURNING id, watched > moment INTO one, is_watched;
+    IF FOUND THEN
+      INSERT INTO entries SELECT one, lasts[n], firsts[n], entry_epochs[n], kinds[n], times[n], changed[n], versions[n], bodies[n]
+        FROM generate_series(start + 1, start + counts[i]) AS n;
+      keys := keys || one; stored := stored || names[i];
+    ELSE
+      SELECT NULL, epoch, last, status INTO is_watched, found_epoch, found_last, found_status FROM runs WHERE run = names[i];
+    END IF;
+    start := start + counts[i];
+    RETURN NEXT;
+  END LOOP;
+  PERFORM publish(keys, stored);
+END $$;
+
+CREATE FUNCTION release_run(name text, given_epoch bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE one bigint;
+BEGIN
+  UPDATE runs SET owner = '', lease = 0 WHERE run = name AND epoch = given_epoch AND owner <> '' RETURNING id INTO one;
+  IF FOUND THEN
+    PERFORM publish(ARRAY[one], ARRAY[name]);
+  END IF;
+END $$;
+
+CREATE FUNCTION renew_claims(names text[], epochs bigint[], seconds float8) RETURNS SETOF text LANGUAGE plpgsql AS $$
+BEGIN
+  FOR i IN 1 .. cardinality(names) LOOP  -- a claim that was released meanwhile stays released
+    UPDATE runs SET lease = CASE owner WHEN '' THEN lease ELSE date_part('epoch', clock_timestamp()) + seconds END WHERE run = names[i] AND epoch = epochs[i];
+    IF FOUND THEN
+      RETURN NEXT names[i];
+    END IF;
+  END LOOP;
+END $$;
+
+CREATE FUNCTION mark_watched(names text[], watcher text, seconds float8) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE moment float8 := date_part('epoch', clock_timestamp());
+BEGIN
+  FOR i IN 1 .. cardinality(names) LOOP
+    UPDATE runs SET watched = moment + seconds WHERE run = names[i] AND status = 'running' AND owner <> watcher AND watched < moment + seconds / 2;
+  END LOOP;
+END $$;
+
+CREATE FUNCTION send_command(name text, given_key text, given_token text, given_body bytea, OUT found_status text, OUT given_number bigint)
+LANGUAGE plpgsql AS $$
+DECLARE one runs;
+BEGIN
+  SELECT * INTO one FROM runs WHERE run = name FOR UPDATE;
+  found_status := one.status;
+  SELECT number INTO given_number FROM commands WHERE run = one.id AND key = given_key AND token = given_token;
+  IF given_number IS NULL AND one.status IN ('running', 'paused') THEN
+    INSERT INTO commands VALUES(one.id, one.sent + 1, given_key, given_token, date_part('epoch', clock_timestamp()), given_body)
+      ON CONFLICT (run, key) DO NOTHING RETURNING number INTO given_number;
+    IF FOUND THEN
+      UPDATE runs SET sent = given_number WHERE id = one.id;
+      PERFORM publish(ARRAY[one.id], ARRAY[name]);
+    END IF;
+  END IF;
+END $$;
+
+CREATE FUNCTION delete_run(name text, OUT is_gone boolean, OUT found_status text, OUT found_owner text, OUT remaining float8) LANGUAGE plpgsql AS $$
+DECLARE one runs; moment float8;
+BEGIN
+  SELECT * INTO one FROM runs WHERE run = name FOR UPDATE;
+  moment := date_part('epoch', clock_timestamp());
+  is_gone := one.status <> 'deleted' AND NOT (one.owner <> '' AND one.lease > moment);
+  found_status := one.status; found_owner := one.owner; remaining := one.lease - moment;
+  IF is_gone THEN
+    DELETE FROM entries WHERE run = one.id;
+    DELETE FROM commands WHERE run = one.id;
+    UPDATE runs SET status = 'deleted', data = '', size = 0, epoch = epoch + 1, owner = '', lease = 0 WHERE id = one.id;
+    PERFORM publish(ARRAY[one.id], ARRAY[name]);
+  END IF;
+END $$;
+"""
+
+FLUSH: LiteralString = "SELECT set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, 'rxworker', '')"
+"""Return when the disk has what was committed before. A transaction waits for the disk if it has written something: this one writes an empty message."""
+
+DURABLE: LiteralString = "SET LOCAL synchronous_commit = on"
+
+SKIP: LiteralString = (
+    "SELECT pg_advisory_xact_lock(hashtextextended('rxworker:' || current_schema(), 0)), "
+    "setval('revision', (SELECT last_value + 100000 FROM revision))"
+)
+"""Leave out revisions. A server that crashed has lost its last ones, which readers have seen; so each new connection that writes begins with higher ones."""
+
+CLAIM: LiteralString = "SELECT * FROM claim_run(%b, %b, %b, %b, %b, %b)"
+APPEND: LiteralString = (
+    "SELECT * FROM append_entries(%b::text[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::text[], "
+    "%b::bigint[], %b::bigint[], %b::bigint[], %b::text[], %b::float8[], %b::boolean[], %b::bigint[], %b::bytea[])"
+)
+RELEASE: LiteralString = "SELECT release_run(%b, %b)"
+RENEW: LiteralString = "SELECT renew_claims(%b, %b, %b)"
+MARK: LiteralString = "SELECT mark_watched(%b, %b, %b)"
+SEND: LiteralString = "SELECT * FROM send_command(%b, %b, %b, %b)"
+DELETE: LiteralString = "SELECT * FROM delete_run(%b)"
+
+_STORED: LiteralString = "date_part('epoch', clock_timestamp()), runs.run, data, status, epoch, last, owner, lease, created, updated, size, revision, sent"
+_RUNS: LiteralString = "runs JOIN revisions ON revisions.run = runs.id"
+
+INFOS: LiteralString = f"SELECT asked.n, {_STORED} FROM unnest(%b::text[]) WITH ORDINALITY AS asked(run, n) JOIN ({_RUNS}) ON runs.run = asked.run"
+_LISTED: LiteralString = (
+    f"SELECT {_STORED} FROM {_RUNS} WHERE last > 0 AND status <> 'deleted' AND runs.id < "
+    "CASE %(before)b WHEN '' THEN 9223372036854775807 ELSE (SELECT id FROM runs WHERE run = %(before)b) END"
+)
+LIST: LiteralString = f"{_LISTED} ORDER BY runs.id DESC LIMIT %(limit)b"
+LIST_BY_STATUS: LiteralString = (
+    f"{_LISTED} AND status = %(status)b ORDER BY runs.id DESC LIMIT %(limit)b"
+)
+CHANGED: LiteralString = (
+    f"SELECT {_STORED} FROM {_RUNS} WHERE revision > %b ORDER BY revision LIMIT %b"
+)
+ENTRIES: LiteralString = (
+    "SELECT asked.n, status, page.* FROM unnest(%b::text[], %b::bigint[]) WITH ORDINALITY AS asked(run, after, n) "
+    "JOIN runs ON runs.run = asked.run LEFT JOIN LATERAL ("
+    "SELECT first, entries.last, entries.epoch, kind, time, body, changes, version FROM entries "
+    "WHERE entries.run = runs.id AND entries.last > asked.after ORDER BY entries.last LIMIT %b) AS page ON true ORDER BY asked.n, page.last"
+)
+COMMANDS: LiteralString = (
+    "SELECT asked.n, number, time, body FROM unnest(%b::text[], %b::bigint[]) WITH ORDINALITY AS asked(run, after, n) "
+    "JOIN runs ON runs.run = asked.run JOIN commands ON commands.run = runs.id AND number > asked.after ORDER BY asked.n, number"
+)
