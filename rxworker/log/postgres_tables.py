@@ -119,7 +119,7 @@ BEGIN
   SELECT * INTO one FROM runs WHERE run = name FOR UPDATE;
   found_status := one.status;
   SELECT number INTO given_number FROM commands WHERE run = one.id AND key = given_key AND token = given_token;
-  IF given_number IS NULL AND one.status IN ('running', 'paused') THEN
+  IF given_number IS NULL AND one.status IN ('queued', 'running', 'paused') THEN
     INSERT INTO commands VALUES(one.id, one.sent + 1, given_key, given_token, date_part('epoch', clock_timestamp()), given_body)
       ON CONFLICT (run, key) DO NOTHING RETURNING number INTO given_number;
     IF FOUND THEN
