@@ -29,7 +29,6 @@ PATTERNS = [(re.compile(rf"\b(?:{words})\b", re.IGNORECASE), use) for words, use
 FENCE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"``[^`]*``|`[^`]*`")
 EXAMPLE = re.compile(r"^\s*(?:>>>|\.\.\.).*$", re.MULTILINE)
-HISTORY = ("changelog.md", "decisions.md")
 
 
 def blank(found: re.Match[str]) -> str:
@@ -47,8 +46,7 @@ def retired_words(text: str, first_line: int = 1) -> Iterator[str]:
 
 
 def pages() -> list[Path]:
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [p for p in found if p.name not in HISTORY and p.parent.name != "changes"]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def docstrings(module: Path) -> Iterator[tuple[int, str]]:
