@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -96,7 +97,6 @@ class Watcher(abc.DisposableBase):
         "_attached_at",
         "_has_taken",
         "_hub",
-        "_step",
         "counts",
         "delivery",
         "name",
@@ -132,7 +132,6 @@ class Watcher(abc.DisposableBase):
         self._hub = hub
         self._attached_at = hub.last_seq
         self._has_taken = False
-        self._step: Coroutine[object, object, list[Record] | None] | None = None
         hub.attach(self)
 
     def dispose(self) -> None:
@@ -273,21 +272,46 @@ class Watcher(abc.DisposableBase):
 
     def _give_up(self, future: concurrent.futures.Future[list[Record] | None]) -> None:
         future.cancel()
-        loop, step = self._hub.loop, self._step
-        if step is not None and loop is not None and loop.is_closed():
-            step.close()  # it may never have begun, of which Python would warn
 
     def _submit(self) -> concurrent.futures.Future[list[Record] | None] | None:
         """The next step, made on the hub's event loop; ``None`` when nothing is written any more."""
         loop = self._hub.loop
         if loop is None or loop.is_closed() or self._hub.over.is_set():
             return None
-        step = self._step = self.next()
+        future: concurrent.futures.Future[list[Record] | None] = concurrent.futures.Future()
         try:
-            return asyncio.run_coroutine_threadsafe(step, loop)
+            # A coroutine that is made here, and whose loop ends before it begins, would be warned of.
+            loop.call_soon_threadsafe(self._begin, loop, future)
         except RuntimeError:
-            step.close()
             return None
+        return future
+
+    def _begin(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        future: concurrent.futures.Future[list[Record] | None],
+    ) -> None:
+        """Take a step on the hub's event loop. What waits for it may cancel it."""
+        if future.cancelled():
+            return
+        step = loop.create_task(self.next())
+
+        def cancel(waiting: concurrent.futures.Future[list[Record] | None]) -> None:
+            if waiting.cancelled():
+                with suppress(RuntimeError):  # the loop was closed
+                    loop.call_soon_threadsafe(step.cancel)
+
+        def finish(done: asyncio.Task[list[Record] | None]) -> None:
+            with suppress(concurrent.futures.InvalidStateError):  # nobody waits any more
+                if done.cancelled():
+                    future.cancel()
+                elif (error := done.exception()) is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(done.result())
+
+        future.add_done_callback(cancel)
+        step.add_done_callback(finish)
 
     def _rest(self) -> list[Record] | None:
         batch = self.now(is_paced=False)  # no clock opens the pace any more
