@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,7 @@ class Watcher(abc.DisposableBase):
         "_attached_at",
         "_has_taken",
         "_hub",
+        "_step",
         "counts",
         "delivery",
         "name",
@@ -132,6 +133,7 @@ class Watcher(abc.DisposableBase):
         self._hub = hub
         self._attached_at = hub.last_seq
         self._has_taken = False
+        self._step: Coroutine[object, object, list[Record] | None] | None = None
         hub.attach(self)
 
     def dispose(self) -> None:
@@ -272,6 +274,9 @@ class Watcher(abc.DisposableBase):
 
     def _give_up(self, future: concurrent.futures.Future[list[Record] | None]) -> None:
         future.cancel()
+        loop, step = self._hub.loop, self._step
+        if step is not None and loop is not None and loop.is_closed():
+            step.close()  # it may never have begun, of which Python would warn
 
     def _submit(self) -> concurrent.futures.Future[list[Record] | None] | None:
         """The next step, made on the hub's event loop; ``None`` when nothing is written any more."""
@@ -294,7 +299,8 @@ class Watcher(abc.DisposableBase):
         """Take a step on the hub's event loop. What waits for it may cancel it."""
         if future.cancelled():
             return
-        step = loop.create_task(self.next())
+        self._step = self.next()
+        step = loop.create_task(self._step)
 
         def cancel(waiting: concurrent.futures.Future[list[Record] | None]) -> None:
             if waiting.cancelled():
