@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 
-from rxworker.log import Codec, EventLog, MemoryLog, SQLiteLog
+from rxworker.log import Codec, EventLog, MemoryLog, SQLiteLog, open_log
+from tests.log.nats_server import MISSING, NatsServer, find_server
 
 OpenLog = Callable[..., EventLog]
-STORES = ["memory", "sqlite"]
+STORES = ["memory", "sqlite", "nats"]
 
 
 async def until(is_so: Callable[[], object]) -> None:
@@ -21,14 +23,40 @@ async def until(is_so: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
+@pytest.fixture(scope="session")
+def nats_program() -> str:
+    """The nats-server that the tests start."""
+    return find_server() or pytest.skip(MISSING)
+
+
+@pytest.fixture(scope="session")
+def nats_server(
+    nats_program: str, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[NatsServer]:
+    """A nats-server for all tests of this process. Each uses a name of its own."""
+    server = NatsServer(nats_program, tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def nats_address(nats_server: NatsServer) -> str:
+    """The address of a log that does not exist yet."""
+    return f"{nats_server.address}/{uuid.uuid4().hex}"
+
+
 @pytest.fixture(params=STORES)
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenLog:
     """Opens the log of this test; a store that has a file opens the same one each time."""
     memory: list[MemoryLog] = []
+    address = request.getfixturevalue("nats_address") if request.param == "nats" else ""
 
     def open_it(*, codec: Codec | None = None, owner: str = "", lease: float = 15.0) -> EventLog:
         if request.param == "sqlite":
             return SQLiteLog(tmp_path / "runs.db", codec=codec, owner=owner, lease=lease)
+        if request.param == "nats":
+            return open_log(address, codec=codec, owner=owner, lease=lease)
         memory.append(MemoryLog(codec=codec, owner=owner, lease=lease))
         return memory[-1]
 
