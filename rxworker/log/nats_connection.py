@@ -16,9 +16,9 @@ import contextlib
 import logging
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -53,6 +53,14 @@ ATTEMPT = 2.0
 BATCH = 500
 """Messages of one read."""
 BATCH_BYTES = 4 << 20
+CONNECTING: dict[str, Any] = {
+    "connect_timeout": 2,
+    "reconnect_time_wait": 0.1,
+    "max_reconnect_attempts": -1,
+    # A network that is cut without a word is noticed after nine seconds.
+    "ping_interval": 3,
+    "max_outstanding_pings": 2,
+}
 NAME = "rxworker"
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
@@ -257,22 +265,17 @@ class Connection:
             if self._on_return is not None:
                 self._on_return()
 
-        connecting = asyncio.ensure_future(
-            client.connect(
+        # It is typed in part.
+        connect = cast("Callable[..., Coroutine[Any, Any, None]]", client.connect)
+        connecting = self.loop.create_task(
+            connect(
                 self._address.servers,
-                **{
-                    "error_cb": failed,
-                    "disconnected_cb": lost,
-                    "closed_cb": lost,
-                    "reconnected_cb": returned,
-                    "name": self._label,
-                    "connect_timeout": 2,
-                    "reconnect_time_wait": 0.1,
-                    "max_reconnect_attempts": -1,
-                    "ping_interval": 3,
-                    "max_outstanding_pings": 2,
-                    **self._options,
-                },
+                error_cb=failed,
+                disconnected_cb=lost,
+                closed_cb=lost,
+                reconnected_cb=returned,
+                name=self._label,
+                **{**CONNECTING, **self._options},
             )
         )
         try:
@@ -289,7 +292,7 @@ class Connection:
                     f"{OLDEST[0]}.{OLDEST[1]} or later: earlier ones cannot refuse the appends of an owner that was taken over"
                 )
             self._inbox = client.new_inbox()
-            await client.subscribe(f"{self._inbox}.*", cb=self._answered)
+            await _subscribe(client, f"{self._inbox}.*", self._answered)
         except BaseException:
             connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
@@ -507,7 +510,7 @@ class Connection:
         self, subject: str, receive: Callable[[Msg], Awaitable[None]]
     ) -> Subscription:
         """Receive the messages of a subject."""
-        return await (await self._ready()).subscribe(subject, cb=receive)
+        return await _subscribe(await self._ready(), subject, receive)
 
     async def emit(self, subject: str, data: bytes = b"") -> None:
         """Send a message that may be lost."""
@@ -515,6 +518,13 @@ class Connection:
         if client is not None and client.is_connected:
             with contextlib.suppress(NatsError, OSError):
                 await client.publish(subject, data)
+
+
+async def _subscribe(
+    client: Client, subject: str, receive: Callable[[Msg], Awaitable[None]]
+) -> Subscription:
+    subscribe = cast("Callable[..., Awaitable[Subscription]]", client.subscribe)  # pyright: ignore[reportUnknownMemberType]
+    return await subscribe(subject, cb=receive)
 
 
 def _raised(error: _Error) -> Exception:

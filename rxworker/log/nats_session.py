@@ -106,7 +106,7 @@ class Session:
             if not isinstance(error.__cause__, ApiError) or error.__cause__.code != NOT_FOUND:
                 raise
             subjects = [f"{self.name}.config", f"{self.name}.row.*", f"{self.name}.beat.*"]
-            rows = {"max_msgs_per_subject": 1, "allow_msg_ttl": True}
+            rows: dict[str, object] = {"max_msgs_per_subject": 1, "allow_msg_ttl": True}
             await self._create(self._rows, subjects, replicas, rows)
             await ask_time(self.connection, self.name, self.clock)
         subject = f"{self.name}.config"
