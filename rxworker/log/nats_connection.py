@@ -30,7 +30,6 @@ try:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription
-    from nats.errors import AuthorizationError
     from nats.errors import Error as NatsError
 except ImportError as error:
     raise ImportError(
@@ -251,7 +250,7 @@ class Connection:
         async def failed(error: Exception) -> None:
             self._error = error
             logger.debug("NATS at %r: %s", self._address, type(error).__name__)
-            if isinstance(error, AuthorizationError) and not refused.done():
+            if _is_about_credentials(error) and not refused.done():
                 refused.set_result(error)
 
         async def lost() -> None:
@@ -283,6 +282,8 @@ class Connection:
             await asyncio.wait(
                 waiting, timeout=min(FIRST, self.patience), return_when=asyncio.FIRST_COMPLETED
             )
+            if refused.done():
+                raise self._unreachable(refused.result())
             if not connecting.done() or connecting.exception() is not None:
                 raise self._unreachable(connecting.exception() if connecting.done() else None)
             version = client.connected_server_version
@@ -309,7 +310,7 @@ class Connection:
 
     def _unreachable(self, error: BaseException | None) -> Exception:
         error = error or self._error
-        if isinstance(error, AuthorizationError):
+        if error is not None and _is_about_credentials(error):
             return LogError(
                 f"NATS at {self._address!r} refuses these credentials: check the user and the password, or the token, of the address"
             )
@@ -518,6 +519,11 @@ class Connection:
         if client is not None and client.is_connected:
             with contextlib.suppress(NatsError, OSError):
                 await client.publish(subject, data)
+
+
+def _is_about_credentials(error: BaseException) -> bool:
+    text = str(error).lower()
+    return isinstance(error, NatsError) and ("authorization" in text or "authentication" in text)
 
 
 async def _subscribe(

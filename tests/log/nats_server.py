@@ -94,9 +94,8 @@ class Proxy:
     def __init__(self, target: int) -> None:
         self.target = target
         self.port = 0
-        self.is_cut = asyncio.Event()
-        self._passes = asyncio.Event()
-        self._passes.set()
+        self._requests, self._answers = asyncio.Event(), asyncio.Event()
+        self.heal()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -112,26 +111,32 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def cut(self) -> None:
+    def cut(self, *, answers_only: bool = False) -> None:
         """Pass nothing on, without closing a connection."""
-        self._passes.clear()
+        self._answers.clear()
+        if not answers_only:
+            self._requests.clear()
 
     def heal(self) -> None:
         """Pass everything on, also what came meanwhile."""
-        self._passes.set()
+        self._requests.set()
+        self._answers.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._passes.wait()
+        await self._requests.wait()
         to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target)
-        for source, sink in ((reader, to_writer), (to_reader, writer)):
-            task = asyncio.create_task(self._carry(source, sink))
+        ways = ((reader, to_writer, self._requests), (to_reader, writer, self._answers))
+        for source, sink, passes in ways:
+            task = asyncio.create_task(self._carry(source, sink, passes))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, passes: asyncio.Event
+    ) -> None:
         try:
             while data := await source.read(65536):
-                await self._passes.wait()
+                await passes.wait()
                 sink.write(data)
                 await sink.drain()
         except OSError:
