@@ -239,7 +239,7 @@ class Connection:
                 self._connecting = self.loop.create_task(self._connect())
             client = await asyncio.shield(self._connecting)
         if not client.is_connected:
-            async with asyncio.timeout(ATTEMPT):
+            async with asyncio.timeout(min(ATTEMPT, self.patience)):
                 await self._up.wait()
         return client
 

@@ -1,4 +1,4 @@
-"""A process that begins its share of runs and recovers those of others: FILE FIRST LAST LEASE AT_ONCE. The test kills it and starts it again."""
+"""A process that begins its share of runs and recovers those of others: ADDRESS EFFECTS FIRST LAST LEASE AT_ONCE. The test kills it and starts it again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from rxworker import Worker, tool
 from rxworker.errors import RxWorkerError
-from rxworker.log import EventLog, RunInfo, SQLiteLog, recover_all
+from rxworker.log import EventLog, RunInfo, open_log, recover_all
 from rxworker.messages import JsonObject
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
@@ -48,13 +48,14 @@ def make_worker(log: EventLog, effects: Path) -> Worker:
     return Worker(ScriptedModel(answer, delay=0.002), tools=[pay], log=log)
 
 
-async def main(file: str, first: int, last: int, lease: float, at_once: int) -> None:
+async def main(
+    address: str, effects: Path, first: int, last: int, lease: float, at_once: int
+) -> None:
     """Begin what does not exist yet, and recover until killed."""
-    effects = Path(file + ".effects")
     places = asyncio.Semaphore(at_once)
     ending: set[asyncio.Task[Any]] = set()
 
-    async with SQLiteLog(file, lease=lease) as log:
+    async with open_log(address, lease=lease) as log:
         known: set[str] = set()
         before = ""
         while infos := await log.list(before=before):
@@ -85,5 +86,5 @@ async def end_of(run: Any) -> None:
 
 
 if __name__ == "__main__":
-    _, file, first, last, lease, at_once = sys.argv
-    asyncio.run(main(file, int(first), int(last), float(lease), int(at_once)))
+    _, address, effects, first, last, lease, at_once = sys.argv
+    asyncio.run(main(address, Path(effects), int(first), int(last), float(lease), int(at_once)))

@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import uuid
 from collections import Counter
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -17,21 +18,30 @@ import pytest
 
 from rxworker.events import Record
 from rxworker.hub.history import expand
-from rxworker.log import SQLiteLog, records_of
+from rxworker.log import open_log, records_of
 from rxworker.state import fold_run
 
 VICTIM = Path(__file__).with_name("victim.py")
 EVERY = os.environ.get("RXWORKER_EVERY_CUT") == "1"
-STEP = 1 if EVERY else 9
+STEPS = {"sqlite": 1, "nats": 1} if EVERY else {"sqlite": 9, "nats": 40}
 
 Kill = Callable[..., dict[str, Any]]
 
 
+@pytest.fixture(scope="module", params=STEPS)
+def store(request: pytest.FixtureRequest) -> str:
+    """Where the runs are."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def kill(tmp_path_factory: pytest.TempPathFactory) -> Generator[Kill]:
+def kill(
+    store: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Kill]:
     """Begins a run in a process that kills itself at these places, one for each life, and recovers it to the end."""
     folder = tmp_path_factory.mktemp("killed")
     numbers = iter(range(100_000))
+    server = request.getfixturevalue("nats_server").address if store == "nats" else ""
     with subprocess.Popen(
         [sys.executable, str(VICTIM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -42,16 +52,18 @@ def kill(tmp_path_factory: pytest.TempPathFactory) -> Generator[Kill]:
             assert process.stdin is not None
             assert process.stdout is not None
             here = folder / str(next(numbers))
-            process.stdin.write(json.dumps({"kills": kills, "folder": str(here)}) + "\n")
+            address = f"{server}/{uuid.uuid4().hex}" if server else f"sqlite:{here}/runs.db"
+            asked = {"kills": kills, "folder": str(here), "address": address}
+            process.stdin.write(json.dumps(asked) + "\n")
             process.stdin.flush()
-            return {"folder": here, **json.loads(process.stdout.readline())}
+            return {"folder": here, "address": address, **json.loads(process.stdout.readline())}
 
         yield run
         process.stdin.close()
 
 
-async def read(folder: Path) -> dict[str, list[Record]]:
-    async with SQLiteLog(folder / "runs.db") as log:
+async def read(address: str) -> dict[str, list[Record]]:
+    async with open_log(address) as log:
         return {
             info.run: [
                 one
@@ -62,8 +74,8 @@ async def read(folder: Path) -> dict[str, list[Record]]:
         }
 
 
-async def commands(folder: Path) -> set[str]:
-    async with SQLiteLog(folder / "runs.db") as log:
+async def commands(address: str) -> set[str]:
+    async with open_log(address) as log:
         runs = [info.run for info in await log.list()]
         return {command.kind for run in runs for command in await log.sent(run)}
 
@@ -86,7 +98,7 @@ def check(done: dict[str, Any]) -> None:
     needed = {"pay", "book", "look", "order", "pay_inner"} - {*done["asked"], "pay_inner"}
     assert {name for name, _ in ended} >= needed
     assert len({key for _, key in started}) == len(started)
-    runs = asyncio.run(read(folder))
+    runs = asyncio.run(read(done["address"]))
     for records in runs.values():
         assert [record.seq for record in records] == list(range(1, len(records) + 1))
         assert fold_run(records).status in ("finished", "paused")
@@ -96,7 +108,7 @@ def check(done: dict[str, Any]) -> None:
     conversation = fold_run(last).conversation
     texts = [message.text for message in conversation.messages if message.role == "user"]
     assert texts.count("Begin.") == 1
-    assert texts.count("Be quick.") == ("send" in asyncio.run(commands(folder)))
+    assert texts.count("Be quick.") == ("send" in asyncio.run(commands(done["address"])))
     results = [result for message in conversation.messages for result in message.tool_results]
     calls = [call for message in conversation.messages for call in message.tool_calls]
     assert [result.tool_use_id for result in results] == [call.id for call in calls]
@@ -113,10 +125,10 @@ def test_without_a_kill_it_runs_to_its_end(kill: Kill) -> None:
     assert done["places"] > 100
 
 
-def test_it_is_killed_anywhere(kill: Kill) -> None:
-    places = kill()["places"]
-    start = random.randrange(STEP)
-    for place in range(1 + start, places, STEP):
+def test_it_is_killed_anywhere(kill: Kill, store: str) -> None:
+    places, step = kill()["places"], STEPS[store]
+    start = random.randrange(step)
+    for place in range(1 + start, places, step):
         done = kill(place)
         check(done)
         if done["codes"][0] == 0:  # it made fewer appends than the first, and has ended before
@@ -126,7 +138,7 @@ def test_it_is_killed_anywhere(kill: Kill) -> None:
         assert sum(done["asked"].values()) <= 1, (place, done["asked"])
 
 
-def test_it_is_killed_again_and_again(kill: Kill) -> None:
-    for _ in range(40 if EVERY else 4):
+def test_it_is_killed_again_and_again(kill: Kill, store: str) -> None:
+    for _ in range(40 if EVERY else 4 if store == "sqlite" else 1):
         kills = [random.randrange(1, 120) for _ in range(2)]
         check(kill(*kills))

@@ -12,7 +12,9 @@ from collections import Counter
 from contextlib import aclosing
 from pathlib import Path
 
-from rxworker.log import RunInfo, SQLiteLog, records_of
+import pytest
+
+from rxworker.log import EventLog, RunInfo, open_log, records_of
 
 PROGRAM = Path(__file__).with_name("many_runs.py")
 IS_WHOLE = os.environ.get("RXWORKER_EVERY_CUT") == "1"
@@ -21,9 +23,17 @@ LEASE = 0.5
 SECONDS = 180 if IS_WHOLE else 45
 
 
-async def test_all_runs_finish_whatever_is_killed(tmp_path: Path) -> None:
-    file = tmp_path / "runs.db"
-    Path(f"{file}.effects").touch()  # noqa: ASYNC240
+@pytest.fixture(params=["sqlite", "nats"])
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where the runs are."""
+    if request.param == "nats":
+        return request.getfixturevalue("nats_address")
+    return f"sqlite:{tmp_path}/runs.db"
+
+
+async def test_all_runs_finish_whatever_is_killed(address: str, tmp_path: Path) -> None:
+    effects = tmp_path / "effects"
+    effects.touch()
     share = -(-RUNS // PROCESSES)
     infos: dict[str, RunInfo] = {}
     done, moved = asyncio.Event(), asyncio.Event()
@@ -32,10 +42,10 @@ async def test_all_runs_finish_whatever_is_killed(tmp_path: Path) -> None:
     async def start(number: int) -> Process:
         first = number * share
         return await asyncio.create_subprocess_exec(
-            sys.executable, str(PROGRAM), str(file), str(first), str(min(first + share, RUNS)), str(LEASE), str(AT_ONCE)
+            sys.executable, str(PROGRAM), address, str(effects), str(first), str(min(first + share, RUNS)), str(LEASE), str(AT_ONCE)
         )  # fmt: skip
 
-    async def watch(log: SQLiteLog) -> None:
+    async def watch(log: EventLog) -> None:
         async with aclosing(log.changes(limit=1000, every=0.05)) as changes:
             async for changed in changes:
                 infos.update((info.run, info) for info in changed if info.last_seq)
@@ -64,7 +74,7 @@ async def test_all_runs_finish_whatever_is_killed(tmp_path: Path) -> None:
             kills += 1
             processes[number] = await start(number)
 
-    async with SQLiteLog(file) as log:
+    async with open_log(address) as log:
         processes = [await start(number) for number in range(PROCESSES)]
         tasks = [asyncio.create_task(watch(log)), asyncio.create_task(kill(processes))]
         try:
@@ -87,7 +97,7 @@ async def test_all_runs_finish_whatever_is_killed(tmp_path: Path) -> None:
             assert records[-1].seq == info.last_seq
             recovered += info.row.recoveries
         assert recovered > 0
-    lines = Path(f"{file}.effects").read_text().splitlines()  # noqa: ASYNC240
+    lines = effects.read_text().splitlines()
     ends = Counter(line for line in lines if line.startswith("end"))
     assert len(ends) == 2 * RUNS
     assert max(ends.values()) == 1

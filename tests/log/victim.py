@@ -1,6 +1,6 @@
 """Processes that run, die and recover a logged run; started by the tests, and forked for each death.
 
-Reads one JSON line for each request, and answers with one: {"kills": [n, ...], "folder": path} forks a process that begins the run and kills
+Reads one JSON line for each request, and answers with one: {"kills": [n, ...], "folder": path, "address": address of the log} forks a process that begins the run and kills
 itself at its n-th place, and then processes that recover it until it has finished; each but the last is killed, too. A place is an emitted record, an append, or a step of a tool.
 """
 
@@ -24,7 +24,7 @@ from reactivex import Observable
 from rxworker import Answer, Approve, Finished, Paused, Worker, tool
 from rxworker.errors import LeaseHeldError
 from rxworker.events import Event, ResponseEvent
-from rxworker.log import SQLiteLog
+from rxworker.log import open_log
 from rxworker.log.base import EventLog
 from rxworker.providers import Request
 from rxworker.testing import Reply, call, say
@@ -144,9 +144,9 @@ async def resumed(folder: Path, places: Places, log: EventLog, paused: Any) -> A
             await asyncio.sleep(max(error.until - time.time(), 0) + 0.005)
 
 
-async def life(folder: Path, places: Places, *, is_first: bool) -> str:
+async def life(folder: Path, address: str, places: Places, *, is_first: bool) -> str:
     """Run to the end, from wherever the run is; ask about what is not known."""
-    async with SQLiteLog(folder / "runs.db", lease=LEASE) as log:
+    async with open_log(address, lease=LEASE) as log:
         worker = make_worker(folder, places, log)
         if is_first:
             run = worker.run("Begin.")
@@ -185,7 +185,7 @@ def decide(paused: Paused[Any], folder: Path) -> dict[str, Any]:
     return decisions
 
 
-def forked(folder: Path, kill: int | None, *, is_first: bool) -> tuple[int, int]:
+def forked(folder: Path, address: str, kill: int | None, *, is_first: bool) -> tuple[int, int]:
     """A life in a process of its own. Returns its exit status, and its number of places."""
     read, write = os.pipe()
     child = os.fork()
@@ -194,7 +194,7 @@ def forked(folder: Path, kill: int | None, *, is_first: bool) -> tuple[int, int]
         try:
             places = Places(kill)
             watch_places(places)
-            asyncio.run(asyncio.wait_for(life(folder, places, is_first=is_first), 20))
+            asyncio.run(asyncio.wait_for(life(folder, address, places, is_first=is_first), 20))
             os.write(write, b"%d" % places.count)
             status = 0
         except BaseException as error:
@@ -212,7 +212,7 @@ def main() -> None:
     """Answer requests."""
     for line in sys.stdin:
         asked = json.loads(line)
-        folder = Path(asked["folder"])
+        folder, address = Path(asked["folder"]), asked["address"]
         folder.mkdir()
         (folder / "effects").touch()
         (folder / "asked").touch()
@@ -221,7 +221,8 @@ def main() -> None:
         count = 0
         is_first = True
         while True:
-            code, count = forked(folder, deaths.pop(0) if deaths else None, is_first=is_first)
+            kill = deaths.pop(0) if deaths else None
+            code, count = forked(folder, address, kill, is_first=is_first)
             codes.append(code)
             if code != -signal.SIGKILL:
                 break
