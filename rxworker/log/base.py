@@ -572,6 +572,11 @@ class _Waker:
             await self._event.wait()
 
 
+def already_stored(run: str) -> LogError:
+    """The error for a new run that is stored."""
+    return LogError(f"the log has a run {run!r} already")
+
+
 def no_run(run: str) -> LogError:
     """The error for a run that is not stored."""
     return LogError(f"the log has no run {run!r}")

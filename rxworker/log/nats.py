@@ -25,7 +25,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, FencedError, LogError
-from rxworker.log.base import ALL_RUNS, LEASE, Codec, EventLog, StoredRow, no_run
+from rxworker.log.base import ALL_RUNS, LEASE, Codec, EventLog, StoredRow, already_stored, no_run
 from rxworker.log.entry import Entry
 from rxworker.log.memory import check_command, conflict, refusal
 from rxworker.log.nats_connection import (
@@ -196,11 +196,11 @@ class NatsLog(EventLog):
                 if not create:
                     raise no_run(run)
                 if found is not None:
-                    raise _exists(run)
+                    raise already_stored(run)
                 known = Owner(run, 0, created=time.time())
             else:
                 if create and await session.last_append(run) is not None:
-                    raise _exists(run)
+                    raise already_stored(run)
                 await session.check_free(found)
                 known = found.owner
             owner = replace(
@@ -605,6 +605,3 @@ class NatsLog(EventLog):
             await self._session.connection.close()
         await asyncio.get_running_loop().run_in_executor(None, self._renewer.close)
 
-
-def _exists(run: str) -> LogError:
-    return LogError(f"the log has a run {run!r} already")

@@ -1,4 +1,4 @@
-"""What a log costs, each figure with its reference in the same run: `python tests/bench/logs.py`.
+"""What a log costs, each figure with its reference in the same run: `python tests/bench/logs.py`, or with `--store nats`.
 
 With `--guard`, exits with 1 where a figure is half again over its limit, twice in a row.
 """
@@ -15,12 +15,13 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeAlias
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from rxworker import Worker
 from rxworker.events import Record, RunStart, TextDelta
-from rxworker.log import RunRow, SQLiteLog, entries_of, records_of
+from rxworker.log import Claim, Entry, RunRow, SQLiteLog, entries_of, open_log, records_of
 from rxworker.log.base import EventLog
 from rxworker.messages import Conversation, Message
 from rxworker.providers import Anthropic
@@ -86,9 +87,15 @@ async def timed(work: Callable[[], Awaitable[object]]) -> float:
     return time.perf_counter() - began
 
 
+def rows_of_appends() -> list[Entry]:
+    """1000 spans of 5 deltas."""
+    records = deltas(5000)
+    return [e for n in range(0, 5000, 5) for e in entries_of(records[n : n + 5], 1)]
+
+
 async def ratio_of_appends() -> tuple[float, float]:
     """Appends in bare inserts of the same bytes, both in transactions of the same size; and microseconds an entry."""
-    entries = [e for n in range(0, 5000, 5) for e in entries_of(deltas(5000)[n : n + 5], 1)]
+    entries = rows_of_appends()
     ratios: list[float] = []
     each: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -145,55 +152,54 @@ async def read_and_fold() -> float:
     return statistics.median(times)
 
 
-async def list_of_many(count: int = 10_000) -> float:
+async def list_of_many(address: str, count: int = 10_000) -> float:
     """Seconds until the first page of a list is there."""
-    with tempfile.TemporaryDirectory() as folder:
-        async with SQLiteLog(f"{folder}/runs.db", lease=0.0) as log:
-            entries = entries_of([Record(1, "r", 0, 0, 0.0, START)], 1)
+    async with open_log(address, lease=0.0) as log:
+        entries = entries_of([Record(1, "r", 0, 0, 0.0, START)], 1)
 
-            async def add(n: int) -> None:
-                claim = await log.claim(f"run-{n}", create=True)
-                await log.append(
-                    claim, entries, after=0, row=RunRow("finished", "Hi"), durable=False
-                )
+        async def add(n: int) -> None:
+            claim = await log.claim(f"run-{n}", create=True)
+            await log.append(claim, entries, after=0, row=RunRow("finished", "Hi"), durable=False)
 
-            for start in range(0, count, 500):
-                await asyncio.gather(*(add(n) for n in range(start, start + 500)))
-            return statistics.median([await timed(log.list) for _ in range(ROUNDS)])
+        for start in range(0, count, 500):
+            await asyncio.gather(*(add(n) for n in range(start, start + 500)))
+        return statistics.median([await timed(log.list) for _ in range(ROUNDS)])
 
 
-async def behind(runs: int = 50, seconds: float = 5.0) -> float:
+async def behind(address: str, runs: int = 50, seconds: float = 5.0) -> float:
     """The 99th percentile of how far a follower in another process is behind the appends, in seconds."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/runs.db"
-        async with SQLiteLog(path) as log:
-            claims = [await log.claim(f"run-{n}", create=True) for n in range(runs)]
-            for claim in claims:
-                await log.append(claim, entries_of([Record(1, "r", 0, 0, 0.0, START)], 1), after=0)
-            other = await asyncio.create_subprocess_exec(
-                sys.executable, __file__, "follow", path, str(runs), stdout=asyncio.subprocess.PIPE
-            )
-            assert other.stdout is not None
-            await other.stdout.readline()
-            began = time.time()
+    async with open_log(address) as log:
+        claims = [await log.claim(f"run-{n}", create=True) for n in range(runs)]
+        for claim in claims:
+            await log.append(claim, entries_of([Record(1, "r", 0, 0, 0.0, START)], 1), after=0)
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, __file__, "follow", address, str(runs), stdout=asyncio.subprocess.PIPE
+        )
+        assert other.stdout is not None
+        await other.stdout.readline()
+        end = time.time() + seconds
+
+        async def stream(claim: Claim, start: float) -> None:
+            """Deltas of a run that is watched."""
+            await asyncio.sleep(start)
             after = 1
-            while time.time() - began < seconds:
-                for claim in claims:
-                    now = time.time()
-                    records = [
-                        Record(after + n, "r", 1, 1, now, TextDelta(0, "four")) for n in range(1, 6)
-                    ]
-                    await log.append(claim, entries_of(records, 1), after=after, durable=False)
+            while (now := time.time()) < end:
+                records = [
+                    Record(after + n, "r", 1, 1, now, TextDelta(0, "four")) for n in range(1, 6)
+                ]
+                await log.append(claim, entries_of(records, 1), after=after, durable=False)
                 after += 5
                 await asyncio.sleep(0.05)
-            other.terminate()
-            return json.loads(await other.stdout.read())
+
+        await asyncio.gather(*(stream(claim, n / runs / 20) for n, claim in enumerate(claims)))
+        other.terminate()
+        return json.loads(await other.stdout.read())
 
 
-async def follow(path: str, runs: int) -> None:
+async def follow(address: str, runs: int) -> None:
     """The other process of `behind`."""
     late: list[float] = []
-    async with SQLiteLog(path) as log:
+    async with open_log(address) as log:
 
         async def one(run: str) -> None:
             async for entry in log.follow(run):
@@ -211,10 +217,17 @@ async def follow(path: str, runs: int) -> None:
     print(json.dumps(sorted(late)[int(len(late) * 0.99)]))
 
 
-async def measure() -> list[str]:
-    """Print the table, and return what is half again over its limit."""
+Rows: TypeAlias = list[tuple[str, float | None, float]]
+"""What is measured, its limit and the figure."""
+
+
+async def of_sqlite() -> Rows:
+    """The figures of the format and of SQLite."""
+    with tempfile.TemporaryDirectory() as folder:
+        listed = await list_of_many(f"sqlite:{folder}/list.db")
+        late = await behind(f"sqlite:{folder}/runs.db")
     appends, each = await ratio_of_appends()
-    rows = [
+    return [
         ("bytes a token, spans of 5 (50 ms)", 45, bytes_a_token(5)),
         ("bytes a token, spans of 25 (250 ms)", 20, bytes_a_token(25)),
         ("SQLite appends in bare inserts of the same bytes", 2, appends),
@@ -227,20 +240,44 @@ async def measure() -> list[str]:
         ("the same, 4 frames a read", 1.3, await ratio_of_runs(4)),
         ("the same, 16 frames a read", 1.3, await ratio_of_runs(16)),
         ("10,000 records read and folded, ms", 10, await read_and_fold() * 1000),
-        ("the list of 10,000 runs, ms", 50, await list_of_many() * 1000),
-        ("another process behind 50 runs, p99 ms", 20, await behind() * 1000),
+        ("the list of 10,000 runs, ms", 50, listed * 1000),
+        ("another process behind 50 runs, p99 ms", 20, late * 1000),
     ]
+
+
+async def of_nats() -> Rows:
+    """The figures of NATS JetStream, on a server of its own."""
+    from tests.bench.nats_logs import bench_server, ratio_of_appends
+
+    with bench_server() as server:
+        appends, each = await ratio_of_appends(f"{server}/appends", rows_of_appends())
+        late = await behind(f"{server}/behind", 200)
+        listed = await list_of_many(f"{server}/list")
+    return [
+        ("JetStream appends in bare publishing of the same bytes", 1.3, appends),
+        ("microseconds an append", None, each),
+        ("another process behind 200 runs, p99 ms", 50, late * 1000),
+        ("the list of 10,000 runs, ms", 50, listed * 1000),
+    ]
+
+
+STORES: dict[str, Callable[[], Awaitable[Rows]]] = {"sqlite": of_sqlite, "nats": of_nats}
+
+
+async def measure(store: str) -> list[str]:
+    """Print the table, and return what is half again over its limit."""
+    rows = await STORES[store]()
     print("| what | at most | measured |\n|---|---:|---:|")
     for what, most, value in rows:
         print(f"| {what} | {'' if most is None else most} | {value:.3g} |")
     return [what for what, most, value in rows if most is not None and value > 1.5 * most]
 
 
-async def main(*, guard: bool) -> int:
+async def main(store: str, *, guard: bool) -> int:
     """Measure; where it is guarded, once more if anything is over its limit, since other programs disturb a measurement."""
-    over = await measure()
+    over = await measure(store)
     if guard and over:
-        again = await measure()
+        again = await measure(store)
         over = [what for what in over if what in again]
     if guard and over:
         print("half again over its limit:", "; ".join(over))
@@ -252,6 +289,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["follow"]:
         asyncio.run(follow(sys.argv[2], int(sys.argv[3])))
     else:
-        code = asyncio.run(main(guard="--guard" in sys.argv))
+        store = sys.argv[sys.argv.index("--store") + 1] if "--store" in sys.argv else "sqlite"
+        code = asyncio.run(main(store, guard="--guard" in sys.argv))
         sys.stdout.flush()
         os._exit(code)

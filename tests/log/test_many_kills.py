@@ -18,23 +18,23 @@ from rxworker.log import EventLog, RunInfo, open_log, records_of
 
 PROGRAM = Path(__file__).with_name("many_runs.py")
 IS_WHOLE = os.environ.get("RXWORKER_EVERY_CUT") == "1"
-RUNS, PROCESSES, PAUSE, AT_ONCE, KILLS = (200, 4, 1.0, 1, 10) if IS_WHOLE else (40, 3, 0.6, 4, 1)
+PROCESSES, PAUSE, AT_ONCE, KILLS = (4, 1.0, 1, 10) if IS_WHOLE else (3, 0.6, 4, 1)
+RUNS = {"sqlite": 200 if IS_WHOLE else 40, "nats": 200 if IS_WHOLE else 18}
 LEASE = 0.5
 SECONDS = 180 if IS_WHOLE else 45
 
 
-@pytest.fixture(params=["sqlite", "nats"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where the runs are."""
-    if request.param == "nats":
-        return request.getfixturevalue("nats_address")
-    return f"sqlite:{tmp_path}/runs.db"
-
-
-async def test_all_runs_finish_whatever_is_killed(address: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", RUNS)
+async def test_all_runs_finish_whatever_is_killed(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    is_nats, runs = store == "nats", RUNS[store]
+    address: str = (
+        request.getfixturevalue("nats_address") if is_nats else f"sqlite:{tmp_path}/runs.db"
+    )
     effects = tmp_path / "effects"
     effects.touch()
-    share = -(-RUNS // PROCESSES)
+    share = -(-runs // PROCESSES)
     infos: dict[str, RunInfo] = {}
     done, moved = asyncio.Event(), asyncio.Event()
     kills = 0
@@ -42,7 +42,7 @@ async def test_all_runs_finish_whatever_is_killed(address: str, tmp_path: Path) 
     async def start(number: int) -> Process:
         first = number * share
         return await asyncio.create_subprocess_exec(
-            sys.executable, str(PROGRAM), address, str(effects), str(first), str(min(first + share, RUNS)), str(LEASE), str(AT_ONCE)
+            sys.executable, str(PROGRAM), address, str(effects), str(first), str(min(first + share, runs)), str(LEASE), str(AT_ONCE)
         )  # fmt: skip
 
     async def watch(log: EventLog) -> None:
@@ -51,7 +51,7 @@ async def test_all_runs_finish_whatever_is_killed(address: str, tmp_path: Path) 
                 infos.update((info.run, info) for info in changed if info.last_seq)
                 moved.set()
                 ended = sum(info.status == "finished" for info in infos.values())
-                if ended == len(infos) and ended >= RUNS:
+                if ended == len(infos) and ended >= runs:
                     done.set()
                     return
 
@@ -90,7 +90,7 @@ async def test_all_runs_finish_whatever_is_killed(address: str, tmp_path: Path) 
                 await process.wait()
         assert kills >= KILLS
         titles = Counter(info.row.title for info in infos.values())
-        assert titles == Counter(f"Run {number}" for number in range(RUNS))
+        assert titles == Counter(f"Run {number}" for number in range(runs))
         recovered = 0
         for run, info in infos.items():
             records = list(records_of([e async for e in log.read(run)], run))
@@ -99,5 +99,5 @@ async def test_all_runs_finish_whatever_is_killed(address: str, tmp_path: Path) 
         assert recovered > 0
     lines = effects.read_text().splitlines()
     ends = Counter(line for line in lines if line.startswith("end"))
-    assert len(ends) == 2 * RUNS
+    assert len(ends) == 2 * runs
     assert max(ends.values()) == 1

@@ -214,6 +214,8 @@ def main() -> None:
         asked = json.loads(line)
         folder, address = Path(asked["folder"]), asked["address"]
         folder.mkdir()
+        if address.startswith("nats:"):
+            import rxworker.log.nats  # noqa: F401 - once, and not after each fork
         (folder / "effects").touch()
         (folder / "asked").touch()
         deaths = list(asked["kills"])
