@@ -43,6 +43,7 @@ from rxworker.log.nats_format import (
     Head,
     Listed,
     Owner,
+    Place,
     SentCommand,
     append_message,
     as_raw,
@@ -69,6 +70,7 @@ class _Held(Struct, eq=False):
     """A run that this process writes."""
 
     owner: Owner
+    place: Place
     fence: int
     claimed: float
     row: Raw
@@ -227,7 +229,9 @@ class NatsLog(EventLog):
     async def _held_of(self, session: Session, found: Ownership) -> _Held:
         """The state of a run, as its last append tells it."""
         owner = found.owner
-        held = _Held(owner, found.seq, found.time, owner.row, asyncio.Lock())
+        held = _Held(
+            owner, session.place(owner.run), found.seq, found.time, owner.row, asyncio.Lock()
+        )
         last = await session.last_append(owner.run)
         if last is not None:
             stored, head = last
@@ -276,7 +280,7 @@ class NatsLog(EventLog):
         status: StoredStatus | None,
     ) -> bool:
         """Append; returns whether what a list shows has changed."""
-        place, after, epoch = session.place(claim.run), held.last_seq, claim.epoch
+        place, after, epoch = held.place, held.last_seq, claim.epoch
         last = entries[-1].last if entries else after
         now = time.time()
         is_new = row is not None and row != from_raw(held.row)
@@ -604,4 +608,3 @@ class NatsLog(EventLog):
         if self._session is not None:
             await self._session.connection.close()
         await asyncio.get_running_loop().run_in_executor(None, self._renewer.close)
-
