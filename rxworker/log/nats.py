@@ -82,6 +82,7 @@ class _Held(Struct, eq=False):
     row_at: int = 0
     listed: Known | None = None
     touched: float = 0.0
+    checked: int = 0
 
 
 @final
@@ -232,6 +233,7 @@ class NatsLog(EventLog):
         held = _Held(
             owner, session.place(owner.run), found.seq, found.time, owner.row, asyncio.Lock()
         )
+        held.checked = session.connection.returns
         last = await session.last_append(owner.run)
         if last is not None:
             stored, head = last
@@ -297,9 +299,14 @@ class NatsLog(EventLog):
         )
         message = append_message(head, entries, session.connection.part_size)
         expected = {EXPECTED: str(held.fence), EXPECTED_OF: place.owner}
+
+        async def check() -> None:
+            if held.checked != session.connection.returns:
+                await self._check_kept(session, held)
+
         try:
             seq = await session.connection.publish(
-                place.entries, message, expected, f"{place.entries}.{epoch}.{after}.{now}"
+                place.entries, message, expected, f"{place.entries}.{epoch}.{after}.{now}", check
             )
         except SequenceError:
             raise await self._refusal(session, claim, after) from None
@@ -311,6 +318,18 @@ class NatsLog(EventLog):
         is_listed = is_new or head.status != held.status
         held.last_seq, held.size, held.status = last, head.size, head.status
         return is_listed
+
+    async def _check_kept(self, session: Session, held: _Held) -> None:
+        """Check, after the connection was lost, that the server still has what it has acknowledged."""
+        run, returns = held.owner.run, session.connection.returns
+        last = await session.last_append(run)
+        number = 0 if last is None else last[1].last
+        if number < held.last_seq:
+            raise LogError(
+                f"NATS has lost the records {number + 1} to {held.last_seq} of {run}, which it had acknowledged: nothing was written behind them. "
+                "Recover the run; to lose nothing when a server loses power, keep replicas, or set sync_interval: always"
+            )
+        held.checked = returns
 
     async def _adopt(self, session: Session, claim: Claim, after: int) -> _Held:
         """The state of a run that this process has claimed, after an append that has failed, or after its release."""

@@ -193,6 +193,7 @@ class Connection:
         loop: The event loop.
         patience: Seconds for which a server that is away raises nothing.
         generation: Grows when subscriptions have to be made again.
+        returns: How often it has connected.
     """
 
     def __init__(
@@ -220,7 +221,7 @@ class Connection:
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[str, tuple[asyncio.Future[Msg], _Batch | None]] = {}
         self._is_closed = False
-        self.generation = 0
+        self.generation = self.returns = 0
 
     @property
     def part_size(self) -> int:
@@ -261,6 +262,7 @@ class Connection:
                     future.set_exception(AwayError("the connection was lost"))
 
         async def returned() -> None:
+            self.returns += 1
             self._up.set()
             if self._on_return is not None:
                 self._on_return()
@@ -303,6 +305,7 @@ class Connection:
             raise
         self._client = client
         self.generation += 1
+        self.returns += 1
         self._up.set()
         if self._was_connected and self._on_return is not None:
             self._on_return()
@@ -428,9 +431,21 @@ class Connection:
     # Streams
 
     async def publish(
-        self, subject: str, data: bytes | Sequence[bytes], headers: Headers, message_id: str
+        self,
+        subject: str,
+        data: bytes | Sequence[bytes],
+        headers: Headers,
+        message_id: str,
+        check: Callable[[], Awaitable[None]] | None = None,
     ) -> int:
         """Store a message, or one in several parts, all or none of which are stored.
+
+        Args:
+            subject: Its subject.
+            data: The message, or its parts.
+            headers: What it expects.
+            message_id: By which the server recognises it.
+            check: Awaited before each attempt.
 
         Returns:
             Its sequence number, that of the last part; 0 if it has several parts and its acknowledgement was lost.
@@ -440,9 +455,15 @@ class Connection:
             LogError: It was refused for another reason, or nothing has answered.
         """
         headers = {**headers, MSG_ID: message_id}
-        if isinstance(data, bytes):
-            return await self.persist(lambda: self._publish(subject, data, headers))
-        return await self.persist(lambda: self._publish_parts(subject, data, headers))
+
+        async def work() -> int:
+            if check is not None:
+                await check()
+            if isinstance(data, bytes):
+                return await self._publish(subject, data, headers)
+            return await self._publish_parts(subject, data, headers)
+
+        return await self.persist(work)
 
     async def _publish(self, subject: str, data: bytes, headers: Headers) -> int:
         ack = _decode_ack((await self._request(subject, data, headers)).data)

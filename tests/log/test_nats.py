@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -416,6 +417,30 @@ async def test_a_run_and_its_watcher_go_on_when_the_server_is_killed_and_restart
             assert result.text.startswith("A long answer")  # pyright: ignore[reportAttributeAccessIssue]
             assert seen == list(range(1, run.last_seq + 1))
             assert await stored(other, run.id) == [record async for record in run]
+    finally:
+        server.kill()
+
+
+async def test_nothing_is_written_behind_records_that_a_server_has_lost(
+    nats_program: str, tmp_path: Path
+) -> None:
+    """As after a loss of power: the server has acknowledged them before they were on the disk."""
+    server = NatsServer(nats_program, tmp_path / "nats")
+    server.start()
+    try:
+        async with NatsLog(f"{server.address}/x") as log:
+            claim = await begun(log)
+            server.kill()
+            shutil.copytree(server.folder, tmp_path / "disk")
+            server.start()
+            await log.append(claim, entries(2, 1), after=1)
+            server.kill()
+            shutil.rmtree(server.folder)
+            shutil.copytree(tmp_path / "disk", server.folder)
+            server.start()
+            with pytest.raises(LogError, match=r"has lost the records 2 to 3 of run-1"):
+                await log.append(claim, entries(1, 3), after=3)
+            assert await numbers(log) == [1]
     finally:
         server.kill()
 
