@@ -5,7 +5,7 @@ changed since (`Nats-Expected-Last-Subject-Sequence` with `-Subject`), so that t
 delayed in a network. Appends of different runs are published without waiting for each other; those of one run one after the other, since a lost one in the middle would leave a gap.
 
 What a list shows is in a stream of its own, written after an append that changes it, and otherwise at most once a second. It is a copy: the last append of a run names its status and
-its last values, and whoever finds the copy behind, because its writer died between the two, repairs it.
+its last values, and `info` repairs a copy that is behind because its writer ended between the two.
 
 The lease of a claim begins with the time that the server gave to the claim, or to the last renewal by the process that holds it. Both are compared with the server's time now, so that
 the clocks of the machines that run workers do not matter.
@@ -21,31 +21,21 @@ import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
-from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, FencedError, LogError
-from rxworker.log.base import ALL_RUNS, LEASE, Codec, EventLog, StoredRow, already_stored, no_run
+from rxworker.errors import ConfigurationError, LogError
+from rxworker.log.base import ALL_RUNS, LEASE, Codec, EventLog, StoredRow, no_run
 from rxworker.log.entry import Entry
-from rxworker.log.memory import check_command, conflict, refusal
-from rxworker.log.nats_connection import (
-    EXPECTED,
-    EXPECTED_OF,
-    NAME,
-    PATIENCE,
-    Address,
-    Connection,
-    SequenceError,
-)
+from rxworker.log.memory import check_command, conflict
+from rxworker.log.nats_connection import EXPECTED, PATIENCE, Connection, SequenceError
 from rxworker.log.nats_feed import Tail
 from rxworker.log.nats_format import (
+    NAME,
     NOTHING,
-    Head,
+    Address,
     Listed,
     Owner,
-    Place,
     SentCommand,
-    append_message,
     as_raw,
     command_message,
     from_raw,
@@ -53,7 +43,8 @@ from rxworker.log.nats_format import (
 )
 from rxworker.log.nats_index import Index
 from rxworker.log.nats_lease import Renewer, ServerClock, lease_end
-from rxworker.log.nats_session import Known, Ownership, Session
+from rxworker.log.nats_owned import OwnedRuns
+from rxworker.log.nats_session import Session
 from rxworker.log.values import Claim, StoredStatus
 
 if TYPE_CHECKING:
@@ -62,27 +53,6 @@ if TYPE_CHECKING:
 
 WATCHED = 10.0
 """Seconds for which an owner takes its run for watched."""
-TOUCH = 1.0
-"""Seconds between two updates of what a list shows of a run, while nothing but its last number changes."""
-
-
-class _Held(Struct, eq=False):
-    """A run that this process writes."""
-
-    owner: Owner
-    place: Place
-    fence: int
-    claimed: float
-    row: Raw
-    lock: asyncio.Lock
-    last_seq: int = 0
-    size: int = 0
-    status: StoredStatus = "running"
-    row_seq: int = 0
-    row_at: int = 0
-    listed: Known | None = None
-    touched: float = 0.0
-    checked: int = 0
 
 
 @final
@@ -131,7 +101,7 @@ class NatsLog(EventLog):
         self._clock = ServerClock()
         self._opening: asyncio.Task[Session] | None = None
         self._session: Session | None = None
-        self._held: dict[str, _Held] = {}
+        self._owned: OwnedRuns | None = None
         self._tails: dict[str, Tail] = {}
         self._index: Index | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -192,56 +162,9 @@ class NatsLog(EventLog):
     async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
         session = await self._open()
         await self._receive_marks(session)
-        message_id = uuid.uuid4().hex
-        while True:
-            found = await session.ownership(run)
-            if found is None or found.owner.is_deleted:
-                if not create:
-                    raise no_run(run)
-                if found is not None:
-                    raise already_stored(run)
-                known = Owner(run, 0, created=time.time())
-            else:
-                if create and await session.last_append(run) is not None:
-                    raise already_stored(run)
-                await session.check_free(found)
-                known = found.owner
-            owner = replace(
-                known,
-                epoch=known.epoch + 1,
-                owner=self.owner,
-                lease=lease,
-                watch=self._watch_subject,
-                row=as_raw(row) if create else known.row,
-            )
-            try:
-                fence = await session.own(
-                    owner, 0 if found is None else found.seq, f"{message_id}.{owner.epoch}"
-                )
-            except SequenceError:
-                continue  # another process was faster
-            break
-        held = await self._held_of(session, Ownership(owner, fence, self._clock.now()))
-        self._held[run] = held
-        await self._list_held(session, held)
-        self._expect(run, held.last_seq)
-        return Claim(run, owner.epoch, held.last_seq, self.owner)
-
-    async def _held_of(self, session: Session, found: Ownership) -> _Held:
-        """The state of a run, as its last append tells it."""
-        owner = found.owner
-        held = _Held(
-            owner, session.place(owner.run), found.seq, found.time, owner.row, asyncio.Lock()
-        )
-        held.checked = session.connection.returns
-        last = await session.last_append(owner.run)
-        if last is not None:
-            stored, head = last
-            held.last_seq, held.size, held.status = head.last, head.size, head.status
-            held.row = await session.row_of(owner, head)
-            held.row_seq = head.row_seq
-            held.row_at = stored.seq if head.row != NOTHING else head.row_at
-        return held
+        claim = await self._owned_by(session).claim(run, create, row, lease)
+        self._expect(run, claim.last_seq)
+        return claim
 
     async def _append(
         self,
@@ -252,122 +175,19 @@ class NatsLog(EventLog):
         status: StoredStatus | None,
         durable: bool,
     ) -> bool:
-        session = self._session or await self._open()
-        run = claim.run
-        held = self._held.get(run)
-        if held is None or held.owner.epoch != claim.epoch:
-            held = await self._adopt(session, claim, after)
-        async with held.lock:
-            if held.last_seq != after:
-                raise refusal(claim, after, (held.owner.epoch, held.last_seq, held.status))
-            try:
-                is_listed = await self._append_to(session, held, claim, entries, row, status)
-                if durable or is_listed or time.monotonic() - held.touched > TOUCH:
-                    await self._list_held(session, held)
-            except BaseException:
-                # It may have been stored, if nothing has answered: the next append reads where the run is.
-                if self._held.get(run) is held:
-                    del self._held[run]
-                raise
-        self._expect(run, held.last_seq)
+        run, session = claim.run, self._session or await self._open()
+        await self._owned_by(session).append(claim, entries, after, row, status, durable)
+        self._expect(run, entries[-1].last if entries else after)
         return run in self._watched and self._watched[run] > time.monotonic()
 
-    async def _append_to(
-        self,
-        session: Session,
-        held: _Held,
-        claim: Claim,
-        entries: Sequence[Entry],
-        row: bytes | None,
-        status: StoredStatus | None,
-    ) -> bool:
-        """Append; returns whether what a list shows has changed."""
-        place, after, epoch = held.place, held.last_seq, claim.epoch
-        last = entries[-1].last if entries else after
-        now = time.time()
-        is_new = row is not None and row != from_raw(held.row)
-        head = Head(
-            epoch,
-            after,
-            last,
-            held.size + sum([len(entry.body) for entry in entries]),
-            now,
-            status or held.status,
-            as_raw(row) if is_new and row is not None else NOTHING,
-            last if is_new else held.row_seq,
-            0 if is_new else held.row_at,
-        )
-        message = append_message(head, entries, session.connection.part_size)
-        expected = {EXPECTED: str(held.fence), EXPECTED_OF: place.owner}
-
-        async def check() -> None:
-            if held.checked != session.connection.returns:
-                await self._check_kept(session, held)
-
-        try:
-            seq = await session.connection.publish(
-                place.entries, message, expected, f"{place.entries}.{epoch}.{after}.{now}", check
-            )
-        except SequenceError:
-            raise await self._refusal(session, claim, after) from None
-        if is_new:
-            if not seq:
-                stored = await session.last_append(claim.run)
-                seq = 0 if stored is None else stored[0].seq
-            held.row, held.row_seq, held.row_at = head.row, last, seq
-        is_listed = is_new or head.status != held.status
-        held.last_seq, held.size, held.status = last, head.size, head.status
-        return is_listed
-
-    async def _check_kept(self, session: Session, held: _Held) -> None:
-        """Check, after the connection was lost, that the server still has what it has acknowledged."""
-        run, returns = held.owner.run, session.connection.returns
-        last = await session.last_append(run)
-        number = 0 if last is None else last[1].last
-        if number < held.last_seq:
-            raise LogError(
-                f"NATS has lost the records {number + 1} to {held.last_seq} of {run}, which it had acknowledged: nothing was written behind them. "
-                "Recover the run; to lose nothing when a server loses power, keep replicas, or set sync_interval: always"
-            )
-        held.checked = returns
-
-    async def _adopt(self, session: Session, claim: Claim, after: int) -> _Held:
-        """The state of a run that this process has claimed, after an append that has failed, or after its release."""
-        found = await session.ownership(claim.run)
-        if found is None or found.owner.is_deleted or found.owner.epoch != claim.epoch:
-            raise await self._refusal(session, claim, after)
-        held = await self._held_of(session, found)
-        self._held[claim.run] = held
-        return held
-
-    async def _refusal(self, session: Session, claim: Claim, after: int) -> FencedError:
-        found = await session.ownership(claim.run)
-        if found is None or found.owner.is_deleted:
-            return refusal(claim, after, None)
-        last = await session.last_append(claim.run)
-        number = 0 if last is None else last[1].last
-        return refusal(claim, after, (found.owner.epoch, number, "running"))
-
     async def _release(self, claim: Claim) -> None:
-        session = await self._open()
-        held = self._held.get(claim.run)
-        if held is not None and held.owner.epoch == claim.epoch:
-            del self._held[claim.run]
-        found = await session.ownership(claim.run)
-        if found is None or found.owner.epoch != claim.epoch or not found.owner.owner:
-            return
-        released = replace(found.owner, owner="", lease=0.0, watch="")
-        try:
-            await session.own(released, found.seq, uuid.uuid4().hex)
-        except SequenceError:
-            return  # another process has claimed it
+        self._watched.pop(claim.run, None)
+        await self._owned_by(await self._open()).release(claim)
 
-        def free(row: Listed | None) -> Listed | None:
-            if row is None or row.epoch != claim.epoch:
-                return None
-            return replace(row, owner="", lease=0.0)
-
-        await session.put_row(claim.run, None, free)
+    def _owned_by(self, session: Session) -> OwnedRuns:
+        if self._owned is None:
+            self._owned = OwnedRuns(session, self.owner, self._watch_subject)
+        return self._owned
 
     def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
         if self._session is None:
@@ -375,22 +195,6 @@ class NatsLog(EventLog):
         return self._renewer.renew(claims, lease, self._session.streams)
 
     # What lists show
-
-    async def _list_held(self, session: Session, held: _Held) -> None:
-        """Write what a list shows of a run of this process."""
-        owner = held.owner
-        held.touched = time.monotonic()
-
-        def fill(row: Listed | None) -> Listed | None:
-            if row is not None and row.epoch > owner.epoch:
-                return None
-            sent = 0 if row is None else row.sent
-            return Listed(
-                owner.run, held.row, held.status, owner.epoch, held.last_seq, owner.owner, owner.lease, held.claimed,
-                owner.created, time.time(), held.size, sent, 0,
-            )  # fmt: skip
-
-        held.listed = await session.put_row(owner.run, held.listed, fill)
 
     async def _info(self, run: str) -> StoredRow | None:
         session = await self._open()
@@ -598,7 +402,7 @@ class NatsLog(EventLog):
                 continue
             owner = deleted
             break
-        self._held.pop(run, None)
+        self._owned_by(session).forget(run)
         await session.purge(run)
 
         def empty(row: Listed | None) -> Listed | None:

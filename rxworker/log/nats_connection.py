@@ -14,17 +14,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar, cast
-from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError, LogError
+from rxworker.errors import LogError
+from rxworker.log.nats_format import Address
 
 try:
     from nats.aio.client import Client
@@ -60,7 +59,6 @@ CONNECTING: dict[str, Any] = {
     "ping_interval": 3,
     "max_outstanding_pings": 2,
 }
-NAME = "rxworker"
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
@@ -72,50 +70,6 @@ IN_PROCESS = 10158
 STORED_BEFORE = 10201
 TAKEN = 10058
 """There is a stream of this name with other settings."""
-
-
-class Address:
-    """Where a log is: ``nats://[user:password@]host[:port][,host...][/name][?replicas=3]``.
-
-    Args:
-        address: The address.
-        name: The name of the log, if the address has none.
-
-    Attributes:
-        servers: The address of each server, with the credentials.
-        name: The name of the log.
-        replicas: How many servers keep each message, if the address says so.
-
-    Raises:
-        ConfigurationError: This is not an address.
-
-    >>> one = Address("nats://me:secret@a.example,b.example:4333/agents?replicas=3")
-    >>> one, one.name, one.replicas, len(one.servers)
-    (nats://a.example,b.example:4333/agents, 'agents', 3, 2)
-    """
-
-    def __init__(self, address: str, name: str = "") -> None:
-        parts = urlsplit(address)
-        credentials, at, hosts = parts.netloc.rpartition("@")
-        self.name = parts.path.strip("/") or name or NAME
-        self._shown = f"{parts.scheme}://{hosts}/{self.name}"
-        query = dict(parse_qsl(parts.query))
-        replicas = query.pop("replicas", "")
-        if parts.scheme not in ("nats", "tls") or not hosts or query:
-            raise ConfigurationError(
-                f"{self._shown!r} is not the address of a NATS log: give nats://HOST:4222/NAME, and ?replicas=3 for three replicas"
-            )
-        if not re.fullmatch(r"[A-Za-z0-9_-]+", self.name):
-            raise ConfigurationError(
-                f"{self.name!r} cannot be the name of a NATS log: use letters, digits, - and _"
-            )
-        if replicas and replicas not in ("1", "2", "3", "4", "5"):
-            raise ConfigurationError(f"replicas={replicas}: NATS keeps 1 to 5 replicas")
-        self.replicas = int(replicas) if replicas else None
-        self.servers = [f"{parts.scheme}://{credentials}{at}{host}" for host in hosts.split(",")]
-
-    def __repr__(self) -> str:
-        return self._shown
 
 
 class Stored(Struct, frozen=True):

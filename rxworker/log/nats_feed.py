@@ -1,7 +1,7 @@
 """Following a stream of NATS, and the end of a run in memory.
 
 Theory of operation. A `Feed` is a consumer of some subjects of a stream: first the last message of each, then every new one. The server numbers what it sends; where a number is
-missing, or nothing has come for three times the interval of its keep-alive messages, or the connection was lost, the feed makes another consumer, which continues
+missing, or not even a keep-alive message has come for five seconds, or the connection was lost, the feed makes another consumer, which continues
 behind the last message. A consumer that nothing listens to is deleted by the server.
 
 A `Tail` is the feed of one run. All that follow the run in this process share it: it keeps the newest entries, and wakes the followers, who read from it what
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("rxworker.log")
 
-KEEP_ALIVE = 5.0
+KEEP_ALIVE = 2.0
 """Seconds after which an idle consumer reports that it exists."""
 UNUSED = 10.0
 """Seconds after which the server deletes a consumer that nothing listens to."""
@@ -199,7 +199,7 @@ class Feed:
 
     def _watch(self) -> None:
         loop = self._connection.loop
-        if loop.time() - self._heard > 3 * KEEP_ALIVE:
+        if loop.time() - self._heard > 2.5 * KEEP_ALIVE:
             self.start()
         self._watchdog = loop.call_later(KEEP_ALIVE, self._watch)
 

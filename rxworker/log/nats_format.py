@@ -1,4 +1,4 @@
-"""What a NATS log stores: its subjects and messages. Pure.
+"""Where a NATS log is, and what it stores: its subjects and messages. Pure.
 
 There are ``streams`` streams ``NAME-0``, ``NAME-1`` and so on; the id of a run decides in which one it is. A run has these subjects in it::
 
@@ -18,16 +18,17 @@ a message is cut into parts, which the server stores all at once or not at all. 
 
 from __future__ import annotations
 
+import re
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 from msgspec import Raw, Struct
 
-from rxworker.errors import LogError
+from rxworker.errors import ConfigurationError, LogError
 from rxworker.log.base import StoredRow
 from rxworker.log.entry import Entry, read_line, write_line
 from rxworker.log.values import StoredStatus
@@ -38,7 +39,53 @@ FORMAT = 1
 """The version of the streams and messages."""
 STREAMS = 4
 """How many streams a new log has for its runs."""
+NAME = "rxworker"
+"""The name of a log whose address has none."""
 NOTHING = Raw(b"null")
+
+
+class Address:
+    """Where a log is: ``nats://[user:password@]host[:port][,host...][/name][?replicas=3]``.
+
+    Args:
+        address: The address.
+        name: The name of the log, if the address has none.
+
+    Attributes:
+        servers: The address of each server, with the credentials.
+        name: The name of the log.
+        replicas: How many servers keep each message, if the address says so.
+
+    Raises:
+        ConfigurationError: This is not an address.
+
+    >>> one = Address("nats://me:secret@a.example,b.example:4333/agents?replicas=3")
+    >>> one, one.name, one.replicas, len(one.servers)
+    (nats://a.example,b.example:4333/agents, 'agents', 3, 2)
+    """
+
+    def __init__(self, address: str, name: str = "") -> None:
+        parts = urlsplit(address)
+        credentials, at, hosts = parts.netloc.rpartition("@")
+        self.name = parts.path.strip("/") or name or NAME
+        self._shown = f"{parts.scheme}://{hosts}/{self.name}"
+        query = dict(parse_qsl(parts.query))
+        replicas = query.pop("replicas", "")
+        if parts.scheme not in ("nats", "tls") or not hosts or query:
+            raise ConfigurationError(
+                f"{self._shown!r} is not the address of a NATS log: give nats://HOST:4222/NAME, and ?replicas=3 for three replicas"
+            )
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", self.name):
+            raise ConfigurationError(
+                f"{self.name!r} cannot be the name of a NATS log: use letters, digits, - and _"
+            )
+        if replicas and replicas not in ("1", "2", "3", "4", "5"):
+            raise ConfigurationError(f"replicas={replicas}: NATS keeps 1 to 5 replicas")
+        self.replicas = int(replicas) if replicas else None
+        self.servers = [f"{parts.scheme}://{credentials}{at}{host}" for host in hosts.split(",")]
+
+    def __repr__(self) -> str:
+        return self._shown
 
 
 class Config(Struct, frozen=True):

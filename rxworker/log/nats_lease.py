@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from rxworker.log.nats_connection import Address, Connection
-from rxworker.log.nats_format import Beat, Owner, Place, decode, encode, subject_token
+from rxworker.log.nats_connection import Connection
+from rxworker.log.nats_format import Address, Beat, Owner, Place, decode, encode, subject_token
 from rxworker.log.values import Claim
 
 T = TypeVar("T")

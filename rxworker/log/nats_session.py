@@ -20,7 +20,6 @@ from rxworker.log.nats_connection import (
     EXPECTED,
     NOT_FOUND,
     TAKEN,
-    Address,
     ApiError,
     Connection,
     SequenceError,
@@ -30,6 +29,7 @@ from rxworker.log.nats_format import (
     FORMAT,
     NOTHING,
     STREAMS,
+    Address,
     Assembler,
     Beat,
     Config,
@@ -46,6 +46,8 @@ from rxworker.log.nats_format import (
 )
 from rxworker.log.nats_lease import ServerClock, ask_time, lease_end
 
+CONSUMERS = 100_000
+"""How many consumers a stream may have: one for each process and run. The default is 1,000."""
 POSITIONS = 1000
 """Readers whose place in a stream is remembered."""
 
@@ -147,7 +149,10 @@ class Session:
 
     async def _create_runs(self, number: int, replicas: int) -> None:
         await self._create(
-            f"{self.name}-{number}", [f"{self.name}.{number}.>"], replicas, {"allow_atomic": True}
+            f"{self.name}-{number}",
+            [f"{self.name}.{number}.>"],
+            replicas,
+            {"allow_atomic": True, "max_consumers": CONSUMERS},
         )
 
     async def _create(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import nats
 
@@ -77,7 +78,7 @@ async def _payloads(session: Session, runs: Sequence[str]) -> list[list[bytes]]:
 
 async def _bare(server: str, name: str, payloads: Sequence[Sequence[bytes]]) -> float:
     """Seconds to publish the same, to as many streams."""
-    client = await nats.connect(server)
+    client: Any = await nats.connect(server)  # pyright: ignore[reportUnknownMemberType]
     stream = client.jetstream()
     for number in range(4):
         await stream.add_stream(name=f"{name}-{number}", subjects=[f"{name}.{number}.>"])

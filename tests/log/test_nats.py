@@ -33,6 +33,7 @@ from rxworker.log import (
     records_of,
 )
 from rxworker.log.nats import NatsLog
+from rxworker.log.nats_owned import OwnedRuns
 from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.tools import ToolContext
@@ -254,7 +255,7 @@ async def test_a_list_that_was_not_written_is_repaired(
 
     async with NatsLog(nats_address) as one, NatsLog(nats_address) as two:
         claim = await begun(one)
-        monkeypatch.setattr(NatsLog, "_list_held", nothing)
+        monkeypatch.setattr(OwnedRuns, "_list_held", nothing)
         await one.append(claim, entries(1, 1), after=1, row=RunRow("finished", "Hi"))
         assert [info.status for info in await two.list()] == ["running"]
         info = await two.info(RUN)
@@ -567,6 +568,7 @@ STOPPED = """
 import asyncio, sys
 from rxworker.errors import FencedError
 from rxworker.log.nats import NatsLog
+from rxworker.log.nats_owned import OwnedRuns
 from tests.log.test_nats import Clerk
 
 async def main():

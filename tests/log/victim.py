@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ def main() -> None:
         folder, address = Path(asked["folder"]), asked["address"]
         folder.mkdir()
         if address.startswith("nats:"):
-            import rxworker.log.nats  # noqa: F401 - once, and not after each fork
+            import_module("rxworker.log.nats")  # once, and not after each fork
         (folder / "effects").touch()
         (folder / "asked").touch()
         deaths = list(asked["kills"])
