@@ -59,7 +59,7 @@ WATCHED = 10.0
 class NatsLog(EventLog):
     """A log in NATS JetStream (``pip install "rxworker[nats]"``; nats-server 2.12 or later). Any number of processes on any machines may open it.
 
-    It connects when it is first used, and connects again by itself. Its methods belong to the event loop that used it first, until it is closed.
+    It connects when it is first used, and connects again by itself.
 
     Args:
         address: The servers, and the name of the log: ``nats://user:password@host:4222/name``; several servers are separated by commas.
@@ -116,14 +116,20 @@ class NatsLog(EventLog):
         return f"NatsLog({str(self._address)!r})"
 
     async def _open(self) -> Session:
-        """Connect, if it has not; the loop of the first call is that of the log."""
-        if self._session is not None:
-            return self._session
+        """Connect, if it has not on this event loop."""
+        session, loop = self._session, asyncio.get_running_loop()
+        if session is not None:
+            if session.connection.loop is loop:
+                return session
+            # The loop before has ended, and its tasks with it.
+            self._session = self._opening = self._owned = self._index = None
+            self._marks = self._marking = None
+            self._tails.clear()
         opening = self._opening
         if opening is None or (
             opening.done() and (opening.cancelled() or opening.exception() is not None)
         ):
-            opening = self._opening = asyncio.get_running_loop().create_task(self._connect())
+            opening = self._opening = loop.create_task(self._connect())
         return await asyncio.shield(opening)
 
     async def _connect(self) -> Session:
@@ -175,7 +181,7 @@ class NatsLog(EventLog):
         status: StoredStatus | None,
         durable: bool,
     ) -> bool:
-        run, session = claim.run, self._session or await self._open()
+        run, session = claim.run, await self._open()
         await self._owned_by(session).append(claim, entries, after, row, status, durable)
         self._expect(run, entries[-1].last if entries else after)
         return run in self._watched and self._watched[run] > time.monotonic()

@@ -314,6 +314,19 @@ def test_a_lease_is_kept_while_a_tool_blocks_the_loop(nats_address: str) -> None
     asyncio.run(main())
 
 
+@pytest.mark.filterwarnings("ignore")  # the first loop ends with an open connection
+def test_a_log_may_be_used_on_one_event_loop_after_the_other(nats_address: str) -> None:
+    log = NatsLog(nats_address)
+    claim = asyncio.run(begun(log))
+    asyncio.run(log.append(claim, entries(1, 1), after=1))
+
+    async def end() -> list[int]:
+        async with log:
+            return await numbers(log)
+
+    assert asyncio.run(end()) == [1, 2]
+
+
 @pytest.mark.parametrize("skew", [60.0, -60.0])
 async def test_a_clock_that_is_wrong_by_a_minute_changes_nothing(
     nats_address: str, skew: float, monkeypatch: pytest.MonkeyPatch
