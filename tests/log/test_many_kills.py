@@ -56,13 +56,13 @@ async def test_all_runs_finish_whatever_is_killed(
                     return
 
     def is_busy(process: Process) -> bool:
-        """Whether it owns a run, so that there is something to recover, and none that the third death at one record would set aside."""
+        """Whether it owns a run, so that there is something to recover, and none that was recovered before: its third death at one record would set it aside."""
         running = [
             info
             for info in infos.values()
             if info.status == "running" and f":{process.pid}:" in info.owner
         ]
-        return bool(running) and all(info.row.recoveries < 2 for info in running)
+        return bool(running) and not any(info.row.recoveries for info in running)
 
     async def kill(processes: list[Process]) -> None:
         nonlocal kills
