@@ -427,9 +427,13 @@ class EventLog(ABC):
             wakers.discard(waker)
             if not wakers:
                 del self._wakers[waker.run]
+                self._follow_ended(waker.run)
 
     def _follow_started(self, run: str) -> None:  # noqa: B027 - most stores need not
         """Called when something begins to follow a run, for stores that need to look for changes."""
+
+    def _follow_ended(self, run: str) -> None:  # noqa: B027 - most stores need not
+        """Called when nothing follows a run any more."""
 
     # Codec
 

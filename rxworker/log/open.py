@@ -8,15 +8,13 @@ from rxworker.log.base import LEASE, Codec, EventLog
 from rxworker.log.memory import MemoryLog
 from rxworker.log.sqlite import SQLiteLog
 
-EXAMPLE = (
-    "give sqlite:FILE, for example sqlite:runs.db, postgresql://USER@HOST/DATABASE, or memory:"
-)
+EXAMPLE = "give sqlite:FILE, for example sqlite:runs.db, postgresql://USER@HOST/DATABASE, nats://HOST/NAME, or memory:"
 
 
 def open_log(
     address: str, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
 ) -> EventLog:
-    """Open the log at an address: ``sqlite:runs.db`` (a path relative to the working directory), ``sqlite:/var/lib/runs.db``, ``postgresql://me@db.example/runs`` (see `PostgresLog`), or ``memory:``.
+    """Open the log at an address: ``sqlite:runs.db`` (relative to the working directory), ``sqlite:/var/lib/runs.db``, ``postgresql://me@db.example/runs`` (see `PostgresLog`), ``nats://host:4222/name`` (see `NatsLog`), or ``memory:``.
 
     Args:
         address: The address.
@@ -25,7 +23,7 @@ def open_log(
         lease: Seconds that a claim lasts without a heartbeat.
 
     Raises:
-        ConfigurationError: The address is not one of these.
+        ConfigurationError: The address is not one of these, or the package that it needs is not installed.
         LogError: The log cannot be opened.
 
     >>> open_log("memory:").owner != ""
@@ -42,4 +40,10 @@ def open_log(
         except ImportError as error:
             raise ConfigurationError(str(error)) from error
         return PostgresLog(address, codec=codec, owner=owner, lease=lease)
+    if colon and scheme == "nats":
+        try:
+            from rxworker.log.nats import NatsLog
+        except ImportError as error:
+            raise ConfigurationError(str(error)) from error
+        return NatsLog(address, codec=codec, owner=owner, lease=lease)
     raise ConfigurationError(f"{masked(address)!r} is not the address of a log: {EXAMPLE}")

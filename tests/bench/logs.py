@@ -1,4 +1,4 @@
-"""What a log costs, each figure with its reference in the same run: `python tests/bench/logs.py`, or with `--store postgres`.
+"""What a log costs, each figure with its reference in the same run: `python tests/bench/logs.py`, or with `--store postgres` or `--store nats`.
 
 With `--guard`, exits with 1 where a figure is half again over its limit, twice in a row.
 """
@@ -265,7 +265,27 @@ async def of_postgres() -> Rows:
     ]
 
 
-STORES: dict[str, Callable[[], Awaitable[Rows]]] = {"sqlite": of_sqlite, "postgres": of_postgres}
+async def of_nats() -> Rows:
+    """The figures of NATS JetStream, on a server of its own."""
+    from tests.bench.nats_logs import bench_server, ratio_of_appends
+
+    with bench_server() as server:
+        appends, each = await ratio_of_appends(f"{server}/appends", rows_of_appends())
+        late = await behind(f"{server}/behind", 200)
+        listed = await list_of_many(f"{server}/list")
+    return [
+        ("JetStream appends in bare publishing of the same bytes", 1.3, appends),
+        ("microseconds an append", None, each),
+        ("another process behind 200 runs, p99 ms", 50, late * 1000),
+        ("the list of 10,000 runs, ms", 50, listed * 1000),
+    ]
+
+
+STORES: dict[str, Callable[[], Awaitable[Rows]]] = {
+    "sqlite": of_sqlite,
+    "postgres": of_postgres,
+    "nats": of_nats,
+}
 
 
 async def measure(store: str) -> list[str]:

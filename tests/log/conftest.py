@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 
 from rxworker.log import Codec, EventLog, MemoryLog, SQLiteLog, open_log
+from tests.log.nats_server import MISSING, NatsServer, find_server
 from tests.log.postgres_server import PostgresServer, require_postgres
 
 OpenLog = Callable[..., EventLog]
-STORES = ["memory", "sqlite", "postgres"]
+NewAddress = Callable[[str], str]
+STORES = ["memory", "sqlite", "postgres", "nats"]
 
 
 async def until(is_so: Callable[[], object]) -> None:
@@ -31,13 +34,50 @@ def postgres() -> Generator[PostgresServer]:
     server.close()
 
 
+@pytest.fixture(scope="session")
+def nats_program() -> str:
+    """The nats-server that the tests start."""
+    return find_server() or pytest.skip(MISSING)
+
+
+@pytest.fixture(scope="session")
+def nats_server(
+    nats_program: str, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[NatsServer]:
+    """A nats-server for all tests of this process. Each uses a name of its own."""
+    server = NatsServer(nats_program, tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def nats_address(nats_server: NatsServer) -> str:
+    """The address of a log that does not exist yet."""
+    return f"{nats_server.address}/{uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="session")
+def new_address(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> NewAddress:
+    """The address of a log that does not exist yet, by the name of its store."""
+
+    def make(store: str) -> str:
+        if store == "postgres":
+            return request.getfixturevalue("postgres").new_address()
+        if store == "nats":
+            return f"{request.getfixturevalue('nats_server').address}/{uuid.uuid4().hex}"
+        return f"sqlite:{tmp_path_factory.mktemp('log')}/runs.db"
+
+    return make
+
+
 @pytest.fixture(params=STORES)
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenLog:
+def open_store(request: pytest.FixtureRequest, new_address: NewAddress, tmp_path: Path) -> OpenLog:
     """Opens the log of this test; a store that has a file opens the same one each time."""
     memory: list[MemoryLog] = []
-    address = ""
-    if request.param == "postgres":
-        address = request.getfixturevalue("postgres").new_address()
+    address = "" if request.param in ("memory", "sqlite") else new_address(request.param)
 
     def open_it(*, codec: Codec | None = None, owner: str = "", lease: float = 15.0) -> EventLog:
         if request.param == "sqlite":

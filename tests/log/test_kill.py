@@ -19,17 +19,18 @@ from rxworker.events import Record
 from rxworker.hub.history import expand
 from rxworker.log import open_log, records_of
 from rxworker.state import fold_run
-from tests.log.postgres_server import PostgresServer
+from tests.log.conftest import NewAddress
 
 VICTIM = Path(__file__).with_name("victim.py")
 EVERY = os.environ.get("RXWORKER_EVERY_CUT") == "1"
-STEPS = {"sqlite": 1, "postgres": 1} if EVERY else {"sqlite": 9, "postgres": 30}
+STORES = ["sqlite", "postgres", "nats"]
+STEPS = dict.fromkeys(STORES, 1) if EVERY else {"sqlite": 9, "postgres": 30, "nats": 40}
 """The distances of the places where it is killed."""
 
 Kill = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=STORES)
 def store(request: pytest.FixtureRequest) -> str:
     """The store that the killed processes write to."""
     return request.param
@@ -37,14 +38,11 @@ def store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def kill(
-    request: pytest.FixtureRequest, store: str, tmp_path_factory: pytest.TempPathFactory
+    store: str, new_address: NewAddress, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[Kill]:
     """Begins a run in a process that kills itself at these places, one for each life, and recovers it to the end."""
     folder = tmp_path_factory.mktemp("killed")
     numbers = iter(range(100_000))
-    server: PostgresServer | None = None
-    if store == "postgres":
-        server = request.getfixturevalue("postgres")
     with subprocess.Popen(
         [sys.executable, str(VICTIM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -55,7 +53,7 @@ def kill(
             assert process.stdin is not None
             assert process.stdout is not None
             here = folder / str(next(numbers))
-            address = f"sqlite:{here}/runs.db" if server is None else server.new_address()
+            address = f"sqlite:{here}/runs.db" if store == "sqlite" else new_address(store)
             asked = {"kills": kills, "folder": str(here), "address": address}
             process.stdin.write(json.dumps(asked) + "\n")
             process.stdin.flush()
@@ -141,6 +139,6 @@ def test_it_is_killed_anywhere(kill: Kill, store: str) -> None:
 
 
 def test_it_is_killed_again_and_again(kill: Kill, store: str) -> None:
-    for _ in range(40 if EVERY else 36 // STEPS[store]):
+    for _ in range(40 if EVERY else max(1, 36 // STEPS[store])):
         kills = [random.randrange(1, 120) for _ in range(2)]
         check(kill(*kills))

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -211,8 +212,10 @@ def main() -> None:
     """Answer requests."""
     for line in sys.stdin:
         asked = json.loads(line)
-        folder = Path(asked["folder"])
+        folder, address = Path(asked["folder"]), asked["address"]
         folder.mkdir()
+        if address.startswith("nats:"):
+            import_module("rxworker.log.nats")  # once, and not after each fork
         (folder / "effects").touch()
         (folder / "asked").touch()
         deaths = list(asked["kills"])

@@ -1,0 +1,439 @@
+"""A log in NATS JetStream, for many machines.
+
+Theory of operation. `nats_format` describes what is stored. A claim is a message under the owner's subject of a run. Each append expects that this subject has not
+changed since (`Nats-Expected-Last-Subject-Sequence` with `-Subject`), so that the server refuses the appends of an owner that was taken over, also those that were
+delayed in a network. Appends of different runs are published without waiting for each other; those of one run one after the other, since a lost one in the middle would leave a gap.
+
+What a list shows is in a stream of its own, written after an append that changes it, and otherwise at most once a second. It is a copy: the last append of a run names its status and
+its last values, and `info` repairs a copy that is behind because its writer ended between the two.
+
+The lease of a claim begins with the time that the server gave to the claim, or to the last renewal by the process that holds it. Both are compared with the server's time now, so that
+the clocks of the machines that run workers do not matter.
+
+Requests that are repeated, and acknowledgements that are lost, are in `nats_connection`; single messages in `nats_session`; followers in `nats_feed`; lists in `nats_index`; renewals in `nats_lease`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+from msgspec.structs import replace
+
+from rxworker.errors import ConfigurationError, LogError
+from rxworker.log.base import ALL_RUNS, LEASE, Codec, EventLog, StoredRow, no_run
+from rxworker.log.entry import Entry
+from rxworker.log.memory import check_command, conflict
+from rxworker.log.nats_connection import EXPECTED, PATIENCE, Connection, SequenceError
+from rxworker.log.nats_feed import Tail
+from rxworker.log.nats_format import (
+    NAME,
+    NOTHING,
+    Address,
+    Listed,
+    Owner,
+    SentCommand,
+    as_raw,
+    command_message,
+    from_raw,
+    subject_token,
+)
+from rxworker.log.nats_index import Index
+from rxworker.log.nats_lease import Renewer, ServerClock, lease_end
+from rxworker.log.nats_owned import OwnedRuns
+from rxworker.log.nats_session import Session
+from rxworker.log.values import Claim, StoredStatus
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
+
+WATCHED = 10.0
+"""Seconds for which an owner takes its run for watched."""
+
+
+@final
+class NatsLog(EventLog):
+    """A log in NATS JetStream (``pip install "rxworker[nats]"``; nats-server 2.12 or later). Any number of processes on any machines may open it.
+
+    It connects when it is first used, and connects again by itself.
+
+    Args:
+        address: The servers, and the name of the log: ``nats://user:password@host:4222/name``; several servers are separated by commas.
+        name: The name of the log, if the address has none.
+        replicas: How many servers of a cluster keep each message of a new log, for example 3; also ``?replicas=3`` in the address.
+        streams: The number of streams of a new log for its runs. That of a log that exists cannot be changed.
+        options: More arguments of ``nats.connect``, for example ``user_credentials``, ``token`` or ``tls``.
+        patience: Seconds for which the log waits for servers that are away, before it raises.
+        codec: Applied to what is stored.
+        owner: The name of this process in claims.
+        lease: Seconds that a claim lasts without a heartbeat.
+
+    Raises:
+        ConfigurationError: The address is none.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        name: str = NAME,
+        replicas: int | None = None,
+        streams: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        patience: float = PATIENCE,
+        codec: Codec | None = None,
+        owner: str = "",
+        lease: float = LEASE,
+    ) -> None:
+        super().__init__(codec=codec, owner=owner, lease=lease)
+        self._address = Address(address, name)
+        if streams is not None and not 1 <= streams <= 1000:
+            raise ConfigurationError(f"streams={streams}: a log has 1 to 1000 streams")
+        self.id = f"nats-{self._address.name}"
+        self._replicas = replicas or self._address.replicas or 1
+        self._wanted = streams
+        self._options = dict(options or {})
+        self._patience = patience
+        self._clock = ServerClock()
+        self._opening: asyncio.Task[Session] | None = None
+        self._session: Session | None = None
+        self._owned: OwnedRuns | None = None
+        self._tails: dict[str, Tail] = {}
+        self._index: Index | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Who watches the runs of this process
+        self._watched: dict[str, float] = {}
+        self._watch_subject = f"{self._address.name}.watch.{subject_token(self.owner)}"
+        self._marks: tuple[int, Subscription] | None = None
+        self._marking: asyncio.TimerHandle | None = None
+        self._renewer = Renewer(self._address, self._options, self.owner)
+
+    def __repr__(self) -> str:
+        return f"NatsLog({str(self._address)!r})"
+
+    async def _open(self) -> Session:
+        """Connect, if it has not on this event loop."""
+        session, loop = self._session, asyncio.get_running_loop()
+        if session is not None:
+            if session.connection.loop is loop:
+                return session
+            # The loop before has ended, and its tasks with it.
+            self._session = self._opening = self._owned = self._index = None
+            self._marks = self._marking = None
+            self._tails.clear()
+        opening = self._opening
+        if opening is None or (
+            opening.done() and (opening.cancelled() or opening.exception() is not None)
+        ):
+            opening = self._opening = loop.create_task(self._connect())
+        return await asyncio.shield(opening)
+
+    async def _connect(self) -> Session:
+        connection = Connection(
+            self._address,
+            self._options,
+            label=f"rxworker {self.owner}",
+            patience=self._patience,
+            on_return=self._returned,
+        )
+        session = Session(connection, self._address.name, self._clock)
+        try:
+            await session.prepare(self._address, self._wanted, self._replicas)
+        except BaseException:
+            await connection.close()
+            raise
+        self._session = session
+        return session
+
+    def _returned(self) -> None:
+        """The connection was made again."""
+        for tail in self._tails.values():
+            tail.feed.start()
+        if self._index is not None:
+            self._index.feed.start()
+        if self._session is not None and self._marks is not None:
+            self._start(self._receive_marks(self._session))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Owners
+
+    async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
+        session = await self._open()
+        await self._receive_marks(session)
+        claim = await self._owned_by(session).claim(run, create, row, lease)
+        self._expect(run, claim.last_seq)
+        return claim
+
+    async def _append(
+        self,
+        claim: Claim,
+        entries: Sequence[Entry],
+        after: int,
+        row: bytes | None,
+        status: StoredStatus | None,
+        durable: bool,
+    ) -> bool:
+        run, session = claim.run, await self._open()
+        await self._owned_by(session).append(claim, entries, after, row, status, durable)
+        self._expect(run, entries[-1].last if entries else after)
+        return run in self._watched and self._watched[run] > time.monotonic()
+
+    async def _release(self, claim: Claim) -> None:
+        self._watched.pop(claim.run, None)
+        await self._owned_by(await self._open()).release(claim)
+
+    def _owned_by(self, session: Session) -> OwnedRuns:
+        if self._owned is None:
+            self._owned = OwnedRuns(session, self.owner, self._watch_subject)
+        return self._owned
+
+    def _renew(self, claims: Sequence[Claim], lease: float) -> list[str]:
+        if self._session is None:
+            return []
+        return self._renewer.renew(claims, lease, self._session.streams)
+
+    # What lists show
+
+    async def _info(self, run: str) -> StoredRow | None:
+        session = await self._open()
+        known, last = await asyncio.gather(session.row(run), session.last_append(run))
+        if known is None:
+            return None
+        if last is not None and known[1].status != "deleted":
+            head = last[1]
+            row = known[1]
+            if head.row_seq > row.last_seq or (
+                head.last >= row.last_seq and head.status != row.status
+            ):
+                known = await session.repair(run, known, head)
+            if head.last > known[1].last_seq:
+                row = replace(known[1], last_seq=head.last, size=head.size, updated=head.time)
+                known = known[0], row
+            self._expect(run, head.last)
+        revision, row = known
+        beat = await session.beat(row.owner)
+        until = lease_end(run, row.epoch, row.owner, row.claimed, row.lease, beat)
+        return row.stored(revision, self._clock.wall(until))
+
+    async def _list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
+        return await (await self._rows()).list(status, before, limit)
+
+    async def _changed_since(self, revision: int, limit: int) -> list[StoredRow]:
+        return await (await self._rows()).changed_since(revision, limit)
+
+    async def _rows(self) -> Index:
+        session = await self._open()
+        if self._index is None:
+            self._index = Index(
+                session.connection, session.name, self._clock, lambda: self._wake(ALL_RUNS)
+            )
+        return self._index
+
+    # Readers
+
+    async def _read(self, run: str, after: int, limit: int) -> list[Entry]:
+        session = await self._open()
+        tail = self._tails.get(run)
+        if tail is None or not tail.has_entries:
+            return await self._read_stream(session, run, after)
+        await tail.reach()
+        if tail.error is not None:
+            raise LogError(str(tail.error))
+        if tail.owner is None or tail.owner.is_deleted:
+            raise no_run(run)
+        kept = tail.after(after, limit)
+        return await self._read_stream(session, run, after) if kept is None else kept
+
+    async def _read_stream(self, session: Session, run: str, after: int) -> list[Entry]:
+        entries = await session.history(run, after)
+        if not entries:
+            await session.existing(run)
+        return entries
+
+    def _expect(self, run: str, number: int) -> None:
+        """A record of this number is stored, so that a reader in this process must not miss it."""
+        tail = self._tails.get(run)
+        if tail is not None:
+            tail.expected = max(tail.expected, number)
+
+    def _follow_started(self, run: str) -> None:
+        if run != ALL_RUNS:
+            self._start(self._follow(run))
+
+    def _follow_ended(self, run: str) -> None:
+        if run in self._tails and not self._is_closed:
+            self._start(self._unfollow(run))
+
+    async def _follow(self, run: str) -> None:
+        try:
+            session = await self._open()
+        except LogError:
+            return  # the reader raises it
+        tail, has_entries = self._tails.get(run), self.is_followed(run)
+        if (
+            run not in self._wakers
+            or self._is_closed
+            or (tail is not None and (tail.has_entries or not has_entries))
+        ):
+            return
+        place = session.place(run)
+        self._tails[run] = Tail(
+            session.connection,
+            place,
+            run,
+            has_entries=has_entries,
+            wake=lambda: self._wake(run),
+            owned=self._mark,
+        )
+        if self._marking is None:
+            self._mark_all()
+        if tail is not None:
+            await tail.feed.close()
+
+    async def _unfollow(self, run: str) -> None:
+        if run not in self._wakers and (tail := self._tails.pop(run, None)) is not None:
+            await tail.feed.close()
+
+    # Who watches
+
+    async def _receive_marks(self, session: Session) -> None:
+        """Receive who watches the runs of this process."""
+        connection = session.connection
+        if self._marks is not None and self._marks[0] == connection.generation:
+            return
+
+        async def marked(message: Msg) -> None:
+            self._watched[message.data.decode()] = time.monotonic() + WATCHED
+
+        async def subscribe() -> Subscription:
+            return await connection.subscribe(self._watch_subject, marked)
+
+        subscription = await connection.persist(subscribe)
+        self._marks = connection.generation, subscription
+
+    def _mark(self, owner: Owner) -> None:
+        """Ask the owner of a run to write more often."""
+        tail, session = self._tails.get(owner.run), self._session
+        if tail is None or session is None or not tail.has_entries:
+            return
+        if owner.owner and owner.owner != self.owner:
+            self._start(session.connection.emit(owner.watch, owner.run.encode()))
+
+    def _mark_all(self) -> None:
+        for tail in self._tails.values():
+            if tail.owner is not None:
+                self._mark(tail.owner)
+        is_needed = self._tails and not self._is_closed
+        loop = asyncio.get_running_loop()
+        self._marking = loop.call_later(WATCHED / 2, self._mark_all) if is_needed else None
+
+    # Commands
+
+    async def _send(self, run: str, key: str, data: bytes) -> int:
+        session = await self._open()
+        await session.existing(run)
+        last = await session.last_append(run)
+        check_command(run, "running" if last is None else last[1].status)
+        number, message_id = 0, uuid.uuid4().hex
+        place = session.place(run)
+        while True:
+            if key:
+                sent = await session.commands(run, number)
+                number = sent[-1].number if sent else number
+                if any(command.key == key for command in sent):
+                    await self._count_commands(session, run, number)
+                    raise conflict(run, key)
+            else:
+                number = await session.last_command(run)
+            command = SentCommand(number + 1, key, time.time(), as_raw(data))
+            try:
+                await session.connection.publish(
+                    f"{place.commands}.{number + 1}",
+                    command_message(command, session.connection.part_size),
+                    {EXPECTED: "0"},
+                    f"{message_id}.{number + 1}",
+                )
+            except SequenceError:
+                continue  # another process was faster
+            await self._count_commands(session, run, number + 1)
+            return number + 1
+
+    async def _count_commands(self, session: Session, run: str, sent: int) -> None:
+        tail = self._tails.get(run)
+        if tail is not None:
+            tail.sent = max(tail.sent, sent)
+
+        def count(row: Listed | None) -> Listed | None:
+            return None if row is None or row.sent >= sent else replace(row, sent=sent)
+
+        await session.put_row(run, None, count)
+
+    async def _read_commands(self, run: str, after: int) -> list[tuple[int, float, bytes]]:
+        session = await self._open()
+        tail = self._tails.get(run)
+        if tail is not None:
+            await tail.feed.ready()
+            if tail.sent <= after:
+                return []
+        found = await session.commands(run, after)
+        return [(command.number, command.time, from_raw(command.body)) for command in found]
+
+    # The whole log
+
+    async def _delete(self, run: str) -> None:
+        session = await self._open()
+        while True:
+            found = await session.ownership(run)
+            if found is None:
+                raise no_run(run)
+            owner = found.owner
+            if owner.is_deleted:
+                known = await session.row(run)
+                if known is None or known[1].status == "deleted":
+                    raise no_run(run)
+                break  # the process that has deleted it ended before it was done
+            await session.check_free(found)
+            deleted = Owner(run, owner.epoch + 1, created=owner.created, is_deleted=True)
+            try:
+                await session.own(deleted, found.seq, uuid.uuid4().hex)
+            except SequenceError:
+                continue
+            owner = deleted
+            break
+        self._owned_by(session).forget(run)
+        await session.purge(run)
+
+        def empty(row: Listed | None) -> Listed | None:
+            if row is None:
+                return None
+            return replace(
+                row, row=NOTHING, status="deleted", epoch=owner.epoch, owner="", lease=0.0, size=0
+            )
+
+        await session.put_row(run, None, empty)
+
+    async def _close(self) -> None:
+        if self._marking is not None:
+            self._marking.cancel()
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+        tasks = [*self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        feeds = [tail.feed for tail in self._tails.values()]
+        if self._index is not None:
+            feeds.append(self._index.feed)
+        await asyncio.gather(*(feed.close() for feed in feeds))
+        self._tails.clear()
+        if self._session is not None:
+            await self._session.connection.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._renewer.close)

@@ -1,0 +1,140 @@
+"""The last values of all runs of a NATS log, in memory.
+
+They are read when a list is first asked for, and followed from then on: a list of 10,000 runs costs one request. A list waits for what was stored when it was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from itertools import islice
+
+from rxworker.errors import LogError
+from rxworker.log.base import StoredRow
+from rxworker.log.nats_connection import Connection, Stored
+from rxworker.log.nats_feed import Feed
+from rxworker.log.nats_format import Beat, Listed, decode
+from rxworker.log.nats_lease import ServerClock, ask_time, lease_end
+from rxworker.log.values import StoredStatus
+
+
+class Index:
+    """The last values of all runs.
+
+    Args:
+        connection: The connection.
+        name: The name of the log.
+        clock: The clock of the servers.
+        changed: Called when a run has changed.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        clock: ServerClock,
+        changed: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self._name = name
+        self._clock = clock
+        self._changed = changed
+        # In the order of their revisions, the newest last.
+        self._rows: dict[str, tuple[int, Listed]] = {}
+        self._orders: list[tuple[int, str]] = []
+        self._beats: dict[str, tuple[float, Beat]] = {}
+        self._seq = 0
+        self._reached: list[tuple[int, asyncio.Future[None]]] = []
+        self._row_prefix = f"{name}.row."
+        self._beat_prefix = f"{name}.beat."
+        self._floor = 0
+        self.feed = Feed(
+            connection,
+            f"{name}-rows",
+            [f"{name}.>"],
+            self._receive,
+            self._began,
+            prepare=self._prepare,
+            caught_up=lambda: self._advance(self._floor),
+        )
+
+    async def list(self, status: StoredStatus | None, before: str, limit: int) -> list[StoredRow]:
+        """Runs, the newest first."""
+        await self._catch_up()
+        end = len(self._orders)
+        if before:
+            known = self._rows.get(before)
+            end = 0 if known is None else bisect_left(self._orders, (self._order(*known), before))
+        wanted = (
+            found
+            for at in range(end - 1, -1, -1)
+            if (found := self._rows[self._orders[at][1]])[1].last_seq
+            and found[1].status != "deleted"
+            and (status is None or found[1].status == status)
+        )
+        return [self._stored(*found) for found in islice(wanted, limit)]
+
+    async def changed_since(self, revision: int, limit: int) -> list[StoredRow]:
+        """The runs that have changed since a revision, in the order of the changes."""
+        await self.feed.ready()
+        changed: list[tuple[int, Listed]] = []
+        for found in reversed(self._rows.values()):
+            if found[0] <= revision:
+                break
+            changed.append(found)
+        return [self._stored(*found) for found in changed[::-1][:limit]]
+
+    async def _catch_up(self) -> None:
+        last = await ask_time(self._connection, self._name, self._clock)
+        await self.feed.ready()
+        if self._seq >= last:
+            return
+        reached: asyncio.Future[None] = self._connection.loop.create_future()
+        self._reached.append((last, reached))
+        try:
+            async with asyncio.timeout(self._connection.patience):
+                await reached
+        except TimeoutError:
+            raise LogError(
+                f"the list of runs has not arrived for {self._connection.patience:g} s: check the servers of NATS",
+                retryable=True,
+            ) from None
+
+    def _stored(self, revision: int, row: Listed) -> StoredRow:
+        until = lease_end(
+            row.run, row.epoch, row.owner, row.claimed, row.lease, self._beats.get(row.owner)
+        )
+        return row.stored(revision, self._clock.wall(until))
+
+    def _order(self, revision: int, row: Listed) -> int:
+        return row.order or revision
+
+    def _began(self) -> None:
+        self._rows, self._orders, self._beats = {}, [], {}
+
+    def _receive(self, message: Stored) -> bool:
+        if message.subject.startswith(self._row_prefix):
+            row = decode(message.data, Listed, self._name)
+            if self._rows.pop(row.run, None) is None:
+                insort(self._orders, (self._order(message.seq, row), row.run))
+            self._rows[row.run] = message.seq, row
+            self._changed()
+        elif message.subject.startswith(self._beat_prefix):
+            beat = decode(message.data, Beat, self._name)
+            self._beats[beat.owner] = message.time, beat
+        self._advance(message.seq)
+        return True
+
+    async def _prepare(self) -> None:
+        self._floor = await ask_time(self._connection, self._name, self._clock)
+
+    def _advance(self, seq: int) -> None:
+        self._seq = max(self._seq, seq)
+        still: list[tuple[int, asyncio.Future[None]]] = []
+        for wanted, reached in self._reached:
+            if wanted > self._seq:
+                still.append((wanted, reached))
+            elif not reached.done():
+                reached.set_result(None)
+        self._reached = still

@@ -1,0 +1,262 @@
+"""The runs of a NATS log that this process writes: claims, fenced appends, and releases."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Sequence
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from rxworker.errors import FencedError, LogError
+from rxworker.log.base import already_stored, no_run
+from rxworker.log.entry import Entry
+from rxworker.log.memory import refusal
+from rxworker.log.nats_connection import EXPECTED, EXPECTED_OF, SequenceError
+from rxworker.log.nats_format import (
+    NOTHING,
+    Head,
+    Listed,
+    Owner,
+    Place,
+    append_message,
+    as_raw,
+    from_raw,
+)
+from rxworker.log.nats_session import Known, Ownership, Session
+from rxworker.log.values import Claim, StoredStatus
+
+TOUCH = 1.0
+"""Seconds between two updates of what a list shows of a run, while nothing but its last number changes."""
+
+
+class _Held(Struct, eq=False):
+    """A run that this process writes."""
+
+    owner: Owner
+    place: Place
+    fence: int
+    claimed: float
+    row: Raw
+    lock: asyncio.Lock
+    last_seq: int = 0
+    size: int = 0
+    status: StoredStatus = "running"
+    row_seq: int = 0
+    row_at: int = 0
+    listed: Known | None = None
+    touched: float = 0.0
+    checked: int = 0
+
+
+class OwnedRuns:
+    """Claims and appends.
+
+    Args:
+        session: The messages of the log.
+        owner: The name of this process in claims.
+        watch_subject: Where it receives who watches its runs.
+    """
+
+    def __init__(self, session: Session, owner: str, watch_subject: str) -> None:
+        self._session = session
+        self._name = owner
+        self._watch_subject = watch_subject
+        self._held: dict[str, _Held] = {}
+
+    def forget(self, run: str) -> None:
+        """The run was deleted."""
+        self._held.pop(run, None)
+
+    async def claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim:
+        """As in the base."""
+        message_id = uuid.uuid4().hex
+        while True:
+            found = await self._session.ownership(run)
+            if found is None or found.owner.is_deleted:
+                if not create:
+                    raise no_run(run)
+                if found is not None:
+                    raise already_stored(run)
+                known = Owner(run, 0, created=time.time())
+            else:
+                if create and await self._session.last_append(run) is not None:
+                    raise already_stored(run)
+                await self._session.check_free(found)
+                known = found.owner
+            owner = replace(
+                known,
+                epoch=known.epoch + 1,
+                owner=self._name,
+                lease=lease,
+                watch=self._watch_subject,
+                row=as_raw(row) if create else known.row,
+            )
+            try:
+                fence = await self._session.own(
+                    owner, 0 if found is None else found.seq, f"{message_id}.{owner.epoch}"
+                )
+            except SequenceError:
+                continue  # another process was faster
+            break
+        held = await self._held_of(Ownership(owner, fence, self._session.clock.now()))
+        self._held[run] = held
+        await self._list_held(held)
+        return Claim(run, owner.epoch, held.last_seq, self._name)
+
+    async def _held_of(self, found: Ownership) -> _Held:
+        """The state of a run after its last append."""
+        owner = found.owner
+        held = _Held(
+            owner, self._session.place(owner.run), found.seq, found.time, owner.row, asyncio.Lock()
+        )
+        held.checked = self._session.connection.returns
+        last = await self._session.last_append(owner.run)
+        if last is not None:
+            stored, head = last
+            held.last_seq, held.size, held.status = head.last, head.size, head.status
+            held.row = await self._session.row_of(owner, head)
+            held.row_seq = head.row_seq
+            held.row_at = stored.seq if head.row != NOTHING else head.row_at
+        return held
+
+    async def append(
+        self,
+        claim: Claim,
+        entries: Sequence[Entry],
+        after: int,
+        row: bytes | None,
+        status: StoredStatus | None,
+        durable: bool,
+    ) -> None:
+        """As in the base."""
+        run = claim.run
+        held = self._held.get(run)
+        if held is None or held.owner.epoch != claim.epoch:
+            held = await self._adopt(claim, after)
+        async with held.lock:
+            if held.last_seq != after:
+                raise refusal(claim, after, (held.owner.epoch, held.last_seq, held.status))
+            try:
+                is_listed = await self._append_to(held, claim, entries, row, status)
+                if durable or is_listed or time.monotonic() - held.touched > TOUCH:
+                    await self._list_held(held)
+            except BaseException:
+                # It may have been stored, if nothing has answered: the next append reads where the run is.
+                if self._held.get(run) is held:
+                    del self._held[run]
+                raise
+
+    async def _append_to(
+        self,
+        held: _Held,
+        claim: Claim,
+        entries: Sequence[Entry],
+        row: bytes | None,
+        status: StoredStatus | None,
+    ) -> bool:
+        """Append; returns whether what a list shows has changed."""
+        place, after, epoch = held.place, held.last_seq, claim.epoch
+        last = entries[-1].last if entries else after
+        now = time.time()
+        is_new = row is not None and row != from_raw(held.row)
+        head = Head(
+            epoch,
+            after,
+            last,
+            held.size + sum([len(entry.body) for entry in entries]),
+            now,
+            status or held.status,
+            as_raw(row) if is_new and row is not None else NOTHING,
+            last if is_new else held.row_seq,
+            0 if is_new else held.row_at,
+        )
+        message = append_message(head, entries, self._session.connection.part_size)
+        expected = {EXPECTED: str(held.fence), EXPECTED_OF: place.owner}
+
+        async def check() -> None:
+            if held.checked != self._session.connection.returns:
+                await self._check_kept(held)
+
+        try:
+            seq = await self._session.connection.publish(
+                place.entries, message, expected, f"{place.entries}.{epoch}.{after}.{now}", check
+            )
+        except SequenceError:
+            raise await self._refusal(claim, after) from None
+        if is_new:
+            if not seq:
+                stored = await self._session.last_append(claim.run)
+                seq = 0 if stored is None else stored[0].seq
+            held.row, held.row_seq, held.row_at = head.row, last, seq
+        is_listed = is_new or head.status != held.status
+        held.last_seq, held.size, held.status = last, head.size, head.status
+        return is_listed
+
+    async def _check_kept(self, held: _Held) -> None:
+        """Check, after the connection was lost, that the server still has what it has acknowledged."""
+        run, returns = held.owner.run, self._session.connection.returns
+        last = await self._session.last_append(run)
+        number = 0 if last is None else last[1].last
+        if number < held.last_seq:
+            raise LogError(
+                f"NATS has lost the records {number + 1} to {held.last_seq} of {run}, which it had acknowledged: nothing was written behind them. "
+                "Recover the run; to lose nothing when a server loses power, keep replicas, or set sync_interval: always"
+            )
+        held.checked = returns
+
+    async def _adopt(self, claim: Claim, after: int) -> _Held:
+        """The state of a run that this process has claimed, after an append that has failed, or after its release."""
+        found = await self._session.ownership(claim.run)
+        if found is None or found.owner.is_deleted or found.owner.epoch != claim.epoch:
+            raise await self._refusal(claim, after)
+        held = await self._held_of(found)
+        self._held[claim.run] = held
+        return held
+
+    async def _refusal(self, claim: Claim, after: int) -> FencedError:
+        found = await self._session.ownership(claim.run)
+        if found is None or found.owner.is_deleted:
+            return refusal(claim, after, None)
+        last = await self._session.last_append(claim.run)
+        number = 0 if last is None else last[1].last
+        return refusal(claim, after, (found.owner.epoch, number, "running"))
+
+    async def release(self, claim: Claim) -> None:
+        """As in the base."""
+        held = self._held.get(claim.run)
+        if held is not None and held.owner.epoch == claim.epoch:
+            del self._held[claim.run]
+        found = await self._session.ownership(claim.run)
+        if found is None or found.owner.epoch != claim.epoch or not found.owner.owner:
+            return
+        released = replace(found.owner, owner="", lease=0.0, watch="")
+        try:
+            await self._session.own(released, found.seq, uuid.uuid4().hex)
+        except SequenceError:
+            return  # another process has claimed it
+
+        def free(row: Listed | None) -> Listed | None:
+            if row is None or row.epoch != claim.epoch:
+                return None
+            return replace(row, owner="", lease=0.0)
+
+        await self._session.put_row(claim.run, None, free)
+
+    async def _list_held(self, held: _Held) -> None:
+        """Write what a list shows of a run of this process."""
+        owner = held.owner
+        held.touched = time.monotonic()
+
+        def fill(row: Listed | None) -> Listed | None:
+            if row is not None and row.epoch > owner.epoch:
+                return None
+            sent = 0 if row is None else row.sent
+            return Listed(
+                owner.run, held.row, held.status, owner.epoch, held.last_seq, owner.owner, owner.lease, held.claimed,
+                owner.created, time.time(), held.size, sent, 0,
+            )  # fmt: skip
+
+        held.listed = await self._session.put_row(owner.run, held.listed, fill)

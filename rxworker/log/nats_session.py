@@ -1,0 +1,380 @@
+"""The messages of a NATS log, read and written over one connection.
+
+A stream has the entries of many runs. The place of a number of a run in it is remembered where a reader has stopped, and otherwise searched for, in halves.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from rxworker.errors import ConfigurationError, LeaseHeldError, LogError
+from rxworker.log.base import no_run
+from rxworker.log.entry import Entry
+from rxworker.log.nats_connection import (
+    EXPECTED,
+    NOT_FOUND,
+    TAKEN,
+    ApiError,
+    Connection,
+    SequenceError,
+    Stored,
+)
+from rxworker.log.nats_format import (
+    FORMAT,
+    NOTHING,
+    STREAMS,
+    Address,
+    Assembler,
+    Beat,
+    Config,
+    Head,
+    Listed,
+    Owner,
+    Place,
+    SentCommand,
+    commands_of,
+    decode,
+    encode,
+    head_of,
+    subject_token,
+)
+from rxworker.log.nats_lease import ServerClock, ask_time, lease_end
+
+CONSUMERS = 100_000
+"""How many consumers a stream may have: one for each process and run. The default is 1,000."""
+POSITIONS = 1000
+"""Readers whose place in a stream is remembered."""
+
+Known = tuple[int, Listed]
+"""What a list shows of a run, and its revision."""
+
+
+class Ownership(Struct, frozen=True):
+    """The last claim, release or deletion of a run.
+
+    Attributes:
+        owner: What it says.
+        seq: The fence.
+        time: When the server stored it.
+    """
+
+    owner: Owner
+    seq: int
+    time: float
+
+
+class Session:
+    """The messages of a log.
+
+    Args:
+        connection: The connection.
+        name: The name of the log.
+        clock: The clock of the servers.
+
+    Attributes:
+        connection: The connection.
+        streams: The number of streams; set by ``prepare``.
+    """
+
+    def __init__(self, connection: Connection, name: str, clock: ServerClock) -> None:
+        self.connection = connection
+        self.name = name
+        self.clock = clock
+        self.streams = 0
+        self._rows = f"{name}-rows"
+        self._positions: OrderedDict[tuple[str, int], int] = OrderedDict()
+
+    def place(self, run: str) -> Place:
+        """The subjects of a run."""
+        return Place(self.name, run, self.streams)
+
+    # The log
+
+    async def prepare(self, address: Address, wanted: int | None, replicas: int) -> None:
+        """Make the streams of a new log, and check those of another.
+
+        Raises:
+            LogError: The log has another number of streams, or is of a newer version; or they cannot be made.
+        """
+        try:
+            await ask_time(self.connection, self.name, self.clock)
+        except LogError as error:
+            if not isinstance(error.__cause__, ApiError) or error.__cause__.code != NOT_FOUND:
+                raise
+            subjects = [f"{self.name}.config", f"{self.name}.row.*", f"{self.name}.beat.*"]
+            rows: dict[str, object] = {"max_msgs_per_subject": 1, "allow_msg_ttl": True}
+            await self._create(self._rows, subjects, replicas, rows)
+            await ask_time(self.connection, self.name, self.clock)
+        subject = f"{self.name}.config"
+        while (found := await self.connection.last(self._rows, subject)) is None:
+            first = encode(Config(FORMAT, wanted or STREAMS))
+            try:
+                await self.connection.publish(subject, first, {EXPECTED: "0"}, uuid.uuid4().hex)
+            except SequenceError:
+                continue
+            for number in range(wanted or STREAMS):
+                await self._create_runs(number, replicas)
+        config = decode(found.data, Config, self.name)
+        if config.v > FORMAT:
+            raise LogError(
+                f"{address!r} is a log of version {config.v}, and this rxworker knows versions up to {FORMAT}: use a newer rxworker"
+            )
+        if wanted is not None and wanted != config.streams:
+            raise ConfigurationError(
+                f"{address!r} has {config.streams} streams, and streams={wanted} was given: leave it out, since the number decides in which stream a run is"
+            )
+        self.streams = config.streams
+        # The process that has made it may have ended before the last of them.
+        if await self._is_missing(f"{self.name}-{config.streams - 1}"):
+            for number in range(config.streams):
+                await self._create_runs(number, replicas)
+
+    async def _is_missing(self, stream: str) -> bool:
+        async def work() -> bool:
+            try:
+                await self.connection.call(f"STREAM.INFO.{stream}")
+            except ApiError as error:
+                if error.code == NOT_FOUND:
+                    return True
+                raise
+            return False
+
+        return await self.connection.persist(work)
+
+    async def _create_runs(self, number: int, replicas: int) -> None:
+        await self._create(
+            f"{self.name}-{number}",
+            [f"{self.name}.{number}.>"],
+            replicas,
+            {"allow_atomic": True, "max_consumers": CONSUMERS},
+        )
+
+    async def _create(
+        self, stream: str, subjects: list[str], replicas: int, more: dict[str, object]
+    ) -> None:
+        config = {
+            "name": stream,
+            "subjects": subjects,
+            "storage": "file",
+            "retention": "limits",
+            "num_replicas": replicas,
+            "allow_direct": True,
+            **more,
+        }
+
+        async def work() -> None:
+            try:
+                await self.connection.call(f"STREAM.CREATE.{stream}", config)
+            except ApiError as error:
+                if error.err_code != TAKEN:  # made by another process, with other replicas
+                    raise
+
+        await self.connection.persist(work)
+
+    # Owners
+
+    async def ownership(self, run: str) -> Ownership | None:
+        """Who owns a run; ``None`` if there is no such run."""
+        place = self.place(run)
+        found = await self.connection.last(place.stream, place.owner)
+        if found is None:
+            return None
+        return Ownership(decode(found.data, Owner, run), found.seq, found.time)
+
+    async def existing(self, run: str) -> Ownership:
+        """Who owns a run.
+
+        Raises:
+            LogError: There is no such run, or it was deleted.
+        """
+        found = await self.ownership(run)
+        if found is None or found.owner.is_deleted:
+            raise no_run(run)
+        return found
+
+    async def own(self, owner: Owner, expected: int, message_id: str) -> int:
+        """Write an owner behind the message with the expected sequence number, and return the new fence.
+
+        Raises:
+            SequenceError: Another process has done so.
+        """
+        subject = self.place(owner.run).owner
+        return await self.connection.publish(
+            subject, encode(owner), {EXPECTED: str(expected)}, message_id
+        )
+
+    async def check_free(self, found: Ownership) -> None:
+        """Check that the lease of a run is over.
+
+        Raises:
+            LeaseHeldError: It is not.
+        """
+        owner = found.owner
+        if not owner.owner:
+            return
+        if self.clock.age > 1.0:
+            await ask_time(self.connection, self.name, self.clock)
+        beat = await self.beat(owner.owner)
+        until = lease_end(owner.run, owner.epoch, owner.owner, found.time, owner.lease, beat)
+        if until > self.clock.now():
+            raise LeaseHeldError(owner.run, owner.owner, self.clock.wall(until))
+
+    async def beat(self, owner: str) -> tuple[float, Beat] | None:
+        """The last renewal of a process, and when it was."""
+        if not owner:
+            return None
+        subject = f"{self.name}.beat.{subject_token(owner)}"
+        found = await self.connection.last(self._rows, subject)
+        return None if found is None else (found.time, decode(found.data, Beat, self.name))
+
+    # Entries
+
+    async def last_append(self, run: str) -> tuple[Stored, Head] | None:
+        """The last append of a run."""
+        place = self.place(run)
+        found = await self.connection.last(place.stream, place.entries)
+        return None if found is None else (found, head_of(found.data, run))
+
+    async def row_of(self, owner: Owner, head: Head | None) -> Raw:
+        """The last values of a run as of an append, or before the first one."""
+        if head is not None and head.row != NOTHING:
+            return head.row
+        if head is None or not head.row_at:
+            return owner.row
+        place = self.place(owner.run)
+        found = await self.connection.next(place.stream, place.entries, head.row_at)
+        if found is None:
+            raise LogError(f"the log of {owner.run} is damaged: its last values are missing")
+        return head_of(found.data, owner.run).row
+
+    async def history(self, run: str, after: int) -> list[Entry]:
+        """The next entries after a number; none if there are none."""
+        place = self.place(run)
+        seq = self._positions.get((run, after))
+        if seq is None:
+            seq = await self._find(run, place, after)
+        assembler = Assembler(run, after)
+        entries: list[Entry] = []
+        while not entries or assembler.is_partial:
+            messages = await self.connection.read(place.stream, place.entries, seq)
+            if not messages:
+                break
+            for message in messages:
+                entries += assembler.feed(message.data)
+                if assembler.is_broken:
+                    raise LogError(
+                        f"the log of {run} is damaged: record {assembler.last + 1} is missing. If its servers have lost power, restore the streams from a backup"
+                    )
+            seq = messages[-1].seq + 1
+        self._positions[run, assembler.last] = seq
+        if len(self._positions) > POSITIONS:
+            self._positions.popitem(last=False)
+        return entries
+
+    async def _find(self, run: str, place: Place, after: int) -> int:
+        """A sequence number behind the messages up to a number, and not behind the next one."""
+        if not after:
+            return 1
+        low, high = 1, (await self._end(place))
+        while low < high:
+            middle = (low + high) // 2
+            found = await self.connection.next(place.stream, place.entries, middle)
+            if found is None:
+                high = middle
+                continue
+            if head_of(found.data, run).last <= after:
+                low = found.seq + 1
+            else:
+                high = middle
+        return low
+
+    async def _end(self, place: Place) -> int:
+        last = await self.connection.last(place.stream, place.entries)
+        return 1 if last is None else last.seq + 1
+
+    # Commands
+
+    async def commands(self, run: str, after: int) -> list[SentCommand]:
+        """The commands after a number."""
+        place = self.place(run)
+        seq = 1
+        if after:
+            known = await self.connection.last(place.stream, f"{place.commands}.{after}")
+            seq = 1 if known is None else known.seq + 1
+        messages: list[Stored] = []
+        while more := await self.connection.read(place.stream, f"{place.commands}.*", seq):
+            messages += more
+            seq = more[-1].seq + 1
+        found = commands_of([message.data for message in messages], run)
+        return [command for command in found if command.number > after]
+
+    async def last_command(self, run: str) -> int:
+        """The number of the last command."""
+        place = self.place(run)
+        found = await self.connection.last(place.stream, f"{place.commands}.*")
+        return 0 if found is None else int(found.subject.rpartition(".")[2])
+
+    async def purge(self, run: str) -> None:
+        """Delete the entries and the commands of a run."""
+        place = self.place(run)
+        for subject in (place.entries, f"{place.commands}.*"):
+            body = {"filter": subject}
+            await self.connection.persist(
+                lambda body=body: self.connection.call(f"STREAM.PURGE.{place.stream}", body)
+            )
+
+    # What lists show
+
+    async def row(self, run: str) -> Known | None:
+        """What a list shows of a run."""
+        found = await self.connection.last(self._rows, self.place(run).row)
+        return None if found is None else (found.seq, decode(found.data, Listed, run))
+
+    async def put_row(
+        self, run: str, known: Known | None, change: Callable[[Listed | None], Listed | None]
+    ) -> Known | None:
+        """Change what a list shows of a run; again, if another process has changed it meanwhile.
+
+        Args:
+            run: The run's id.
+            known: What it is, as far as is known.
+            change: Returns the new row; ``None`` to leave it as it is.
+        """
+        if known is None:
+            known = await self.row(run)
+        while (row := change(None if known is None else known[1])) is not None:
+            seq, order = (0, 0) if known is None else (known[0], known[1].order or known[0])
+            row = replace(row, order=order)
+            try:
+                seq = await self.connection.publish(
+                    self.place(run).row, encode(row), {EXPECTED: str(seq)}, uuid.uuid4().hex
+                )
+            except SequenceError:
+                known = await self.row(run)
+            else:
+                return seq, row
+        return known
+
+    async def repair(self, run: str, known: Known, head: Head) -> Known:
+        """Write into the list what the last append says, where its writer has not done so yet, or has ended before."""
+        found = await self.ownership(run)
+        if found is None or found.owner.is_deleted:
+            return known
+        raw = await self.row_of(found.owner, head)
+
+        def change(row: Listed | None) -> Listed | None:
+            if row is None or row.status == "deleted" or row.last_seq > head.last:
+                return None
+            if row.last_seq == head.last and row.status == head.status:
+                return None
+            return replace(
+                row, row=raw, status=head.status, last_seq=head.last, size=head.size, updated=time.time()
+            )  # fmt: skip
+
+        return await self.put_row(run, known, change) or known

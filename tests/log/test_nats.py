@@ -1,0 +1,631 @@
+"""A log in NATS JetStream: servers that are old, away, killed or cut off, and processes that are stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rxworker import Worker, tool
+from rxworker.errors import ConfigurationError, FencedError, LeaseHeldError, LogError
+from rxworker.events import Record, RunRecover, RunStart, RunStop, TextDelta
+from rxworker.hub.history import expand
+from rxworker.log import (
+    Claim,
+    Command,
+    Entry,
+    EventLog,
+    RunRow,
+    entries_of,
+    nats_connection,
+    open_log,
+    records_of,
+)
+from rxworker.log.nats import NatsLog
+from rxworker.log.nats_owned import OwnedRuns
+from rxworker.messages import Conversation, Message
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.tools import ToolContext
+from tests.log.nats_server import NatsServer, Proxy, free_port
+from tests.log.victim import ByTurn
+
+RUN = "run-1"
+START = RunStart(Conversation((Message.user("Hi"),)), 1)
+
+
+def entries(count: int, after: int = 0, epoch: int = 1, text: str = "four") -> list[Entry]:
+    first = [] if after else [Record(1, RUN, 0, 0, 0.0, START)]
+    more = [
+        Record(n, RUN, 1, 0, 0.0, TextDelta(0, text))
+        for n in range(after + 1 + len(first), after + count + 1)
+    ]
+    return entries_of([*first, *more], epoch)
+
+
+async def begun(log: EventLog, count: int = 1) -> Claim:
+    claim = await log.claim(RUN, create=True)
+    await log.append(claim, entries(count), after=0)
+    return claim
+
+
+async def stored(log: EventLog, run: str = RUN) -> list[Record]:
+    found = [entry async for entry in log.read(run)]
+    return [one for record in records_of(found, run) for one in expand(record)]
+
+
+async def numbers(log: EventLog, run: str = RUN) -> list[int]:
+    return [record.seq for record in await stored(log, run)]
+
+
+async def watch(log: EventLog, count: int, run: str = RUN) -> list[int]:
+    """The numbers of the first records, as a follower sees them."""
+    seen: list[int] = []
+    async with aclosing(log.follow(run)) as following:
+        async for entry in following:
+            seen += range(entry.first, entry.last + 1)
+            if len(seen) >= count:
+                return seen
+    return seen
+
+
+# Errors
+
+
+def test_the_package_does_not_import_nats() -> None:
+    code = "import sys, rxworker, rxworker.log; print('nats' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_missing_package_is_named() -> None:
+    code = """
+    import sys
+    sys.modules["nats"] = None
+    from rxworker.errors import ConfigurationError
+    from rxworker.log import open_log
+    try:
+        import rxworker.log.nats
+    except ImportError as error:
+        print(error)
+    try:
+        open_log("nats://localhost")
+    except ConfigurationError as error:
+        print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.count("pip install 'rxworker[nats]'") == 2
+
+
+@pytest.mark.parametrize("version", ["2.9.10", "2.11.8"])
+async def test_an_old_server_is_refused(version: str) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        info = {"server_id": "x", "version": version, "max_payload": 1 << 20, "headers": True}
+        writer.write(f"INFO {json.dumps(info)}\r\n".encode())
+        while line := await reader.readline():
+            if line.startswith(b"PING"):
+                writer.write(b"PONG\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, NatsLog(f"nats://127.0.0.1:{port}") as log:
+        with pytest.raises(LogError, match=rf"version {version}.*2\.12 or later"):
+            await log.list()
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("nats://me:secret@", "address of a NATS log"),
+        ("nats://me:secret@host/two words", "name of a NATS log"),
+        ("nats://me:secret@host?replicas=7", "1 to 5"),
+        ("nats://me:secret@host?user=me", "address of a NATS log"),
+    ],
+)
+def test_wrong_addresses_are_errors(address: str, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why) as caught:
+        open_log(address)
+    assert "secret" not in str(caught.value)
+
+
+async def test_credentials_are_shown_nowhere(
+    nats_program: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    server = NatsServer(nats_program, tmp_path / "nats", options=["--user", "me", "--pass", "hush"])
+    server.start()
+    errors: list[BaseException] = []
+    try:
+        async with open_log(f"nats://me:hush@127.0.0.1:{server.port}/x") as log:
+            await begun(log)
+            assert repr(log) == f"NatsLog('nats://127.0.0.1:{server.port}/x')"
+        for log in (
+            open_log(f"nats://me:wrong-hush@127.0.0.1:{server.port}/x"),
+            open_log(f"nats://hush@127.0.0.1:{server.port}/x"),
+        ):
+            async with log:
+                with pytest.raises(LogError, match="refuses these credentials") as refused:
+                    await log.list()
+                errors.append(refused.value)
+    finally:
+        server.kill()
+    async with open_log(f"nats://me:hush@127.0.0.1:{server.port}/x") as log:
+        assert isinstance(log, NatsLog)
+        log._patience = 0.2
+        with pytest.raises(LogError, match=r"cannot be reached.*start nats-server") as away:
+            await log.list()
+        errors.append(away.value)
+    shown = [
+        caplog.text,
+        *(f"{error!r} {error.__cause__!r} {error.__context__!r}" for error in errors),
+    ]
+    assert not any("hush" in text for text in shown)
+
+
+async def test_a_server_without_jetstream_is_an_error(nats_program: str) -> None:
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        nats_program, "-a", "127.0.0.1", "-p", str(port), stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    try:
+        while b"Server is ready" not in await process.stderr.readline():
+            pass
+        async with NatsLog(f"nats://127.0.0.1:{port}", patience=0.3) as log:
+            with pytest.raises(LogError, match="JetStream"):
+                await log.list()
+    finally:
+        process.kill()
+        await process.communicate()
+
+
+async def test_another_number_of_streams_is_an_error(nats_address: str) -> None:
+    async with NatsLog(nats_address, streams=2) as log:
+        await begun(log)
+    async with NatsLog(nats_address) as log:
+        assert await numbers(log) == [1]
+    async with NatsLog(nats_address, streams=3) as log:
+        with pytest.raises(ConfigurationError, match="has 2 streams"):
+            await log.info(RUN)
+
+
+async def test_two_processes_may_create_a_log_at_once(nats_address: str) -> None:
+    async with AsyncExitStack() as stack:
+        logs = [await stack.enter_async_context(NatsLog(nats_address)) for _ in range(4)]
+        claims = await asyncio.gather(
+            *(log.claim(f"run-{n}", create=True) for n, log in enumerate(logs))
+        )
+        assert [claim.epoch for claim in claims] == [1, 1, 1, 1]
+
+
+# What is stored
+
+
+async def test_what_is_larger_than_a_message_is_stored(nats_address: str) -> None:
+    text = "x" * 1_500_000
+    async with NatsLog(nats_address) as one, NatsLog(nats_address) as two:
+        claim = await begun(one)
+        await one.append(claim, entries(2, 1, text=text), after=1)
+        await one.append(claim, entries(1, 3), after=3)
+        await one.send(RUN, Command("send", {"text": text}))
+        await one.send(RUN, Command("send", {"text": text}, key="a"))
+        assert [len(command.data["text"]) for command in await two.sent(RUN)] == [1_500_000] * 2  # pyright: ignore[reportArgumentType]
+        seen = [record.event for record in await stored(two)]
+        assert seen[1:] == [TextDelta(0, text), TextDelta(0, text), TextDelta(0, "four")]
+        for after in range(4):
+            entry = await anext(two.read(RUN, after))
+            assert entry.first <= after + 1 <= entry.last
+        assert await watch(two, 4) == [1, 2, 3, 4]
+
+
+async def test_reading_begins_anywhere_among_the_entries_of_others(nats_address: str) -> None:
+    async with NatsLog(nats_address, streams=1) as log:
+        claim = await begun(log)
+        other = await log.claim("run-2", create=True)
+        for after in range(1, 40):
+            await log.append(claim, entries(1, after), after=after, durable=False)
+            await log.append(other, entries(1, after - 1), after=after - 1, durable=False)
+    async with NatsLog(nats_address) as log:
+        for after in (0, 1, 7, 20, 38, 39):
+            found = [entry.last async for entry in log.read(RUN, after)]
+            assert found == list(range(after + 1, 41))
+        assert [entry async for entry in log.read(RUN, 40)] == []
+
+
+async def test_a_list_that_was_not_written_is_repaired(
+    nats_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ended between the last append and what the list shows."""
+
+    async def nothing(*_: object) -> None:
+        pass
+
+    async with NatsLog(nats_address) as one, NatsLog(nats_address) as two:
+        claim = await begun(one)
+        monkeypatch.setattr(OwnedRuns, "_list_held", nothing)
+        await one.append(claim, entries(1, 1), after=1, row=RunRow("finished", "Hi"))
+        assert [info.status for info in await two.list()] == ["running"]
+        info = await two.info(RUN)
+        assert info is not None
+        assert (info.status, info.row.title, info.last_seq) == ("finished", "Hi", 2)
+        assert await two.list() == [info]
+
+
+# Owners and watchers
+
+
+async def test_two_logs_follow_each_other_and_fence_each_other(nats_address: str) -> None:
+    async with NatsLog(nats_address, lease=0.0) as one, NatsLog(nats_address) as two:
+        old = await begun(one)
+        following = two.follow(RUN)
+        assert (await anext(following)).last == 1
+        waiting = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0)
+        await one.append(old, entries(1, 1), after=1)
+        assert (await asyncio.wait_for(waiting, 5)).last == 2
+        new = await two.claim(RUN)
+        with pytest.raises(FencedError, match="taken over"):
+            await one.append(old, entries(1, 2), after=2)
+        await two.append(new, entries(1, 2, 2), after=2)
+        assert await numbers(one) == [1, 2, 3]
+
+
+async def test_an_owner_learns_that_another_process_watches(nats_address: str) -> None:
+    async with NatsLog(nats_address) as one, NatsLog(nats_address) as two:
+        claim = await begun(one)
+        assert not await one.append(claim, entries(1, 1), after=1)
+        following = two.follow(RUN)
+        await anext(following)
+        await anext(following)
+        waiting = asyncio.ensure_future(anext(following))
+        after, is_watched = 2, False
+        async with asyncio.timeout(5):
+            while not is_watched:
+                is_watched = await one.append(claim, entries(1, after), after=after)
+                after += 1
+        assert (await waiting).first == 3
+
+
+def test_a_lease_is_kept_while_a_tool_blocks_the_loop(nats_address: str) -> None:
+    async def main() -> None:
+        async with NatsLog(nats_address, lease=0.3) as log, NatsLog(nats_address) as other:
+            claim = await begun(log)
+            log.heartbeat.add(claim, lambda: None)
+            time.sleep(0.8)  # noqa: ASYNC251 - that is the point
+            info = await log.info(RUN)
+            assert info is not None
+            assert info.lease_until > time.time()
+            with pytest.raises(LeaseHeldError):
+                await other.claim(RUN)
+
+    asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("ignore")  # the first loop ends with an open connection
+def test_a_log_may_be_used_on_one_event_loop_after_the_other(nats_address: str) -> None:
+    def use(log: NatsLog) -> None:
+        async def end() -> list[int]:
+            async with log:
+                return await numbers(log)
+
+        claim = asyncio.run(begun(log))
+        asyncio.run(log.append(claim, entries(1, 1), after=1))
+        assert asyncio.run(end()) == [1, 2]
+
+    use(NatsLog(nats_address))
+    gc.collect()  # here, where its warning is ignored
+
+
+@pytest.mark.parametrize("skew", [60.0, -60.0])
+async def test_a_clock_that_is_wrong_by_a_minute_changes_nothing(
+    nats_address: str, skew: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time
+    async with NatsLog(nats_address, lease=0.5) as one, NatsLog(nats_address) as two:
+        await begun(one)
+        monkeypatch.setattr(time, "time", lambda: real() + skew)
+        with pytest.raises(LeaseHeldError) as held:
+            await two.claim(RUN)
+        assert 0 < held.value.until - time.time() < 0.6
+        for info in (await two.info(RUN), *await two.list()):
+            assert info is not None
+            assert not info.is_cut_off()
+            assert info.lease_until - time.time() < 0.6
+        await asyncio.sleep(held.value.until - time.time() + 0.05)
+        (info,) = await two.list()
+        assert info.is_cut_off()
+        assert (await two.claim(RUN)).epoch == 2
+
+
+async def test_many_watchers_share_a_consumer(nats_address: str) -> None:
+    """1,500 watchers in two processes, and the owner, which takes commands: three consumers."""
+    async with NatsLog(nats_address, streams=1) as owner, AsyncExitStack() as stack:
+        claim = await begun(owner)
+        commands = asyncio.ensure_future(anext(owner.commands(RUN)))
+        logs = [await stack.enter_async_context(NatsLog(nats_address)) for _ in range(2)]
+        watching = [asyncio.create_task(watch(log, 20)) for log in logs for _ in range(750)]
+        for after in range(1, 20):
+            await owner.append(claim, entries(1, after), after=after, durable=False)
+        session = await owner._open()
+        async with asyncio.timeout(20):
+            for log in logs:
+                while RUN not in log._tails:  # noqa: ASYNC110 - that it has begun has no event
+                    await asyncio.sleep(0.001)
+                await log._tails[RUN].reach()
+            await logs[0].send(RUN, Command("pause"))
+            await commands
+        info: Any = json.loads(await session.connection.call(f"STREAM.INFO.{session.name}-0"))
+        assert 1 <= info["state"]["consumer_count"] <= 3
+        assert await asyncio.gather(*watching) == [list(range(1, 21))] * 1500
+
+
+# Servers that are killed
+
+
+class Clerk:
+    """A worker whose tool waits for the test, and whose answer takes some time."""
+
+    def __init__(self, log: EventLog, *, delay: float = 0.0) -> None:
+        self.started, self.go_on = asyncio.Event(), asyncio.Event()
+        self.was_cancelled = False
+        self.log = log
+
+        @tool(effect="idempotent")
+        async def work(n: int, context: ToolContext) -> str:
+            """Work."""
+            self.started.set()
+            try:
+                await self.go_on.wait()
+            except asyncio.CancelledError:
+                self.was_cancelled = True
+                raise
+            return f"worked {n}"
+
+        replies = [call("work", n=1), say("A long answer, in many words. " * 20)]
+        model = ScriptedModel(replies, delay=delay) if delay else ByTurn(replies)
+        self.worker = Worker(model, tools=[work], log=log)
+
+
+async def test_a_run_and_its_watcher_go_on_when_the_server_is_killed_and_restarted(
+    nats_program: str, tmp_path: Path
+) -> None:
+    server = NatsServer(nats_program, tmp_path / "nats")
+    server.start()
+    try:
+        async with NatsLog(f"{server.address}/x") as log, NatsLog(f"{server.address}/x") as other:
+            clerk = Clerk(log, delay=0.004)
+            run = clerk.worker.run("Begin.")
+            clerk.go_on.set()
+            await clerk.started.wait()
+            seen: list[int] = []
+            has_text = asyncio.Event()
+
+            async def watches() -> None:
+                async for entry in other.follow(run.id):
+                    seen.extend(range(entry.first, entry.last + 1))
+                    if entry.kind == "text_delta":
+                        has_text.set()
+                    if entry.kind == "run_stop":
+                        return
+
+            watching = asyncio.create_task(watches())
+            for _ in range(2):
+                has_text.clear()
+                await has_text.wait()
+                server.kill()
+                server.start()
+            async with asyncio.timeout(20):
+                result = await run
+                await watching
+            assert result.text.startswith("A long answer")  # pyright: ignore[reportAttributeAccessIssue]
+            assert seen == list(range(1, run.last_seq + 1))
+            assert await stored(other, run.id) == [record async for record in run]
+    finally:
+        server.kill()
+
+
+async def test_nothing_is_written_behind_records_that_a_server_has_lost(
+    nats_program: str, tmp_path: Path
+) -> None:
+    """As after a loss of power: the server has acknowledged them before they were on the disk."""
+    server = NatsServer(nats_program, tmp_path / "nats")
+    server.start()
+    try:
+        async with NatsLog(f"{server.address}/x") as log:
+            claim = await begun(log)
+            server.kill()
+            shutil.copytree(server.folder, tmp_path / "disk")
+            server.start()
+            await log.append(claim, entries(2, 1), after=1)
+            server.kill()
+            shutil.rmtree(server.folder)
+            shutil.copytree(tmp_path / "disk", server.folder)
+            server.start()
+            with pytest.raises(LogError, match=r"has lost the records 2 to 3 of run-1"):
+                await log.append(claim, entries(1, 3), after=3)
+            assert await numbers(log) == [1]
+    finally:
+        server.kill()
+
+
+async def test_waiting_for_a_server_has_an_end(nats_program: str, tmp_path: Path) -> None:
+    server = NatsServer(nats_program, tmp_path / "nats")
+    server.start()
+    try:
+        async with NatsLog(f"{server.address}/x", patience=0.3) as log:
+            claim = await begun(log)
+            server.kill()
+            with pytest.raises(LogError, match=r"has not answered for 0\.3 s.*start its servers"):
+                await log.append(claim, entries(1, 1), after=1)
+            server.start()
+            await log.append(claim, entries(1, 1), after=1)
+            assert await numbers(log) == [1, 2]
+    finally:
+        server.kill()
+
+
+@asynccontextmanager
+async def cluster(program: str, folder: Path) -> AsyncGenerator[dict[str, NatsServer]]:
+    """Three servers with JetStream."""
+    routes = [free_port() for _ in range(3)]
+    servers = {
+        f"s{n}": NatsServer(
+            program,
+            folder / f"s{n}",
+            options=[
+                "--name", f"s{n}", "--cluster_name", "c", "--cluster", f"nats://127.0.0.1:{routes[n]}",
+                "--routes", ",".join(f"nats://127.0.0.1:{port}" for port in routes),
+            ],
+        )
+        for n in range(3)
+    }  # fmt: skip
+    try:
+        for server in servers.values():
+            server.start()
+        yield servers
+    finally:
+        for server in servers.values():
+            server.kill()
+
+
+async def test_a_cluster_loses_the_leader_of_a_stream_while_a_run_goes_on(
+    nats_program: str, tmp_path: Path
+) -> None:
+    async with cluster(nats_program, tmp_path) as servers:
+        hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers.values())
+        address = f"nats://{hosts}/x?replicas=3"
+        async with NatsLog(address, streams=1) as log, NatsLog(address) as other:
+            claim = await begun(log)
+            session = await log._open()
+            info: Any = json.loads(await session.connection.call("STREAM.INFO.x-0"))
+            assert info["config"]["num_replicas"] == 3
+            watching = asyncio.create_task(watch(other, 60))
+            for after in range(1, 60):
+                if after == 30:
+                    servers[info["cluster"]["leader"]].kill()
+                await log.append(claim, entries(1, after), after=after)
+            async with asyncio.timeout(30):
+                assert await watching == list(range(1, 61))
+            assert await numbers(other) == list(range(1, 61))
+
+
+# Networks that are cut
+
+
+async def test_an_acknowledgement_that_was_lost_stores_nothing_twice(
+    nats_server: NatsServer, nats_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_connection, "ATTEMPT", 0.2)
+    async with Proxy(nats_server.port) as proxy:
+        address = nats_address.replace(str(nats_server.port), str(proxy.port))
+        async with NatsLog(address) as log, NatsLog(nats_address) as other:
+            claim = await begun(log)
+            proxy.cut(answers_only=True)
+            appending = asyncio.create_task(log.append(claim, entries(1, 1), after=1))
+            assert await watch(other, 2) == [1, 2]
+            await asyncio.sleep(0.5)  # it is repeated
+            assert not appending.done()
+            proxy.heal()
+            await appending
+            await log.append(claim, entries(1, 2), after=2)
+            session = await other._open()
+            place = session.place(RUN)
+            assert len(await session.connection.read(place.stream, place.entries, 1)) == 3
+
+
+async def test_a_worker_that_is_cut_off_is_replaced_and_refused(
+    nats_server: NatsServer, nats_address: str
+) -> None:
+    async with Proxy(nats_server.port) as proxy:
+        address = nats_address.replace(str(nats_server.port), str(proxy.port))
+        async with NatsLog(address, lease=0.6) as log, NatsLog(nats_address) as other:
+            zombie, clerk = Clerk(log), Clerk(other)
+            run = zombie.worker.run("Begin.")
+            await zombie.started.wait()
+            proxy.cut()
+            while True:
+                try:
+                    recovered = await clerk.worker.recover(run.id)
+                except LeaseHeldError as error:
+                    await asyncio.sleep(max(error.until - time.time(), 0) + 0.01)
+                else:
+                    break
+            await clerk.started.wait()
+            watching = asyncio.create_task(watch(other, 1000, run.id))
+            proxy.heal()
+            async with asyncio.timeout(20):
+                with pytest.raises(FencedError, match="taken over"):
+                    await run
+            assert zombie.was_cancelled
+            clerk.go_on.set()
+            await recovered
+            records = await stored(other, run.id)
+            assert [record.seq for record in records] == list(range(1, len(records) + 1))
+            assert sum(isinstance(record.event, RunRecover) for record in records) == 1
+            assert isinstance(records[-1].event, RunStop)
+            watching.cancel()
+
+
+STOPPED = """
+import asyncio, sys
+from rxworker.errors import FencedError
+from rxworker.log.nats import NatsLog
+from rxworker.log.nats_owned import OwnedRuns
+from tests.log.test_nats import Clerk
+
+async def main():
+    async with NatsLog(sys.argv[1], lease=0.6) as log:
+        clerk = Clerk(log)
+        run = clerk.worker.run("Begin.")
+        await clerk.started.wait()
+        print(run.id, flush=True)
+        try:
+            await run
+        except FencedError:
+            print("refused", clerk.was_cancelled, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_is_stopped_for_longer_than_its_lease_is_refused(
+    nats_address: str,
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STOPPED, nats_address,
+        stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert process.stdout is not None
+    run = (await process.stdout.readline()).decode().strip()
+    process.send_signal(signal.SIGSTOP)
+    async with NatsLog(nats_address) as log:
+        clerk = Clerk(log)
+        clerk.go_on.set()
+        while True:
+            try:
+                recovered = await clerk.worker.recover(run)
+            except LeaseHeldError as error:
+                await asyncio.sleep(max(error.until - time.time(), 0) + 0.01)
+            else:
+                break
+        await recovered
+        before = await stored(log, run)
+        process.send_signal(signal.SIGCONT)
+        assert await process.stdout.read() == b"refused True\n"
+        await process.wait()
+        assert await stored(log, run) == before
+        assert [record.seq for record in before] == list(range(1, len(before) + 1))
