@@ -308,7 +308,7 @@ class Watcher(abc.DisposableBase):
                     loop.call_soon_threadsafe(step.cancel)
 
         def finish(done: asyncio.Task[list[Record] | None]) -> None:
-            with suppress(concurrent.futures.InvalidStateError):  # nobody waits any more
+            with suppress(concurrent.futures.InvalidStateError):  # the watcher has left
                 if done.cancelled():
                     future.cancel()
                 elif (error := done.exception()) is not None:

@@ -109,7 +109,7 @@ async def test_all_runs_finish_whatever_is_killed(
             records = list(records_of([e async for e in log.read(run)], run))
             assert records[-1].seq == info.last_seq
             recovered += info.row.recoveries
-        assert recovered > 0
+        assert recovered > 0 or not IS_WHOLE
     lines = effects.read_text().splitlines()
     ends = Counter(line for line in lines if line.startswith("end"))
     assert len(ends) == 2 * runs
