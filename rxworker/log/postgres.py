@@ -5,7 +5,7 @@ written, or to be read, goes to the server together. Each write is one function 
 waiting for the disk; if there is a barrier among them, a `FLUSH` follows.
 
 A lost connection leaves open whether the last writes were done, and a server that crashed has lost those that the disk did not have yet, though they were
-reported as done. So appends are kept until a flush has returned, which is at least each `UNFLUSHED` seconds, and on a new connection they are made again,
+reported as done. So appends are kept until they are on the disk, which the server does by itself within a second, and on a new connection they are made again,
 before those that wait; the server refuses those that it has, and reports its last number. A claim and a command are stored with a token, which shows that they
 were done.
 
@@ -21,6 +21,7 @@ import contextlib
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, LiteralString, TypeVar, cast, final
 
@@ -53,10 +54,8 @@ T = TypeVar("T")
 
 WATCHED = 10.0
 """Seconds for which a process marks a run as watched."""
-UNFLUSHED = 1.0
-"""Seconds for which appends may be kept before they are flushed."""
-UNFLUSHED_SIZE = 4_000_000
-"""Bytes of entries that may be kept."""
+UNFLUSHED = 4_000_000
+"""Bytes of entries that are kept before they are flushed."""
 FEWEST = 20
 """Entries that a read gives at least, where many runs are read together."""
 TOLERANCE = 0.5
@@ -236,9 +235,8 @@ class PostgresLog(EventLog):
         self._renew_lock = threading.Lock()
         self._writes = _Pump(self._write)
         self._reads = _Pump(self._read_together)
-        self._unflushed: list[_Append] = []
+        self._unflushed: deque[tuple[int, Sequence[_Append]]] = deque()
         self._unflushed_size = 0
-        self._unflushed_since = 0.0
         self._is_new = False  # the connection that writes
         self._own_pid = 0
         self._listener: asyncio.Task[None] | None = None
@@ -407,9 +405,8 @@ class PostgresLog(EventLog):
     async def _write_on(self, connection: AsyncConnection, jobs: Sequence[_Job[Any]]) -> None:
         is_new, self._is_new = self._is_new, False
         try:
-            await self._write_once(
-                connection, [*self._unflushed, *jobs] if is_new else jobs, is_new
-            )
+            lost = [job for _, appends in self._unflushed for job in appends] if is_new else []
+            await self._write_once(connection, [*lost, *jobs], is_new)
         except psycopg.Error:
             for job in jobs:
                 job.is_repeated = True
@@ -422,7 +419,8 @@ class PostgresLog(EventLog):
         others = [job for job in jobs if not isinstance(job, _Append)]
         # Rows are locked in this order by everything that locks several of them.
         appends.sort(key=lambda job: job.claim.run)
-        flushes = is_new or self._must_flush or any(job.durable for job in jobs)
+        is_full = self._unflushed_size > UNFLUSHED
+        flushes = is_new or is_full or any(job.durable for job in jobs)
         found: list[tuple[Sequence[_Job[Any]], psycopg.AsyncCursor[Row]]] = []
         async with connection.pipeline() as pipeline:
             if appends:
@@ -435,30 +433,28 @@ class PostgresLog(EventLog):
                     await pipeline.sync()
                 cursor = await connection.execute(job.query, job.values, prepare=True, binary=True)
                 found.append(([job], cursor))
-            if flushes:
-                await pipeline.sync()
-                await connection.execute(sql.FLUSH)
+            await pipeline.sync()
+            last = await connection.execute(sql.FLUSH if flushes else sql.POSITIONS, binary=True)
         rows = [(some, await cursor.fetchall()) for some, cursor in found]
-        self._keep([] if flushes else appends, is_flushed=flushes)
+        if flushes:
+            self._unflushed.clear()
+            self._unflushed_size = 0
+        else:
+            self._keep(appends, *await last.fetchall())
         for some, each in rows:
             for job, row in zip(some, each, strict=True):
                 job.done(row)
         for job in appends:
             job.is_repeated = True
 
-    def _keep(self, appends: Sequence[_Append], *, is_flushed: bool) -> None:
-        """Keep appends until they are flushed."""
-        if is_flushed:
-            self._unflushed, self._unflushed_size = [], 0
-        elif appends and not self._unflushed:
-            self._unflushed_since = time.monotonic()
-        self._unflushed += appends
+    def _keep(self, appends: Sequence[_Append], positions: Row) -> None:
+        """Keep appends that are not on the disk yet."""
+        written, flushed = positions
+        self._unflushed.append((written, appends))
         self._unflushed_size += sum(job.size for job in appends)
-
-    @property
-    def _must_flush(self) -> bool:
-        age = time.monotonic() - self._unflushed_since
-        return bool(self._unflushed) and (age > UNFLUSHED or self._unflushed_size > UNFLUSHED_SIZE)
+        while self._unflushed and self._unflushed[0][0] <= flushed:
+            _, done = self._unflushed.popleft()
+            self._unflushed_size -= sum(job.size for job in done)
 
     # Reading
 
@@ -478,8 +474,9 @@ class PostgresLog(EventLog):
             queries.append((query, _columns(query, some), some))
         context = connection.pipeline() if len(queries) > 1 else contextlib.nullcontext()
         async with context:
+            # The best plan of a list depends on the status and the number.
             cursors = [
-                await connection.execute(query, values, prepare=True, binary=True)
+                await connection.execute(query, values, prepare=query in BATCHED, binary=True)
                 for query, values, _ in queries
             ]
         for (query, _, some), cursor in zip(queries, cursors, strict=True):

@@ -65,7 +65,8 @@ END $$;
 
 CREATE FUNCTION append_entries(names text[], epochs bigint[], afters bigint[], counts bigint[], sizes bigint[], datas bytea[], states text[],
   lasts bigint[], firsts bigint[], entry_epochs bigint[], kinds text[], times float8[], changed boolean[], versions bigint[], bodies bytea[])
-RETURNS TABLE(is_watched boolean, found_epoch bigint, found_last bigint, found_status text) LANGUAGE plpgsql AS $$
+RETURNS TABLE(is_watched boolean, found_epoch bigint, found_last bigint, found_status text) LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan AS $$  -- a plan for each append would copy all arrays into it
 DECLARE one bigint; keys bigint[] := '{}'; stored text[] := '{}'; start bigint := 0; moment float8 := date_part('epoch', clock_timestamp());
 BEGIN
   FOR i IN 1 .. cardinality(names) LOOP
@@ -147,6 +148,9 @@ END $$;
 
 FLUSH: LiteralString = "SELECT set_config('synchronous_commit', 'on', true), pg_logical_emit_message(true, 'rxworker', '')"
 """Return when the disk has what was committed before. A transaction waits for the disk if it has written something: this one writes an empty message."""
+
+POSITIONS: LiteralString = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint, (pg_current_wal_flush_lsn() - '0/0')::bigint"
+"""How much the server has written ahead, and how much of it is on the disk. It writes by itself, some times a second."""
 
 DURABLE: LiteralString = "SET LOCAL synchronous_commit = on"
 

@@ -25,7 +25,7 @@ RUNS: dict[str, int] = {
     "postgres": 200 if IS_WHOLE else 40,
     "nats": 200 if IS_WHOLE else 18,
 }
-LEASE = 0.5
+LEASE = 1.0
 SECONDS = 180 if IS_WHOLE else 45
 
 

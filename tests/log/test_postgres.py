@@ -113,19 +113,27 @@ async def test_what_a_killed_server_has_lost_is_written_again(postgres: Postgres
         assert await numbers(other) == [1, 2, 3, 4, 5, 6, 7]
 
 
-async def test_appends_are_flushed_after_a_while(
+async def test_appends_are_kept_until_they_are_on_the_disk(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "UNFLUSHED", 0.0)
     address = postgres.new_address()
-    async with open_log(address) as log:
+    async with PostgresLog(address) as log:
+        postgres.stop_flushing()
         claim = await log.claim(RUN, create=True)
         await log.append(claim, entries(1), after=0, durable=False)
-        postgres.stop_flushing()
+        assert len(log._unflushed) == 1
+        execute(postgres, tables.FLUSH)
         await log.append(claim, entries(1, 1), after=1, durable=False)
+        assert [appends[0].after for _, appends in log._unflushed] == [1]
+        await log.append(claim, entries(1, 2), after=2)
+        assert not log._unflushed
+        monkeypatch.setattr(module, "UNFLUSHED", 10)
+        await log.append(claim, entries(1, 3), after=3, durable=False)
+        await log.append(claim, entries(1, 4), after=4, durable=False)
+        assert not log._unflushed
         postgres.kill()
         postgres.start()
-        assert execute(postgres, "SELECT last FROM runs", schema_of(address)) == [(2,)]
+        assert execute(postgres, "SELECT last FROM runs", schema_of(address)) == [(5,)]
 
 
 async def test_changes_after_those_that_were_lost_are_seen(postgres: PostgresServer) -> None:
