@@ -130,7 +130,7 @@ def expand(entry: Record, after: int = 0, until: int | None = None) -> Iterator[
     deltas = deltas_of(entry)
     first = entry.first
     start = max(after + 1 - first, 0)
-    stop = entry.covers if until is None else min(until + 1 - first, entry.covers)
+    stop = entry.covers if until is None else max(min(until + 1 - first, entry.covers), 0)
     if deltas is None:
         if stop > start:
             yield entry

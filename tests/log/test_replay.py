@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from reactivex import Observable
 from reactivex import operators as ops
@@ -127,6 +127,7 @@ async def test_a_run_that_is_still_running_is_followed_when_it_is_due() -> None:
         assert seen.messages == parse("a---b-----(c,|)", {"a": one, "b": two, "c": three}, 0)
 
 
+@example(kinds=[False, True, True, False, True, True], after=0, last=3, page=4, speed=0)
 @given(
     kinds=st.lists(st.booleans(), min_size=1, max_size=12),
     after=st.integers(0, 14),
