@@ -4,6 +4,7 @@ from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, L
 from rxworker.log.base import Codec, EventLog
 from rxworker.log.diff import MessageDiff, RunDiff, RunTotals, diff_runs
 from rxworker.log.entry import Entry, entries_of, read_line, record_of, records_of, write_line
+from rxworker.log.fleet import Fleet, Group, Totals
 from rxworker.log.memory import MemoryLog
 from rxworker.log.open import open_log
 from rxworker.log.recover import dismiss_run, recover_all
@@ -12,6 +13,7 @@ from rxworker.log.replica import Replica
 from rxworker.log.sqlite import SQLiteLog
 from rxworker.log.transfer import export_run, fork_run, import_run
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
+from rxworker.state.run_state import TOOL_BOUNDS
 
 __all__ = [
     # stores
@@ -30,6 +32,11 @@ __all__ = [
     "RunInfo",
     "RunRow",
     "StoredStatus",
+    # all runs together
+    "Fleet",
+    "Group",
+    "Totals",
+    "TOOL_BOUNDS",
     # any process
     "Replica",
     # time travel

@@ -17,21 +17,23 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
-from reactivex import Observable
+from reactivex import Observable, abc
 
-from rxworker.errors import LocalProtocolError, LogError
+from rxworker.errors import LocalProtocolError, LogError, RxWorkerError
 from rxworker.events import Record
 from rxworker.log.entry import Entry, with_body
 from rxworker.log.heartbeat import Heartbeat
+from rxworker.log.pending import Leases
 from rxworker.log.replay import replay
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.operators.disposables import Call
 
 LEASE = 15.0
 """Seconds that a claim lasts without a heartbeat."""
@@ -268,28 +270,106 @@ class EventLog(ABC):
         return [self._decode_info(found) for found in await self._list(status, before, limit)]
 
     async def changes(
-        self, *, limit: int = 100, every: float = 0.25
+        self, *, limit: int | None = 100, every: float = 0.25
     ) -> AsyncGenerator[list[RunInfo], None]:
-        """The newest runs, oldest first, and then those that have changed, by any process. It ends when the log is closed.
+        """The stored runs, and then those that have changed or whose lease was renewed or has ended, by any process.
+
+        It yields the stored runs in pages, then an empty list, and then lists of changed runs. A run may come again without a change. It ends when the log is closed.
 
         Args:
-            limit: How many runs come at first.
-            every: At most one list in so many seconds.
+            limit: How many runs are stored ones, the newest; ``None``: all. Those that are queued, running or paused come in any case.
+            every: At most one list of changed runs in so many seconds.
         """
         with self._waker(ALL_RUNS) as waker:
-            infos = list(reversed(await self.list(limit=limit)))
-            revision = max((info.revision for info in infos), default=0)
-            yield infos
+            newest = await self.list(limit=PAGE if limit is None else max(limit, 1))
+            revision = max((info.revision for info in newest), default=0)
+            leases = Leases(self.lease / 3)
+            async for infos in self._stored_pages(newest, limit):
+                leases.note(infos, time.time())
+                yield infos
+            yield []
             while not self._is_closed:
                 waker.clear()
                 stored = await self._changed_since(revision, PAGE)
-                if stored:
-                    infos = [self._decode_info(each) for each in stored]
+                infos = [self._decode_info(each) for each in stored]
+                if infos:
                     revision = infos[-1].revision
+                for run in leases.due(time.time()):
+                    info = await self.info(run)
+                    if info is not None:
+                        infos.append(info)
+                if infos:
+                    leases.note(infos, time.time())
                     yield infos
                     await asyncio.sleep(every)
                 else:
-                    await waker.wait()
+                    await waker.wait(leases.next_due)
+
+    async def _stored_pages(
+        self, newest: Sequence[RunInfo], limit: int | None
+    ) -> AsyncGenerator[list[RunInfo], None]:
+        """The newest runs in pages, and those that have not ended."""
+        infos = [*newest]
+        while infos:
+            yield infos
+            infos = [] if limit is not None else await self.list(before=infos[-1].run, limit=PAGE)
+        if limit is None:
+            return
+        for status in ("queued", "running", "paused"):
+            infos = await self.list(status=status, limit=PAGE)
+            while infos:
+                yield infos
+                infos = await self.list(status=status, before=infos[-1].run, limit=PAGE)
+
+    def fleet(self, *, every: float = 0.25) -> Observable[RunInfo]:
+        """The last values of all runs as one observable: those that are stored, and then each one that changes, by any process.
+
+            abc|   b--d            what is stored, and what changes
+            [ log.fleet() ]
+            abc----b--d-
+
+        `Fleet` folds it. A run comes again when it has changed, and when its lease was renewed or has ended, possibly more often. Each subscription reads the log anew, on the event
+        loop that is running. It completes when the log is closed.
+
+        Args:
+            every: Changes are collected for so many seconds.
+
+        Raises:
+            LogError: As ``on_error``: the log cannot be read.
+
+        Example:
+            >>> from reactivex import operators as ops
+            >>> from rxworker import Worker
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.testing import ScriptedModel
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         statuses = log.fleet(every=0).pipe(ops.map(lambda info: info.status))
+            ...         statuses.pipe(ops.distinct_until_changed()).subscribe(print)
+            ...         await Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+            >>> asyncio.run(main())
+            running
+            finished
+        """
+
+        def subscribe(
+            observer: abc.ObserverBase[RunInfo], _: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            task = asyncio.get_running_loop().create_task(self._push_changes(observer, every))
+            return Call(task.cancel)
+
+        return Observable(subscribe)
+
+    async def _push_changes(self, observer: abc.ObserverBase[RunInfo], every: float) -> None:
+        try:
+            async with aclosing(self.changes(limit=None, every=every)) as changes:
+                async for infos in changes:
+                    for info in infos:
+                        observer.on_next(info)
+        except RxWorkerError as error:
+            observer.on_error(error)
+        else:
+            observer.on_completed()
 
     # Commands
 
@@ -567,9 +647,14 @@ class _Waker:
         self._is_set = False
         self._event.clear()
 
-    async def wait(self) -> None:
+    async def wait(self, until: float | None = None) -> None:
+        """Wait until it is set, or until a time."""
         if not self._is_set:
-            await self._event.wait()
+            # `asyncio.wait_for` loses a cancellation that comes together with the event.
+            with suppress(TimeoutError):
+                seconds = None if until is None else max(until - time.time(), 0.0)
+                async with asyncio.timeout(seconds):
+                    await self._event.wait()
 
 
 def already_stored(run: str) -> LogError:

@@ -1,19 +1,58 @@
-"""The runs of a log that wait for a process: which one is next, and when the leases of the others end. Pure.
+"""When the leases of runs end, and which runs wait for a process. Pure.
 
 Theory of operation. It folds what `EventLog.changes` reports. A run waits if it is queued or running without a valid lease, or paused with commands that
-may decide about it. Each run that is held has one entry in a heap of lease ends, so that a change costs no more with many runs; an entry
-that comes up too early, since the lease was renewed meanwhile, is put back by the caller.
+may decide about it. Runs with a lease, and runs that were deferred, have an entry in a heap of times, so that a change costs no more with many runs.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
 from rxworker.log.values import TENANT, RunInfo
 
 OPEN = ("queued", "running")
+
+
+class Leases:
+    """When to look at runs again whose leases are renewed without a change of the run, so that a lease is never taken to have ended that was renewed.
+
+    Args:
+        before: How many seconds before the end of a lease its renewal is expected.
+    """
+
+    def __init__(self, before: float) -> None:
+        self._before = before
+        self._ends: dict[str, float] = {}
+        self._due: list[tuple[float, str]] = []
+
+    def note(self, infos: Iterable[RunInfo], now: float) -> None:
+        """Take newer information about runs."""
+        for info in infos:
+            if not info.owner or info.lease_until <= now:
+                self._ends.pop(info.run, None)
+            elif self._ends.get(info.run) != info.lease_until:
+                self._ends[info.run] = info.lease_until
+                heappush(self._due, (info.lease_until - self._before, info.run))
+
+    @property
+    def next_due(self) -> float | None:
+        """When to look at a run again."""
+        return self._due[0][0] if self._due else None
+
+    def due(self, now: float) -> list[str]:
+        """The runs to look at now, each before the end of its lease, and if it was not renewed, again at the end."""
+        found: list[str] = []
+        while self._due and self._due[0][0] <= now:
+            time, run = heappop(self._due)
+            end = self._ends.get(run)
+            if end is None or time not in (end - self._before, end):
+                continue  # it has ended, or was renewed meanwhile
+            if time < end:
+                heappush(self._due, (end, run))
+            found.append(run)
+        return found
 
 
 class PendingRuns:
@@ -28,7 +67,7 @@ class PendingRuns:
         self._infos: dict[str, RunInfo] = {}
         self._ready: list[tuple[int, float, str]] = []
         self._offered: set[str] = set()
-        self._ends: list[tuple[float, str]] = []
+        self._deferrals: list[tuple[float, str]] = []
         self._held: dict[str, str] = {}
         self._count: Counter[str] = Counter()
         self._parked: dict[str, list[str]] = {}
@@ -54,14 +93,12 @@ class PendingRuns:
             was_held = before is not None and bool(before.owner) and before.lease_until > 0
             if before is None or before.revision < info.revision or was_held or was_deferred:
                 self._offer(info)
-        elif before is None or not (before.owner and before.lease_until > now):
-            heappush(self._ends, (info.lease_until, run))
 
     def defer(self, run: str, until: float) -> None:
         """Offer a run again only after that time: another process holds it."""
         if run in self._infos:
             self._deferred[run] = until
-            heappush(self._ends, (until, run))
+            heappush(self._deferrals, (until, run))
 
     def drop(self, run: str) -> None:
         """Leave a run to other processes until it changes."""
@@ -86,15 +123,16 @@ class PendingRuns:
             self._parked.setdefault(tenant, []).append(run)
         return None
 
-    def next_end(self) -> float | None:
-        """When the first lease ends, as far as is known."""
-        return self._ends[0][0] if self._ends else None
+    @property
+    def next_deferral(self) -> float | None:
+        """When the first deferral ends."""
+        return self._deferrals[0][0] if self._deferrals else None
 
-    def ended(self, now: float) -> list[str]:
-        """The runs whose lease has ended by now, unless it was renewed: note them again."""
+    def deferred(self, now: float) -> list[str]:
+        """The runs whose deferral has ended by now: note them again."""
         found: list[str] = []
-        while self._ends and self._ends[0][0] <= now:
-            _, run = heappop(self._ends)
+        while self._deferrals and self._deferrals[0][0] <= now:
+            _, run = heappop(self._deferrals)
             if run in self._infos:
                 found.append(run)
         return found

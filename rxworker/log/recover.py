@@ -113,7 +113,7 @@ class RunSource:
         await self._unless_failed(self._loaded)
         while True:
             self._changed.clear()
-            for run in self.pending.ended(time.time()):
+            for run in self.pending.deferred(time.time()):
                 await self.refresh(run)
             info = self.pending.pop()
             if info is None and not wait:
@@ -121,8 +121,7 @@ class RunSource:
             if info is not None and (not info.row.outer) and await self._is_due(info):
                 return info
             if info is None:
-                end = self.pending.next_end()
-                await self._unless_failed(self._changed, end)
+                await self._unless_failed(self._changed, self.pending.next_deferral)
 
     async def recover(
         self,
@@ -159,22 +158,17 @@ class RunSource:
 
     async def _follow(self) -> None:
         try:
-            async with aclosing(self.log.changes(limit=1, every=0.01)) as changes:
-                await self._note(await anext(changes))
-                for status in ("queued", "running", "paused"):
-                    before = ""
-                    while infos := await self.log.list(status=status, before=before):
-                        before = infos[-1].run
-                        await self._note(infos)
-                self._loaded.set()
+            async with aclosing(self.log.changes(limit=0, every=0.01)) as changes:
                 async for infos in changes:
-                    await self._note(infos)
+                    self._note(infos)
+                    if not infos:
+                        self._loaded.set()
             raise LogError("the log was closed")
         finally:
             self._changed.set()
             self._loaded.set()
 
-    async def _note(self, infos: list[RunInfo]) -> None:
+    def _note(self, infos: list[RunInfo]) -> None:
         now = time.time()
         for info in infos:
             self.pending.note(info, now)
@@ -225,12 +219,22 @@ async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
     if info.status != "paused":
         raise LogError(f"{run} is {info.status}: only a paused run can be dismissed; cancel it")
     await log.send(run, Command(DECIDE, {DISMISS: reason}, key=DECIDE))
-    claim = await log.claim(run)
+    claim = await _claim_released(log, run)
     try:
         row = replace(info.row, status="aborted", reason=reason, cause="cancel")
         await log.append(claim, [], after=claim.last_seq, row=row)
     finally:
         await log.release(claim)
+
+
+async def _claim_released(log: EventLog, run: str) -> Claim:
+    """Claim a paused run when its process has released it, which follows the pause."""
+    async with aclosing(log.changes(limit=0, every=0.0)) as changes:
+        while True:
+            try:
+                return await log.claim(run)
+            except LeaseHeldError:
+                await anext(changes)
 
 
 def resumed_id(run: str) -> str:

@@ -27,6 +27,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         worker: The name of the worker that runs it, by which `recover_all` finds one.
         turns: How many turns have started.
         tool_calls: How many tools were started.
+        tool_errors: How many of its own tools have failed.
+        tool_seconds: How long its own tools took: how many took up to each of `TOOL_BOUNDS`, and at the end those that took longer.
         input_tokens: The tokens that the model has read.
         output_tokens: The tokens that the model has written.
         cache_read_tokens: The part of the input that came from a cache.
@@ -47,6 +49,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     worker: str = ""
     turns: int = 0
     tool_calls: int = 0
+    tool_errors: int = 0
+    tool_seconds: tuple[int, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0

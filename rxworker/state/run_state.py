@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -27,6 +28,25 @@ RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"
 CallPhase: TypeAlias = Literal["waiting", "running", "ended"]
 Round: TypeAlias = tuple[list[tuple[str, JsonObject | str]], list[tuple[ResultContent, bool]]]
 """The names and arguments of calls, and the contents of their results and whether they are errors."""
+
+TOOL_BOUNDS = (
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    20.0,
+    50.0,
+    100.0,
+    200.0,
+    500.0,
+)
+"""Seconds, by which the durations of tools are counted."""
 
 
 class CallState(Struct, frozen=True):
@@ -57,6 +77,9 @@ class RunState(Struct, frozen=True):
         turns: How many turns have started.
         attempts: How many requests went out, over all turns.
         tool_calls: How many tools were started.
+        tool_errors: How many of those that have ended have failed.
+        tool_seconds: How long those took that have ended: how many took up to each of `TOOL_BOUNDS`, and at the end those that took longer,
+            without zeros at the end.
         calls: The tool calls of the last response, as far as their results are not in the conversation yet, in order.
         reason: Why the run was aborted, which hook paused it, or which limit it reached.
         cause: What sort of abort it was.
@@ -81,6 +104,8 @@ class RunState(Struct, frozen=True):
     turns: int = 0
     attempts: int = 0
     tool_calls: int = 0
+    tool_errors: int = 0
+    tool_seconds: tuple[int, ...] = ()
     calls: tuple[CallState, ...] = ()
     reason: str = ""
     cause: str = ""
@@ -139,6 +164,17 @@ class RunState(Struct, frozen=True):
     def is_over(self) -> bool:
         """Whether the run finished or was aborted."""
         return self.status in ("finished", "aborted")
+
+
+def with_seconds(counts: tuple[int, ...], seconds: float) -> tuple[int, ...]:
+    """Count the duration of a tool.
+
+    >>> with_seconds((), 0.04), with_seconds((0, 0, 1), 0.01)
+    ((0, 0, 1), (1, 0, 1))
+    """
+    at = bisect_left(TOOL_BOUNDS, seconds)
+    counts += (0,) * (at + 1 - len(counts))
+    return (*counts[:at], counts[at] + 1, *counts[at + 1 :])
 
 
 def received(state: RunState, response: ResponseState) -> RunState:

@@ -32,7 +32,15 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repai
 from rxworker.messages.pairs import calls_made, places_left, places_of
 from rxworker.messages.repair import NOT_RUN
 from rxworker.state.response import ResponseState
-from rxworker.state.run_state import CallState, Round, RunState, close, find_call, settle
+from rxworker.state.run_state import (
+    CallState,
+    Round,
+    RunState,
+    close,
+    find_call,
+    settle,
+    with_seconds,
+)
 
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
 HELD_BACK = "This tool ran to its end; its result was held back: the run ended before the result was checked."
@@ -195,13 +203,17 @@ def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
 
 def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
     calls = [*state.calls]
+    errors, seconds = state.tool_errors, state.tool_seconds
     for event in events:
         at = find_call(calls, event.place, event.call_id)
+        if at is not None and calls[at].phase == "running":
+            errors += event.is_error
+            seconds = with_seconds(seconds, event.seconds)
         name = "" if event.result is None else event.result.name
         call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
         ended = CallState(event.place, call, "ended", event.result)
         _put(calls, at, ended, state)
-    return replace(state, calls=tuple(calls))
+    return replace(state, calls=tuple(calls), tool_errors=errors, tool_seconds=seconds)
 
 
 def _tool_output(state: RunState, event: ToolOutput) -> RunState:

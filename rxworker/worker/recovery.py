@@ -391,6 +391,8 @@ def row_of(state: RunState, row: RunRow, prices: Prices | None) -> RunRow:
         status=status,
         turns=state.turns,
         tool_calls=state.all_tool_calls,
+        tool_errors=state.tool_errors,
+        tool_seconds=state.tool_seconds,
         input_tokens=usage.input_tokens or 0,
         output_tokens=usage.output_tokens or 0,
         cache_read_tokens=usage.cache_read_tokens or 0,

@@ -174,5 +174,7 @@ def test_the_page_has_a_row_for_each_target(modules: Callable[[str], Any]) -> No
     held = [target for target in targets.TARGETS if target.limit is not None]
     for target in held:
         unit = f"+{target.limit:g} {target.unit}" if target.unit else f"{target.limit:g}"
+        if target.other_limit is not None:
+            unit += f" ({target.other_limit:g} for Gemini and Ollama)"
         assert f"\n| {target.what} | {unit} |" in page, target.what
     assert f"\n| {targets.IMPORT} | +{targets.IMPORT_LIMIT:g} s |" in page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 
 import pytest
 
@@ -20,8 +21,11 @@ from rxworker.log import (
     FencedError,
     LeaseHeldError,
     LogError,
+    MemoryLog,
+    RunInfo,
     RunRow,
     StoredStatus,
+    base,
     entries_of,
     read_line,
     records_of,
@@ -388,3 +392,73 @@ def test_an_entry_is_a_line_and_back(body: bytes | None) -> None:
         assert read_line(line) == one
     with pytest.raises(LogError, match="no entry"):
         read_line(b'{"v":1}')
+
+
+async def test_stored_runs_come_in_pages_then_an_empty_list_then_changes(
+    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "PAGE", 3)
+    names = [f"run-{n}" for n in range(8)]
+    async with open_store() as log:
+        for name in names:
+            claim = await begun(log, run=name)
+            if name != "run-0":
+                await log.append(claim, [], after=1, row=RunRow("finished"))
+            await log.release(claim)
+        for limit, found in ((None, names), (2, ["run-0", "run-6", "run-7"])):
+            async with aclosing(log.changes(limit=limit, every=0.0)) as changes:
+                seen = set[str]()
+                while infos := await anext(changes):
+                    assert len(infos) <= 3
+                    seen |= {info.run for info in infos}
+                assert sorted(seen) == found
+                await log.send("run-0", Command("pause"))
+                sent = 1 if limit is None else 2
+                while not any(i.run == "run-0" and i.sent == sent for i in await anext(changes)):
+                    pass  # a run may come again without a change
+
+
+async def test_a_lease_is_seen_when_it_is_renewed_and_when_it_has_ended(
+    open_store: OpenLog,
+) -> None:
+    lease = 0.6
+    async with open_store(lease=lease) as log, open_store(lease=lease) as opened:
+        other = log if isinstance(log, MemoryLog) else opened  # as from another process
+        claim = await begun(log)
+        log.heartbeat.add(claim, lambda: None)
+        ends = list[float]()
+        async with aclosing(other.changes(every=0.0)) as changes, asyncio.timeout(20):
+            async for infos in changes:
+                for info in infos:
+                    if info.is_cut_off():
+                        assert len(ends) >= 3, "a lease that was renewed has not ended"
+                        return
+                    if not ends or info.lease_until > ends[-1]:
+                        ends.append(info.lease_until)
+                if len(ends) == 3:
+                    log.heartbeat.remove(RUN)
+    pytest.fail("the end of the lease was not reported")
+
+
+async def test_the_fleet_is_all_runs_and_then_what_changes(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        claim = await begun(log)
+        await begun(log, run="run-2")
+        seen, done = list[tuple[str, StoredStatus]](), asyncio.Event()
+
+        def on_next(info: RunInfo) -> None:
+            seen.append((info.run, info.status))
+            if info.status == "finished":
+                done.set()
+            elif len({run for run, _ in seen}) == 2:
+                both.set()
+
+        both = asyncio.Event()
+        log.fleet(every=0.0).subscribe(on_next, on_completed=lambda: seen.append(("", "deleted")))
+        await both.wait()
+        await log.append(claim, [], after=1, row=RunRow("finished"))
+        await done.wait()
+    await asyncio.sleep(0)
+    assert (RUN, "running") in seen
+    assert ("run-2", "running") in seen
+    assert seen[-1] == ("", "deleted")

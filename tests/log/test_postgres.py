@@ -9,7 +9,7 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 import pytest
@@ -28,6 +28,7 @@ from rxworker.log import (
     Entry,
     EventLog,
     Replica,
+    RunInfo,
     RunRow,
     entries_of,
     open_log,
@@ -136,13 +137,18 @@ async def test_appends_are_kept_until_they_are_on_the_disk(
         assert execute(postgres, "SELECT last FROM runs", schema_of(address)) == [(5,)]
 
 
+async def until_caught_up(changes: AsyncGenerator[list[RunInfo], None]) -> None:
+    while await anext(changes):
+        pass
+
+
 async def test_changes_after_those_that_were_lost_are_seen(postgres: PostgresServer) -> None:
     address = postgres.new_address()
     async with open_log(address) as log, open_log(address) as other:
         claim = await log.claim(RUN, create=True)
         await log.append(claim, entries(1), after=0)
         changes = other.changes(every=0.0)
-        await anext(changes)
+        await until_caught_up(changes)
         for after in range(1, 50):
             await log.append(claim, entries(1, after), after=after, durable=False)
         async with aclosing(changes):
@@ -349,7 +355,7 @@ async def test_no_change_is_missed_while_many_write(postgres: PostgresServer) ->
 
     async with open_log(address) as reader, open_log(address) as one, open_log(address) as two:
         changes = reader.changes(every=0.0)
-        await anext(changes)
+        await until_caught_up(changes)
         names = [f"run-{n}" for n in range(10)]
         writing = asyncio.gather(*(write((one, two)[n % 2], run) for n, run in enumerate(names)))
         async with aclosing(changes), asyncio.timeout(20):

@@ -165,8 +165,9 @@ class ServerState:
         if log is None:
             return
         changes = log.changes(limit=self.settings.max_kept)
-        for info in await anext(changes):
-            self.store.note(info)
+        while infos := await anext(changes):
+            for info in infos:
+                self.store.note(info)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._follow(changes), name="follow the log"),

@@ -1,0 +1,274 @@
+"""All runs of a log together: how many there are in which state, and what they take, by group and over time. Pure.
+
+Theory of operation. A run contributes the difference between its last values and those before, so that a change costs the same with any
+number of runs. A run that resumes a paused one, and a fork, begin with the values of that one, and contribute what they have added. A nested run is a part of the
+outer one, which counts its tokens; only its tools are its own. Differences are added to the minute and the hour in which the run was updated; old minutes and
+hours are dropped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from rxworker.log.values import TENANT, RunInfo, RunRow, StoredStatus
+from rxworker.state.run_state import TOOL_BOUNDS
+
+MOST_RUNS = 100_000
+MOST_GROUPS = 1000
+OTHER = "other"
+"""The tenant of the runs of further groups."""
+
+MINUTE, HOUR = 60, 3600
+MINUTES, HOURS = 60, 7 * 24
+"""How many of them are kept."""
+
+_NOTHING = RunRow()
+
+
+class Totals(Struct):
+    """What runs have taken.
+
+    Attributes:
+        ended: How many have finished, or were aborted.
+        failed: How many of those were aborted for another cause than a cancellation.
+        recovered: How often they were recovered.
+        turns: How many turns have started.
+        input_tokens: The tokens that the models have read.
+        output_tokens: The tokens that the models have written.
+        cost: What they cost, where prices are known.
+        tool_calls: How many tools have started.
+        tool_errors: How many tools have failed.
+        tool_seconds: How many tools took up to each of `TOOL_BOUNDS`, and at the end those that took longer.
+    """
+
+    ended: int = 0
+    failed: int = 0
+    recovered: int = 0
+    turns: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    tool_seconds: list[int] = field(default_factory=lambda: [0] * (len(TOOL_BOUNDS) + 1))
+
+    def add(self, other: Totals) -> None:
+        """Add other totals to these."""
+        self.ended += other.ended
+        self.failed += other.failed
+        self.recovered += other.recovered
+        self.turns += other.turns
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.cost += other.cost
+        self.tool_calls += other.tool_calls
+        self.tool_errors += other.tool_errors
+        for at, count in enumerate(other.tool_seconds):
+            self.tool_seconds[at] += count
+
+    def tool_quantile(self, share: float) -> float | None:
+        """The seconds that this share of the tools took at most, interpolated between `TOOL_BOUNDS`; ``None`` without tools.
+
+        >>> Totals(tool_seconds=[0, 0, 0, 0, 0, 0, 10] + [0] * 9).tool_quantile(0.5)
+        0.75
+        """
+        rank = share * sum(self.tool_seconds)
+        if not rank:
+            return None
+        below, seen = 0.0, 0
+        for bound, count in zip(TOOL_BOUNDS, self.tool_seconds, strict=False):
+            if count and seen + count >= rank:
+                return below + (bound - below) * (rank - seen) / count
+            below, seen = bound, seen + count
+        return below
+
+
+class Group(Struct):
+    """The runs of a worker for a tenant.
+
+    Attributes:
+        worker: The name of the worker.
+        tenant: The value of the label ``tenant``.
+        runs: How many runs have which status now.
+        totals: What they have taken since they were first seen; it does not shrink when runs are deleted.
+    """
+
+    worker: str
+    tenant: str
+    runs: Counter[StoredStatus] = field(default_factory=Counter[StoredStatus])
+    totals: Totals = field(default_factory=Totals)
+
+
+class Fleet:
+    """Folds the last values of runs, as `EventLog.fleet` emits them.
+
+    Args:
+        most_runs: How many runs are kept; above that the oldest that have ended are dropped. They still count in the totals.
+
+    Attributes:
+        groups: The groups by worker and tenant.
+        minutes: What was taken in each of the last 60 minutes, by the minutes since the epoch.
+        hours: What was taken in each of the last 168 hours, by the hours since the epoch.
+
+    Example:
+        >>> import asyncio
+        >>> from rxworker import Worker
+        >>> from rxworker.log import MemoryLog
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def main() -> None:
+        ...     fleet = Fleet()
+        ...     async with MemoryLog() as log:
+        ...         log.fleet(every=0).subscribe(fleet.note)
+        ...         await Worker(ScriptedModel(["Hello."]), log=log, name="greeter").run("Hi")
+        ...     [group] = fleet.groups.values()
+        ...     print(group.worker, dict(+group.runs), group.totals.turns)
+        >>> asyncio.run(main())
+        greeter {'finished': 1} 1
+    """
+
+    def __init__(self, *, most_runs: int = MOST_RUNS) -> None:
+        self._most_runs = most_runs
+        self._infos: dict[str, RunInfo] = {}
+        self._open: dict[str, RunInfo] = {}
+        self._order: list[tuple[float, str]] = []
+        self.groups: dict[tuple[str, str], Group] = {}
+        self.minutes: dict[int, Totals] = {}
+        self.hours: dict[int, Totals] = {}
+
+    def note(self, info: RunInfo) -> None:
+        """Take newer information about a run."""
+        run, before = info.run, self._infos.get(info.run)
+        if before is not None and before.revision > info.revision:
+            return
+        if not info.row.outer:
+            self._count(before, info)
+        if info.status == "deleted":
+            self._infos.pop(run, None)
+            self._open.pop(run, None)
+            return
+        if before is None or before.row is not info.row:
+            self._add(info, self._base(info) if before is None else before.row, before)
+        if before is None:
+            self._order.append((info.created, run))
+        self._infos[run] = info
+        if _is_open(info) and not info.row.outer:
+            self._open[run] = info
+        else:
+            self._open.pop(run, None)
+        if len(self._infos) > self._most_runs:
+            self._drop_oldest()
+
+    @property
+    def open(self) -> list[RunInfo]:
+        """The runs that are queued or running."""
+        return list(self._open.values())
+
+    def newest(self) -> Iterator[RunInfo]:
+        """The runs that are kept, without nested ones, the newest first. Runs may be noted meanwhile."""
+        if len(self._order) > 2 * len(self._infos):
+            self._order = [each for each in self._order if each[1] in self._infos]
+        self._order.sort()  # which costs little: the runs come nearly in order
+        for at in range(len(self._order) - 1, -1, -1):
+            if at < len(self._order):
+                info = self._infos.get(self._order[at][1])
+                if info is not None and not info.row.outer:
+                    yield info
+
+    def last(self, seconds: float, now: float) -> Totals:
+        """What was taken in the last seconds, to the minute for up to an hour, else to the hour."""
+        unit, buckets = (
+            (MINUTE, self.minutes) if seconds <= MINUTE * MINUTES else (HOUR, self.hours)
+        )
+        first = (now - seconds) // unit
+        totals = Totals()
+        for at, bucket in buckets.items():
+            if at > first:
+                totals.add(bucket)
+        return totals
+
+    def _base(self, info: RunInfo) -> RunRow:
+        """The values with which a run has begun."""
+        row = info.row
+        source = self._infos.get(row.resumes or row.fork_of)
+        if source is None:
+            return _NOTHING
+        # A run that resumes another carries its tokens on, and not its tools.
+        return replace(source.row, tool_errors=0, tool_seconds=()) if row.resumes else source.row
+
+    def _group(self, row: RunRow) -> Group:
+        key = row.worker, row.labels.get(TENANT, "")
+        group = self.groups.get(key)
+        if group is None:
+            if len(self.groups) >= MOST_GROUPS:
+                key = "", OTHER
+            group = self.groups.setdefault(key, Group(*key))
+        return group
+
+    def _count(self, before: RunInfo | None, info: RunInfo) -> None:
+        if before is not None:
+            self._group(before.row).runs[before.status] -= 1
+        if info.status != "deleted":
+            self._group(info.row).runs[info.status] += 1
+
+    def _add(self, info: RunInfo, base: RunRow, before: RunInfo | None) -> None:
+        """Add what a run has taken since its last values."""
+        taken = _taken(info.row, base)
+        if not info.row.outer and not _is_over(before):
+            taken.ended = int(_is_over(info))
+            taken.failed = int(info.status == "aborted" and info.row.cause != "cancel")
+        self._group(info.row).totals.add(taken)
+        for unit, most, buckets in (
+            (MINUTE, MINUTES, self.minutes),
+            (HOUR, HOURS, self.hours),
+        ):
+            at = int(info.updated // unit)
+            if at not in buckets:
+                buckets[at] = Totals()
+                if len(buckets) > most:
+                    del buckets[min(buckets)]
+            if at in buckets:
+                buckets[at].add(taken)
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest tenth of the runs, except those that have not ended."""
+        self._order.sort()
+        kept: list[tuple[float, str]] = []
+        surplus = len(self._infos) - self._most_runs * 9 // 10
+        for each in self._order:
+            info = self._infos.get(each[1])
+            if info is None:
+                continue
+            if surplus > 0 and _is_over(info):
+                surplus -= 1
+                del self._infos[each[1]]
+            else:
+                kept.append(each)
+        self._order = kept
+
+
+def _is_open(info: RunInfo) -> bool:
+    return info.status in ("queued", "running")
+
+
+def _is_over(info: RunInfo | None) -> bool:
+    return info is not None and info.status in ("finished", "aborted")
+
+
+def _taken(row: RunRow, base: RunRow) -> Totals:
+    """The difference between two values of a run. A retracted response does not count negative."""
+    totals = Totals(tool_errors=max(row.tool_errors - base.tool_errors, 0))
+    for at, count in enumerate(row.tool_seconds):
+        before = base.tool_seconds[at] if at < len(base.tool_seconds) else 0
+        totals.tool_seconds[at] = max(count - before, 0)
+    if not row.outer:
+        totals.recovered = max(row.recoveries - base.recoveries, 0)
+        totals.turns = max(row.turns - base.turns, 0)
+        totals.input_tokens = max(row.input_tokens - base.input_tokens, 0)
+        totals.output_tokens = max(row.output_tokens - base.output_tokens, 0)
+        totals.cost = max((row.cost or 0.0) - (base.cost or 0.0), 0.0)
+        totals.tool_calls = max(row.tool_calls - base.tool_calls, 0)
+    return totals
