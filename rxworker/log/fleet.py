@@ -42,7 +42,8 @@ class Totals(Struct):
         cost: What they cost, where prices are known.
         tool_calls: How many tools have started.
         tool_errors: How many tools have failed.
-        tool_seconds: How many tools took up to each of `TOOL_BOUNDS`, and at the end those that took longer.
+        tool_seconds: How long the tools took, together.
+        tool_durations: How many tools took up to each of `TOOL_BOUNDS`, and at the end those that took longer.
     """
 
     ended: int = 0
@@ -54,7 +55,8 @@ class Totals(Struct):
     cost: float = 0.0
     tool_calls: int = 0
     tool_errors: int = 0
-    tool_seconds: list[int] = field(default_factory=lambda: [0] * (len(TOOL_BOUNDS) + 1))
+    tool_seconds: float = 0.0
+    tool_durations: list[int] = field(default_factory=lambda: [0] * (len(TOOL_BOUNDS) + 1))
 
     def add(self, other: Totals) -> None:
         """Add other totals to these."""
@@ -67,20 +69,21 @@ class Totals(Struct):
         self.cost += other.cost
         self.tool_calls += other.tool_calls
         self.tool_errors += other.tool_errors
-        for at, count in enumerate(other.tool_seconds):
-            self.tool_seconds[at] += count
+        self.tool_seconds += other.tool_seconds
+        for at, count in enumerate(other.tool_durations):
+            self.tool_durations[at] += count
 
     def tool_quantile(self, share: float) -> float | None:
         """The seconds that this share of the tools took at most, interpolated between `TOOL_BOUNDS`; ``None`` without tools.
 
-        >>> Totals(tool_seconds=[0, 0, 0, 0, 0, 0, 10] + [0] * 9).tool_quantile(0.5)
+        >>> Totals(tool_durations=[0, 0, 0, 0, 0, 0, 10] + [0] * 9).tool_quantile(0.5)
         0.75
         """
-        rank = share * sum(self.tool_seconds)
+        rank = share * sum(self.tool_durations)
         if not rank:
             return None
         below, seen = 0.0, 0
-        for bound, count in zip(TOOL_BOUNDS, self.tool_seconds, strict=False):
+        for bound, count in zip(TOOL_BOUNDS, self.tool_durations, strict=False):
             if count and seen + count >= rank:
                 return below + (bound - below) * (rank - seen) / count
             below, seen = bound, seen + count
@@ -197,7 +200,7 @@ class Fleet:
         if source is None:
             return _NOTHING
         # A run that resumes another carries its tokens on, and not its tools.
-        return replace(source.row, tool_errors=0, tool_seconds=()) if row.resumes else source.row
+        return _without_tools(source.row) if row.resumes else source.row
 
     def _group(self, row: RunRow) -> Group:
         key = row.worker, row.labels.get(TENANT, "")
@@ -258,12 +261,17 @@ def _is_over(info: RunInfo | None) -> bool:
     return info is not None and info.status in ("finished", "aborted")
 
 
+def _without_tools(row: RunRow) -> RunRow:
+    return replace(row, tool_errors=0, tool_seconds=0.0, tool_durations=())
+
+
 def _taken(row: RunRow, base: RunRow) -> Totals:
     """The difference between two values of a run. A retracted response does not count negative."""
     totals = Totals(tool_errors=max(row.tool_errors - base.tool_errors, 0))
-    for at, count in enumerate(row.tool_seconds):
-        before = base.tool_seconds[at] if at < len(base.tool_seconds) else 0
-        totals.tool_seconds[at] = max(count - before, 0)
+    totals.tool_seconds = max(row.tool_seconds - base.tool_seconds, 0.0)
+    for at, count in enumerate(row.tool_durations):
+        before = base.tool_durations[at] if at < len(base.tool_durations) else 0
+        totals.tool_durations[at] = max(count - before, 0)
     if not row.outer:
         totals.recovered = max(row.recoveries - base.recoveries, 0)
         totals.turns = max(row.turns - base.turns, 0)

@@ -28,7 +28,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
         turns: How many turns have started.
         tool_calls: How many tools were started.
         tool_errors: How many of its own tools have failed.
-        tool_seconds: How long its own tools took: how many took up to each of `TOOL_BOUNDS`, and at the end those that took longer.
+        tool_seconds: How long its own tools took, together.
+        tool_durations: How many of them took up to each of `TOOL_BOUNDS`, and at the end how many took longer.
         input_tokens: The tokens that the model has read.
         output_tokens: The tokens that the model has written.
         cache_read_tokens: The part of the input that came from a cache.
@@ -50,7 +51,8 @@ class RunRow(Struct, frozen=True, omit_defaults=True):
     turns: int = 0
     tool_calls: int = 0
     tool_errors: int = 0
-    tool_seconds: tuple[int, ...] = ()
+    tool_seconds: float = 0.0
+    tool_durations: tuple[int, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0

@@ -78,8 +78,8 @@ class RunState(Struct, frozen=True):
         attempts: How many requests went out, over all turns.
         tool_calls: How many tools were started.
         tool_errors: How many of those that have ended have failed.
-        tool_seconds: How long those took that have ended: how many took up to each of `TOOL_BOUNDS`, and at the end those that took longer,
-            without zeros at the end.
+        tool_seconds: How long those took that have ended, together.
+        tool_durations: How many of them took up to each of `TOOL_BOUNDS`, and at the end how many took longer, without zeros at the end.
         calls: The tool calls of the last response, as far as their results are not in the conversation yet, in order.
         reason: Why the run was aborted, which hook paused it, or which limit it reached.
         cause: What sort of abort it was.
@@ -105,7 +105,8 @@ class RunState(Struct, frozen=True):
     attempts: int = 0
     tool_calls: int = 0
     tool_errors: int = 0
-    tool_seconds: tuple[int, ...] = ()
+    tool_seconds: float = 0.0
+    tool_durations: tuple[int, ...] = ()
     calls: tuple[CallState, ...] = ()
     reason: str = ""
     cause: str = ""
@@ -166,10 +167,10 @@ class RunState(Struct, frozen=True):
         return self.status in ("finished", "aborted")
 
 
-def with_seconds(counts: tuple[int, ...], seconds: float) -> tuple[int, ...]:
+def with_duration(counts: tuple[int, ...], seconds: float) -> tuple[int, ...]:
     """Count the duration of a tool.
 
-    >>> with_seconds((), 0.04), with_seconds((0, 0, 1), 0.01)
+    >>> with_duration((), 0.04), with_duration((0, 0, 1), 0.01)
     ((0, 0, 1), (1, 0, 1))
     """
     at = bisect_left(TOOL_BOUNDS, seconds)

@@ -39,7 +39,7 @@ from rxworker.state.run_state import (
     close,
     find_call,
     settle,
-    with_seconds,
+    with_duration,
 )
 
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
@@ -203,17 +203,24 @@ def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
 
 def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
     calls = [*state.calls]
-    errors, seconds = state.tool_errors, state.tool_seconds
+    errors, seconds, durations = state.tool_errors, state.tool_seconds, state.tool_durations
     for event in events:
         at = find_call(calls, event.place, event.call_id)
         if at is not None and calls[at].phase == "running":
             errors += event.is_error
-            seconds = with_seconds(seconds, event.seconds)
+            seconds += event.seconds
+            durations = with_duration(durations, event.seconds)
         name = "" if event.result is None else event.result.name
         call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
         ended = CallState(event.place, call, "ended", event.result)
         _put(calls, at, ended, state)
-    return replace(state, calls=tuple(calls), tool_errors=errors, tool_seconds=seconds)
+    return replace(
+        state,
+        calls=tuple(calls),
+        tool_errors=errors,
+        tool_seconds=seconds,
+        tool_durations=durations,
+    )
 
 
 def _tool_output(state: RunState, event: ToolOutput) -> RunState:

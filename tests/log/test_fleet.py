@@ -39,14 +39,18 @@ def one(fleet: Fleet) -> tuple[dict[StoredStatus, int], Totals]:
 def test_a_run_contributes_its_differences() -> None:
     fleet = Fleet()
     fleet.note(info(input_tokens=5, turns=1))
-    fleet.note(info(revision=3, input_tokens=9, turns=2, cost=0.5, tool_seconds=(0, 2)))
+    fleet.note(info(revision=3, input_tokens=9, turns=2, cost=0.5, tool_durations=(0, 2)))
     fleet.note(info(revision=2, input_tokens=1000))  # it comes too late
-    fleet.note(info(status="finished", revision=4, input_tokens=8, turns=2, tool_seconds=(0, 2, 1)))
-    fleet.note(info(status="finished", revision=4, input_tokens=8, turns=2, tool_seconds=(0, 2, 1)))
+    fleet.note(
+        info(status="finished", revision=4, input_tokens=8, turns=2, tool_durations=(0, 2, 1))
+    )
+    fleet.note(
+        info(status="finished", revision=4, input_tokens=8, turns=2, tool_durations=(0, 2, 1))
+    )
     runs, totals = one(fleet)
     assert runs == {"finished": 1}
     assert (totals.ended, totals.failed, totals.turns) == (1, 0, 2)
-    assert (totals.input_tokens, totals.cost, totals.tool_seconds[:4]) == (9, 0.5, [0, 2, 1, 0])
+    assert (totals.input_tokens, totals.cost, totals.tool_durations[:4]) == (9, 0.5, [0, 2, 1, 0])
     assert fleet.open == []
 
 
@@ -63,23 +67,25 @@ def test_a_cancelled_run_has_not_failed_and_a_deleted_one_still_counts_in_the_to
 
 def test_what_a_run_has_taken_over_from_another_counts_once() -> None:
     fleet = Fleet()
-    fleet.note(info("run-1", "paused", 1, input_tokens=10, turns=2, tool_seconds=(3,)))
+    fleet.note(info("run-1", "paused", 1, input_tokens=10, turns=2, tool_durations=(3,)))
     resumed = info("run-1~2", "finished", 2, resumes="run-1", input_tokens=15, turns=3)
-    fleet.note(replace(resumed, row=replace(resumed.row, tool_seconds=(2,))))
-    fleet.note(info("run-9", "finished", 3, fork_of="run-1~2", input_tokens=16, tool_seconds=(3,)))
+    fleet.note(replace(resumed, row=replace(resumed.row, tool_durations=(2,))))
+    fleet.note(
+        info("run-9", "finished", 3, fork_of="run-1~2", input_tokens=16, tool_durations=(3,))
+    )
     [group] = fleet.groups.values()
     assert (group.totals.input_tokens, group.totals.turns) == (16, 3)
-    assert group.totals.tool_seconds[0] == 3 + 2 + 1
+    assert group.totals.tool_durations[0] == 3 + 2 + 1
     assert group.totals.ended == 2
 
 
 def test_of_a_nested_run_only_the_tools_count() -> None:
     fleet = Fleet()
-    fleet.note(info("run-1", input_tokens=10, tool_calls=3, tool_seconds=(2,)))
-    fleet.note(info("run-2", outer="run-1", input_tokens=4, tool_calls=1, tool_seconds=(1,)))
+    fleet.note(info("run-1", input_tokens=10, tool_calls=3, tool_durations=(2,)))
+    fleet.note(info("run-2", outer="run-1", input_tokens=4, tool_calls=1, tool_durations=(1,)))
     runs, totals = one(fleet)
     assert runs == {"running": 1}
-    assert (totals.input_tokens, totals.tool_calls, totals.tool_seconds[0]) == (10, 3, 3)
+    assert (totals.input_tokens, totals.tool_calls, totals.tool_durations[0]) == (10, 3, 3)
     assert [each.run for each in fleet.open] == ["run-1"]
     assert [each.run for each in fleet.newest()] == ["run-1"]
 
@@ -164,14 +170,14 @@ def test_counts_are_those_of_the_last_values_in_whatever_order_they_come(
 def test_a_quantile_is_interpolated(
     seconds: list[float], share: float, expected: float | None
 ) -> None:
-    from rxworker.state.run_state import with_seconds
+    from rxworker.state.run_state import with_duration
 
     counts: tuple[int, ...] = ()
     for each in seconds:
-        counts = with_seconds(counts, each)
+        counts = with_duration(counts, each)
     totals = Totals()
     for at, count in enumerate(counts):
-        totals.tool_seconds[at] = count
+        totals.tool_durations[at] = count
     found = totals.tool_quantile(share)
     assert found == (None if expected is None else pytest.approx(expected, abs=0.01))
 
@@ -201,7 +207,7 @@ async def test_real_runs_are_counted_with_their_tools_and_forks() -> None:
     runs, totals = one(fleet)
     assert runs == {"finished": 2}
     assert (totals.ended, totals.tool_calls, totals.tool_errors) == (2, 2, 1)
-    assert sum(totals.tool_seconds) == 2
+    assert sum(totals.tool_durations) == 2
     assert totals.output_tokens < 2 * max(taken.output_tokens, 1)
 
 
