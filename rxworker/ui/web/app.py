@@ -24,8 +24,10 @@ from rxworker.ui.web.agents import (
 )
 from rxworker.ui.web.durable import answer_stream
 from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.guard import User, add_headers, make_guard
 from rxworker.ui.web.responses import (
+    FLEET,
     INDEX,
     LIMITS,
     ApiError,
@@ -86,7 +88,10 @@ def make_app(
         [
             web.get("/", get_page, name="page"),
             web.get("/static/{path:.+}", get_static, name="static"),
+            web.get("/fleet", get_fleet_page, name="fleet-page"),
             web.get("/api/info", get_info),
+            web.get("/api/fleet", get_fleet),
+            web.get("/metrics", get_metrics),
             web.get("/api/runs", get_runs),
             web.post("/api/runs", post_run),
             web.get("/api/runs/{id}", get_run),
@@ -119,10 +124,15 @@ async def get_page(request: web.Request) -> web.Response:
     return request.config_dict[STATE].page.answer(request, INDEX)
 
 
+async def get_fleet_page(request: web.Request) -> web.Response:
+    """Return the page of all runs of the log."""
+    return request.config_dict[STATE].page.answer(request, FLEET)
+
+
 async def get_static(request: web.Request) -> web.Response:
     """Return a file of the page."""
     path = request.match_info["path"]
-    if path == INDEX:  # served at "/", which may need the token
+    if path in (INDEX, FLEET):  # they may need the token
         raise web.HTTPNotFound
     return request.config_dict[STATE].page.answer(request, path)
 
@@ -167,13 +177,14 @@ CANCEL_SECONDS = 5.0
 
 
 class Info(Struct, frozen=True):
-    """The server and its workers, and whether its runs are stored, so that they can be forked."""
+    """The server and its workers; whether its runs are stored, so that they can be forked, and whether it shows the runs of all processes."""
 
     instance: str
     version: str
     title: str
     workers: tuple[WorkerInfo, ...]
     can_fork: bool = False
+    has_fleet: bool = False
 
 
 class RunsAnswer(Struct, frozen=True):
@@ -245,8 +256,40 @@ async def get_info(request: web.Request) -> web.Response:
             title,
             state.workers.infos(request),
             can_fork=state.store.log is not None,
+            has_fleet=state.has_fleet,
         )
     )
+
+
+async def get_fleet(request: web.Request) -> web.StreamResponse:
+    """Return all runs of the log together, and those that match; as server-sent events also after each change."""
+    state = request.config_dict[STATE]
+    feed, asked = state.fleet, RunFilter.of(request.query)
+    if "text/event-stream" not in request.headers.get("Accept", ""):
+        return bytes_response(await feed.answer(await feed.ready(), asked))
+    with state.places.take():
+        return await state.streams.send(request, fleet_events(feed, asked), SSE_HEADERS)
+
+
+async def fleet_events(feed: FleetFeed, asked: RunFilter) -> AsyncGenerator[bytes, None]:
+    """Yield what matches as server-sent events."""
+    yield retry_frame(RETRY)
+    async with aclosing(feed.answers(asked)) as answers:
+        async for data in answers:
+            yield b"data: " + data + b"\n\n"
+
+
+async def get_metrics(request: web.Request) -> web.Response:
+    """Return the metrics of the log and of this process."""
+    state = request.config_dict[STATE]
+    fleet = await state.fleet.ready()
+    try:
+        from rxworker.ui.web.metrics import metrics_of
+    except ImportError as error:
+        message = "the package for metrics is missing: pip install 'rxworker[metrics]'"
+        raise ApiError(501, "no_metrics", message) from error
+    data, media_type = metrics_of(fleet, state.places.taken, request.headers.get("Accept", ""))
+    return web.Response(body=data, headers={"Content-Type": media_type})
 
 
 async def get_runs(request: web.Request) -> web.Response:

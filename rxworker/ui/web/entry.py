@@ -262,6 +262,11 @@ class RunEntry(ABC):
 
     @property
     @abstractmethod
+    def started(self) -> float:
+        """When it began."""
+
+    @property
+    @abstractmethod
     def status(self) -> RunStatus:
         """Its status. A run that was cancelled while it was paused is aborted."""
 
@@ -360,7 +365,6 @@ class LiveEntry(RunEntry):
         resumes: The id of the run that it resumes.
 
     Attributes:
-        started: When it began.
         ended: When it ended.
         paused: The result of a paused run.
         dismissed: Why it was cancelled while it was paused; ``None`` if it was not.
@@ -377,7 +381,7 @@ class LiveEntry(RunEntry):
         super().__init__(run.id, conversation, run, settings)
         self._run = run
         self._title = title[:TITLE]
-        self.started = time.time()
+        self._started = time.time()
         self.ended: float | None = None
         self.paused: Paused[Any] | None = None
         self.dismissed: str | None = None
@@ -396,6 +400,11 @@ class LiveEntry(RunEntry):
     def title(self) -> str:
         """The beginning of its input."""
         return self._title
+
+    @property
+    def started(self) -> float:
+        """When it began."""
+        return self._started
 
     @property
     def resumes(self) -> str | None:

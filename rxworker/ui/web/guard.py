@@ -80,6 +80,9 @@ _HTTP_ERRORS = {
     405: ("wrong_method", "this address takes another method"),
 }
 
+PAGES = frozenset({"page", "fleet-page"})
+"""The routes of pages, whose address may contain the token."""
+
 CHAT = frozenset({"chat", "chat-messages", "chat-stop", "chat-stream"})
 """The routes of ``useChat``, which shows the body of an error to its user unchanged."""
 
@@ -87,7 +90,7 @@ UNLOCK = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Token needed</title>
 <h1>Token needed</h1>
 <p>Open this page once with its token: put <code>?token=</code> and the token behind the address.</p>
-<p>If you just have, <a href="./">continue</a>.</p>
+<p>If you just have, <a href="?">continue</a>.</p>
 </html>
 """
 
@@ -177,7 +180,8 @@ class Guard:
         given = request.query.get("token")
         if given is None:
             return None
-        response = web.Response(status=303, headers={"Location": "./"})
+        folder, _, page = request.path.rpartition("/")
+        response = web.Response(status=303, headers={"Location": f"./{page}"})
         if self._token is None:
             return response
         if not self._token.fits(given):
@@ -185,7 +189,7 @@ class Guard:
         response.set_cookie(
             self._token.cookie,
             self._token.cookie_value,
-            path=request.path,
+            path=f"{folder}/",
             httponly=True,
             samesite="Strict",
             secure=request.secure,
@@ -228,7 +232,7 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
                 message = "too many requests are open: close a page, or raise max_connections"
                 raise ApiError(503, "too_many_connections", message)
             guard.check_source(request)
-            if name == "page":
+            if name in PAGES:
                 exchanged = guard.exchange(request)
                 if exchanged is not None:
                     return exchanged
@@ -237,7 +241,7 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
                 await guard.check_user(request)
             return await handler(request)
         except ApiError as error:
-            if error.code == "token_needed" and name == "page":
+            if error.code == "token_needed" and name in PAGES:
                 response = web.Response(text=UNLOCK, status=401, content_type="text/html")
             else:
                 response = error_response(error.status, error.code, error.message)

@@ -125,7 +125,7 @@ async def read_json(request: web.Request, kind: type[A]) -> A:
         raise ApiError(400, "bad_request", f"the body is not valid: {error}") from None
 
 
-INDEX = "index.html"
+INDEX, FLEET = "index.html", "fleet.html"
 TYPES = {
     ".css": "text/css",
     ".html": "text/html",

@@ -18,8 +18,9 @@ from rxworker.events import Event, RunResume, RunStart
 from rxworker.log import EventLog, Replica, RunInfo, recover_all
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry
+from rxworker.ui.web.fleet import FleetFeed
 from rxworker.ui.web.guard import OWNER, User
-from rxworker.ui.web.responses import Page
+from rxworker.ui.web.responses import ApiError, Page
 from rxworker.ui.web.runs import MakeWorkerError, Runs, Workers, WorkerSource, equip, new_id
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.sockets import Sockets
@@ -67,9 +68,29 @@ class ServerState:
         self.page = Page()
         self._has_users = user is not None
         self._tasks: list[asyncio.Task[None]] = []
+        self._fleet = None if log is None else FleetFeed(log)
 
     def __repr__(self) -> str:
         return f"ServerState({self.settings!r})"
+
+    @property
+    def has_fleet(self) -> bool:
+        """Whether clients may see the runs of all processes together: it has a log and no users."""
+        return self._fleet is not None and not self._has_users
+
+    @property
+    def fleet(self) -> FleetFeed:
+        """All runs of the log.
+
+        Raises:
+            ApiError: The server has no log, or it has users.
+        """
+        if self._fleet is None:
+            raise ApiError(404, "no_log", "runs are not stored: give the server a log")
+        if self._has_users:
+            message = "this server has users, and may not show the runs of all: ask a server of the same log without user="
+            raise ApiError(403, "has_users", message)
+        return self._fleet
 
     @property
     def all_runs(self) -> Observable[Run[Any]]:
@@ -165,9 +186,11 @@ class ServerState:
         if log is None:
             return
         changes = log.changes(limit=self.settings.max_kept)
+        stored: list[RunInfo] = []
         while infos := await anext(changes):
-            for info in infos:
-                self.store.note(info)
+            stored += infos
+        for info in sorted(stored, key=lambda info: info.created):
+            self.store.note(info)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._follow(changes), name="follow the log"),
@@ -217,6 +240,8 @@ class ServerState:
 
     async def close(self) -> None:
         """Cancel the runs of clients, send their last records, and close all connections. Runs of a log are handed over."""
+        if self._fleet is not None:
+            await self._fleet.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -189,8 +189,11 @@ class RunStore:
 
     def of(self, owner: str | None) -> Iterator[RunEntry]:
         """Return the runs of one user, newest first."""
-        entries = reversed(list(self._entries.values()))
-        return (entry for entry in entries if entry.conversation.owner == owner)
+        entries = (
+            e for e in reversed(list(self._entries.values())) if e.conversation.owner == owner
+        )
+        # A log may report an old run late. Of two that began at the same time, the later one in the list is newer.
+        return iter(sorted(entries, key=lambda entry: -entry.started))
 
     def get(self, run: str, owner: str | None) -> RunEntry | None:
         """Return the run with this id, if it is known and belongs to the user."""

@@ -80,6 +80,11 @@ class StoredEntry(RunEntry):
         return self.info.row.title
 
     @property
+    def started(self) -> float:
+        """When it began."""
+        return self.info.created
+
+    @property
     def resumes(self) -> str | None:
         """The id of the run that it resumes."""
         return self.info.row.resumes or None

@@ -85,6 +85,11 @@ class Places:
         self._most_of_run = settings.max_watchers_per_run
         self._taken = 0
 
+    @property
+    def taken(self) -> int:
+        """How many clients watch."""
+        return self._taken
+
     @contextmanager
     def take(self, entry: RunEntry | None = None) -> Generator[None, None, None]:
         """Context manager: count a watcher of a run, or a connection that watches none yet.

@@ -81,7 +81,7 @@ export function line(colour, fill = null) {
   return { paths, stroke: () => css(colour), width: 1.75, points: { show: false }, ...(fill && { fill: () => css(fill) }) };
 }
 
-function axis(extra) {
+export function axis(extra) {
   const grid = { stroke: () => css("--line"), width: 1 };
   return { stroke: () => css("--quiet"), grid, ticks: { show: false }, font: "11px system-ui, sans-serif", gap: 4, ...extra };
 }

@@ -6,7 +6,7 @@ import { ChartsView } from "./charts.js";
 import { Composer, Outbox, QueueView } from "./composer.js";
 import { ApprovalView, ControlsView } from "./controls.js";
 import { ConversationView } from "./conversation.js";
-import { byId, setText } from "./dom.js";
+import { byId, setText, show } from "./dom.js";
 import { LanesView } from "./lanes.js";
 import { NotesView, WatchersView } from "./panels.js";
 import { Renderer } from "./render.js";
@@ -51,6 +51,7 @@ async function loadInfo() {
     setText(byId("title"), info.title || "rxworker");
     renderer.prices = (worker) => prices.get(worker) ?? null;
     views.time.allow(info.can_fork === true);
+    show(byId("fleet-link"), info.has_fleet === true);
     views.composer.setWorkers(info.workers);
     views.welcome.setWorkers(info.workers);
     renderer.schedule();

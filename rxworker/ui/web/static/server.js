@@ -164,6 +164,7 @@ export async function info() {
 }
 
 
+export const fleet = (query) => ask(`api/fleet?${query}`);
 export const start = (input, worker, conversation) => post("api/runs", { input, ...(worker && { worker }), ...(conversation && { conversation }) });
 export const send = (run, message) => post(of(run, "send"), { message });
 export const pause = (run) => post(of(run, "pause"), { reason: "paused from the page" });

@@ -1,0 +1,359 @@
+"""The runs of all processes of a log together, for the page and for metrics.
+
+Theory of operation. One task folds the log for all clients. It begins with the first request, since reading all rows of a large log takes seconds. A
+client receives an answer, and another one after a change, at most one a second. Rows are searched in slices, between which other tasks run, and a
+search takes at most a twentieth of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from typing import cast, get_args
+
+from msgspec import Struct
+
+from rxworker.log import EventLog, Fleet, RunInfo, StoredStatus, Totals
+from rxworker.log.fleet import HOUR, MINUTE
+from rxworker.log.values import TENANT
+from rxworker.protocols import encode_json
+from rxworker.ui.clean import json_redactor
+from rxworker.ui.web.responses import ApiError
+
+PERIODS = (5 * MINUTE, HOUR, 24 * HOUR, 7 * 24 * HOUR)
+"""Seconds, for which totals are shown."""
+ROWS, MOST_ROWS = 50, 200
+MOST_SHOWN = 100
+"""The maximum number of groups and of owners that are shown."""
+SLICE = 1000
+"""How many rows are searched before other tasks run."""
+PAUSE = 1.0
+"""Seconds between two answers to a client."""
+SHARE = 20
+"""A search is repeated after so many times its own duration."""
+
+
+class Taken(Struct, frozen=True):
+    """Totals, as a page shows them, of the time from ``since``."""
+
+    since: float
+    ended: int
+    failed: int
+    recovered: int
+    turns: int
+    input_tokens: int
+    output_tokens: int
+    cost: float
+    tool_calls: int
+    tool_errors: int
+    tool_p95: float | None
+
+
+class QueueInfo(Struct, frozen=True):
+    """The runs of a worker that wait for a process: how many, and since when the oldest does."""
+
+    worker: str
+    depth: int
+    since: float
+
+
+class OwnerInfo(Struct, frozen=True):
+    """A process and the number of runs that it holds."""
+
+    owner: str
+    runs: int
+
+
+class GroupInfo(Struct, frozen=True):
+    """A worker and a tenant: the number of runs by status, and what they have taken so far."""
+
+    worker: str
+    tenant: str
+    runs: dict[StoredStatus, int]
+    taken: Taken
+
+
+class FleetRow(Struct, frozen=True):
+    """A run in the list."""
+
+    id: str
+    title: str
+    worker: str
+    tenant: str
+    status: StoredStatus
+    cause: str
+    reason: str
+    owner: str
+    created: float
+    updated: float
+    turns: int
+    tool_calls: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+
+
+class FleetAnswer(Struct, frozen=True):
+    """All runs together.
+
+    Attributes:
+        time: When this was so.
+        runs: The number of runs by status.
+        recovering: How many runs are running without a process.
+        queues: The runs that wait, by worker.
+        owners: The processes that hold the most runs, and how many processes there are.
+        groups: The groups with the most runs that have not ended, and how many groups there are.
+        periods: What was taken in the last 5 minutes, hour, day and week.
+        minutes: What was taken in each of the last 60 minutes in which something was.
+        hours: The same for 168 hours.
+        rows: The newest runs that match.
+        is_more: Whether older ones match.
+    """
+
+    time: float
+    runs: dict[StoredStatus, int]
+    recovering: int
+    queues: list[QueueInfo]
+    owners: list[OwnerInfo]
+    owner_count: int
+    groups: list[GroupInfo]
+    group_count: int
+    periods: list[Taken]
+    minutes: list[Taken]
+    hours: list[Taken]
+    rows: list[FleetRow]
+    is_more: bool
+
+
+class RunFilter(Struct, frozen=True):
+    """Which runs a client lists. A text is found in the id, the title and the reason.
+
+    Attributes:
+        status: Only runs of this status.
+        worker: Only runs of this worker.
+        tenant: Only runs of this tenant.
+        owner: Only runs that this process holds.
+        text: Only runs with this text, in upper or lower case.
+        limit: At most so many.
+    """
+
+    status: StoredStatus | None = None
+    worker: str | None = None
+    tenant: str | None = None
+    owner: str | None = None
+    text: str = ""
+    limit: int = ROWS
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> RunFilter:
+        """Read the parameters of a request.
+
+        Raises:
+            ApiError: A value is not valid.
+        """
+        status, limit = query.get("status"), query.get("limit", str(ROWS))
+        if status is not None and status not in get_args(StoredStatus):
+            raise ApiError(400, "bad_request", f"there is no status {status!r:.30}")
+        if not (limit.isdecimal() and 1 <= int(limit) <= MOST_ROWS):
+            raise ApiError(400, "bad_request", f"limit must be a number from 1 to {MOST_ROWS}")
+        known = cast("StoredStatus | None", status)
+        text = query.get("q", "").casefold()
+        return cls(
+            known,
+            query.get("worker"),
+            query.get("tenant"),
+            query.get("owner"),
+            text,
+            int(limit),
+        )
+
+    def matches(self, info: RunInfo) -> bool:
+        """Whether a run is listed."""
+        row = info.row
+        return (
+            self.status in (None, row.status)
+            and self.worker in (None, row.worker)
+            and self.tenant in (None, row.labels.get(TENANT, ""))
+            and self.owner in (None, info.owner)
+            and (not self.text or self._is_found(info))
+        )
+
+    def _is_found(self, info: RunInfo) -> bool:
+        texts = (info.run, info.row.title, info.row.reason)
+        return any(self.text in text.casefold() for text in texts)
+
+
+class FleetFeed:
+    """Folds a log for all clients of a server.
+
+    Args:
+        log: The log.
+
+    Attributes:
+        fleet: The fold.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self.fleet = Fleet()
+        self._log = log
+        self._task: asyncio.Task[None] | None = None
+        self._loaded = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._redact = json_redactor()
+
+    async def ready(self) -> Fleet:
+        """The fold with all that is stored.
+
+        Raises:
+            LogError: The log cannot be read.
+        """
+        if self._task is None or self._task.done():
+            self._loaded.clear()
+            self._task = asyncio.get_running_loop().create_task(self._follow(), name="fleet")
+        await self._loaded.wait()
+        if self._task.done():
+            self._task.result()
+        return self.fleet
+
+    async def answers(self, asked: RunFilter) -> AsyncGenerator[bytes, None]:
+        """What matches as JSON, now and after each change."""
+        while True:
+            began = time.perf_counter()
+            fleet, changed = await self.ready(), self._changed
+            data = await self.answer(fleet, asked)
+            spent = time.perf_counter() - began
+            yield data
+            await asyncio.sleep(max(PAUSE, SHARE * spent))
+            try:
+                # Without a change, the last minutes move on.
+                async with asyncio.timeout(MINUTE):
+                    await changed.wait()
+            except TimeoutError:
+                pass
+
+    async def answer(self, fleet: Fleet, asked: RunFilter) -> bytes:
+        """What matches now as JSON."""
+        rows: list[FleetRow] = []
+        is_more = False
+        for seen, info in enumerate(fleet.newest(), 1):
+            if not seen % SLICE:
+                await asyncio.sleep(0)
+            if asked.matches(info):
+                if len(rows) == asked.limit:
+                    is_more = True
+                    break
+                rows.append(_row(info))
+        return self._redact(encode_json(_answer(fleet, time.time(), rows, is_more)))
+
+    async def close(self) -> None:
+        """Stop following the log."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        try:
+            async with aclosing(self._log.changes(limit=None)) as changes:
+                async for infos in changes:
+                    for info in infos:
+                        self.fleet.note(info)
+                    if not infos:
+                        self._loaded.set()
+                    await asyncio.sleep(0)  # a log in memory never waits
+                    changed, self._changed = self._changed, asyncio.Event()
+                    changed.set()
+        finally:
+            self._loaded.set()
+            self._changed.set()
+
+
+def queues_of(infos: Iterable[RunInfo]) -> list[QueueInfo]:
+    """The runs that are queued, by worker."""
+    since: dict[str, list[float]] = {}
+    for info in infos:
+        if info.status == "queued":
+            since.setdefault(info.row.worker, []).append(info.created)
+    return [QueueInfo(worker, len(times), min(times)) for worker, times in sorted(since.items())]
+
+
+def recovering_of(infos: Iterable[RunInfo], now: float) -> int:
+    """How many runs are running without a process."""
+    return sum(info.status == "running" and info.is_cut_off(now) for info in infos)
+
+
+def owners_of(infos: Iterable[RunInfo], now: float) -> list[OwnerInfo]:
+    """The processes that hold runs, those with the most first."""
+    held: dict[str, int] = {}
+    for info in infos:
+        if info.owner and info.lease_until > now:
+            held[info.owner] = held.get(info.owner, 0) + 1
+    owners = sorted(held.items(), key=lambda each: (-each[1], each[0]))
+    return [OwnerInfo(owner, runs) for owner, runs in owners]
+
+
+def _answer(fleet: Fleet, now: float, rows: list[FleetRow], is_more: bool) -> FleetAnswer:
+    runs: dict[StoredStatus, int] = {}
+    for group in fleet.groups.values():
+        for status, count in group.runs.items():
+            runs[status] = runs.get(status, 0) + count
+    groups = sorted(fleet.groups.values(), key=lambda each: -each.runs.total())
+    groups.sort(key=lambda each: each.runs["finished"] + each.runs["aborted"] - each.runs.total())
+    owners = owners_of(fleet.open, now)
+    return FleetAnswer(
+        now,
+        runs,
+        recovering_of(fleet.open, now),
+        queues_of(fleet.open),
+        owners[:MOST_SHOWN],
+        len(owners),
+        [
+            GroupInfo(each.worker, each.tenant, dict(+each.runs), _taken(each.totals, 0.0))
+            for each in groups[:MOST_SHOWN]
+        ],
+        len(groups),
+        [_taken(fleet.last(seconds, now), now - seconds) for seconds in PERIODS],
+        [_taken(fleet.minutes[at], float(at * MINUTE)) for at in sorted(fleet.minutes)],
+        [_taken(fleet.hours[at], float(at * HOUR)) for at in sorted(fleet.hours)],
+        rows,
+        is_more,
+    )
+
+
+def _taken(totals: Totals, since: float) -> Taken:
+    return Taken(
+        since,
+        totals.ended,
+        totals.failed,
+        totals.recovered,
+        totals.turns,
+        totals.input_tokens,
+        totals.output_tokens,
+        totals.cost,
+        totals.tool_calls,
+        totals.tool_errors,
+        totals.tool_quantile(0.95),
+    )
+
+
+def _row(info: RunInfo) -> FleetRow:
+    row = info.row
+    cause = row.cause or ("recovering" if row.status == "running" and info.is_cut_off() else "")
+    return FleetRow(
+        info.run,
+        row.title,
+        row.worker,
+        row.labels.get(TENANT, ""),
+        row.status,
+        cause,
+        row.reason,
+        info.owner,
+        info.created,
+        info.updated,
+        row.turns,
+        row.tool_calls,
+        row.input_tokens,
+        row.output_tokens,
+        row.cost,
+    )

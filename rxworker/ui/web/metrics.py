@@ -1,0 +1,122 @@
+"""The metrics of a log in the text format of Prometheus, with the extra ``metrics``.
+
+Counters count from the oldest stored run, and begin anew with the server. Each server of a log reports the same values: aggregate them with ``max``.
+
+Sources: https://prometheus.io/docs/instrumenting/exposition_formats/ and https://prometheus.io/docs/practices/naming/.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from rxworker.log import Fleet
+from rxworker.log.fleet import Totals
+from rxworker.state.run_state import TOOL_BOUNDS
+from rxworker.ui.web.fleet import owners_of, queues_of, recovering_of
+
+GROUP = ("worker", "tenant")
+
+COUNTERS: tuple[tuple[str, str, Callable[[Totals], float]], ...] = (
+    ("runs_ended", "Runs that have finished or were aborted", lambda t: t.ended),
+    ("runs_failed", "Runs that were aborted, except cancelled ones", lambda t: t.failed),
+    ("runs_recovered", "Recoveries of runs", lambda t: t.recovered),
+    ("turns", "Requests to models", lambda t: t.turns),
+    ("input_tokens", "Tokens that models have read", lambda t: t.input_tokens),
+    ("output_tokens", "Tokens that models have written", lambda t: t.output_tokens),
+    ("cost", "Cost of the tokens, where prices are known", lambda t: t.cost),
+    ("tool_calls", "Tools that have started", lambda t: t.tool_calls),
+    ("tool_errors", "Tools that have failed", lambda t: t.tool_errors),
+)
+
+
+def metrics_of(fleet: Fleet, clients: int, accept: str = "") -> tuple[bytes, str]:
+    """The metrics of all runs of a log and of this process, and their media type.
+
+    Args:
+        fleet: The runs.
+        clients: The number of clients that watch runs on this server.
+        accept: The ``Accept`` header of the request, which chooses the version of the format.
+    """
+    encode, media_type = choose_encoder(accept)
+    registry = CollectorRegistry()
+    registry.register(_FleetCollector(fleet, clients))
+    ProcessCollector(registry=registry)
+    return encode(registry), media_type
+
+
+class _FleetCollector(Collector):
+    def __init__(self, fleet: Fleet, clients: int) -> None:
+        self._fleet = fleet
+        self._clients = clients
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._open_runs(time.time())
+        yield from self._groups()
+        yield GaugeMetricFamily(
+            "rxworker_server_clients", "Clients that watch runs on this server", self._clients
+        )
+
+    def _open_runs(self, now: float) -> Iterator[Metric]:
+        infos = self._fleet.open
+        yield GaugeMetricFamily(
+            "rxworker_runs_recovering",
+            "Runs that are running without a process",
+            recovering_of(infos, now),
+        )
+        yield GaugeMetricFamily(
+            "rxworker_processes", "Processes that hold runs", len(owners_of(infos, now))
+        )
+        depth = GaugeMetricFamily(
+            "rxworker_queue_depth", "Runs that wait for a process", labels=GROUP[:1]
+        )
+        age = GaugeMetricFamily(
+            "rxworker_queue_oldest_seconds", "How long the oldest of them waits", labels=GROUP[:1]
+        )
+        for queue in queues_of(infos):
+            depth.add_metric((queue.worker,), queue.depth)
+            age.add_metric((queue.worker,), max(now - queue.since, 0.0))
+        yield depth
+        yield age
+
+    def _groups(self) -> Iterator[Metric]:
+        groups = self._fleet.groups.values()
+        runs = GaugeMetricFamily(
+            "rxworker_runs", "Stored runs by status", labels=(*GROUP, "status")
+        )
+        for group in groups:
+            for status, count in group.runs.items():
+                runs.add_metric((group.worker, group.tenant, status), count)
+        yield runs
+        for name, text, value in COUNTERS:
+            counter = CounterMetricFamily(f"rxworker_{name}", text, labels=GROUP)
+            for group in groups:
+                counter.add_metric((group.worker, group.tenant), value(group.totals))
+            yield counter
+        durations = HistogramMetricFamily(
+            "rxworker_tool_seconds", "How long tools took", labels=GROUP
+        )
+        for group in groups:
+            labels, totals = (group.worker, group.tenant), group.totals
+            durations.add_metric(labels, _buckets(totals), totals.tool_seconds)
+        yield durations
+
+
+def _buckets(totals: Totals) -> list[tuple[str, float]]:
+    """The cumulative counts."""
+    buckets: list[tuple[str, float]] = []
+    count = 0
+    for bound, added in zip((*map(str, TOOL_BOUNDS), "+Inf"), totals.tool_durations, strict=True):
+        count += added
+        buckets.append((bound, count))
+    return buckets

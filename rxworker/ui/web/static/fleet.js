@@ -1,0 +1,195 @@
+// The page of all runs of the log. The server sends everything that is shown after each change, at most once a second.
+
+import * as api from "./server.js";
+import { line } from "./charts.js";
+import { byId, el, setData, setText, show } from "./dom.js";
+import { Bars } from "./fleet_chart.js";
+import { ago, clip, count, money, seconds, short, statusWord } from "./format.js";
+import { banner, initTheme } from "./shell.js";
+
+const STEP = 50, MOST = 200, TYPING = 250;
+const form = byId("filter"), FIELDS = ["q", "status", "worker", "tenant", "owner"];
+const LOST = "The connection was lost. Trying again.";
+let source = null, limit = STEP, period = 1, answer = null, timer = null;
+
+const bars = {
+  tokens: new Bars(byId("fleet-tokens"), [line("--input"), line("--accent")], short),
+  ended: new Bars(byId("fleet-ended"), [line("--good"), line("--bad")], (n) => (Number.isInteger(n) ? short(n) : "")),
+};
+
+// The address keeps the filter, so that it can be shared and survives a reload.
+function readAddress() {
+  const query = new URLSearchParams(location.search);
+  for (const name of FIELDS) {
+    const field = form.elements[name], value = query.get(name) ?? "";
+    if (field.tagName === "SELECT" && value) offer(field, [value]);
+    field.value = value;
+  }
+}
+
+function asked() {
+  const query = new URLSearchParams();
+  for (const name of FIELDS) if (form.elements[name].value) query.set(name, form.elements[name].value);
+  return query;
+}
+
+function open() {
+  source?.close();
+  const query = asked();
+  history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
+  query.set("limit", String(limit));
+  source = new EventSource(new URL(`api/fleet?${query}`, document.baseURI));
+  source.onopen = () => state("open");
+  source.onerror = () => lost(source);
+  source.onmessage = (event) => draw(JSON.parse(event.data));
+}
+
+function state(word) {
+  setData(byId("link"), "state", word);
+  setText(byId("link"), word === "open" ? "Connected" : "Reconnecting");
+  banner(word === "open" ? "" : LOST, word === "open" ? "" : "lost");
+}
+
+// The browser reconnects by itself, unless the server has refused: then ask why.
+async function lost(from) {
+  state("lost");
+  if (from.readyState !== EventSource.CLOSED) return;
+  try {
+    await api.fleet(asked());
+    open();
+  } catch (problem) {
+    banner(problem.status ? problem.message : LOST, "lost");
+    clearTimeout(timer);
+    timer = setTimeout(open, 4_000);
+  }
+}
+
+function draw(found) {
+  answer = found;
+  const { runs } = found, queued = runs.queued ?? 0;
+  const oldest = Math.min(...found.queues.map((queue) => queue.since));
+  tiles(byId("now"), [
+    ["Running", count((runs.running ?? 0) - found.recovering)],
+    ["Queued", count(queued), queued ? `the oldest for ${seconds(found.time - oldest)}` : "", queued ? "warn" : ""],
+    ["Paused", count(runs.paused ?? 0)],
+    ["Recovering", count(found.recovering), "", found.recovering ? "bad" : ""],
+    ["Finished", count(runs.finished ?? 0)],
+    ["Aborted", count(runs.aborted ?? 0)],
+    ["Processes", count(found.owner_count)],
+  ]);
+  drawPeriod();
+  drawGroups(found);
+  drawRows(found);
+}
+
+function drawPeriod() {
+  if (answer === null) return;
+  const taken = answer.periods[period], failed = taken.ended ? `${((100 * taken.failed) / taken.ended).toFixed(1)} %` : "";
+  tiles(byId("taken"), [
+    ["Ended", count(taken.ended)],
+    ["Failed", count(taken.failed), failed, taken.failed ? "bad" : ""],
+    ["Tokens read", short(taken.input_tokens)],
+    ["Tokens written", short(taken.output_tokens)],
+    ["Cost", taken.cost ? money(taken.cost) : "–"],
+    ["Tools", count(taken.tool_calls), taken.tool_errors ? `${count(taken.tool_errors)} failed` : ""],
+    ["Tools, p95", taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
+    ["Recoveries", count(taken.recovered), "", taken.recovered ? "warn" : ""],
+  ]);
+  const isFine = period < 2, width = isFine ? 60 : 3600, word = isFine ? "minute" : "hour";
+  const points = (isFine ? answer.minutes : answer.hours).filter((point) => point.since > taken.since - width);
+  bars.tokens.set(points, ["input_tokens", "output_tokens"], taken.since, answer.time, width);
+  bars.ended.set(points, ["ended", "failed"], taken.since, answer.time, width);
+  setText(byId("tokens-note"), `read and written, a ${word}`);
+  setText(byId("ended-note"), `all and failed, a ${word}`);
+}
+
+function tiles(list, values) {
+  if (list.children.length !== values.length) {
+    list.replaceChildren(...values.map(([name]) => el("div", {}, el("dd"), el("dd", { class: "note" }), el("dt", { text: name }))));
+  }
+  values.forEach(([, value, note = "", tone = ""], at) => {
+    const tile = list.children[at];
+    setText(tile.children[0], value);
+    setText(tile.children[1], note);
+    setData(tile, "tone", tone);
+  });
+}
+
+function drawGroups(found) {
+  const { groups, owners } = found, OPEN = ["queued", "running", "paused"];
+  table(byId("groups"), groups.map(({ worker, tenant, runs, taken }) => [
+    worker || "–", tenant || "–", [count(OPEN.reduce((sum, status) => sum + (runs[status] ?? 0), 0))], [count(taken.ended)], [count(taken.failed)],
+    [short(taken.input_tokens + taken.output_tokens)], [taken.cost ? money(taken.cost) : "–"], [taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
+  ]));
+  table(byId("owners"), owners.map(({ owner, runs }) => [owner, [count(runs)]]));
+  setText(byId("groups-note"), groups.length === 0 ? "No runs yet." : rest(found.group_count - groups.length, "group"));
+  setText(byId("owners-note"), owners.length === 0 ? "No process holds a run." : rest(found.owner_count - owners.length, "process", "processes"));
+  const named = (name) => [...new Set(groups.map((group) => group[name]).filter(Boolean))].sort();
+  offer(form.elements.worker, named("worker"));
+  offer(form.elements.tenant, named("tenant"));
+  offer(form.elements.owner, owners.map((each) => each.owner));
+}
+
+const rest = (n, one, many = `${one}s`) => (n > 0 ? `and ${n} more ${n === 1 ? one : many}` : "");
+
+function drawRows(found) {
+  table(byId("fleet-rows"), found.rows.map((row) => [
+    el("a", { href: `./#${encodeURIComponent(row.id)}`, text: clip(row.title, 80) || "(no text)", title: `${row.id}${row.reason ? `: ${row.reason}` : ""}` }),
+    el("span", { class: "status", "data-status": row.status, text: statusWord(row.status, row.cause) }),
+    row.worker || "–", row.tenant || "–", row.owner || "–", [count(row.turns)], [count(row.tool_calls)],
+    [short(row.input_tokens + row.output_tokens)], [row.cost === null ? "–" : money(row.cost)], ago(row.created, found.time),
+  ]));
+  setText(byId("rows-note"), found.rows.length === 0 ? (asked().size ? "No run matches." : "No runs yet.") : found.is_more && limit === MOST ? `The newest ${MOST} are shown. Search for others.` : "");
+  show(byId("more"), found.is_more && limit < MOST);
+}
+
+// Each cell is a text, a node, or a number as a text in an array. Cells that have not changed are kept, and with them the focus and the selection.
+function table(body, rows) {
+  while (body.children.length > rows.length) body.lastElementChild.remove();
+  rows.forEach((cells, at) => {
+    const line = body.children[at] ?? body.appendChild(el("tr"));
+    cells.forEach((cell, place) => {
+      const node = line.children[place] ?? line.appendChild(el("td", { class: Array.isArray(cell) ? "number" : null }));
+      if (!(cell instanceof Node)) setText(node, Array.isArray(cell) ? cell[0] : cell);
+      else if (!node.firstChild?.isEqualNode(cell)) node.replaceChildren(cell);
+    });
+  });
+}
+
+// Values that a list offers; the chosen one stays.
+function offer(select, values) {
+  const known = [...new Set([...values, select.value].filter(Boolean))], before = [...select.options].slice(1).map((option) => option.value);
+  if (known.join("\n") === before.join("\n")) return;
+  const chosen = select.value;
+  select.replaceChildren(select.options[0], ...known.map((value) => el("option", { value, text: value })));
+  select.value = chosen;
+}
+
+form.addEventListener("submit", (event) => event.preventDefault());
+form.addEventListener("input", (event) => {
+  limit = STEP;
+  clearTimeout(timer);
+  if (event.target.name === "q") timer = setTimeout(open, TYPING);
+  else open();
+});
+form.addEventListener("reset", () => setTimeout(() => {
+  limit = STEP;
+  open();
+}));
+byId("more").addEventListener("click", () => {
+  limit = MOST;
+  open();
+});
+byId("periods").addEventListener("click", (event) => {
+  if (!event.target.value) return;
+  period = Number(event.target.value);
+  for (const button of byId("periods").children) button.setAttribute("aria-pressed", String(button === event.target));
+  drawPeriod();
+});
+initTheme(() => Object.values(bars).forEach((chart) => chart.recolour()));
+api.info().then(([info]) => {
+  setText(byId("title"), info.title || "rxworker");
+  document.title = `Fleet · ${info.title || "rxworker"}`;
+}, () => {}); // the connection shows the error
+readAddress();
+open();

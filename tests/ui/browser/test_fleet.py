@@ -1,0 +1,96 @@
+"""The page of all runs of a log."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker.log import SQLiteLog
+from rxworker.testing import ScriptedModel, call, say
+from rxworker.tools import tool
+from rxworker.ui.web import WebServer
+from rxworker.worker import Worker
+
+if TYPE_CHECKING:
+    from conftest import Desk
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import Page, expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def tile(page: Page, name: str) -> str:
+    """The value with this name, when it is there."""
+    found = page.locator(".tiles > div", has=page.locator(f"dt:text-is('{name}')"))
+    return await found.locator("dd").first.inner_text()
+
+
+async def test_runs_are_seen_as_they_change_and_opened(desk: Desk, tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    @tool(effect="idempotent")
+    async def look(where: str) -> str:
+        """Look."""
+        await gate.wait()
+        return f"nothing {where}"
+
+    def clerk(tenant: str, log: SQLiteLog) -> Worker:
+        model = ScriptedModel([call("look", where="there"), say("Nothing is there.")])
+        return Worker(model, tools=[look], name="clerk", log=log, labels={"tenant": tenant})
+
+    file = tmp_path / "runs.db"
+    async with SQLiteLog(file) as other, SQLiteLog(file) as log:
+        runs = [clerk(tenant, other).run(f"Look for {tenant}") for tenant in ("acme", "globex")]
+        async with WebServer(lambda: clerk("", log), port=0, log=log) as server:
+            page = await desk.open("fleet", url=server.url)
+            rows = page.locator("#fleet-rows tr")
+            await expect(rows).to_have_count(2)
+            await expect(rows.locator(".status").first).to_have_text("running")
+            assert await tile(page, "Running") == "2"
+            assert other.owner in await page.locator("#owners").inner_text()
+
+            await page.locator("select[name=tenant]").select_option("acme")
+            await expect(rows).to_have_count(1)
+            gate.set()
+            await expect(rows.locator(".status").first).to_have_text("finished")
+            await expect(page.locator("#taken > div").first.locator("dd").first).to_have_text("2")
+            assert "tenant=acme" in page.url
+            await page.reload()
+            await expect(rows).to_have_count(1)
+            await page.locator("#reset").click()
+            await expect(rows).to_have_count(2)
+            await page.locator("input[name=q]").fill("GLOBEX")
+            await expect(rows).to_have_count(1)
+
+            await rows.locator("a").click()
+            await desk.answers(page, "Nothing is there.")
+            await page.locator("#fleet-link").click()
+            await expect(rows).to_have_count(2)
+            await asyncio.gather(*runs)
+            await desk.close()
+
+
+async def test_a_lost_connection_is_shown_and_made_again(desk: Desk, tmp_path: Path) -> None:
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+
+        def make() -> Worker:
+            return Worker(ScriptedModel([say("Hello.")]), log=log)
+
+        await make().run("Hi")
+        async with WebServer(make, port=0, log=log) as server:
+            desk.url = server.url
+            page = await desk.open("fleet")
+            await expect(page.locator("#fleet-rows tr")).to_have_count(1)
+        await expect(page.locator("#banner")).to_be_visible()
+        async with WebServer(make, port=desk.port, log=log):
+            await expect(page.locator("#banner")).to_be_hidden()
+            await expect(page.locator("#link")).to_have_text("Connected")
+            await desk.close()
+    desk.problems[:] = [
+        one for one in desk.problems if "ERR_CONNECTION" not in one and "ERR_INC" not in one
+    ]
