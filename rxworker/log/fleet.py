@@ -27,6 +27,7 @@ MINUTES, HOURS = 60, 7 * 24
 """How many of them are kept."""
 
 _NOTHING = RunRow()
+_NO_TOOLS = [0] * (len(TOOL_BOUNDS) + 1)
 
 
 class Totals(Struct):
@@ -56,7 +57,7 @@ class Totals(Struct):
     tool_calls: int = 0
     tool_errors: int = 0
     tool_seconds: float = 0.0
-    tool_durations: list[int] = field(default_factory=lambda: [0] * (len(TOOL_BOUNDS) + 1))
+    tool_durations: list[int] = field(default_factory=_NO_TOOLS.copy)
 
     def add(self, other: Totals) -> None:
         """Add other totals to these."""
@@ -70,8 +71,9 @@ class Totals(Struct):
         self.tool_calls += other.tool_calls
         self.tool_errors += other.tool_errors
         self.tool_seconds += other.tool_seconds
-        for at, count in enumerate(other.tool_durations):
-            self.tool_durations[at] += count
+        if other.tool_durations is not _NO_TOOLS:
+            for at, count in enumerate(other.tool_durations):
+                self.tool_durations[at] += count
 
     def tool_quantile(self, share: float) -> float | None:
         """The seconds that this share of the tools took at most, interpolated between `TOOL_BOUNDS`; ``None`` without tools.
@@ -138,6 +140,7 @@ class Fleet:
         self._infos: dict[str, RunInfo] = {}
         self._open: dict[str, RunInfo] = {}
         self._order: list[tuple[float, str]] = []
+        self._is_sorted = True
         self.groups: dict[tuple[str, str], Group] = {}
         self.minutes: dict[int, Totals] = {}
         self.hours: dict[int, Totals] = {}
@@ -156,7 +159,9 @@ class Fleet:
         if before is None or before.row is not info.row:
             self._add(info, self._base(info) if before is None else before.row, before)
         if before is None:
-            self._order.append((info.created, run))
+            place = info.created, run
+            self._is_sorted &= not self._order or self._order[-1] < place
+            self._order.append(place)
         self._infos[run] = info
         if _is_open(info) and not info.row.outer:
             self._open[run] = info
@@ -174,7 +179,7 @@ class Fleet:
         """The runs that are kept, without nested ones, the newest first. Runs may be noted meanwhile."""
         if len(self._order) > 2 * len(self._infos):
             self._order = [each for each in self._order if each[1] in self._infos]
-        self._order.sort()  # which costs little: the runs come nearly in order
+        self._sort()
         for at in range(len(self._order) - 1, -1, -1):
             if at < len(self._order):
                 info = self._infos.get(self._order[at][1])
@@ -236,9 +241,14 @@ class Fleet:
             if at in buckets:
                 buckets[at].add(taken)
 
+    def _sort(self) -> None:
+        if not self._is_sorted:
+            self._order.sort()
+            self._is_sorted = True
+
     def _drop_oldest(self) -> None:
         """Drop the oldest tenth of the runs, except those that have not ended."""
-        self._order.sort()
+        self._sort()
         kept: list[tuple[float, str]] = []
         surplus = len(self._infos) - self._most_runs * 9 // 10
         for each in self._order:
@@ -267,11 +277,14 @@ def _without_tools(row: RunRow) -> RunRow:
 
 def _taken(row: RunRow, base: RunRow) -> Totals:
     """The difference between two values of a run. A retracted response does not count negative."""
-    totals = Totals(tool_errors=max(row.tool_errors - base.tool_errors, 0))
-    totals.tool_seconds = max(row.tool_seconds - base.tool_seconds, 0.0)
-    for at, count in enumerate(row.tool_durations):
-        before = base.tool_durations[at] if at < len(base.tool_durations) else 0
-        totals.tool_durations[at] = max(count - before, 0)
+    totals = Totals(tool_durations=_NO_TOOLS)
+    if row.tool_durations != base.tool_durations:
+        totals.tool_errors = max(row.tool_errors - base.tool_errors, 0)
+        totals.tool_seconds = max(row.tool_seconds - base.tool_seconds, 0.0)
+        totals.tool_durations = _NO_TOOLS.copy()
+        for at, count in enumerate(row.tool_durations):
+            before = base.tool_durations[at] if at < len(base.tool_durations) else 0
+            totals.tool_durations[at] = max(count - before, 0)
     if not row.outer:
         totals.recovered = max(row.recoveries - base.recoveries, 0)
         totals.turns = max(row.turns - base.turns, 0)
