@@ -97,8 +97,10 @@ def _run(argv: Sequence[str] | None) -> int:
                 hooks=not args.no_hooks,
             )
         case "serve":
+            from rxworker.cli.messages import set_up_logging
             from rxworker.cli.serve import serve
 
+            set_up_logging(args.log_level, args.log_format)
             return serve(
                 args.provider,
                 args.model,
@@ -120,8 +122,10 @@ def _run(argv: Sequence[str] | None) -> int:
 
             return decode(args.provider, args.file, as_json=args.json)
         case "work":
+            from rxworker.cli.messages import set_up_logging
             from rxworker.cli.work import work
 
+            set_up_logging(args.log_level, args.log_format)
             return work(
                 args.log,
                 args.maker,
@@ -129,6 +133,7 @@ def _run(argv: Sequence[str] | None) -> int:
                 kinds=args.kind,
                 tenant_cap=args.tenant_cap,
                 drain=args.drain,
+                health=args.health,
             )
         case "submit":
             from rxworker.cli.work import submit
@@ -299,6 +304,7 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="start runs of this kind in other processes, with rxworker work; may be given several times",
     )
     add("--demo", action="store_true", help="a scripted model in place of a provider")
+    _add_logging(serve)
     _add_worker(serve, required=False)
 
 
@@ -366,6 +372,15 @@ def _add_work(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="SECONDS",
         help="how long running tools may take at the end; 20",
     )
+    add("--health", type=_positive, metavar="PORT", help="serve /healthz and /readyz at this port")
+    _add_logging(work)
+
+
+def _add_logging(parser: Parser) -> None:
+    add = parser.add_argument
+    levels = ("debug", "info", "warning", "error")
+    add("--log-level", choices=levels, default="info", help="the least important messages; info")
+    add("--log-format", choices=("text", "json"), default="text", help="of the messages; text")
 
 
 def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-import logging
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import cast
 
 from rxworker.cli.process import MISUSED, CommandError, run_async, run_until_stopped, write_line
 from rxworker.cli.resolve import import_object
 from rxworker.log import RunInfo, open_log
 from rxworker.ui.clean import one_line
+from rxworker.ui.web.health import serve_health
 from rxworker.worker import Run, Worker
 from rxworker.worker import submit as submit_run
 from rxworker.worker import work as work_on
@@ -26,6 +28,7 @@ def work(
     kinds: Sequence[str] = (),
     tenant_cap: int | None = None,
     drain: float = 20.0,
+    health: int | None = None,
 ) -> int:
     """Take runs until Ctrl-C or SIGTERM, and hand over those that are running then.
 
@@ -36,6 +39,7 @@ def work(
         kinds: Only runs of these kinds.
         tenant_cap: How many runs of each tenant at once, in all processes.
         drain: Seconds that running tools may take at the end.
+        health: The port of ``/healthz`` and ``/readyz``; by default there is none.
 
     Returns:
         0 when it was asked to end.
@@ -45,25 +49,38 @@ def work(
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     make = _import_maker(maker)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
     def report(run: Run[None]) -> None:
         write_line(f"{run.id} taken")
 
     async def main() -> None:
-        async with open_log(address) as log:
+        obstacle = "starting"
+        async with AsyncExitStack() as stack:
+            if health is not None:
+                await stack.enter_async_context(serve_health(health, lambda: obstacle))
+            log = await stack.enter_async_context(open_log(address))
             write_line(
                 f"rxworker works on {log}, {concurrency} runs at once. Ctrl-C hands them over."
             )
-            await work_on(
-                log,
-                make,
-                concurrency=concurrency,
-                kinds=kinds,
-                tenant_cap=tenant_cap,
-                drain=drain,
-                on_run=report,
+            working = asyncio.create_task(
+                work_on(
+                    log,
+                    make,
+                    concurrency=concurrency,
+                    kinds=kinds,
+                    tenant_cap=tenant_cap,
+                    drain=drain,
+                    on_run=report,
+                )
             )
+            obstacle = ""
+            try:
+                await asyncio.wait({working})
+            finally:
+                obstacle = "closing"
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+            working.result()
 
     return run_until_stopped(main)
 

@@ -26,6 +26,7 @@ from rxworker.ui.web.durable import answer_stream
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.guard import User, add_headers, make_guard
+from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.responses import (
     FLEET,
     INDEX,
@@ -92,6 +93,7 @@ def make_app(
             web.get("/api/info", get_info),
             web.get("/api/fleet", get_fleet),
             web.get("/metrics", get_metrics),
+            *health_routes(lambda request: request.config_dict[STATE].obstacle),
             web.get("/api/runs", get_runs),
             web.post("/api/runs", post_run),
             web.get("/api/runs/{id}", get_run),

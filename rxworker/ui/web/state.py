@@ -69,9 +69,15 @@ class ServerState:
         self._has_users = user is not None
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log)
+        self._obstacle = "starting"
 
     def __repr__(self) -> str:
         return f"ServerState({self.settings!r})"
+
+    @property
+    def obstacle(self) -> str:
+        """Why the server should get no requests now, in a few words; empty if it should."""
+        return self._obstacle
 
     @property
     def has_fleet(self) -> bool:
@@ -184,6 +190,7 @@ class ServerState:
         """Load the runs of the log, follow it, and recover runs whose process has ended."""
         log = self.store.log
         if log is None:
+            self._obstacle = ""
             return
         changes = log.changes(limit=self.settings.max_kept)
         stored: list[RunInfo] = []
@@ -193,15 +200,26 @@ class ServerState:
             self.store.note(info)
         loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(self._follow(changes), name="follow the log"),
+            loop.create_task(self._follow(log, changes), name="follow the log"),
             loop.create_task(self._recover(log), name="recover runs"),
         ]
 
-    async def _follow(self, changes: AsyncGenerator[list[RunInfo], None]) -> None:
-        async with aclosing(changes):
-            async for infos in changes:
-                for info in infos:
-                    self.store.note(info)
+    async def _follow(self, log: EventLog, changes: AsyncGenerator[list[RunInfo], None]) -> None:
+        """Follow the log for as long as the server runs, and begin again where it could not be read."""
+        self._obstacle = ""
+        while True:
+            try:
+                async with aclosing(changes):
+                    async for infos in changes:
+                        self._obstacle = ""
+                        for info in infos:
+                            self.store.note(info)
+                return  # the log is closed
+            except Exception as error:  # also a defect must not leave the list as it is, silently
+                self._obstacle = "the log cannot be read"
+                logger.error("the log cannot be read\n%s", format_error(error))
+            await asyncio.sleep(log.lease / 3)
+            changes = log.changes(limit=self.settings.max_kept)
 
     async def _recover(self, log: EventLog) -> None:
         """Recover runs for as long as the server runs."""
@@ -240,6 +258,7 @@ class ServerState:
 
     async def close(self) -> None:
         """Cancel the runs of clients, send their last records, and close all connections. Runs of a log are handed over."""
+        self._obstacle = "closing"
         if self._fleet is not None:
             await self._fleet.close()
         for task in self._tasks:
