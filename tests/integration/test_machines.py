@@ -13,8 +13,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+import pytest
 
-from rxworker.log import Replica, SQLiteLog
+from rxworker.log import EventLog, Replica, open_log
+from tests.log.conftest import NewAddress
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "several-machines.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -26,12 +28,13 @@ COMMANDS = [
 WORKERS = re.findall(r"```python\n(.+?)```", TEXT, re.DOTALL)[0]
 
 
-def command(part: str) -> list[str]:
-    """The only command of the page with this part, for this Python."""
+def command_of(part: str, address: str) -> list[str]:
+    """The only command of the page with this part, for this Python and the log at this address."""
     (found,) = [line for line in COMMANDS if part in line]
     COMMANDS_USED.add(found)
     words = shlex.split(found)
     assert words[0] == "rxworker"
+    words = [address if word == "sqlite:runs.db" else word for word in words]
     return [sys.executable, "-m", "rxworker.cli", *words[1:]]
 
 
@@ -71,7 +74,7 @@ async def process(folder: Path, words: list[str]) -> AsyncGenerator[str, None]:
             await one.wait()
 
 
-async def end_of(log: SQLiteLog, run: str) -> str:
+async def end_of(log: EventLog, run: str) -> str:
     replica = Replica(log, run)
     async with asyncio.timeout(30):
         await replica.ended()
@@ -79,9 +82,17 @@ async def end_of(log: SQLiteLog, run: str) -> str:
     return replica.state.conversation.messages[-1].text
 
 
-async def test_each_command_does_what_the_page_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["sqlite", "postgres", "nats"])
+async def test_each_command_does_what_the_page_says(
+    store: str, new_address: NewAddress, tmp_path: Path
+) -> None:
     (tmp_path / "my_workers.py").write_text(WORKERS)
-    async with SQLiteLog(tmp_path / "runs.db") as log:
+    address = new_address(store)
+
+    def command(part: str) -> list[str]:
+        return command_of(part, address)
+
+    async with open_log(address) as log:
         async with process(tmp_path, command("--concurrency")) as line:
             assert "32 runs at once" in line
             run = await output_of(tmp_path, command('submit --log sqlite:runs.db --kind clerk "'))
