@@ -49,6 +49,7 @@ class Taken(Struct, frozen=True):
     tool_calls: int
     tool_errors: int
     tool_p95: float | None
+    most_queued: int
 
 
 class QueueInfo(Struct, frozen=True):
@@ -222,6 +223,7 @@ class FleetFeed:
         while True:
             began = time.perf_counter()
             fleet, changed = await self.ready(), self._changed
+            fleet.sample(time.time())
             data = await self.answer(fleet, asked)
             spent = time.perf_counter() - began
             yield data
@@ -261,6 +263,7 @@ class FleetFeed:
                         self.fleet.note(info)
                     if not infos:
                         self._loaded.set()
+                    self.fleet.sample(time.time())
                     await asyncio.sleep(0)  # a log in memory never waits
                     changed, self._changed = self._changed, asyncio.Event()
                     changed.set()
@@ -334,6 +337,7 @@ def _taken(totals: Totals, since: float) -> Taken:
         totals.tool_calls,
         totals.tool_errors,
         totals.tool_quantile(0.95),
+        totals.most_queued,
     )
 
 
