@@ -215,7 +215,7 @@ class EventLog(ABC):
                 elif not self._is_closed:
                     info = await self.info(run)
                     if info is not None and info.last_seq <= after:
-                        if info.status not in ("running", "deleted"):
+                        if info.status not in ("queued", "running", "deleted"):
                             return
                         await waker.wait()
 
