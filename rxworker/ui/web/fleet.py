@@ -202,14 +202,18 @@ class FleetFeed:
         self._task: asyncio.Task[None] | None = None
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
+        self._is_closed = False
         self._redact = json_redactor()
 
     async def ready(self) -> Fleet:
         """The fold with all that is stored.
 
         Raises:
+            ApiError: The server is being stopped.
             LogError: The log cannot be read.
         """
+        if self._is_closed:
+            raise ApiError(503, "closing", "the server is being stopped")
         if self._task is None or self._task.done():
             self._loaded.clear()
             self._task = asyncio.get_running_loop().create_task(self._follow(), name="fleet")
@@ -219,8 +223,8 @@ class FleetFeed:
         return self.fleet
 
     async def answers(self, asked: RunFilter) -> AsyncGenerator[bytes, None]:
-        """What matches as JSON, now and after each change."""
-        while True:
+        """What matches as JSON, now and after each change, until the server is stopped."""
+        while not self._is_closed:
             began = time.perf_counter()
             fleet, changed = await self.ready(), self._changed
             fleet.sample(time.time())
@@ -250,7 +254,9 @@ class FleetFeed:
         return self._redact(encode_json(_answer(fleet, time.time(), rows, is_more)))
 
     async def close(self) -> None:
-        """Stop following the log."""
+        """Stop following the log, and end what follows this."""
+        self._is_closed = True
+        self._changed.set()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
