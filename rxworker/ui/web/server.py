@@ -267,9 +267,13 @@ class WebServer:
     ) -> None:
         if self._listening is not None and self._runner is not None:
             try:
-                await stop_listening(self._listening)
+                self.state.begin_close()
+                await asyncio.sleep(self._settings.close_delay)
             finally:
-                await self._runner.cleanup()
+                try:
+                    await stop_listening(self._listening)
+                finally:
+                    await self._runner.cleanup()
 
 
 async def serve(

@@ -70,6 +70,7 @@ class ServerState:
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log)
         self._obstacle = "starting"
+        self._is_closing = False
 
     def __repr__(self) -> str:
         return f"ServerState({self.settings!r})"
@@ -77,7 +78,7 @@ class ServerState:
     @property
     def obstacle(self) -> str:
         """Why the server should get no requests now, in a few words; empty if it should."""
-        return self._obstacle
+        return "closing" if self._is_closing else self._obstacle
 
     @property
     def has_fleet(self) -> bool:
@@ -256,9 +257,13 @@ class ServerState:
         entry.conversation.use(run.worker)
         self.store.changed(entry)
 
+    def begin_close(self) -> None:
+        """Answer ``/readyz`` with 503 from now on. Everything else continues until `close`."""
+        self._is_closing = True
+
     async def close(self) -> None:
         """Cancel the runs of clients, send their last records, and close all connections. Runs of a log are handed over."""
-        self._obstacle = "closing"
+        self.begin_close()
         if self._fleet is not None:
             await self._fleet.close()
         for task in self._tasks:

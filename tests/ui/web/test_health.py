@@ -77,6 +77,29 @@ async def test_a_server_that_closes_is_not_ready() -> None:
     assert state.obstacle == "closing"
 
 
+async def test_with_a_delay_a_server_that_stops_serves_and_is_not_ready() -> None:
+    server = WebServer(make, port=0, settings=Settings(close_delay=60))
+    await server.__aenter__()
+    closing = asyncio.create_task(server.__aexit__(None, None, None))
+    try:
+        async with asyncio.timeout(20):
+            while (found := await answer(f"{server.url}readyz")) == (200, "ok\n"):
+                pass
+        assert found == (503, "closing\n")
+        assert (await answer(f"{server.url}api/runs"))[0] == 200
+    finally:
+        closing.cancel()
+        await asyncio.wait([closing])
+    with pytest.raises(aiohttp.ClientConnectorError):
+        await answer(f"{server.url}readyz")
+
+
+@pytest.mark.parametrize("delay", [-1.0, float("nan"), float("inf")])
+def test_the_delay_is_a_number_of_seconds(delay: float) -> None:
+    with pytest.raises(ConfigurationError, match="close_delay"):
+        Settings(close_delay=delay)
+
+
 async def test_a_process_without_a_server_has_probes() -> None:
     with socket.socket() as free:
         free.bind(("", 0))
