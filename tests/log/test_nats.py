@@ -354,7 +354,7 @@ async def test_many_watchers_share_a_consumer(nats_address: str) -> None:
         claim = await begun(owner)
         commands = asyncio.ensure_future(anext(owner.commands(RUN)))
         logs = [await stack.enter_async_context(NatsLog(nats_address)) for _ in range(2)]
-        watching = [asyncio.create_task(watch(log, 20)) for log in logs for _ in range(750)]
+        watching = [asyncio.create_task(watch(log, 21)) for log in logs for _ in range(750)]
         for after in range(1, 20):
             await owner.append(claim, entries(1, after), after=after, durable=False)
         session = await owner._open()
@@ -367,7 +367,9 @@ async def test_many_watchers_share_a_consumer(nats_address: str) -> None:
             await commands
         info: Any = json.loads(await session.connection.call(f"STREAM.INFO.{session.name}-0"))
         assert 1 <= info["state"]["consumer_count"] <= 3
-        assert await asyncio.gather(*watching) == [list(range(1, 21))] * 1500
+        # Until now they all wait for one more.
+        await owner.append(claim, entries(1, 20), after=20)
+        assert await asyncio.gather(*watching) == [list(range(1, 22))] * 1500
 
 
 # Servers that are killed
