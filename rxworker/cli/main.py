@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from importlib import metadata
+from math import inf
 from typing import NoReturn
 
 from rxworker.cli import restore
@@ -114,6 +115,7 @@ def _run(argv: Sequence[str] | None) -> int:
                 demo=args.demo,
                 log=args.log,
                 queue=args.queue,
+                close_delay=args.close_delay,
             )
         case "decode":
             from rxworker.cli.decode import decode
@@ -129,6 +131,7 @@ def _run(argv: Sequence[str] | None) -> int:
                 kinds=args.kind,
                 tenant_cap=args.tenant_cap,
                 drain=args.drain,
+                health=args.health,
             )
         case "submit":
             from rxworker.cli.work import submit
@@ -299,6 +302,13 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="start runs of this kind in other processes, with rxworker work; may be given several times",
     )
     add("--demo", action="store_true", help="a scripted model in place of a provider")
+    add(
+        "--close-delay",
+        type=_seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="at the end, how long it serves while /readyz answers 503, for a load balancer; 0",
+    )
     _add_worker(serve, required=False)
 
 
@@ -361,10 +371,16 @@ def _add_work(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add(
         "--drain",
-        type=float,
+        type=_seconds,
         default=20.0,
         metavar="SECONDS",
         help="how long running tools may take at the end; 20",
+    )
+    add(
+        "--health",
+        type=_port,
+        metavar="PORT",
+        help="serve /healthz and /readyz on this port of all addresses; 0 for any free one",
     )
 
 
@@ -445,6 +461,16 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
 
 
 def _port(text: str) -> int:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import cast
 
 from rxworker.cli.process import MISUSED, CommandError, run_async, run_until_stopped, write_line
 from rxworker.cli.resolve import import_object
 from rxworker.log import RunInfo, open_log
 from rxworker.ui.clean import one_line
+from rxworker.ui.web.health import CLOSING
+from rxworker.ui.web.server import serve_health
 from rxworker.worker import Run, Worker
 from rxworker.worker import submit as submit_run
 from rxworker.worker import work as work_on
@@ -26,6 +30,7 @@ def work(
     kinds: Sequence[str] = (),
     tenant_cap: int | None = None,
     drain: float = 20.0,
+    health: int | None = None,
 ) -> int:
     """Take runs until Ctrl-C or SIGTERM, and hand over those that are running then.
 
@@ -36,12 +41,13 @@ def work(
         kinds: Only runs of these kinds.
         tenant_cap: How many runs of each tenant at once, in all processes.
         drain: Seconds that running tools may take at the end.
+        health: The port of ``/healthz`` and ``/readyz``; ``None``: none.
 
     Returns:
         0 when it was asked to end.
 
     Raises:
-        CommandError: The function cannot be imported, or the log cannot be opened.
+        CommandError: The function cannot be imported, the log cannot be opened, or the port is in use.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     make = _import_maker(maker)
@@ -51,19 +57,33 @@ def work(
         write_line(f"{run.id} taken")
 
     async def main() -> None:
-        async with open_log(address) as log:
+        problem = ""
+        async with AsyncExitStack() as stack:
+            log = await stack.enter_async_context(open_log(address))
             write_line(
                 f"rxworker works on {log}, {concurrency} runs at once. Ctrl-C hands them over."
             )
-            await work_on(
-                log,
-                make,
-                concurrency=concurrency,
-                kinds=kinds,
-                tenant_cap=tenant_cap,
-                drain=drain,
-                on_run=report,
+            if health is not None:
+                port = await stack.enter_async_context(serve_health(health, lambda: problem))
+                write_line(f"Its health is on port {port}: /healthz and /readyz.")
+            working = asyncio.create_task(
+                work_on(
+                    log,
+                    make,
+                    concurrency=concurrency,
+                    kinds=kinds,
+                    tenant_cap=tenant_cap,
+                    drain=drain,
+                    on_run=report,
+                )
             )
+            try:
+                await asyncio.wait([working])
+            finally:
+                problem = CLOSING
+                working.cancel()  # it hands over its runs
+                await asyncio.wait([working])
+            await working
 
     return run_until_stopped(main)
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import signal
 import sys
+from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 import aiohttp
 
 from rxworker.log import Replica, SQLiteLog
+from rxworker.worker import submit
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "several-machines.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -32,10 +34,11 @@ def command(part: str) -> list[str]:
     COMMANDS_USED.add(found)
     words = shlex.split(found)
     assert words[0] == "rxworker"
-    return [sys.executable, "-m", "rxworker.cli", *words[1:]]
+    return [*COMMAND, *words[1:]]
 
 
 COMMANDS_USED: set[str] = set()
+COMMAND = [sys.executable, "-m", "rxworker.cli"]
 
 
 async def output_of(folder: Path, words: list[str]) -> str:
@@ -50,6 +53,18 @@ async def output_of(folder: Path, words: list[str]) -> str:
 @asynccontextmanager
 async def process(folder: Path, words: list[str]) -> AsyncGenerator[str, None]:
     """A process that runs until it gets SIGTERM; yields its first line."""
+    async with running(folder, words) as one:
+        assert one.stdout is not None
+        async with asyncio.timeout(30):
+            yield (await one.stdout.readline()).decode()
+        one.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            assert await one.wait() == 0
+
+
+@asynccontextmanager
+async def running(folder: Path, words: list[str]) -> AsyncGenerator[Process, None]:
+    """A process, which is killed unless it has ended."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     one = await asyncio.create_subprocess_exec(
         *words,
@@ -58,13 +73,8 @@ async def process(folder: Path, words: list[str]) -> AsyncGenerator[str, None]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    assert one.stdout is not None
     try:
-        async with asyncio.timeout(30):
-            yield (await one.stdout.readline()).decode()
-        one.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
-            assert await one.wait() == 0
+        yield one
     finally:
         if one.returncode is None:
             one.kill()
@@ -77,6 +87,58 @@ async def end_of(log: SQLiteLog, run: str) -> str:
         await replica.ended()
     assert replica.state.status == "finished"
     return replica.state.conversation.messages[-1].text
+
+
+WAITING = """
+import asyncio
+from pathlib import Path
+from rxworker import Worker, tool
+from rxworker.testing import ScriptedModel, call, say
+
+@tool
+async def wait() -> str:
+    \"\"\"Wait for the test.\"\"\"
+    Path("waiting").touch()
+    while not Path("released").exists():
+        await asyncio.sleep(0.01)
+    return "done"
+
+def make_worker():
+    return Worker(ScriptedModel([call("wait"), say("Done.")]), tools=[wait])
+"""
+
+
+async def test_a_process_that_takes_runs_is_alive_and_not_ready_while_it_drains(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "my_workers.py").write_text(WAITING)
+    words = [*COMMAND, "work", "--log", "sqlite:runs.db", "my_workers:make_worker", "--health", "0"]
+    async with (
+        asyncio.timeout(60),
+        SQLiteLog(tmp_path / "runs.db") as log,
+        aiohttp.ClientSession(trust_env=False) as http,
+        running(tmp_path, words) as one,
+    ):
+        assert one.stdout is not None
+        await one.stdout.readline()
+        url = f"http://127.0.0.1:{re.findall(rb'port ([0-9]+)', await one.stdout.readline())[0].decode()}/"
+
+        async def get(path: str) -> tuple[int, str]:
+            async with http.get(url + path) as response:
+                return response.status, await response.text()
+
+        assert (await get("healthz"), await get("readyz")) == ((200, "ok\n"), (200, "ok\n"))
+        run = await submit(log, "Wait.")
+        assert await one.stdout.readline() == f"{run} taken\n".encode()
+        while not (tmp_path / "waiting").exists():
+            assert await get("readyz") == (200, "ok\n")
+        one.send_signal(signal.SIGTERM)
+        while (found := await get("readyz")) == (200, "ok\n"):
+            pass
+        assert found == (503, "closing\n")
+        assert await get("healthz") == (200, "ok\n")
+        (tmp_path / "released").touch()
+        assert await one.wait() == 0
 
 
 async def test_each_command_does_what_the_page_says(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from rxworker.ui.web.durable import answer_stream
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.guard import User, add_headers, make_guard
+from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.responses import (
     FLEET,
     INDEX,
@@ -86,6 +87,7 @@ def make_app(
     app[LIMITS] = settings.max_body, settings.body_seconds
     app.add_routes(
         [
+            *health_routes(lambda: state.problem),
             web.get("/", get_page, name="page"),
             web.get("/static/{path:.+}", get_static, name="static"),
             web.get("/fleet", get_fleet_page, name="fleet-page"),

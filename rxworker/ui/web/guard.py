@@ -23,6 +23,7 @@ from aiohttp.typedefs import Handler, Middleware
 from rxworker.errors import ConfigurationError, LocalProtocolError, LogError, RemoteProtocolError
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.clean import format_error
+from rxworker.ui.web.health import PROBES
 from rxworker.ui.web.responses import ApiError, text_response
 from rxworker.ui.web.responses import error_response as json_error_response
 from rxworker.ui.web.settings import Hosts, Settings, is_own_origin
@@ -224,6 +225,8 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
     async def check_request(request: web.Request, handler: Handler) -> web.StreamResponse:
         nonlocal open_requests
         name = request.match_info.route.name
+        if name in PROBES:
+            return await handler(request)
         shows_body = name in CHAT or _is_ui_protocol(request)
         error_response = text_response if shows_body else json_error_response
         open_requests += 1
