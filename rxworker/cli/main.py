@@ -98,8 +98,10 @@ def _run(argv: Sequence[str] | None) -> int:
                 hooks=not args.no_hooks,
             )
         case "serve":
+            from rxworker.cli.log_messages import log_messages
             from rxworker.cli.serve import serve
 
+            log_messages(args.verbosity, as_json=args.json_messages)
             return serve(
                 args.provider,
                 args.model,
@@ -122,8 +124,10 @@ def _run(argv: Sequence[str] | None) -> int:
 
             return decode(args.provider, args.file, as_json=args.json)
         case "work":
+            from rxworker.cli.log_messages import log_messages
             from rxworker.cli.work import work
 
+            log_messages(args.verbosity, as_json=args.json_messages)
             return work(
                 args.log,
                 args.maker,
@@ -309,6 +313,7 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="SECONDS",
         help="at the end, how long it serves while /readyz answers 503, for a load balancer; 0",
     )
+    _add_messages(serve)
     _add_worker(serve, required=False)
 
 
@@ -382,6 +387,18 @@ def _add_work(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="PORT",
         help="serve /healthz and /readyz on this port of all addresses; 0 for any free one",
     )
+    _add_messages(work)
+
+
+def _add_messages(parser: Parser) -> None:
+    add = parser.add_argument
+    add(
+        "--verbosity",
+        choices=["debug", "info", "warning", "error"],
+        default="info",
+        help="the lowest level of the messages on standard error; info",
+    )
+    add("--json-messages", action="store_true", help="one JSON object a line for each message")
 
 
 def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import cast
@@ -51,7 +50,6 @@ def work(
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     make = _import_maker(maker)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
 
     def report(run: Run[None]) -> None:
         write_line(f"{run.id} taken")
