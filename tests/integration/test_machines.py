@@ -99,8 +99,7 @@ from rxworker.testing import ScriptedModel, call, say
 async def wait() -> str:
     \"\"\"Wait for the test.\"\"\"
     Path("waiting").touch()
-    while not Path("released").exists():
-        await asyncio.sleep(0.01)
+    await asyncio.to_thread(Path("gate").read_bytes)
     return "done"
 
 def make_worker():
@@ -112,6 +111,7 @@ async def test_a_process_that_takes_runs_is_alive_and_not_ready_while_it_drains(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "my_workers.py").write_text(WAITING)
+    os.mkfifo(tmp_path / "gate")
     words = [*COMMAND, "work", "--log", "sqlite:runs.db", "my_workers:make_worker", "--health", "0"]
     async with (
         asyncio.timeout(60),
@@ -137,7 +137,7 @@ async def test_a_process_that_takes_runs_is_alive_and_not_ready_while_it_drains(
             pass
         assert found == (503, "closing\n")
         assert await get("healthz") == (200, "ok\n")
-        (tmp_path / "released").touch()
+        await asyncio.to_thread((tmp_path / "gate").write_bytes, b"")
         assert await one.wait() == 0
 
 
