@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from importlib import metadata
-from math import inf
 from typing import NoReturn
 
 from rxworker.cli import restore
@@ -98,10 +97,10 @@ def _run(argv: Sequence[str] | None) -> int:
                 hooks=not args.no_hooks,
             )
         case "serve":
-            from rxworker.cli.log_messages import log_messages
+            from rxworker.cli.messages import set_up_logging
             from rxworker.cli.serve import serve
 
-            log_messages(args.verbosity, as_json=args.json_messages)
+            set_up_logging(args.log_level, args.log_format)
             return serve(
                 args.provider,
                 args.model,
@@ -117,17 +116,16 @@ def _run(argv: Sequence[str] | None) -> int:
                 demo=args.demo,
                 log=args.log,
                 queue=args.queue,
-                close_delay=args.close_delay,
             )
         case "decode":
             from rxworker.cli.decode import decode
 
             return decode(args.provider, args.file, as_json=args.json)
         case "work":
-            from rxworker.cli.log_messages import log_messages
+            from rxworker.cli.messages import set_up_logging
             from rxworker.cli.work import work
 
-            log_messages(args.verbosity, as_json=args.json_messages)
+            set_up_logging(args.log_level, args.log_format)
             return work(
                 args.log,
                 args.maker,
@@ -306,14 +304,7 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="start runs of this kind in other processes, with rxworker work; may be given several times",
     )
     add("--demo", action="store_true", help="a scripted model in place of a provider")
-    add(
-        "--close-delay",
-        type=_seconds,
-        default=0.0,
-        metavar="SECONDS",
-        help="at the end, how long it serves while /readyz answers 503, for a load balancer; 0",
-    )
-    _add_messages(serve)
+    _add_logging(serve)
     _add_worker(serve, required=False)
 
 
@@ -376,29 +367,20 @@ def _add_work(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add(
         "--drain",
-        type=_seconds,
+        type=float,
         default=20.0,
         metavar="SECONDS",
         help="how long running tools may take at the end; 20",
     )
-    add(
-        "--health",
-        type=_port,
-        metavar="PORT",
-        help="serve /healthz and /readyz on this port of all addresses; 0 for any free one",
-    )
-    _add_messages(work)
+    add("--health", type=_positive, metavar="PORT", help="serve /healthz and /readyz at this port")
+    _add_logging(work)
 
 
-def _add_messages(parser: Parser) -> None:
+def _add_logging(parser: Parser) -> None:
     add = parser.add_argument
-    add(
-        "--verbosity",
-        choices=["debug", "info", "warning", "error"],
-        default="info",
-        help="the lowest level of the messages on standard error; info",
-    )
-    add("--json-messages", action="store_true", help="one JSON object a line for each message")
+    levels = ("debug", "info", "warning", "error")
+    add("--log-level", choices=levels, default="info", help="the least important messages; info")
+    add("--log-format", choices=("text", "json"), default="text", help="of the messages; text")
 
 
 def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -478,16 +460,6 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return seconds
 
 
 def _port(text: str) -> int:

@@ -12,8 +12,7 @@ from rxworker.cli.process import MISUSED, CommandError, run_async, run_until_sto
 from rxworker.cli.resolve import import_object
 from rxworker.log import RunInfo, open_log
 from rxworker.ui.clean import one_line
-from rxworker.ui.web.health import CLOSING
-from rxworker.ui.web.server import serve_health
+from rxworker.ui.web.health import serve_health
 from rxworker.worker import Run, Worker
 from rxworker.worker import submit as submit_run
 from rxworker.worker import work as work_on
@@ -40,13 +39,13 @@ def work(
         kinds: Only runs of these kinds.
         tenant_cap: How many runs of each tenant at once, in all processes.
         drain: Seconds that running tools may take at the end.
-        health: The port of ``/healthz`` and ``/readyz``; ``None``: none.
+        health: The port of ``/healthz`` and ``/readyz``; by default there is none.
 
     Returns:
         0 when it was asked to end.
 
     Raises:
-        CommandError: The function cannot be imported, the log cannot be opened, or the port is in use.
+        CommandError: The function cannot be imported, or the log cannot be opened.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     make = _import_maker(maker)
@@ -55,15 +54,14 @@ def work(
         write_line(f"{run.id} taken")
 
     async def main() -> None:
-        problem = ""
+        obstacle = "starting"
         async with AsyncExitStack() as stack:
+            if health is not None:
+                await stack.enter_async_context(serve_health(health, lambda: obstacle))
             log = await stack.enter_async_context(open_log(address))
             write_line(
                 f"rxworker works on {log}, {concurrency} runs at once. Ctrl-C hands them over."
             )
-            if health is not None:
-                port = await stack.enter_async_context(serve_health(health, lambda: problem))
-                write_line(f"Its health is on port {port}: /healthz and /readyz.")
             working = asyncio.create_task(
                 work_on(
                     log,
@@ -75,13 +73,14 @@ def work(
                     on_run=report,
                 )
             )
+            obstacle = ""
             try:
-                await asyncio.wait([working])
+                await asyncio.wait({working})
             finally:
-                problem = CLOSING
-                working.cancel()  # it hands over its runs
-                await asyncio.wait([working])
-            await working
+                obstacle = "closing"
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+            working.result()
 
     return run_until_stopped(main)
 

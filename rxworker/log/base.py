@@ -41,6 +41,9 @@ LEASE = 15.0
 PAGE = 500
 """How many entries are read at once."""
 
+FEW = 20
+"""How many runs are read one by one."""
+
 ALL_RUNS = ""
 """In place of the id of a run: what follows it is woken by a change of any run."""
 
@@ -212,7 +215,7 @@ class EventLog(ABC):
                 elif not self._is_closed:
                     info = await self.info(run)
                     if info is not None and info.last_seq <= after:
-                        if info.status not in ("running", "deleted"):
+                        if info.status not in ("queued", "running", "deleted"):
                             return
                         await waker.wait()
 
@@ -294,16 +297,27 @@ class EventLog(ABC):
                 infos = [self._decode_info(each) for each in stored]
                 if infos:
                     revision = infos[-1].revision
-                for run in leases.due(time.time()):
-                    info = await self.info(run)
-                    if info is not None:
-                        infos.append(info)
+                infos += await self._infos(leases.due(time.time()))
                 if infos:
                     leases.note(infos, time.time())
                     yield infos
                     await asyncio.sleep(every)
                 else:
                     await waker.wait(leases.next_due)
+
+    async def _infos(self, runs: Sequence[str]) -> list[RunInfo]:
+        """Stored runs without their records, in pages if there are many."""
+        found: dict[str, RunInfo] = {}
+        wanted = {*runs}
+        infos = await self.list(status="running", limit=PAGE) if len(runs) > FEW else []
+        while infos:
+            found.update((info.run, info) for info in infos if info.run in wanted)
+            infos = await self.list(status="running", before=infos[-1].run, limit=PAGE)
+        for run in wanted - found.keys():
+            info = await self.info(run)
+            if info is not None:
+                found[run] = info
+        return [*found.values()]
 
     async def _stored_pages(
         self, newest: Sequence[RunInfo], limit: int | None

@@ -45,6 +45,7 @@ class Totals(Struct):
         tool_errors: How many tools have failed.
         tool_seconds: How long the tools took, together.
         tool_durations: How many tools took up to each of `TOOL_BOUNDS`, and at the end those that took longer.
+        most_queued: The most runs that were queued at once, of all groups; see `Fleet.sample`.
     """
 
     ended: int = 0
@@ -58,6 +59,7 @@ class Totals(Struct):
     tool_errors: int = 0
     tool_seconds: float = 0.0
     tool_durations: list[int] = field(default_factory=_NO_TOOLS.copy)
+    most_queued: int = 0
 
     def add(self, other: Totals) -> None:
         """Add other totals to these."""
@@ -71,6 +73,7 @@ class Totals(Struct):
         self.tool_calls += other.tool_calls
         self.tool_errors += other.tool_errors
         self.tool_seconds += other.tool_seconds
+        self.most_queued = max(self.most_queued, other.most_queued)
         if other.tool_durations is not _NO_TOOLS:
             for at, count in enumerate(other.tool_durations):
                 self.tool_durations[at] += count
@@ -170,6 +173,12 @@ class Fleet:
         if len(self._infos) > self._most_runs:
             self._drop_oldest()
 
+    def sample(self, now: float) -> None:
+        """Count the queued runs for this minute and this hour. The log does not store how many there were before."""
+        queued = sum(info.status == "queued" for info in self._open.values())
+        for bucket in self._buckets(now):
+            bucket.most_queued = max(bucket.most_queued, queued)
+
     @property
     def open(self) -> list[RunInfo]:
         """The runs that are queued or running."""
@@ -229,17 +238,22 @@ class Fleet:
             taken.ended = int(_is_over(info))
             taken.failed = int(info.status == "aborted" and info.row.cause != "cancel")
         self._group(info.row).totals.add(taken)
+        for bucket in self._buckets(info.updated):
+            bucket.add(taken)
+
+    def _buckets(self, time: float) -> Iterator[Totals]:
+        """The minute and the hour of this time, if they are kept."""
         for unit, most, buckets in (
             (MINUTE, MINUTES, self.minutes),
             (HOUR, HOURS, self.hours),
         ):
-            at = int(info.updated // unit)
+            at = int(time // unit)
             if at not in buckets:
                 buckets[at] = Totals()
                 if len(buckets) > most:
                     del buckets[min(buckets)]
             if at in buckets:
-                buckets[at].add(taken)
+                yield buckets[at]
 
     def _sort(self) -> None:
         if not self._is_sorted:

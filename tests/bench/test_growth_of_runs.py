@@ -14,6 +14,7 @@ from rxworker import Client, RunResult, Worker, tool
 from rxworker.events import Record, TextDelta
 from rxworker.hub import Coalesce, Delivery, DropOldest, Hub, Latest, Reliable, iterate
 from rxworker.hub.history import TAIL
+from rxworker.log import Fleet, RunInfo, RunRow
 from rxworker.messages import Conversation
 from rxworker.operators import text_deltas
 from rxworker.providers import Anthropic, HttpRequest, OpenAIChat
@@ -386,3 +387,20 @@ async def test_a_round_leaves_little_for_the_garbage_collector() -> None:
     await watched_by_collector(1)
     few, many = await watched_by_collector(2), await watched_by_collector(12)
     assert many - few < 10 * 30
+
+
+def test_the_fold_of_all_runs(assert_linear: AssertLinear) -> None:
+    def prepare(n: int) -> Task:
+        infos = [
+            RunInfo(f"run-{i}", RunRow("finished", turns=1), 1, 1, "", 0.0, i, i, 0, i, 0)
+            for i in range(n)
+        ]
+
+        def fold() -> None:
+            fleet = Fleet()
+            for info in infos:
+                fleet.note(info)
+
+        return fold
+
+    assert_linear(prepare)

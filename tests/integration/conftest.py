@@ -24,6 +24,10 @@ from rxworker.providers import (
     OpenAIResponses,
     Provider,
 )
+from tests.log.conftest import nats_program as nats_program  # fixtures, for the stores of a log
+from tests.log.conftest import nats_server as nats_server
+from tests.log.conftest import new_address as new_address
+from tests.log.conftest import postgres as postgres
 
 VARIABLES = (
     "ANTHROPIC_API_KEY",

@@ -8,15 +8,15 @@ import re
 import shlex
 import signal
 import sys
-from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+import pytest
 
-from rxworker.log import Replica, SQLiteLog
-from rxworker.worker import submit
+from rxworker.log import EventLog, Replica, open_log
+from tests.log.conftest import NewAddress
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "several-machines.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -28,17 +28,17 @@ COMMANDS = [
 WORKERS = re.findall(r"```python\n(.+?)```", TEXT, re.DOTALL)[0]
 
 
-def command(part: str) -> list[str]:
-    """The only command of the page with this part, for this Python."""
+def command_of(part: str, address: str) -> list[str]:
+    """The only command of the page with this part, for this Python and the log at this address."""
     (found,) = [line for line in COMMANDS if part in line]
     COMMANDS_USED.add(found)
     words = shlex.split(found)
     assert words[0] == "rxworker"
-    return [*COMMAND, *words[1:]]
+    words = [address if word == "sqlite:runs.db" else word for word in words]
+    return [sys.executable, "-m", "rxworker.cli", *words[1:]]
 
 
 COMMANDS_USED: set[str] = set()
-COMMAND = [sys.executable, "-m", "rxworker.cli"]
 
 
 async def output_of(folder: Path, words: list[str]) -> str:
@@ -53,18 +53,6 @@ async def output_of(folder: Path, words: list[str]) -> str:
 @asynccontextmanager
 async def process(folder: Path, words: list[str]) -> AsyncGenerator[str, None]:
     """A process that runs until it gets SIGTERM; yields its first line."""
-    async with running(folder, words) as one:
-        assert one.stdout is not None
-        async with asyncio.timeout(30):
-            yield (await one.stdout.readline()).decode()
-        one.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
-            assert await one.wait() == 0
-
-
-@asynccontextmanager
-async def running(folder: Path, words: list[str]) -> AsyncGenerator[Process, None]:
-    """A process, which is killed unless it has ended."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1"}
     one = await asyncio.create_subprocess_exec(
         *words,
@@ -73,15 +61,20 @@ async def running(folder: Path, words: list[str]) -> AsyncGenerator[Process, Non
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
+    assert one.stdout is not None
     try:
-        yield one
+        async with asyncio.timeout(30):
+            yield (await one.stdout.readline()).decode()
+        one.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            assert await one.wait() == 0
     finally:
         if one.returncode is None:
             one.kill()
             await one.wait()
 
 
-async def end_of(log: SQLiteLog, run: str) -> str:
+async def end_of(log: EventLog, run: str) -> str:
     replica = Replica(log, run)
     async with asyncio.timeout(30):
         await replica.ended()
@@ -89,61 +82,17 @@ async def end_of(log: SQLiteLog, run: str) -> str:
     return replica.state.conversation.messages[-1].text
 
 
-WAITING = """
-import asyncio
-from pathlib import Path
-from rxworker import Worker, tool
-from rxworker.testing import ScriptedModel, call, say
-
-@tool
-async def wait() -> str:
-    \"\"\"Wait for the test.\"\"\"
-    Path("waiting").touch()
-    await asyncio.to_thread(Path("gate").read_bytes)
-    return "done"
-
-def make_worker():
-    return Worker(ScriptedModel([call("wait"), say("Done.")]), tools=[wait])
-"""
-
-
-async def test_a_process_that_takes_runs_is_alive_and_not_ready_while_it_drains(
-    tmp_path: Path,
+@pytest.mark.parametrize("store", ["sqlite", "postgres", "nats"])
+async def test_each_command_does_what_the_page_says(
+    store: str, new_address: NewAddress, tmp_path: Path
 ) -> None:
-    (tmp_path / "my_workers.py").write_text(WAITING)
-    os.mkfifo(tmp_path / "gate")
-    words = [*COMMAND, "work", "--log", "sqlite:runs.db", "my_workers:make_worker", "--health", "0"]
-    async with (
-        asyncio.timeout(60),
-        SQLiteLog(tmp_path / "runs.db") as log,
-        aiohttp.ClientSession(trust_env=False) as http,
-        running(tmp_path, words) as one,
-    ):
-        assert one.stdout is not None
-        await one.stdout.readline()
-        url = f"http://127.0.0.1:{re.findall(rb'port ([0-9]+)', await one.stdout.readline())[0].decode()}/"
-
-        async def get(path: str) -> tuple[int, str]:
-            async with http.get(url + path) as response:
-                return response.status, await response.text()
-
-        assert (await get("healthz"), await get("readyz")) == ((200, "ok\n"), (200, "ok\n"))
-        run = await submit(log, "Wait.")
-        assert await one.stdout.readline() == f"{run} taken\n".encode()
-        while not (tmp_path / "waiting").exists():
-            assert await get("readyz") == (200, "ok\n")
-        one.send_signal(signal.SIGTERM)
-        while (found := await get("readyz")) == (200, "ok\n"):
-            pass
-        assert found == (503, "closing\n")
-        assert await get("healthz") == (200, "ok\n")
-        await asyncio.to_thread((tmp_path / "gate").write_bytes, b"")
-        assert await one.wait() == 0
-
-
-async def test_each_command_does_what_the_page_says(tmp_path: Path) -> None:
     (tmp_path / "my_workers.py").write_text(WORKERS)
-    async with SQLiteLog(tmp_path / "runs.db") as log:
+    address = new_address(store)
+
+    def command(part: str) -> list[str]:
+        return command_of(part, address)
+
+    async with open_log(address) as log:
         async with process(tmp_path, command("--concurrency")) as line:
             assert "32 runs at once" in line
             run = await output_of(tmp_path, command('submit --log sqlite:runs.db --kind clerk "'))

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -18,9 +17,8 @@ from typing import Any
 
 import pytest
 
-from rxworker import Worker, tool
 from rxworker.errors import ConfigurationError, FencedError, LeaseHeldError, LogError
-from rxworker.events import Record, RunRecover, RunStart, RunStop, TextDelta
+from rxworker.events import Record, RunStart, TextDelta
 from rxworker.hub.history import expand
 from rxworker.log import (
     Claim,
@@ -36,10 +34,9 @@ from rxworker.log import (
 from rxworker.log.nats import NatsLog
 from rxworker.log.nats_owned import OwnedRuns
 from rxworker.messages import Conversation, Message
-from rxworker.testing import ScriptedModel, call, say
-from rxworker.tools import ToolContext
-from tests.log.nats_server import NatsServer, Proxy, free_port
-from tests.log.victim import ByTurn
+from tests.log.clerk import Clerk
+from tests.log.nats_server import NatsServer, free_port
+from tests.log.proxy import Proxy
 
 RUN = "run-1"
 START = RunStart(Conversation((Message.user("Hi"),)), 1)
@@ -376,30 +373,6 @@ async def test_many_watchers_share_a_consumer(nats_address: str) -> None:
 # Servers that are killed
 
 
-class Clerk:
-    """A worker whose tool waits for the test, and whose answer takes some time."""
-
-    def __init__(self, log: EventLog, *, delay: float = 0.0) -> None:
-        self.started, self.go_on = asyncio.Event(), asyncio.Event()
-        self.was_cancelled = False
-        self.log = log
-
-        @tool(effect="idempotent")
-        async def work(n: int, context: ToolContext) -> str:
-            """Work."""
-            self.started.set()
-            try:
-                await self.go_on.wait()
-            except asyncio.CancelledError:
-                self.was_cancelled = True
-                raise
-            return f"worked {n}"
-
-        replies = [call("work", n=1), say("A long answer, in many words. " * 20)]
-        model = ScriptedModel(replies, delay=delay) if delay else ByTurn(replies)
-        self.worker = Worker(model, tools=[work], log=log)
-
-
 async def test_a_run_and_its_watcher_go_on_when_the_server_is_killed_and_restarted(
     nats_program: str, tmp_path: Path
 ) -> None:
@@ -545,87 +518,3 @@ async def test_an_acknowledgement_that_was_lost_stores_nothing_twice(
             session = await other._open()
             place = session.place(RUN)
             assert len(await session.connection.read(place.stream, place.entries, 1)) == 3
-
-
-async def test_a_worker_that_is_cut_off_is_replaced_and_refused(
-    nats_server: NatsServer, nats_address: str
-) -> None:
-    async with Proxy(nats_server.port) as proxy:
-        address = nats_address.replace(str(nats_server.port), str(proxy.port))
-        async with NatsLog(address, lease=0.6) as log, NatsLog(nats_address) as other:
-            zombie, clerk = Clerk(log), Clerk(other)
-            run = zombie.worker.run("Begin.")
-            await zombie.started.wait()
-            proxy.cut()
-            while True:
-                try:
-                    recovered = await clerk.worker.recover(run.id)
-                except LeaseHeldError as error:
-                    await asyncio.sleep(max(error.until - time.time(), 0) + 0.01)
-                else:
-                    break
-            await clerk.started.wait()
-            watching = asyncio.create_task(watch(other, 1000, run.id))
-            proxy.heal()
-            async with asyncio.timeout(20):
-                with pytest.raises(FencedError, match="taken over"):
-                    await run
-            assert zombie.was_cancelled
-            clerk.go_on.set()
-            await recovered
-            records = await stored(other, run.id)
-            assert [record.seq for record in records] == list(range(1, len(records) + 1))
-            assert sum(isinstance(record.event, RunRecover) for record in records) == 1
-            assert isinstance(records[-1].event, RunStop)
-            watching.cancel()
-
-
-STOPPED = """
-import asyncio, sys
-from rxworker.errors import FencedError
-from rxworker.log.nats import NatsLog
-from rxworker.log.nats_owned import OwnedRuns
-from tests.log.test_nats import Clerk
-
-async def main():
-    async with NatsLog(sys.argv[1], lease=0.6) as log:
-        clerk = Clerk(log)
-        run = clerk.worker.run("Begin.")
-        await clerk.started.wait()
-        print(run.id, flush=True)
-        try:
-            await run
-        except FencedError:
-            print("refused", clerk.was_cancelled, flush=True)
-
-asyncio.run(main())
-"""
-
-
-async def test_a_process_that_is_stopped_for_longer_than_its_lease_is_refused(
-    nats_address: str,
-) -> None:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", STOPPED, nats_address,
-        stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2],
-    )  # fmt: skip
-    assert process.stdout is not None
-    run = (await process.stdout.readline()).decode().strip()
-    process.send_signal(signal.SIGSTOP)
-    async with NatsLog(nats_address) as log:
-        clerk = Clerk(log)
-        clerk.go_on.set()
-        while True:
-            try:
-                recovered = await clerk.worker.recover(run)
-            except LeaseHeldError as error:
-                await asyncio.sleep(max(error.until - time.time(), 0) + 0.01)
-            else:
-                break
-        await recovered
-        before = await stored(log, run)
-        process.send_signal(signal.SIGCONT)
-        assert await process.stdout.read() == b"refused True\n"
-        await process.wait()
-        assert await stored(log, run) == before
-        assert [record.seq for record in before] == list(range(1, len(before) + 1))

@@ -281,3 +281,15 @@ async def test_a_claim_of_which_the_process_did_not_know_counts(tmp_path: Path) 
             run = await begin(source, again, simple, 1)
             assert run is not None
             await run
+
+
+async def test_the_records_of_a_queued_run_are_those_of_the_whole_run(open_store: OpenLog) -> None:
+    async with open_store() as log:
+        seen, done = list[int](), asyncio.Event()
+        run = await submit(log, "A poem")
+        log.records(run).subscribe(lambda record: seen.append(record.seq), on_completed=done.set)
+        async with working(log, simple), asyncio.timeout(20):
+            await done.wait()
+        info = await log.info(run)
+        assert info is not None
+        assert (info.status, seen) == ("finished", list(range(1, info.last_seq + 1)))

@@ -87,13 +87,13 @@ def make_app(
     app[LIMITS] = settings.max_body, settings.body_seconds
     app.add_routes(
         [
-            *health_routes(lambda: state.problem),
             web.get("/", get_page, name="page"),
             web.get("/static/{path:.+}", get_static, name="static"),
             web.get("/fleet", get_fleet_page, name="fleet-page"),
             web.get("/api/info", get_info),
             web.get("/api/fleet", get_fleet),
             web.get("/metrics", get_metrics),
+            *health_routes(lambda request: request.config_dict[STATE].obstacle),
             web.get("/api/runs", get_runs),
             web.post("/api/runs", post_run),
             web.get("/api/runs/{id}", get_run),

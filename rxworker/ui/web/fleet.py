@@ -49,6 +49,7 @@ class Taken(Struct, frozen=True):
     tool_calls: int
     tool_errors: int
     tool_p95: float | None
+    most_queued: int
 
 
 class QueueInfo(Struct, frozen=True):
@@ -201,14 +202,18 @@ class FleetFeed:
         self._task: asyncio.Task[None] | None = None
         self._loaded = asyncio.Event()
         self._changed = asyncio.Event()
+        self._is_closed = False
         self._redact = json_redactor()
 
     async def ready(self) -> Fleet:
         """The fold with all that is stored.
 
         Raises:
+            ApiError: The server is being stopped.
             LogError: The log cannot be read.
         """
+        if self._is_closed:
+            raise ApiError(503, "closing", "the server is being stopped")
         if self._task is None or self._task.done():
             self._loaded.clear()
             self._task = asyncio.get_running_loop().create_task(self._follow(), name="fleet")
@@ -218,10 +223,11 @@ class FleetFeed:
         return self.fleet
 
     async def answers(self, asked: RunFilter) -> AsyncGenerator[bytes, None]:
-        """What matches as JSON, now and after each change."""
-        while True:
+        """What matches as JSON, now and after each change, until the server is stopped."""
+        while not self._is_closed:
             began = time.perf_counter()
             fleet, changed = await self.ready(), self._changed
+            fleet.sample(time.time())
             data = await self.answer(fleet, asked)
             spent = time.perf_counter() - began
             yield data
@@ -248,7 +254,9 @@ class FleetFeed:
         return self._redact(encode_json(_answer(fleet, time.time(), rows, is_more)))
 
     async def close(self) -> None:
-        """Stop following the log."""
+        """Stop following the log, and end what follows this."""
+        self._is_closed = True
+        self._changed.set()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -261,6 +269,7 @@ class FleetFeed:
                         self.fleet.note(info)
                     if not infos:
                         self._loaded.set()
+                    self.fleet.sample(time.time())
                     await asyncio.sleep(0)  # a log in memory never waits
                     changed, self._changed = self._changed, asyncio.Event()
                     changed.set()
@@ -334,6 +343,7 @@ def _taken(totals: Totals, since: float) -> Taken:
         totals.tool_calls,
         totals.tool_errors,
         totals.tool_quantile(0.95),
+        totals.most_queued,
     )
 
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, cast
 
@@ -25,8 +24,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web.app import make_app
-from rxworker.ui.web.guard import HEADERS, User, add_headers
-from rxworker.ui.web.health import health_routes
+from rxworker.ui.web.guard import HEADERS, User
 from rxworker.ui.web.responses import error_response
 from rxworker.ui.web.runs import Workers
 from rxworker.ui.web.settings import Settings, is_loopback
@@ -149,9 +147,6 @@ async def note_request(request: web.Request, handler: Handler) -> web.StreamResp
 BACKLOG = 128
 """The maximum number of connections that wait to be accepted."""
 
-MOST_PROBES = 32
-"""The maximum number of connections of `serve_health`."""
-
 CLOSING_SECONDS = 3.0
 """Seconds requests have to end when the server stops."""
 
@@ -272,13 +267,9 @@ class WebServer:
     ) -> None:
         if self._listening is not None and self._runner is not None:
             try:
-                self.state.begin_close()
-                await asyncio.sleep(self._settings.close_delay)
+                await stop_listening(self._listening)
             finally:
-                try:
-                    await stop_listening(self._listening)
-                finally:
-                    await self._runner.cleanup()
+                await self._runner.cleanup()
 
 
 async def serve(
@@ -313,50 +304,6 @@ async def serve(
         if ready is not None:
             ready(server.url)
         await asyncio.Event().wait()
-
-
-@asynccontextmanager
-async def serve_health(port: int, problem: Callable[[], str]) -> AsyncGenerator[int, None]:
-    """Serve ``/healthz`` and ``/readyz`` alone, on all addresses of this machine, for a process that serves nothing else.
-
-    Args:
-        port: The port; 0 for any free port.
-        problem: See `health_routes`.
-
-    Yields:
-        The port.
-
-    Raises:
-        ConfigurationError: The port is not available.
-    """
-    app = web.Application(middlewares=[note_request])
-    app.add_routes(health_routes(problem))
-    app.on_response_prepare.append(add_headers)
-    runner = web.AppRunner(app, shutdown_timeout=CLOSING_SECONDS)
-    await runner.setup()
-    try:
-        assert runner.server is not None
-        # Everything on the network can reach it: its connections are few and short.
-        connections = Connections(runner.server, MOST_PROBES, HEAD_SECONDS)
-        try:
-            listening = await asyncio.get_running_loop().create_server(
-                connections, sock=_socket_of_all(port)
-            )
-        except (OSError, OverflowError) as error:
-            raise ConfigurationError(_why(error, "all addresses", port)) from error
-        try:
-            yield listening.sockets[0].getsockname()[1]
-        finally:
-            await stop_listening(listening)
-    finally:
-        await runner.cleanup()
-
-
-def _socket_of_all(port: int) -> socket.socket:
-    """One socket for IPv4 and IPv6: two would have different ports if any free one may be taken."""
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", port))
 
 
 def _hosts(settings: Settings, host: str) -> tuple[str, ...]:

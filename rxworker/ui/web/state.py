@@ -20,7 +20,6 @@ from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry
 from rxworker.ui.web.fleet import FleetFeed
 from rxworker.ui.web.guard import OWNER, User
-from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
 from rxworker.ui.web.responses import ApiError, Page
 from rxworker.ui.web.runs import MakeWorkerError, Runs, Workers, WorkerSource, equip, new_id
 from rxworker.ui.web.settings import Settings
@@ -67,19 +66,18 @@ class ServerState:
         self.streams = Streams(settings)
         self.sockets = Sockets()
         self.page = Page()
-        self._problem = STARTING
-        self._is_closing = False
         self._has_users = user is not None
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log)
+        self._obstacle = "starting"
 
     def __repr__(self) -> str:
         return f"ServerState({self.settings!r})"
 
     @property
-    def problem(self) -> str:
-        """Why clients should use another server; empty if they may use this one. ``/readyz`` answers with it."""
-        return CLOSING if self._is_closing else self._problem
+    def obstacle(self) -> str:
+        """Why the server should get no requests now, in a few words; empty if it should."""
+        return self._obstacle
 
     @property
     def has_fleet(self) -> bool:
@@ -191,42 +189,35 @@ class ServerState:
     async def start(self) -> None:
         """Load the runs of the log, follow it, and recover runs whose process has ended."""
         log = self.store.log
-        if log is not None:
-            changes = log.changes(limit=self.settings.max_kept)
-            await self._note_stored(changes)
-            loop = asyncio.get_running_loop()
-            self._tasks = [
-                loop.create_task(self._follow(log, changes), name="follow the log"),
-                loop.create_task(self._recover(log), name="recover runs"),
-            ]
-        self._problem = ""
-
-    async def _note_stored(self, changes: AsyncGenerator[list[RunInfo], None]) -> None:
-        """Note the runs that come before the changes."""
+        if log is None:
+            self._obstacle = ""
+            return
+        changes = log.changes(limit=self.settings.max_kept)
         stored: list[RunInfo] = []
-        async for infos in changes:
-            if not infos:
-                break
+        while infos := await anext(changes):
             stored += infos
         for info in sorted(stored, key=lambda info: info.created):
             self.store.note(info)
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._follow(log, changes), name="follow the log"),
+            loop.create_task(self._recover(log), name="recover runs"),
+        ]
 
     async def _follow(self, log: EventLog, changes: AsyncGenerator[list[RunInfo], None]) -> None:
-        """Note changes for as long as the server runs; after an error, begin again with what is stored."""
+        """Follow the log for as long as the server runs, and begin again where it could not be read."""
+        self._obstacle = ""
         while True:
             try:
                 async with aclosing(changes):
-                    if self._problem:
-                        await self._note_stored(changes)
-                        self._problem = ""
                     async for infos in changes:
+                        self._obstacle = ""
                         for info in infos:
                             self.store.note(info)
-                self._problem = LOG_FAILED
-                return  # the program has closed the log
-            except Exception as error:  # a defect too: a server that shows old runs is not ready
-                self._problem = LOG_FAILED
-                logger.error("the log cannot be followed now\n%s", format_error(error))
+                return  # the log is closed
+            except Exception as error:  # also a defect must not leave the list as it is, silently
+                self._obstacle = "the log cannot be read"
+                logger.error("the log cannot be read\n%s", format_error(error))
             await asyncio.sleep(log.lease / 3)
             changes = log.changes(limit=self.settings.max_kept)
 
@@ -265,13 +256,9 @@ class ServerState:
         entry.conversation.use(run.worker)
         self.store.changed(entry)
 
-    def begin_close(self) -> None:
-        """Answer ``/readyz`` with 503 from now on. Everything else continues until `close`."""
-        self._is_closing = True
-
     async def close(self) -> None:
         """Cancel the runs of clients, send their last records, and close all connections. Runs of a log are handed over."""
-        self.begin_close()
+        self._obstacle = "closing"
         if self._fleet is not None:
             await self._fleet.close()
         for task in self._tasks:

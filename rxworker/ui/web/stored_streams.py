@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
-from rxworker.errors import LogError
+from rxworker.errors import LocalProtocolError, LogError
 from rxworker.events import Record
 from rxworker.hub.history import expand, merged
 from rxworker.log import EventLog, RunInfo, record_of
@@ -116,16 +116,18 @@ class LogStream:
         return StreamPage((), _write_offset(*at), is_closed=info.status in ENDED)
 
     async def wait(self, offset: str) -> bool:
-        """Wait for a record after an offset. ``False`` if the log is closed."""
+        """Wait for a record after an offset, or the end of the run. ``False`` if the log is closed."""
         _, after = _read_offset(offset)
-        entries = self._log.follow(self._run, after)
-        async with aclosing(entries):
-            try:
-                async for _ in entries:
+        try:
+            async with aclosing(self._log.pages(self._run, after)) as pages:
+                async for _ in pages:
                     return True
-            except LogError:
-                return True  # the next read reports it: the run was deleted
-        return False
+            await self._log.info(self._run)  # raises if the log was closed
+        except LogError:
+            return True  # the next read reports it: the run was deleted
+        except LocalProtocolError:
+            return False
+        return True
 
     async def _info(self) -> RunInfo:
         info = await self._log.info(self._run)

@@ -390,6 +390,16 @@ async def test_events_follow_a_run_to_its_end(log: EventLog, view: str) -> None:
         assert data == await (await client.get(f"/runs/{run.id}/stream{view}")).json()
 
 
+async def test_a_reader_that_has_all_records_of_an_ended_run_waits_no_longer(log: EventLog) -> None:
+    """It may have read the last record before it was known that the run has ended."""
+    run = Worker(ScriptedModel(["Hello."]), log=log).run("Hi")
+    await run
+    source = LogStream(log, run.id)
+    async with asyncio.timeout(10):
+        assert await source.wait(offset(1, run.last_seq))
+    assert (await source.read(offset(1, run.last_seq))).is_closed
+
+
 async def test_events_end_after_a_while_with_the_offset_to_continue_from(
     client: Client, log: EventLog
 ) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -22,6 +22,7 @@ from rxworker.log import Claim, EventLog, MemoryLog, RunRow, StoredStatus, entri
 from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel
 from rxworker.ui.web import Settings, WebServer, fleet
+from rxworker.ui.web.responses import ApiError
 
 TOKEN = "a-very-secret-token-0123456789"
 
@@ -165,6 +166,20 @@ async def test_a_client_gets_an_answer_after_each_change(
         while not found["rows"]:
             found = await anext(answers)
         assert found["runs"] == {"running": 0, "finished": 1}
+
+
+async def test_the_answers_end_when_the_server_is_stopped() -> None:
+    stack = AsyncExitStack()
+    client = await opened(stack)
+    state = client.server.state
+    async with asyncio.timeout(20), client.answers() as answers:
+        assert (await anext(answers))["rows"] == []
+        closing = asyncio.create_task(stack.aclose())
+        with suppress(aiohttp.ClientError):  # it may be cut off
+            assert [answer async for answer in answers] == []
+        await closing
+    with pytest.raises(ApiError, match="being stopped"):
+        await state.fleet.ready()
 
 
 async def test_a_run_that_is_older_than_the_list_is_opened(stack: AsyncExitStack) -> None:

@@ -12,9 +12,11 @@ const form = byId("filter"), FIELDS = ["q", "status", "worker", "tenant", "owner
 const LOST = "The connection was lost. Trying again.";
 let source = null, limit = STEP, period = 1, answer = null, timer = null;
 
+const whole = (n) => (Number.isInteger(n) ? short(n) : "");
 const bars = {
   tokens: new Bars(byId("fleet-tokens"), [line("--input"), line("--accent")], short),
-  ended: new Bars(byId("fleet-ended"), [line("--good"), line("--bad")], (n) => (Number.isInteger(n) ? short(n) : "")),
+  ended: new Bars(byId("fleet-ended"), [line("--good"), line("--bad")], whole),
+  queued: new Bars(byId("fleet-queued"), [line("--warn")], whole),
 };
 
 // The address keeps the filter, so that it can be shared and survives a reload.
@@ -91,6 +93,7 @@ function drawPeriod() {
     ["Tokens read", short(taken.input_tokens)],
     ["Tokens written", short(taken.output_tokens)],
     ["Cost", taken.cost ? money(taken.cost) : "–"],
+    ["Most queued", count(taken.most_queued)],
     ["Tools", count(taken.tool_calls), taken.tool_errors ? `${count(taken.tool_errors)} failed` : ""],
     ["Tools, p95", taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
     ["Recoveries", count(taken.recovered), "", taken.recovered ? "warn" : ""],
@@ -99,7 +102,9 @@ function drawPeriod() {
   const points = (isFine ? answer.minutes : answer.hours).filter((point) => point.since > taken.since - width);
   bars.tokens.set(points, ["input_tokens", "output_tokens"], taken.since, answer.time, width);
   bars.ended.set(points, ["ended", "failed"], taken.since, answer.time, width);
+  bars.queued.set(points, ["most_queued"], taken.since, answer.time, width);
   setText(byId("tokens-note"), `read and written, a ${word}`);
+  setText(byId("queued-note"), `at most, in a ${word}, while this server ran`);
   setText(byId("ended-note"), `all and failed, a ${word}`);
 }
 
