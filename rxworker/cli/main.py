@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from importlib import metadata
+from math import inf
 from typing import NoReturn
 
 from rxworker.cli import restore
@@ -116,6 +117,7 @@ def _run(argv: Sequence[str] | None) -> int:
                 demo=args.demo,
                 log=args.log,
                 queue=args.queue,
+                close_delay=args.close_delay,
             )
         case "decode":
             from rxworker.cli.decode import decode
@@ -304,6 +306,13 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
         help="start runs of this kind in other processes, with rxworker work; may be given several times",
     )
     add("--demo", action="store_true", help="a scripted model in place of a provider")
+    add(
+        "--close-delay",
+        type=_seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="at the end, how long it serves while /readyz answers 503, for a load balancer; 0",
+    )
     _add_logging(serve)
     _add_worker(serve, required=False)
 
@@ -367,20 +376,26 @@ def _add_work(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     add(
         "--drain",
-        type=float,
+        type=_seconds,
         default=20.0,
         metavar="SECONDS",
         help="how long running tools may take at the end; 20",
     )
-    add("--health", type=_positive, metavar="PORT", help="serve /healthz and /readyz at this port")
+    add(
+        "--health",
+        type=_host_and_port,
+        metavar="[HOST:]PORT",
+        help="serve /healthz and /readyz there; without a host at all addresses",
+    )
     _add_logging(work)
 
 
 def _add_logging(parser: Parser) -> None:
     add = parser.add_argument
     levels = ("debug", "info", "warning", "error")
-    add("--log-level", choices=levels, default="info", help="the least important messages; info")
-    add("--log-format", choices=("text", "json"), default="text", help="of the messages; text")
+    about = "of the messages on standard error, which are not the runs of --log"
+    add("--log-level", choices=levels, default="info", help=f"the lowest level {about}; info")
+    add("--log-format", choices=("text", "json"), default="text", help=f"the form {about}; text")
 
 
 def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -460,6 +475,21 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+def _host_and_port(text: str) -> tuple[str | None, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]") or None, _port(port)
 
 
 def _port(text: str) -> int:

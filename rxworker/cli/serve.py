@@ -55,6 +55,7 @@ def serve(
     demo: bool = False,
     log: str | None = None,
     queue: Sequence[str] = (),
+    close_delay: float = 0.0,
 ) -> int:
     """Serve until Ctrl-C.
 
@@ -73,6 +74,7 @@ def serve(
         demo: Whether a scripted model answers instead of a provider.
         log: The address of the log in which runs are stored.
         queue: The kinds of runs that other processes execute.
+        close_delay: Seconds that it serves at the end, while ``/readyz`` answers 503.
 
     Returns:
         0 when it was asked to end.
@@ -101,7 +103,9 @@ def serve(
     else:
         workers = _maker(provider, model, base_url, api_key_env, system, max_tokens, tools)
     try:
-        settings = Settings(token=token, allowed_hosts=tuple(allowed_hosts))
+        settings = Settings(
+            token=token, allowed_hosts=tuple(allowed_hosts), close_delay=close_delay
+        )
     except ConfigurationError as error:
         raise CommandError(explain(error), MISUSED) from error
 

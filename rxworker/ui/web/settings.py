@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address, ip_network
+from math import inf
 
 from msgspec import Struct, field
 
@@ -140,6 +141,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         writes_per_second: The maximum rate at which deltas are sent to a client; starts and ends are sent at once. ``None``: no limit.
         cancel_on_disconnect: Seconds after which the run of an AG-UI or ``useChat`` client is cancelled when that client has closed
             its connection, which is how these clients stop a run; ``None``: never, and such a run continues without its client.
+        close_delay: Seconds that `serve` and `WebServer` still serve when they are stopped, while ``/readyz`` answers 503, so that a load
+            balancer sends its clients to another server first.
         prices: The prices of tokens, by the model's name, for the cost of the runs.
 
     Raises:
@@ -166,6 +169,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     grace: float | None = None
     writes_per_second: float | None = 30.0
     cancel_on_disconnect: float | None = 1.0
+    close_delay: float = 0.0
     prices: Mapping[str, Prices] = field(default_factory=dict[str, Prices])
 
     def __post_init__(self) -> None:
@@ -187,6 +191,8 @@ class Settings(Struct, frozen=True, kw_only=True):
         if self.cancel_on_disconnect is not None and not self.cancel_on_disconnect >= 0:
             message = f"cancel_on_disconnect={self.cancel_on_disconnect!r}: give seconds, or None"
             raise ConfigurationError(message)
+        if not 0 <= self.close_delay < inf:
+            raise ConfigurationError(f"close_delay={self.close_delay!r}: give seconds, or 0")
         rate = self.writes_per_second
         if rate is not None and not 0 < rate <= MOST_WRITES:
             message = (
