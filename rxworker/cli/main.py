@@ -305,7 +305,6 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
         default=[],
         help="start runs of this kind in other processes, with rxworker work; may be given several times",
     )
-    add("--demo", action="store_true", help="a scripted model in place of a provider")
     add(
         "--close-delay",
         type=_seconds,
@@ -313,6 +312,7 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="SECONDS",
         help="at the end, how long it serves while /readyz answers 503, for a load balancer; 0",
     )
+    add("--demo", action="store_true", help="a scripted model in place of a provider")
     _add_logging(serve)
     _add_worker(serve, required=False)
 

@@ -88,6 +88,7 @@ class RunSource:
         self.log = log
         self.pending = PendingRuns(cap)
         self._revision = -1
+        self._left: set[str] = set()  # to the process that has decided
         self._changed = asyncio.Event()
         self._loaded = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -193,7 +194,8 @@ class RunSource:
         if info.status != "paused":
             return True
         commands = await self.log.sent(info.run)
-        if not any(each.kind == DECIDE and DISMISS not in each.data for each in commands):
+        decided = [c for c in commands if c.kind == DECIDE and DISMISS not in c.data]
+        if not decided:
             return False
         resumed = await self.log.info(resumed_id(info.run))
         if resumed is not None and resumed.last_seq:
@@ -202,6 +204,15 @@ class RunSource:
         if resumed is not None and resumed.owner and resumed.lease_until > time.time():
             self.pending.defer(info.run, resumed.lease_until)
             return False
+        # The process that has decided is about to resume the run. A clock may be wrong, so this is waited for once.
+        now, seconds = time.time(), decided[0].data.get("reserved", 0.0)
+        if isinstance(seconds, float) and info.run not in self._left:
+            until = min(decided[0].time, now) + seconds
+            if until > now:
+                self._left.add(info.run)
+                self.pending.defer(info.run, until)
+                return False
+        self._left.discard(info.run)
         return True
 
 

@@ -73,22 +73,40 @@ Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
 """Decisions about pending calls: by the ids of the calls, or one for each call in order, ``None`` for no decision."""
 
 
+RESERVED = 2.0
+"""Seconds that a process has to resume a run that it has decided about, before another process does."""
+
+
 class _Decided(Struct, frozen=True, omit_defaults=True):
     """The data of a ``decide`` command.
 
     Attributes:
         decisions: One for each pending call, in order; ``None`` approves the call that the run paused at.
         add: Messages to add.
+        reserved: Seconds for which other processes leave the run to the one that has decided.
     """
 
     decisions: tuple[Decision | None, ...] | None = None
     add: tuple[Message, ...] = ()
+    reserved: float = 0.0
 
 
 def decide_command(
-    paused: Paused[Any], decisions: Decisions | None, added: Sequence[Message], hooks: Hooks
+    paused: Paused[Any],
+    decisions: Decisions | None,
+    added: Sequence[Message],
+    hooks: Hooks,
+    *,
+    reserved: float = 0.0,
 ) -> Command:
     """The command that decides about a paused run. All of them have one key, so that the log takes the first.
+
+    Args:
+        paused: The paused run.
+        decisions: The decisions.
+        added: The messages to add.
+        hooks: The hooks of the worker.
+        reserved: Seconds for which other processes leave the run to the one that has decided.
 
     Raises:
         LocalProtocolError: As for `resume_turn`.
@@ -96,7 +114,7 @@ def decide_command(
     """
     resume_turn(paused, decisions, added, hooks)
     listed = None if not decisions else tuple(_decided(paused, decisions))
-    data = msgspec.to_builtins(_Decided(listed, tuple(added)))
+    data = msgspec.to_builtins(_Decided(listed, tuple(added), reserved))
     return Command(DECIDE, data, key=DECIDE)
 
 

@@ -45,7 +45,7 @@ from rxworker.worker.arguments import (
 from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnScope
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Budget, Limits
-from rxworker.worker.paused import Decisions, decide_command, decision_of, resume_turn
+from rxworker.worker.paused import RESERVED, Decisions, decide_command, decision_of, resume_turn
 from rxworker.worker.recovery import (
     Continuation,
     OnUnknown,
@@ -416,7 +416,8 @@ class Worker:
         log = self._expect_log("decide")
         paused = await self._load_paused(run)
         several = expect_several("add", add, "add=[Message.user('...')]")
-        await log.send(run, decide_command(paused, decisions, several, self.hooks))
+        command = decide_command(paused, decisions, several, self.hooks, reserved=RESERVED)
+        await log.send(run, command)
         return self.resume(paused, decisions=decisions, add=several)
 
     async def _load_paused(self, run: str) -> Paused[None]:

@@ -1,6 +1,7 @@
 """What a log costs, each figure with its reference in the same run: `python tests/bench/logs.py`, or with `--store postgres` or `--store nats`.
 
-With `--guard`, exits with 1 where a figure is half again over its limit, twice in a row.
+With `--guard`, exits with 1 where a figure is half again over its limit, or a time over five times its limit, three times in a row. Times depend on
+the machine, and on what else it does; ratios and bytes hardly.
 """
 
 from __future__ import annotations
@@ -294,17 +295,23 @@ async def measure(store: str) -> list[str]:
     print("| what | at most | measured |\n|---|---:|---:|")
     for what, most, value in rows:
         print(f"| {what} | {'' if most is None else most} | {value:.3g} |")
-    return [what for what, most, value in rows if most is not None and value > 1.5 * most]
+    return [what for what, most, value in rows if most is not None and value > most * _slack(what)]
+
+
+def _slack(what: str) -> float:
+    """How many times its limit a figure may be before it is a defect."""
+    return 5.0 if what.endswith("ms") else 1.5
 
 
 async def main(store: str, *, guard: bool) -> int:
-    """Measure; where it is guarded, once more if anything is over its limit, since other programs disturb a measurement."""
+    """Measure; where it is guarded, again if anything is far over its limit, since other programs disturb a measurement."""
     over = await measure(store)
+    for _ in range(2):
+        if guard and over:
+            again = await measure(store)
+            over = [what for what in over if what in again]
     if guard and over:
-        again = await measure(store)
-        over = [what for what in over if what in again]
-    if guard and over:
-        print("half again over its limit:", "; ".join(over))
+        print("far over its limit:", "; ".join(over))
         return 1
     return 0
 

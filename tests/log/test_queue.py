@@ -14,7 +14,7 @@ import pytest
 from rxworker import Worker, tool
 from rxworker.errors import ConfigurationError
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
-from rxworker.log import Command, EventLog, Replica, RunInfo, SQLiteLog
+from rxworker.log import Command, EventLog, MemoryLog, Replica, RunInfo, SQLiteLog
 from rxworker.log.recover import RunSource
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, say
@@ -293,3 +293,47 @@ async def test_the_records_of_a_queued_run_are_those_of_the_whole_run(open_store
         info = await log.info(run)
         assert info is not None
         assert (info.status, seen) == ("finished", list(range(1, info.last_seq + 1)))
+
+
+async def test_the_process_that_decides_resumes_the_run(
+    open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @before_tool_call(name="permit")
+    def permit(context: ToolCallContext) -> Pause:
+        return Pause("Is it allowed?")
+
+    @tool(effect="pure")
+    def look() -> str:
+        """Look."""
+        return "nothing"
+
+    async with open_store() as log, open_store() as opened:
+        other = log if isinstance(log, MemoryLog) else opened  # as from another process
+        worker = Worker(ScriptedModel([call("look"), say("So.")]), tools=[look], hooks=[permit])
+        worker.log = log
+        paused = worker.run("Hi")
+        await paused
+        made, looked = list[str](), asyncio.Event()
+        send, sent = log.send, other.sent
+
+        async def send_and_wait(run: str, command: Command) -> int:
+            number = await send(run, command)
+            await looked.wait()  # the other process has seen the decision
+            return number
+
+        async def sent_and_note(run: str) -> list[Command]:
+            commands = await sent(run)
+            if commands:
+                asyncio.get_running_loop().call_later(0.05, looked.set)
+            return commands
+
+        def make(info: RunInfo) -> Worker:
+            made.append(info.run)
+            return Worker(ScriptedModel([say("So.")]), tools=[look], hooks=[permit], log=other)
+
+        monkeypatch.setattr(log, "send", send_and_wait)
+        monkeypatch.setattr(other, "sent", sent_and_note)
+        async with working(other, make), asyncio.timeout(20):
+            run = await worker.decide(paused.id, [Approve()])
+            assert (await run).text == "So."
+        assert made == []

@@ -335,6 +335,8 @@ class Runs:
         if not (before.paused if isinstance(before, LiveEntry) else before.status == "paused"):
             message = f"only a paused run can be resumed, and this one is {before.status}"
             raise ApiError(409, "not_paused", message)
+        if isinstance(before, StoredEntry) and before.resumed_as is not None:
+            raise ApiError(409, "conflict", f"{run} was resumed already")
         self.check_room()
         self.check_free(before.conversation)
         if isinstance(before, LiveEntry):
