@@ -381,15 +381,21 @@ def _add_work(commands: argparse._SubParsersAction[Parser]) -> None:
         metavar="SECONDS",
         help="how long running tools may take at the end; 20",
     )
-    add("--health", type=_positive, metavar="PORT", help="serve /healthz and /readyz at this port")
+    add(
+        "--health",
+        type=_host_and_port,
+        metavar="[HOST:]PORT",
+        help="serve /healthz and /readyz there; without a host at all addresses",
+    )
     _add_logging(work)
 
 
 def _add_logging(parser: Parser) -> None:
     add = parser.add_argument
     levels = ("debug", "info", "warning", "error")
-    add("--log-level", choices=levels, default="info", help="the least important messages; info")
-    add("--log-format", choices=("text", "json"), default="text", help="of the messages; text")
+    about = "of the messages on standard error, which are not the runs of --log"
+    add("--log-level", choices=levels, default="info", help=f"the lowest level {about}; info")
+    add("--log-format", choices=("text", "json"), default="text", help=f"the form {about}; text")
 
 
 def _add_submit(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -479,6 +485,11 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return seconds
+
+
+def _host_and_port(text: str) -> tuple[str | None, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]") or None, _port(port)
 
 
 def _port(text: str) -> int:

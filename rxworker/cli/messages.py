@@ -6,9 +6,9 @@ import logging
 import time
 from typing import Literal
 
-import msgspec
-
-from rxworker.ui.clean import redact
+from rxworker.cli.process import to_line
+from rxworker.messages import JsonObject
+from rxworker.ui.clean import clean, redact
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["text", "json"]
@@ -30,13 +30,14 @@ def set_up_logging(level: Level = "info", form: Format = "text") -> None:
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        # An exception of a tool may contain anything, also commands for the terminal.
+        return clean(redact(super().format(record)))
 
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        fields = {
+        fields: JsonObject = {
             "time": f"{moment}.{int(record.msecs):03}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -44,4 +45,4 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             fields["exception"] = redact(self.formatException(record.exc_info))
-        return msgspec.json.encode(fields).decode()
+        return to_line(fields)

@@ -12,7 +12,8 @@ from rxworker.cli.process import MISUSED, CommandError, run_async, run_until_sto
 from rxworker.cli.resolve import import_object
 from rxworker.log import RunInfo, open_log
 from rxworker.ui.clean import one_line
-from rxworker.ui.web.health import serve_health
+from rxworker.ui.web.health import CLOSING, STARTING
+from rxworker.ui.web.server import serve_health
 from rxworker.worker import Run, Worker
 from rxworker.worker import submit as submit_run
 from rxworker.worker import work as work_on
@@ -28,7 +29,7 @@ def work(
     kinds: Sequence[str] = (),
     tenant_cap: int | None = None,
     drain: float = 20.0,
-    health: int | None = None,
+    health: tuple[str | None, int] | None = None,
 ) -> int:
     """Take runs until Ctrl-C or SIGTERM, and hand over those that are running then.
 
@@ -39,13 +40,13 @@ def work(
         kinds: Only runs of these kinds.
         tenant_cap: How many runs of each tenant at once, in all processes.
         drain: Seconds that running tools may take at the end.
-        health: The port of ``/healthz`` and ``/readyz``; by default there is none.
+        health: The host, ``None`` for all, and the port of ``/healthz`` and ``/readyz``; by default there is none.
 
     Returns:
         0 when it was asked to end.
 
     Raises:
-        CommandError: The function cannot be imported, or the log cannot be opened.
+        CommandError: The function cannot be imported, the log cannot be opened, or the port is in use.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     make = _import_maker(maker)
@@ -54,10 +55,12 @@ def work(
         write_line(f"{run.id} taken")
 
     async def main() -> None:
-        obstacle = "starting"
+        obstacle = STARTING
         async with AsyncExitStack() as stack:
             if health is not None:
-                await stack.enter_async_context(serve_health(health, lambda: obstacle))
+                serving = serve_health(*health, lambda: obstacle)
+                port = await stack.enter_async_context(serving)
+                write_line(f"Its health is on port {port}: /healthz and /readyz.")
             log = await stack.enter_async_context(open_log(address))
             write_line(
                 f"rxworker works on {log}, {concurrency} runs at once. Ctrl-C hands them over."
@@ -77,7 +80,7 @@ def work(
             try:
                 await asyncio.wait({working})
             finally:
-                obstacle = "closing"
+                obstacle = CLOSING
                 working.cancel()
                 await asyncio.gather(working, return_exceptions=True)
             working.result()

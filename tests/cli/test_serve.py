@@ -83,6 +83,17 @@ def test_ctrl_c_ends_it_and_another_can_begin_at_once_on_the_same_port() -> None
         assert (process.returncode, err) == (0, "")
 
 
+def test_it_serves_for_a_while_and_is_not_ready_when_it_is_stopped() -> None:
+    with serving("--demo", "--close-delay", "60") as (process, url):
+        process.terminate()
+        with pytest.raises(urllib.error.HTTPError) as refused:  # noqa: PT012 - until it has the signal
+            while True:
+                urllib.request.urlopen(f"{url}readyz", timeout=20).close()
+        with refused.value as response:
+            assert (response.code, response.read()) == (503, b"closing\n")
+        assert ask(f"{url}api/runs")["runs"] == []
+
+
 def test_a_port_that_is_taken_is_one_line() -> None:
     with serving("--demo") as (_, url):
         port = url.rstrip("/").rpartition(":")[2]

@@ -7,45 +7,89 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 import tomllib
+from argparse import Namespace
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rxworker.cli.main import make_parser
+from rxworker.cli.main import main, make_parser
 from rxworker.log import Fleet, RunInfo, RunRow, StoredStatus
+from rxworker.ui.web import server
 from rxworker.ui.web.metrics import metrics_of
 from rxworker.ui.web.store import CLOSING_SECONDS, DRAIN_SECONDS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
+GRAFANA = "examples/grafana/rxworker.json"
 UNITS = sorted(DEPLOY.glob("*.service"))
 CONTAINER = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
 
 
-def unit(path: Path) -> dict[str, str]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if re.match(r"\w+=", line))
+def unit(path: Path) -> dict[str, dict[str, str]]:
+    """The settings of each section. A setting that is given twice is an error."""
+    parser = ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    parser.optionxform = str  # pyright: ignore[reportAttributeAccessIssue] - names have capital letters
+    parser.read_string(path.read_text(encoding="utf-8"))
+    return {name: dict(parser[name]) for name in parser.sections()}
 
 
-def check_command(words: list[str]) -> None:
+def parse(words: list[str]) -> Namespace:
     """Parse a command as `rxworker` does; a wrong option exits."""
-    make_parser().parse_args(words)
+    return make_parser().parse_args(words)
+
+
+def block_of(language: str) -> str:
+    """The first block of the page in this language."""
+    return re.findall(rf"```{language}\n(.+?)```", PAGE, re.DOTALL)[0]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
 def test_a_unit_has_a_command_that_exists_and_waits_for_its_end(path: Path) -> None:
-    found = unit(path)
-    program, *words = shlex.split(found["ExecStart"])
+    service = unit(path)["Service"]
+    program, *words = shlex.split(service["ExecStart"])
     assert program == "/opt/rxworker/venv/bin/rxworker"
-    check_command(words)
-    assert found["KillSignal"] == "SIGTERM"
-    assert int(found["TimeoutStopSec"]) > DRAIN_SECONDS + CLOSING_SECONDS
+    args = parse(words)
+    assert path.name.removeprefix("rxworker-").startswith(args.command)
+    end = args.drain if args.command == "work" else args.close_delay + closing_seconds()
+    assert float(service["TimeoutStopSec"]) >= end + 10
+    assert service["KillSignal"] == "SIGTERM"
+    # The page describes the file with the variables, and puts it where the unit reads it.
+    variables = {*re.findall(r"\$\{(\w+)\}", service["ExecStart"])}
+    if args.command == "serve":
+        variables.add(args.token_env)
+    assert variables <= {line.partition("=")[0] for line in block_of("ini").splitlines()}
+    assert f"{service['EnvironmentFile']}\n" in block_of("sh")
+
+
+def closing_seconds() -> float:
+    return DRAIN_SECONDS + CLOSING_SECONDS + server.CLOSING_SECONDS
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_has_few_rights_and_shares_its_files_with_the_others(path: Path) -> None:
+    found = unit(path)
+    assert {*found} == {"Unit", "Service", "Install"}
+    service = found["Service"]
+    assert service["User"] not in ("", "root")
+    assert "DynamicUser" not in service  # each unit would take the directory from the others
+    assert (service["ProtectSystem"], service["CapabilityBoundingSet"]) == ("strict", "")
+    others = [unit(other)["Service"] for other in UNITS]
+    same = {
+        name for name in service if re.match(r"Protect|Private|Restrict\w|System|User|State", name)
+    }
+    assert len(same) > 15
+    for name in same - {"RestartPreventExitStatus"}:
+        assert {other[name] for other in others} == {service[name]}, name
+
+
+def test_there_is_a_unit_for_each_command() -> None:
+    assert [path.name for path in UNITS] == ["rxworker-serve.service", "rxworker-work@.service"]
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
@@ -62,31 +106,56 @@ def test_systemd_accepts_a_unit(path: Path, tmp_path: Path) -> None:
     assert [line for line in done.stderr.splitlines() if path.stem.rstrip("@") in line] == []
 
 
-def test_the_image_has_extras_and_a_command_that_exist() -> None:
-    extras = re.findall(r"rxworker\[([a-z,]+)\]", CONTAINER)[0].split(",")
+def test_the_image_is_built_from_files_and_extras_that_exist_and_has_no_rights() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert set(extras) <= set(project["optional-dependencies"])
-    entry = json.loads(re.findall(r"^ENTRYPOINT (.+)$", CONTAINER, re.M)[0])
-    command = json.loads(re.findall(r"^CMD (.+)$", CONTAINER, re.M)[0])
-    assert entry == ["rxworker"]
-    check_command(command)
-    assert re.search(r"^USER (?!root)", CONTAINER, re.M)
+    steps = CONTAINER.replace("\\\n", " ").splitlines()
+    lines = [line.split(" ", 1) for line in steps if line[:1].isupper()]
+    (install,) = [rest for name, rest in lines if name == "RUN"]
+    pip, *_ = install.split("&&")
+    words = shlex.split(pip)
+    assert words[:2] == ["pip", "install"]
+    # From the copy of the checkout: in an index, the name may belong to others.
+    wanted = [word for word in words[2:] if not word.startswith("-")]
+    assert len(wanted) == 1
+    found = re.fullmatch(r"rxworker\[([a-z,]+)\] @ file:///src", wanted[0])
+    assert found is not None
+    assert {*found[1].split(",")} <= {*project["optional-dependencies"]}
+    copied = [word for name, rest in lines if name == "COPY" for word in rest.split()[:-1]]
+    assert {*copied} >= {"pyproject.toml", "rxworker", project["readme"], *project["license-files"]}
+    assert all((ROOT / name).exists() for name in copied)
+    last = dict(map(tuple[str, str], lines))
+    assert json.loads(last["ENTRYPOINT"]) == [*project["scripts"]] == ["rxworker"]
+    assert int(last["USER"]) > 0
+    assert last["STOPSIGNAL"] == "SIGTERM"
 
 
-def test_the_page_names_files_and_options_that_exist() -> None:
-    for name in re.findall(r"\(\.\./\.\./(examples/[^)]+)\)", PAGE):
-        assert (ROOT / name).exists(), name
-    for words in re.findall(r"`rxworker (work|serve)([^`]*)`", PAGE):
-        for option in re.findall(r"--[a-z-]+", words[1]):
-            assert option in help_of(words[0]), option
+def test_the_page_names_files_commands_and_options_that_exist(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = re.findall(r"\(\.\./\.\./(examples/[^)]+)\)", PAGE)
+    assert {"examples/deploy", "examples/deploy/Containerfile", GRAFANA} <= {*files}
+    assert all((ROOT / name).exists() for name in files)
+    commands = re.findall(r"(?:my-workers|`rxworker) ((?:work|serve)[^`\n]*)", PAGE)
+    commands += [arguments.replace(",", " ") for arguments in re.findall(r"args: \[(.+)\]", PAGE)]
+    assert len(commands) > 8
+    for command in commands:
+        words = shlex.split(command)
+        parse(
+            words
+            if "--log" in words
+            else [*words, "--log", "URL", *["module:f"][: words[0] == "work"]]
+        )
+    assert main(["work", "--help"]) == main(["serve", "--help"]) == 0
+    described = capsys.readouterr().out
+    of_podman = {"--init", "--stop-timeout"}
+    for option in {*re.findall(r"`(--[a-z-]+)", PAGE)} - of_podman:
+        assert f"  {option} " in described, option
 
 
-def help_of(command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "rxworker.cli", command, "--help"],
-        capture_output=True, text=True, check=True, cwd=ROOT,
-    )  # fmt: skip
-    return done.stdout
+def test_the_page_names_metrics_that_exist() -> None:
+    named = re.findall(r"\brxworker_\w+", PAGE)
+    assert len(named) > 4
+    assert {*named} <= {*samples()}
 
 
 def samples() -> dict[str, set[str]]:
@@ -107,7 +176,7 @@ def samples() -> dict[str, set[str]]:
 
 def test_the_dashboard_asks_for_metrics_and_labels_that_exist() -> None:
     known = samples()
-    board: Any = json.loads((ROOT / "examples" / "grafana" / "rxworker.json").read_text())
+    board: Any = json.loads((ROOT / GRAFANA).read_text())
     asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     asked += [variable["definition"] for variable in board["templating"]["list"]]
     assert len(asked) >= 15
@@ -128,7 +197,7 @@ def test_the_dashboard_asks_for_metrics_and_labels_that_exist() -> None:
 
 
 def test_each_panel_has_a_place_of_its_own() -> None:
-    board: Any = json.loads((ROOT / "examples" / "grafana" / "rxworker.json").read_text())
+    board: Any = json.loads((ROOT / GRAFANA).read_text())
     places: set[tuple[int, int]] = set()
     for panel in board["panels"]:
         at = panel["gridPos"]

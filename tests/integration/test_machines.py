@@ -15,30 +15,45 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from rxworker.log import EventLog, Replica, open_log
+from rxworker import Worker
+from rxworker.log import EventLog, Replica, SQLiteLog, open_log
+from rxworker.testing import ScriptedModel
 from tests.log.conftest import NewAddress
+from tests.log.nats_server import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "several-machines.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-COMMANDS = [
-    line
-    for block in re.findall(r"```sh\n(.+?)```", TEXT, re.DOTALL)
-    for line in block.strip().splitlines()
-]
+THREE = re.search(r"## From one machine to three\n.+?(?=\n## )", TEXT, re.DOTALL)
+assert THREE is not None
+
+
+def commands_in(text: str) -> list[str]:
+    blocks = re.findall(r"```sh\n(.+?)```", text, re.DOTALL)
+    return [line for block in blocks for line in block.strip().splitlines()]
+
+
+COMMANDS = commands_in(TEXT.replace(THREE[0], ""))
+COMMANDS_OF_THREE = commands_in(THREE[0])
 WORKERS = re.findall(r"```python\n(.+?)```", TEXT, re.DOTALL)[0]
 
 
-def command_of(part: str, address: str) -> list[str]:
-    """The only command of the page with this part, for this Python and the log at this address."""
-    (found,) = [line for line in COMMANDS if part in line]
-    COMMANDS_USED.add(found)
-    words = shlex.split(found)
-    assert words[0] == "rxworker"
-    words = [address if word == "sqlite:runs.db" else word for word in words]
-    return [sys.executable, "-m", "rxworker.cli", *words[1:]]
+class Commands:
+    """The commands of the page, by a part of them, for this Python and with other words in place of some."""
+
+    def __init__(self, commands: list[str], words: dict[str, str]) -> None:
+        self.unused = {*commands}
+        self._commands = commands
+        self._words = words
+
+    def __call__(self, part: str) -> list[str]:
+        (found,) = [line for line in self._commands if part in line]
+        self.unused.discard(found)
+        program, *words = shlex.split(found)
+        assert program == "rxworker"
+        return [*RXWORKER, *(self._words.get(word, word) for word in words)]
 
 
-COMMANDS_USED: set[str] = set()
+RXWORKER = [sys.executable, "-m", "rxworker.cli"]
 
 
 async def output_of(folder: Path, words: list[str]) -> str:
@@ -88,10 +103,7 @@ async def test_each_command_does_what_the_page_says(
 ) -> None:
     (tmp_path / "my_workers.py").write_text(WORKERS)
     address = new_address(store)
-
-    def command(part: str) -> list[str]:
-        return command_of(part, address)
-
+    command = Commands(COMMANDS, {"sqlite:runs.db": address})
     async with open_log(address) as log:
         async with process(tmp_path, command("--concurrency")) as line:
             assert "32 runs at once" in line
@@ -119,4 +131,40 @@ async def test_each_command_does_what_the_page_says(
         )
         async with process(tmp_path, command("--tenant-cap")):
             assert await end_of(log, urgent) == "Take an umbrella."
-    assert {*COMMANDS} == COMMANDS_USED
+    assert command.unused == set()
+
+
+async def test_three_machines_share_a_log(nats_program: str, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "my_workers.py").write_text(WORKERS)
+    one, two, three = folders
+    words = {"nats://one:4222/runs": f"nats://127.0.0.1:{(port := free_port())}/runs"}
+    (server,) = [line for line in COMMANDS_OF_THREE if line.startswith("nats-server ")]
+    options = ["-a", "127.0.0.1", "-p", str(port)]
+    engine = await asyncio.create_subprocess_exec(
+        nats_program, *shlex.split(server)[1:], *options, cwd=one, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        async with SQLiteLog(one / "runs.db") as log:
+            words["RUN"] = (await Worker(ScriptedModel(["It was dry."]), log=log).run("Hi")).run
+        command = Commands(COMMANDS_OF_THREE[1:], words)
+        work, submit = command("rxworker work"), command("rxworker submit")
+        await output_of(one, command(" export "))
+        await output_of(one, command(" import "))
+        async with open_log(words["nats://one:4222/runs"]) as log, process(three, work):
+            async with process(two, work):
+                assert await end_of(log, words["RUN"]) == "It was dry."
+                assert await end_of(log, await output_of(one, submit)) == "Take an umbrella."
+            assert await end_of(log, await output_of(two, submit)) == "Take an umbrella."
+            async with (
+                process(two, [*command("rxworker serve"), "--port", "0"]) as line,
+                aiohttp.ClientSession(trust_env=False) as http,
+                http.get(f"{line.split()[-1]}api/runs") as response,
+            ):
+                assert len((await response.json())["runs"]) == 3
+        assert command.unused == set()
+    finally:
+        engine.kill()
+        await engine.wait()

@@ -93,7 +93,7 @@ def make_app(
             web.get("/api/info", get_info),
             web.get("/api/fleet", get_fleet),
             web.get("/metrics", get_metrics),
-            *health_routes(lambda request: request.config_dict[STATE].obstacle),
+            *health_routes(lambda: state.obstacle),
             web.get("/api/runs", get_runs),
             web.post("/api/runs", post_run),
             web.get("/api/runs/{id}", get_run),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, cast
 
@@ -24,7 +25,8 @@ from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog
 from rxworker.transport.listening import stop_listening
 from rxworker.ui.web.app import make_app
-from rxworker.ui.web.guard import HEADERS, User
+from rxworker.ui.web.guard import HEADERS, User, add_headers
+from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.responses import error_response
 from rxworker.ui.web.runs import Workers
 from rxworker.ui.web.settings import Settings, is_loopback
@@ -146,6 +148,9 @@ async def note_request(request: web.Request, handler: Handler) -> web.StreamResp
 
 BACKLOG = 128
 """The maximum number of connections that wait to be accepted."""
+
+MOST_PROBES = 32
+"""The maximum number of connections of `serve_health`."""
 
 CLOSING_SECONDS = 3.0
 """Seconds requests have to end when the server stops."""
@@ -308,6 +313,44 @@ async def serve(
         if ready is not None:
             ready(server.url)
         await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def serve_health(
+    host: str | None, port: int, find_obstacle: Callable[[], str]
+) -> AsyncGenerator[int, None]:
+    """Serve ``/healthz`` and ``/readyz`` alone, for a process without a web server.
+
+    Args:
+        host: The address to listen on; ``None`` for all.
+        port: The port; 0 for any free port.
+        find_obstacle: See `health_routes`.
+
+    Yields:
+        The port.
+
+    Raises:
+        ConfigurationError: The address is not available.
+    """
+    app = web.Application(middlewares=[note_request])
+    app.add_routes(health_routes(find_obstacle))
+    app.on_response_prepare.append(add_headers)
+    runner = web.AppRunner(app, shutdown_timeout=CLOSING_SECONDS)
+    await runner.setup()
+    try:
+        assert runner.server is not None
+        # Everything on the network may reach it, and it must not use up the files of the process.
+        connections = Connections(runner.server, MOST_PROBES, HEAD_SECONDS)
+        try:
+            listening = await asyncio.get_running_loop().create_server(connections, host, port)
+        except (OSError, OverflowError) as error:
+            raise ConfigurationError(_why(error, host or "all addresses", port)) from error
+        try:
+            yield listening.sockets[0].getsockname()[1]
+        finally:
+            await stop_listening(listening)
+    finally:
+        await runner.cleanup()
 
 
 def _hosts(settings: Settings, host: str) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry
 from rxworker.ui.web.fleet import FleetFeed
 from rxworker.ui.web.guard import OWNER, User
+from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
 from rxworker.ui.web.responses import ApiError, Page
 from rxworker.ui.web.runs import MakeWorkerError, Runs, Workers, WorkerSource, equip, new_id
 from rxworker.ui.web.settings import Settings
@@ -69,7 +70,7 @@ class ServerState:
         self._has_users = user is not None
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = None if log is None else FleetFeed(log)
-        self._obstacle = "starting"
+        self._obstacle = STARTING
         self._is_closing = False
 
     def __repr__(self) -> str:
@@ -78,7 +79,7 @@ class ServerState:
     @property
     def obstacle(self) -> str:
         """Why the server should get no requests now, in a few words; empty if it should."""
-        return "closing" if self._is_closing else self._obstacle
+        return CLOSING if self._is_closing else self._obstacle
 
     @property
     def has_fleet(self) -> bool:
@@ -190,34 +191,41 @@ class ServerState:
     async def start(self) -> None:
         """Load the runs of the log, follow it, and recover runs whose process has ended."""
         log = self.store.log
-        if log is None:
-            self._obstacle = ""
-            return
-        changes = log.changes(limit=self.settings.max_kept)
+        if log is not None:
+            changes = log.changes(limit=self.settings.max_kept)
+            await self._note_stored(changes)
+            loop = asyncio.get_running_loop()
+            self._tasks = [
+                loop.create_task(self._follow(log, changes), name="follow the log"),
+                loop.create_task(self._recover(log), name="recover runs"),
+            ]
+        self._obstacle = ""
+
+    async def _note_stored(self, changes: AsyncGenerator[list[RunInfo], None]) -> None:
+        """Note the runs that come before the changes."""
         stored: list[RunInfo] = []
-        while infos := await anext(changes):
+        async for infos in changes:
+            if not infos:
+                break
             stored += infos
         for info in sorted(stored, key=lambda info: info.created):
             self.store.note(info)
-        loop = asyncio.get_running_loop()
-        self._tasks = [
-            loop.create_task(self._follow(log, changes), name="follow the log"),
-            loop.create_task(self._recover(log), name="recover runs"),
-        ]
 
     async def _follow(self, log: EventLog, changes: AsyncGenerator[list[RunInfo], None]) -> None:
-        """Follow the log for as long as the server runs, and begin again where it could not be read."""
-        self._obstacle = ""
+        """Follow the log for as long as the server runs; after an error, begin again with what is stored."""
         while True:
             try:
                 async with aclosing(changes):
-                    async for infos in changes:
+                    if self._obstacle:
+                        await self._note_stored(changes)
                         self._obstacle = ""
+                    async for infos in changes:
                         for info in infos:
                             self.store.note(info)
-                return  # the log is closed
+                self._obstacle = LOG_FAILED
+                return  # the program has closed the log
             except Exception as error:  # also a defect must not leave the list as it is, silently
-                self._obstacle = "the log cannot be read"
+                self._obstacle = LOG_FAILED
                 logger.error("the log cannot be read\n%s", format_error(error))
             await asyncio.sleep(log.lease / 3)
             changes = log.changes(limit=self.settings.max_kept)
@@ -231,6 +239,8 @@ class ServerState:
                         await self._recovered(log, run)
             except RxWorkerError as error:
                 logger.warning("runs cannot be recovered now: %s", error)
+            except Exception as error:  # a defect must not end all recoveries, silently
+                logger.error("runs cannot be recovered now\n%s", format_error(error))
             await asyncio.sleep(log.lease / 3)
 
     def _worker_for(self, info: RunInfo) -> Worker | None:

@@ -1,0 +1,118 @@
+"""``rxworker work`` as a process: its probes, and the messages that it writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from rxworker.cli import main
+from rxworker.log import SQLiteLog
+from rxworker.worker import submit
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are others there")
+
+SECRET = "sk-0123456789abcdef"
+WORKERS = """
+import asyncio, logging, os
+from pathlib import Path
+from rxworker import Worker, tool
+from rxworker.testing import ScriptedModel, call, say
+
+@tool
+async def wait() -> str:
+    \"\"\"Wait for the test.\"\"\"
+    logging.getLogger("my").warning("the key is %s \\x1b[31m", os.environ["MY_API_KEY"])
+    try:
+        raise OSError(f"no {os.environ['MY_API_KEY']}")
+    except OSError:
+        logging.getLogger("my").exception("it failed")
+    Path("waiting").touch()
+    await asyncio.to_thread(Path("gate").read_bytes)
+    return "done"
+
+def make_worker():
+    return Worker(ScriptedModel([call("wait"), say("Done.")]), tools=[wait])
+"""
+
+
+async def test_a_process_that_drains_is_alive_and_not_ready(tmp_path: Path) -> None:
+    (tmp_path / "my_workers.py").write_text(WORKERS)
+    os.mkfifo(tmp_path / "gate")
+    options = ["--health", "127.0.0.1:0", "--log-format", "json", "--log-level", "warning"]
+    async with (
+        asyncio.timeout(60),
+        SQLiteLog(tmp_path / "runs.db") as log,
+        aiohttp.ClientSession(trust_env=False) as http,
+    ):
+        one = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "rxworker.cli", "work", "--log", "sqlite:runs.db"),
+            *("my_workers:make_worker", *options),
+            cwd=tmp_path,
+            env={**os.environ, "MY_API_KEY": SECRET, "PYTHONUTF8": "1"},
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+        try:
+            assert one.stdout is not None
+            [port] = re.findall(r"port ([0-9]+)", (await one.stdout.readline()).decode())
+            assert b"8 runs at once" in await one.stdout.readline()
+
+            async def get(path: str) -> tuple[int, str]:
+                async with http.get(f"http://127.0.0.1:{port}/{path}") as response:
+                    return response.status, await response.text()
+
+            while (found := await get("readyz")) == (503, "starting\n"):
+                pass
+            assert found == await get("healthz") == (200, "ok\n")
+            run = await submit(log, "Wait.")
+            assert await one.stdout.readline() == f"{run} taken\n".encode()
+            while not (tmp_path / "waiting").exists():
+                assert await get("readyz") == (200, "ok\n")
+            one.send_signal(signal.SIGTERM)
+            while (found := await get("readyz")) == (200, "ok\n"):
+                pass
+            assert found == (503, "closing\n")
+            assert await get("healthz") == (200, "ok\n")
+            await asyncio.to_thread((tmp_path / "gate").write_bytes, b"")
+            out, err = await one.communicate()
+        finally:
+            if one.returncode is None:
+                one.kill()
+                await one.wait()
+    assert one.returncode == 0, err.decode()
+    assert SECRET.encode() not in out + err
+    messages = [json.loads(line) for line in err.decode().splitlines()]
+    mine = [message for message in messages if message["logger"] == "my"]
+    assert [message["message"] for message in mine] == ["the key is (hidden) \x1b[31m", "it failed"]
+    assert mine[1]["exception"].endswith("OSError: no (hidden)")
+    assert {message["level"] for message in messages} <= {"warning", "error"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--health", "65536"),
+        ("--health", "127.0.0.1:http"),
+        ("--health", "127.0.0.1:"),
+        ("--drain", "nan"),
+        ("--drain", "-1"),
+        ("--log-level", "loud"),
+        ("--log-format", "xml"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["work", "--log", "memory:", "m:make", f"{option}={value}"]) == 2
+    error = capsys.readouterr().err
+    assert option in error
+    assert repr(value.rpartition(":")[2]) in error
