@@ -245,11 +245,10 @@ async def dismiss_run(log: EventLog, run: str, reason: str) -> None:
 async def _claim_released(log: EventLog, run: str) -> Claim:
     """Claim a paused run when its process has released it, which follows the pause."""
     async with aclosing(log.changes(limit=0, every=0.0)) as changes:
-        while True:
-            try:
+        async for _ in changes:
+            with suppress(LeaseHeldError):
                 return await log.claim(run)
-            except LeaseHeldError:
-                await anext(changes)
+    raise LogError(f"the log was closed before {run} was released")
 
 
 def resumed_id(run: str) -> str:

@@ -26,6 +26,7 @@ from rxworker.log import (
     RunRow,
     StoredStatus,
     base,
+    dismiss_run,
     entries_of,
     read_line,
     records_of,
@@ -464,3 +465,35 @@ async def test_the_fleet_is_all_runs_and_then_what_changes(open_store: OpenLog) 
     assert (RUN, "running") in seen
     assert ("run-2", "running") in seen
     assert seen[-1] == ("", "deleted")
+
+
+async def test_a_paused_run_is_dismissed_when_its_process_has_released_it(
+    open_store: OpenLog,
+) -> None:
+    async with open_store() as log, open_store() as opened:
+        other = log if isinstance(log, MemoryLog) else opened  # as from another process
+        claim = await begun(log)
+        await log.append(claim, [], after=1, row=RunRow("paused"))
+        dismissing = asyncio.create_task(dismiss_run(other, RUN, "not needed"))
+        async with asyncio.timeout(20):
+            while not await log.sent(RUN):  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0)
+            assert not dismissing.done()
+            await log.release(claim)
+            await dismissing
+        info = await other.info(RUN)
+        assert info is not None
+        assert (info.status, info.row.reason, info.owner) == ("aborted", "not needed", "")
+
+
+async def test_a_log_that_is_closed_ends_a_dismissal() -> None:
+    log = MemoryLog()
+    claim = await begun(log)
+    await log.append(claim, [], after=1, row=RunRow("paused"))
+    dismissing = asyncio.create_task(dismiss_run(log, RUN, "not needed"))
+    async with asyncio.timeout(20):
+        while not await log.sent(RUN):  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+        await log.close()
+        with pytest.raises((LogError, LocalProtocolError), match="closed"):
+            await dismissing
