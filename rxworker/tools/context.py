@@ -33,8 +33,6 @@ class ToolContext:
     Attributes:
         call_id: The call's id.
         tool: The name it was called by.
-        idempotency_key: The same whenever this very call is made again, for example after a crash; for services
-            that take such a key.
         variables: Values shared by the hooks and tools of a run.
         cancelled: Whether the call was cancelled. A tool in a thread may check it from time to time, and stop.
 
@@ -57,11 +55,16 @@ class ToolContext:
     ) -> None:
         self.call_id = call_id
         self.tool = tool
-        self.idempotency_key = call_id if idempotency_key is None else idempotency_key
+        self._key = idempotency_key
         self.variables: dict[str, Any] = {} if variables is None else variables
         self.cancelled = False
         self._report = report
         self._relay = relay
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same whenever this very call is made again, for example after a crash; for services that take such a key."""
+        return self.call_id if self._key is None else self._key
 
     def progress(self, value: object) -> None:
         """Report progress to the watchers. The model does not see it.

@@ -78,19 +78,23 @@ class _Line(ToolContext):
         self,
         call: ToolCall,
         place: int,
-        key: str,
         call_scope: CallScope,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.call_id = call.id
         self.tool = call.name
-        self.idempotency_key = key
         self.variables = call_scope.variables
         self.cancelled = False
+        self._call = call
         self._place = place
         self._call_scope = call_scope
         self._loop = loop
         self._home = threading.get_ident()
+
+    @property
+    def idempotency_key(self) -> str:
+        # Made when it is asked for: few tools do, and a digest costs a tenth of a short call.
+        return key_of(self._call, self._place, self._call_scope.scope)
 
     def _report(self, value: Json) -> None:
         """Report progress, from any thread."""
@@ -154,12 +158,11 @@ async def attempts(
     left = policy.retries
     try:
         arguments = _text(tool, call.input) if isinstance(call.input, str) else encode(call.input)
-        key = key_of(call, place, call_scope.scope)
     except Exception as error:  # what a hook has put there may raise anything
         text = f"invalid arguments at $: this has no JSON form: {error}"
         raise InvalidArgumentError(text, tool=call.name) from error
     while True:
-        line = _Line(call, place, key, call_scope, loop)
+        line = _Line(call, place, call_scope, loop)
         try:
             if own_task and task is not None and policy.timeout is None:
                 at_work[task] = line

@@ -162,8 +162,9 @@ class GeminiDecoder:
 
     def _new_usage(self) -> Events:
         """The newest usage, if it was not emitted yet."""
-        for news in self._news:
-            self._usage = merge_usage(self._usage, news)
+        if not self._news:
+            return ()
+        self._usage = merge_usage(self._usage, self._news)
         self._news.clear()
         if self._usage == self._emitted_usage:
             return ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason, Usage
 from rxworker.providers.finish_reasons import stop_kind
 
@@ -58,11 +60,18 @@ THOUGHTS = "thoughtsTokenCount"
 CACHED = "cachedContentTokenCount"
 
 
-def merge_usage(raw: JsonObject, news: JsonObject) -> JsonObject:
-    """The numbers so far with the news over them; what is absent or null in the news stays."""
-    if news.keys() >= raw.keys() and None not in news.values():
-        return news
-    return raw | {key: value for key, value in news.items() if value is not None}
+def merge_usage(raw: JsonObject, news: Iterable[JsonObject]) -> JsonObject:
+    """The numbers so far with each of the news over them; what is absent or null in the news stays.
+
+    >>> merge_usage({"a": 1, "b": 2}, [{"a": 3, "b": None}, {"c": 4}])
+    {'a': 3, 'b': 2, 'c': 4}
+    """
+    merged = dict(raw)
+    for numbers in news:
+        if None in numbers.values():
+            numbers = {key: value for key, value in numbers.items() if value is not None}
+        merged.update(numbers)
+    return merged
 
 
 def read_usage(raw: JsonObject) -> Usage:
