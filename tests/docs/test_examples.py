@@ -73,6 +73,7 @@ def run_example(name: str, base_url: str) -> subprocess.CompletedProcess[str]:
 def test_every_example_is_run() -> None:
     """Those that are drawn by somebody else's kit have tests of their own."""
     drawn = {path.stem for path in EXAMPLES.iterdir() if (TESTS / f"test_{path.stem}.py").exists()}
+    drawn |= {"fastapi_app"}  # in the browser: tests/ui/browser/test_asgi.py
     programs = {path.stem for path in EXAMPLES.iterdir() if path.is_file()}
     assert set(ANSWERS) == set(OUTPUT) == programs - drawn
     assert {"notebook", "textual_view", "nicegui_view"} <= drawn

@@ -8,9 +8,8 @@ started it; `rxworker.ui.web.entry` describes what happens when that client disc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, aclosing
-from typing import TypeAlias
 
 from aiohttp import web
 
@@ -22,9 +21,10 @@ from rxworker.protocols.common import InterruptReply, decisions_of
 from rxworker.protocols.registry import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry
+from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
 from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
 from rxworker.ui.web.runs import STOP_SECONDS, Runs
-from rxworker.ui.web.state import STATE, first_event
+from rxworker.ui.web.state import ServerState, first_event
 from rxworker.ui.web.streams import watch_run
 
 MAX_ID = 200
@@ -37,56 +37,53 @@ RUN_HEADER = "X-Rxworker-Run"
 """The response header with the id of the run, which the API needs, for example to cancel it."""
 
 
-Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def protocol_routes() -> list[web.RouteDef]:
+def protocol_routes(state: ServerState) -> list[Route]:
     """The routes of every UI protocol: start or resume a run, and watch one."""
-    routes: list[web.RouteDef] = []
+    routes: list[Route] = []
     for name, protocol in UI_PROTOCOLS.items():
-        routes.append(web.post(protocol.path, _post(name, protocol), name=name))
-        watch = _get(name, protocol)
-        routes.append(web.get(f"/api/runs/{{id}}/{name}", watch, allow_head=False))
+        routes.append(post(protocol.path, _post(state, name, protocol), name))
+        watch = _get(state, name, protocol)
+        routes.append(get(f"/api/runs/{{id}}/{name}", watch, has_head=False))
     return routes
 
 
-def _post(name: str, protocol: UiProtocol) -> Handler:
+def _post(state: ServerState, name: str, protocol: UiProtocol) -> Handler:
     """Start a run, or resume a paused one, and watch it."""
 
-    async def post(request: web.Request) -> web.StreamResponse:
+    async def start(request: WebRequest) -> None:
         data = await read_json_bytes(request)
         try:
             given = protocol.read(data)
         except LocalProtocolError as error:
             raise ApiError(400, "bad_request", str(error)) from None
-        entry = await _begin(request, given)
+        entry = await _begin(state, request, given)
         entry.message_id = given.message_id
         run = _watched(request, entry, name)
         stream = given.stream or protocol.stream
-        return await _send(request, entry, stream(run), protocol.headers)
+        await _send(state, request, entry, stream(run), protocol.headers)
 
-    return post
+    return start
 
 
-def _get(name: str, protocol: UiProtocol) -> Handler:
+def _get(state: ServerState, name: str, protocol: UiProtocol) -> Handler:
     """Watch a run from its first record."""
 
-    async def get(request: web.Request) -> web.StreamResponse:
-        entry = await request.config_dict[STATE].runs_of(request).find(request.match_info["id"])
+    async def watch(request: WebRequest) -> None:
+        entry = await state.runs_of(request).find(request.params["id"])
         await entry.open()
         run = _watched(request, entry, name)
-        return await _send(request, entry, protocol.stream(run), protocol.headers)
+        await _send(state, request, entry, protocol.stream(run), protocol.headers)
 
-    return get
+    return watch
 
 
-async def get_chat(request: web.Request) -> web.StreamResponse:
+async def get_chat(state: ServerState, request: WebRequest) -> web.Response | None:
     """Stream the current run of a chat again; 204 if no run is running.
 
     A run that has ended after the chat's history was served without its answer is streamed as if it were running.
     """
-    runs = request.config_dict[STATE].runs_of(request)
-    name = request.match_info["id"]
+    runs = state.runs_of(request)
+    name = request.params["id"]
     if len(name) <= MAX_ID:
         runs.note_resuming(name)
     conversation = runs.conversation(name)
@@ -100,22 +97,23 @@ async def get_chat(request: web.Request) -> web.StreamResponse:
     # The client replaces its copy of the message with this stream.
     run = _watched(request, entry, "chat", _continued_runs(runs, entry))
     protocol = UI_PROTOCOLS["chat"]
-    return await _send(request, entry, protocol.stream(run), protocol.headers)
+    await _send(state, request, entry, protocol.stream(run), protocol.headers)
+    return None
 
 
-async def get_chat_messages(request: web.Request) -> web.Response:
+async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Response:
     """Return the messages of a chat for ``useChat``; empty if the chat is unknown.
 
     The answer of a running run is left out: `get_chat` streams all of it.
     """
-    runs = request.config_dict[STATE].runs_of(request)
-    conversation = runs.conversation(request.match_info["id"])
+    runs = state.runs_of(request)
+    conversation = runs.conversation(request.params["id"])
     entry = None if conversation is None else conversation.current
     if entry is None:
         return json_response([])
     await entry.open()
-    state = entry.run.state
-    history, pause = state.conversation, None if entry.is_dismissed else state.pause
+    shown = entry.run.state
+    history, pause = shown.conversation, None if entry.is_dismissed else shown.pause
     entry.left_out_at = None if entry.run.done() else asyncio.get_running_loop().time()
     if not entry.run.done():
         begun = [*_continued_runs(runs, entry), entry][0]
@@ -129,11 +127,9 @@ async def get_chat_messages(request: web.Request) -> web.Response:
     return bytes_response(entry.redact(encode_json(messages)))
 
 
-async def post_chat_stop(request: web.Request) -> web.Response:
+async def post_chat_stop(state: ServerState, request: WebRequest) -> web.Response:
     """Stop the run of a chat. For clients that resume, because for these a closed connection does not stop the run."""
-    conversation = (
-        request.config_dict[STATE].runs_of(request).conversation(request.match_info["id"])
-    )
+    conversation = state.runs_of(request).conversation(request.params["id"])
     entry = None if conversation is None else conversation.current
     if entry is not None and entry.status == "running":
         await entry.cancel("now", STOPPED, STOP_SECONDS)
@@ -141,7 +137,7 @@ async def post_chat_stop(request: web.Request) -> web.Response:
 
 
 def _watched(
-    request: web.Request, entry: RunEntry, name: str, earlier: Sequence[RunEntry] = ()
+    request: WebRequest, entry: RunEntry, name: str, earlier: Sequence[RunEntry] = ()
 ) -> WatchedRun:
     """The run as a protocol encodes it; ``name`` is the watcher's."""
     return WatchedRun(
@@ -155,19 +151,19 @@ def _watched(
 
 
 async def _send(
-    request: web.Request,
+    state: ServerState,
+    request: WebRequest,
     entry: RunEntry,
     pieces: AsyncGenerator[bytes, None],
     headers: Mapping[str, str],
-) -> web.StreamResponse:
-    state = request.config_dict[STATE]
+) -> None:
     resumes = state.store.is_resuming(entry.conversation)
     with ExitStack() as stack:
         if entry.clients is not None:
             stack.enter_context(entry.clients.connected(request, resumes=resumes))
         stack.enter_context(state.places.take(entry))
         named = {**headers, RUN_HEADER: entry.id}
-        return await state.streams.send(request, _redacted(pieces, entry), named)
+        await state.streams.send(request, _redacted(pieces, entry), named)
 
 
 async def _redacted(
@@ -196,9 +192,8 @@ def _continued_runs(runs: Runs, entry: RunEntry) -> list[RunEntry]:
     return before
 
 
-async def _begin(request: web.Request, given: RunRequest) -> RunEntry:
+async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> RunEntry:
     """Start the run that a client requests. The run belongs to that client."""
-    state = request.config_dict[STATE]
     runs = state.runs_of(request)
     name = given.conversation_id
     if not given.replies and not given.messages:

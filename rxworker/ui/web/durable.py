@@ -20,6 +20,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from rxworker.protocols import encode_json
+from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import error_response
 
 NEXT_OFFSET = "Stream-Next-Offset"
@@ -127,34 +128,32 @@ class StreamTiming(Struct, frozen=True):
 TIMING = StreamTiming()
 
 SendEvents: TypeAlias = Callable[
-    [web.Request, AsyncGenerator[bytes, None], Mapping[str, str]], Awaitable[web.StreamResponse]
+    [WebRequest, AsyncGenerator[bytes, None], Mapping[str, str]], Awaitable[None]
 ]
 """Sends the pieces of a response as they come, with these headers."""
 
 
 async def send_events(
-    request: web.Request, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
-) -> web.StreamResponse:
+    request: WebRequest, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
+) -> None:
     """Send the pieces of a response as they come, until the client leaves."""
-    response = web.StreamResponse(headers=headers)
     async with aclosing(pieces):
         try:
-            await response.prepare(request)
+            response = await request.stream(headers)
             async for piece in pieces:
                 await response.write(piece)
-            await response.write_eof()
+            await response.end()
         except ConnectionError:
             pass  # the client has left
-    return response
 
 
 async def answer_stream(
-    request: web.Request,
+    request: WebRequest,
     source: StreamSource,
     *,
     timing: StreamTiming = TIMING,
     send: SendEvents = send_events,
-) -> web.StreamResponse:
+) -> web.Response | None:
     """Answer a request for a stream: ``GET`` and ``HEAD``; any other method gets a 405.
 
     Args:
@@ -162,6 +161,9 @@ async def answer_stream(
         source: The stream.
         timing: How long requests last.
         send: Sends server-sent events.
+
+    Returns:
+        The response; ``None`` if it was sent.
     """
     try:
         if request.method == "HEAD":
@@ -174,7 +176,8 @@ async def answer_stream(
         page = await (source.tail() if is_now else source.read(query.start))
         if query.live == "sse":
             events = stream_events(source, page, query.cursor, timing)
-            return await send(request, events, events_headers(source))
+            await send(request, events, events_headers(source))
+            return None
         if query.live == "long-poll":
             if not page.messages and not page.is_closed:
                 page = await next_page(source, page.next, timing.long_poll) or page
@@ -203,7 +206,7 @@ class StreamQuery(Struct, frozen=True):
         return START if self.offset in (None, "-1") else str(self.offset)
 
 
-def read_query(request: web.Request) -> StreamQuery:
+def read_query(request: WebRequest) -> StreamQuery:
     """Read the parameters of a read.
 
     Raises:
@@ -244,7 +247,7 @@ def head_response(source: StreamSource, page: StreamPage) -> web.Response:
 
 
 def page_response(
-    request: web.Request,
+    request: WebRequest,
     source: StreamSource,
     query: StreamQuery,
     page: StreamPage,

@@ -16,8 +16,6 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
-from aiohttp import web
-
 from rxworker.errors import RunCancelledError
 from rxworker.events import Record
 from rxworker.hub import Coalesce
@@ -33,6 +31,7 @@ from rxworker.protocols import (
     reason_of,
 )
 from rxworker.ui.clean import json_redactor
+from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.worker import Paused, Run, Worker
@@ -54,13 +53,13 @@ class Clients:
     def __init__(self, run: Run[object], grace: float | None) -> None:
         self._run = run
         self._grace = grace
-        self._requests: dict[int, web.Request] = {}  # by identity: a request is not hashable
+        self._requests: set[WebRequest] = set()
         self._gone = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
 
     @contextmanager
     def connected(
-        self, request: web.Request, *, resumes: bool = False
+        self, request: WebRequest, *, resumes: bool = False
     ) -> Generator[None, None, None]:
         """Context manager: the client is connected within the context.
 
@@ -68,7 +67,7 @@ class Clients:
             request: The request that is served.
             resumes: Whether the client resumes: its run then continues without a connection.
         """
-        self._requests[id(request)] = request
+        self._requests.add(request)
         self._gone.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -76,7 +75,7 @@ class Clients:
         try:
             yield
         finally:
-            del self._requests[id(request)]
+            self._requests.discard(request)
             if not self._requests:
                 self._gone.set()
                 if self._grace is not None and not resumes and not self._run.done():
@@ -96,8 +95,7 @@ class Clients:
         return True
 
     def _is_connected(self) -> bool:
-        transports = [request.transport for request in self._requests.values()]
-        return any(t is not None and not t.is_closing() for t in transports)
+        return not all(request.is_closed for request in self._requests)
 
     def stop(self) -> asyncio.Future[None]:
         """Cancel the run.

@@ -1,4 +1,4 @@
-"""The middleware that checks every request and converts errors, and the headers of every response.
+"""The guard that checks every request and converts errors, and the headers of every response.
 
 A request is refused if its host is not allowed, if it comes from a page of another origin, or if a required token is missing. All
 errors have one form; unexpected errors are logged with an ID, which the client also receives.
@@ -13,17 +13,17 @@ import hmac
 import inspect
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, MutableMapping
 from hashlib import sha256
 from typing import TypeAlias
 
 from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, LogError, RemoteProtocolError
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.health import PROBES
+from rxworker.ui.web.request import Handler, WebRequest
 from rxworker.ui.web.responses import ApiError, text_response
 from rxworker.ui.web.responses import error_response as json_error_response
 from rxworker.ui.web.settings import Hosts, Settings, is_own_origin
@@ -95,20 +95,15 @@ UNLOCK = """<!doctype html>
 </html>
 """
 
-User: TypeAlias = Callable[[web.Request], str | Awaitable[str | None] | None]
+User: TypeAlias = Callable[[WebRequest], str | Awaitable[str | None] | None]
 """Returns the name of the user who sends a request, or ``None`` if unknown; or raises a response, such as ``web.HTTPSeeOther``."""
-
-OWNER = web.RequestKey("rxworker_owner", str)
-"""The key of the user's name in a request."""
 
 logger = logging.getLogger("rxworker.ui.web")
 
 
-async def add_headers(request: web.Request, response: web.StreamResponse) -> None:  # noqa: ARG001 - a signal's signature
-    """Add the security headers to a response."""
-    headers = response.headers
-    for name, value in HEADERS.items():
-        headers[name] = value
+def add_headers(headers: MutableMapping[str, str]) -> None:
+    """Add the security headers to those of a response."""
+    headers.update(HEADERS)
     headers.setdefault("Cache-Control", "no-store")
 
 
@@ -125,8 +120,10 @@ class Guard:
         self._hosts = Hosts(settings.allowed_hosts)
         self._origins = settings.allowed_origins
         self._token = None if settings.token is None else Token(settings.token)
+        self._max_requests = settings.max_connections
+        self._open_requests = 0
 
-    def check_source(self, request: web.BaseRequest) -> None:
+    def check_source(self, request: WebRequest) -> None:
         """Check that the request names an allowed host and does not come from a page of another origin.
 
         Raises:
@@ -144,7 +141,7 @@ class Guard:
         if "Origin" not in request.headers and _is_foreign(request):
             raise ApiError(403, "foreign_origin", "another site's page may send no requests here")
 
-    def check_token(self, request: web.BaseRequest) -> None:
+    def check_token(self, request: WebRequest) -> None:
         """Check that the request contains the token, if one is required.
 
         Raises:
@@ -161,7 +158,7 @@ class Guard:
         message = "this needs the token: send Authorization: Bearer ..., or open the page with ?token=... once"
         raise ApiError(401, "token_needed", message)
 
-    async def check_user(self, request: web.Request) -> None:
+    async def check_user(self, request: WebRequest) -> None:
         """Store the user of the request, if the server has users.
 
         Raises:
@@ -174,9 +171,9 @@ class Guard:
             name = await name
         if not name:
             raise ApiError(401, "user_needed", "log in first")
-        request[OWNER] = name
+        request.owner = name
 
-    def exchange(self, request: web.Request) -> web.Response | None:
+    def exchange(self, request: WebRequest) -> web.Response | None:
         """Exchange a token in the page's address: return a cookie and a redirect to the address without the token."""
         given = request.query.get("token")
         if given is None:
@@ -193,56 +190,36 @@ class Guard:
             path=f"{folder}/",
             httponly=True,
             samesite="Strict",
-            secure=request.secure,
+            secure=request.is_secure,
         )
         return response
 
+    async def serve(self, request: WebRequest, handle: Handler) -> web.Response | None:
+        """Check a request and answer it; every exception becomes a response.
 
-def _is_foreign(request: web.BaseRequest) -> bool:
-    """Whether the browser reports that another page sends the request. Links on such a page are allowed, everything else is not.
-
-    Servers on other ports of this machine are the same site, therefore only the same origin is trusted.
-    """
-    headers = request.headers
-    if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
-        return False
-    is_link = headers.get("Sec-Fetch-Mode") == "navigate" and request.method in ("GET", "HEAD")
-    return not (is_link and headers.get("Sec-Fetch-Dest", "document") == "document")
-
-
-def _is_ui_protocol(request: web.Request) -> bool:
-    """Whether a client of a UI protocol sends the request, which also shows the body of an error. Its ``Accept`` names the media type of a stream."""
-    is_route = request.match_info.route.name in UI_PROTOCOLS
-    return is_route and "text/event-stream" in request.headers.get("Accept", "")
-
-
-def make_guard(settings: Settings, user: User | None = None) -> Middleware:
-    """Return the middleware around all handlers."""
-    guard = Guard(settings, user)
-    open_requests = 0
-
-    @web.middleware
-    async def check_request(request: web.Request, handler: Handler) -> web.StreamResponse:
-        nonlocal open_requests
-        name = request.match_info.route.name
+        Raises:
+            HTTPException: A function of the program raised a response that is no error, such as a redirect to a login page.
+            ConnectionError: The client has disconnected.
+        """
+        name = request.route
         if name in PROBES:  # they come from the machine's own address, without a token
-            return await handler(request)
+            return await handle(request)
         shows_body = name in CHAT or _is_ui_protocol(request)
         error_response = text_response if shows_body else json_error_response
-        open_requests += 1
+        self._open_requests += 1
         try:
-            if open_requests > settings.max_connections:
+            if self._open_requests > self._max_requests:
                 message = "too many requests are open: close a page, or raise max_connections"
                 raise ApiError(503, "too_many_connections", message)
-            guard.check_source(request)
+            self.check_source(request)
             if name in PAGES:
-                exchanged = guard.exchange(request)
+                exchanged = self.exchange(request)
                 if exchanged is not None:
                     return exchanged
             if name != "static":
-                guard.check_token(request)
-                await guard.check_user(request)
-            return await handler(request)
+                self.check_token(request)
+                await self.check_user(request)
+            return await handle(request)
         except ApiError as error:
             if error.code == "token_needed" and name in PAGES:
                 response = web.Response(text=UNLOCK, status=401, content_type="text/html")
@@ -255,7 +232,7 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
             return response
         except web.HTTPException as error:
             if error.status < 400:
-                raise  # such as a redirect to a login page
+                raise
             code, text = _HTTP_ERRORS.get(error.status, ("http", error.reason))
             response = error_response(error.status, code, text)
             if "Allow" in error.headers:
@@ -270,7 +247,7 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
         except LocalProtocolError as error:
             return error_response(409, "conflict", str(error))
         except LogError as error:
-            logger.error("%s %s failed: %s", request.method, request.rel_url.raw_path, error)
+            logger.error("%s %s failed: %s", request.method, request.raw_path, error)
             message = "the log cannot be read or written; the log of the server has the details"
             return error_response(503, "log", message)
         except (
@@ -279,19 +256,35 @@ def make_guard(settings: Settings, user: User | None = None) -> Middleware:
         ) as error:  # SystemExit in a function of the program must not end the server
             return _unexpected_error(request, error, error_response)
         finally:
-            open_requests -= 1
+            self._open_requests -= 1
 
-    return check_request
+
+def _is_foreign(request: WebRequest) -> bool:
+    """Whether the browser reports that another page sends the request. Links on such a page are allowed, everything else is not.
+
+    Servers on other ports of this machine are the same site, therefore only the same origin is trusted.
+    """
+    headers = request.headers
+    if headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin"):
+        return False
+    is_link = headers.get("Sec-Fetch-Mode") == "navigate" and request.method in ("GET", "HEAD")
+    return not (is_link and headers.get("Sec-Fetch-Dest", "document") == "document")
+
+
+def _is_ui_protocol(request: WebRequest) -> bool:
+    """Whether a client of a UI protocol sends the request, which also shows the body of an error. Its ``Accept`` names the media type of a stream."""
+    is_route = request.route in UI_PROTOCOLS
+    return is_route and "text/event-stream" in request.headers.get("Accept", "")
 
 
 def _unexpected_error(
-    request: web.Request,
+    request: WebRequest,
     error: Exception | SystemExit,
     error_response: Callable[[int, str, str], web.Response],
 ) -> web.Response:
     number = secrets.token_hex(4)
     # The path alone, as it was sent: the query and the headers may contain a token.
-    path = request.rel_url.raw_path
+    path = request.raw_path
     logger.error("error %s: %s %s failed\n%s", number, request.method, path, format_error(error))
     return error_response(
         500, "error", f"the server failed; its log has the details under {number}"

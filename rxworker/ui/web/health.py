@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from rxworker.ui.web.request import Route, WebRequest, get
+
 STARTING, CLOSING, LOG_FAILED = "starting", "closing", "the log cannot be read"
 """The reasons why a process takes no requests."""
 
@@ -16,7 +18,7 @@ PROBES = frozenset({"healthz", "readyz"})
 """The routes of probes."""
 
 
-def health_routes(find_obstacle: Callable[[], str]) -> list[web.RouteDef]:
+def health_routes(find_obstacle: Callable[[], str]) -> list[Route]:
     """The routes ``/healthz`` and ``/readyz``.
 
     Args:
@@ -27,14 +29,14 @@ def health_routes(find_obstacle: Callable[[], str]) -> list[web.RouteDef]:
         ['/healthz', '/readyz']
     """
 
-    async def get_health(_: web.Request) -> web.Response:
+    async def get_health(_: WebRequest) -> web.Response:
         return web.Response(text="ok\n")
 
-    async def get_readiness(_: web.Request) -> web.Response:
+    async def get_readiness(_: WebRequest) -> web.Response:
         obstacle = find_obstacle()
         return web.Response(text=f"{obstacle or 'ok'}\n", status=503 if obstacle else 200)
 
     return [
-        web.get("/healthz", get_health, name="healthz"),
-        web.get("/readyz", get_readiness, name="readyz"),
+        get("/healthz", get_health, "healthz"),
+        get("/readyz", get_readiness, "readyz"),
     ]

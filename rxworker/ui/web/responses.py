@@ -17,12 +17,9 @@ from aiohttp import web
 from msgspec import Struct
 
 from rxworker.protocols import encode_json
+from rxworker.ui.web.request import WebRequest
 
 A = TypeVar("A")
-
-LIMITS = web.AppKey("rxworker_limits", tuple[int, float])
-"""The maximum number of bytes of a body, and the seconds that it may take."""
-
 
 ERROR_HEADER = "X-Rxworker-Error"
 """The response header with the code of an error whose body is plain text."""
@@ -73,7 +70,7 @@ def text_response(status: int, code: str, message: str) -> web.Response:
     return web.Response(status=status, text=message, headers={ERROR_HEADER: code})
 
 
-async def read_body(request: web.Request) -> bytes:
+async def read_body(request: WebRequest) -> bytes:
     """Read the body within the limits of size and time.
 
     Raises:
@@ -82,25 +79,25 @@ async def read_body(request: web.Request) -> bytes:
     if "Content-Encoding" in request.headers:
         # A small compressed body may expand to a large one.
         raise ApiError(415, "encoded", "send the body as it is, without Content-Encoding")
-    most, seconds = request.config_dict[LIMITS]
+    most, seconds = request.max_body, request.body_seconds
     too_large = ApiError(413, "too_large", f"the body may have at most {most} bytes")
     if (request.content_length or 0) > most:
         raise too_large
     body = bytearray()
     try:
         async with asyncio.timeout(seconds):
-            async for piece in request.content.iter_any():
+            async for piece in request.body():
                 body += piece
                 if len(body) > most:
                     raise too_large
     except TimeoutError:
         raise ApiError(408, "too_slow", f"the body has to arrive within {seconds:g} s") from None
-    except web.RequestPayloadError:
+    except ValueError:
         raise ApiError(400, "bad_request", "the body is cut off, or not framed as HTTP") from None
     return bytes(body)
 
 
-async def read_json_bytes(request: web.Request) -> bytes:
+async def read_json_bytes(request: WebRequest) -> bytes:
     """Read a body whose Content-Type is JSON. A page of another origin cannot send such a body without a preflight request.
 
     Raises:
@@ -112,7 +109,7 @@ async def read_json_bytes(request: web.Request) -> bytes:
     return body
 
 
-async def read_json(request: web.Request, kind: type[A]) -> A:
+async def read_json(request: WebRequest, kind: type[A]) -> A:
     """Read the body as a value of this type; an empty body is ``{}``.
 
     Raises:
@@ -166,7 +163,7 @@ class Page:
         root = resources.files("rxworker.ui.web") / "static"
         self.files = dict(_files(root, ""))
 
-    def answer(self, request: web.Request, path: str) -> web.Response:
+    def answer(self, request: WebRequest, path: str) -> web.Response:
         """Return the file, or 304 if the browser has it.
 
         Raises:

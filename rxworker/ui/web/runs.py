@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
-from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,13 +16,14 @@ from rxworker.errors import CommandConflictError, ConfigurationError, LocalProto
 from rxworker.log import EventLog, RunInfo, RunRow, fork_run
 from rxworker.messages import Message, Prices
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
+from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import CONVERSATION, USER, StoredEntry
 from rxworker.worker import Decision, QueuedWorker, Run, Worker
 
-MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[web.Request], Worker]
+MakeServedWorker: TypeAlias = Callable[[], Worker] | Callable[[WebRequest], Worker]
 """Returns a worker. A function with one required parameter receives the request of the client that starts the conversation."""
 
 Workers: TypeAlias = MakeServedWorker | Mapping[str, MakeServedWorker]
@@ -99,7 +99,7 @@ class WorkerSource:
         """The name of the first."""
         return next(iter(self._makers))
 
-    def make(self, name: str | None, request: web.Request | None = None) -> tuple[str, Worker]:
+    def make(self, name: str | None, request: WebRequest | None = None) -> tuple[str, Worker]:
         """Create a worker for a conversation; return its name and the worker.
 
         Args:
@@ -121,7 +121,7 @@ class WorkerSource:
         """Whether there is a worker of that name that is created without a request."""
         return name in self._makers and name not in self._of_request
 
-    def infos(self, request: web.Request | None = None) -> tuple[WorkerInfo, ...]:
+    def infos(self, request: WebRequest | None = None) -> tuple[WorkerInfo, ...]:
         """Return descriptions of the workers.
 
         Args:
@@ -137,7 +137,7 @@ class WorkerSource:
             self._infos = infos
         return infos
 
-    def _made(self, name: str, request: web.Request | None) -> Worker:
+    def _made(self, name: str, request: WebRequest | None) -> Worker:
         make = self._makers[name]
         try:
             if name not in self._of_request:
@@ -147,11 +147,11 @@ class WorkerSource:
                     f"{name!r} is made for a request: only a client can begin its conversations"
                 )
                 raise LocalProtocolError(message)
-            return _checked(name, cast("Callable[[web.Request], object]", make)(request))
+            return _checked(name, cast("Callable[[WebRequest], object]", make)(request))
         except (Exception, SystemExit) as error:
             raise MakeWorkerError(f"the function that makes {name!r} has failed") from error
 
-    def _info(self, name: str, request: web.Request | None) -> WorkerInfo:
+    def _info(self, name: str, request: WebRequest | None) -> WorkerInfo:
         worker = self._spare.get(name)
         if worker is None:
             worker = self._made(name, request)
@@ -203,7 +203,7 @@ class Runs:
         workers: WorkerSource,
         settings: Settings,
         owner: str | None = None,
-        request: web.Request | None = None,
+        request: WebRequest | None = None,
     ) -> None:
         self._store = store
         self._workers = workers

@@ -24,13 +24,13 @@ from reactivex import Observable
 from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog
 from rxworker.transport.listening import stop_listening
-from rxworker.ui.web.app import make_app
-from rxworker.ui.web.guard import HEADERS, User, add_headers
+from rxworker.ui.web.app import STATE, add_security_headers, aiohttp_route, make_app
+from rxworker.ui.web.guard import HEADERS, User
 from rxworker.ui.web.health import health_routes
 from rxworker.ui.web.responses import error_response
 from rxworker.ui.web.runs import Workers
 from rxworker.ui.web.settings import Settings, is_loopback
-from rxworker.ui.web.state import STATE, ServerState
+from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.store import OnRun
 from rxworker.worker import Run
 
@@ -333,8 +333,8 @@ async def serve_health(
         ConfigurationError: The address is not available.
     """
     app = web.Application(middlewares=[note_request])
-    app.add_routes(health_routes(find_obstacle))
-    app.on_response_prepare.append(add_headers)
+    app.add_routes([aiohttp_route(route) for route in health_routes(find_obstacle)])
+    app.on_response_prepare.append(add_security_headers)
     runner = web.AppRunner(app, shutdown_timeout=CLOSING_SECONDS)
     await runner.setup()
     try:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from contextlib import aclosing, suppress
 
-from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
+from aiohttp import WSCloseCode
 
 from rxworker.errors import RemoteProtocolError, RxWorkerError
 from rxworker.protocols import (
@@ -29,10 +29,11 @@ from rxworker.protocols import (
     socket_message,
 )
 from rxworker.ui.clean import format_error
+from rxworker.ui.web.request import Socket
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.store import RunFeed
-from rxworker.ui.web.streams import Places, WriteTimeout, batches_of, watch_run
+from rxworker.ui.web.streams import Places, batches_of, watch_run
 
 MAX_MESSAGE = 16 * 1024
 """The maximum number of bytes of a client's message."""
@@ -55,31 +56,26 @@ class Connection:
     """A client on a WebSocket.
 
     Args:
-        request: The request that opened it.
         socket: The open WebSocket.
         runs: The runs that it may watch.
         places: Limits the number of watchers.
         instance: The id of this start of the server.
-        stall: Seconds after which a client that reads nothing is disconnected.
         who: The default name of its watchers.
     """
 
     def __init__(
         self,
-        request: web.Request,
-        socket: web.WebSocketResponse,
+        socket: Socket,
         runs: Runs,
         places: Places,
         *,
         instance: str,
-        stall: float,
         who: str,
     ) -> None:
         self._socket = socket
         self._runs = runs
         self._places = places
         self._instance = instance
-        self._write_timeout = WriteTimeout(request, stall)
         self._who = who
         self._turn = asyncio.Lock()
         self._watching: dict[str, asyncio.Task[None]] = {}
@@ -93,9 +89,10 @@ class Connection:
         """Handle messages until the client disconnects."""
         try:
             await self._send_message(Hello(self._instance))
-            async for message in self._socket:
-                if not await self._handle(message):
-                    break
+            async with aclosing(self._socket.messages()) as messages:
+                async for message in messages:
+                    if not await self._handle(message):
+                        break
         except ConnectionError:
             pass  # the client has disconnected
         finally:
@@ -110,18 +107,16 @@ class Connection:
         """Send the last records of the runs, and close the connection."""
         if self._watching:
             await asyncio.wait(self._watching.values(), timeout=CLOSE_SECONDS)
-        await self._socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server was stopped")
+        await self._socket.close(WSCloseCode.GOING_AWAY, "the server was stopped")
 
-    async def _handle(self, message: WSMessage) -> bool:
+    async def _handle(self, message: str | bytes) -> bool:
         """Handle a message; return whether to read another one."""
-        if message.type is WSMsgType.ERROR:
-            return False
         if not self._accepts_message():
             return await self._disconnect("too_many_messages", "too many messages: slow down")
         try:
-            if message.type is not WSMsgType.TEXT:
+            if isinstance(message, bytes):
                 raise RemoteProtocolError("messages are JSON in text messages")
-            asked = read_client_message(message.data)
+            asked = read_client_message(message)
         except RemoteProtocolError as error:
             self._bad += 1
             if self._bad >= MAX_BAD:
@@ -147,7 +142,7 @@ class Connection:
 
     async def _disconnect(self, code: str, text: str) -> bool:
         await self._send_message(RequestRefused(code, text))
-        await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=code.encode())
+        await self._socket.close(WSCloseCode.POLICY_VIOLATION, code)
         return False
 
     async def _stop(self, run: str) -> None:
@@ -229,8 +224,7 @@ class Connection:
 
     async def _send(self, data: bytes) -> None:
         async with self._turn:
-            with self._write_timeout.while_sending():
-                await self._socket.send_frame(data, WSMsgType.TEXT)
+            await self._socket.send(data)
 
 
 class Sockets:

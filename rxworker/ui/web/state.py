@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from aiohttp import web
 from reactivex import Observable
 from reactivex import operators as ops
 
@@ -19,8 +18,9 @@ from rxworker.log import EventLog, Replica, RunInfo, recover_all
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import ConversationEntry, LiveEntry
 from rxworker.ui.web.fleet import FleetFeed
-from rxworker.ui.web.guard import OWNER, User
+from rxworker.ui.web.guard import User
 from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
+from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError, Page
 from rxworker.ui.web.runs import MakeWorkerError, Runs, Workers, WorkerSource, equip, new_id
 from rxworker.ui.web.settings import Settings
@@ -57,6 +57,9 @@ class ServerState:
         on_run: OnRun | None = None,
         log: EventLog | None = None,
     ) -> None:
+        for name, function in (("user", user), ("on_run", on_run)):
+            if function is not None and not callable(function):
+                raise ConfigurationError(f"{name} is {function!r:.60}; give a function")
         self.settings = settings
         # Two servers on one log, or one that was restarted, know the same runs.
         self.instance = secrets.token_hex(8) if log is None else log.id
@@ -183,10 +186,9 @@ class ServerState:
             raise LocalProtocolError(message)
         return known
 
-    def runs_of(self, request: web.Request) -> Runs:
+    def runs_of(self, request: WebRequest) -> Runs:
         """Return the runs that the client of this request may see and control."""
-        owner = request.get(OWNER)
-        return Runs(self.store, self.workers, self.settings, owner, request)
+        return Runs(self.store, self.workers, self.settings, request.owner, request)
 
     async def start(self) -> None:
         """Load the runs of the log, follow it, and recover runs whose process has ended."""
@@ -303,7 +305,3 @@ def title_of(run: Run[Any]) -> str:
         elif texts:
             break
     return " ".join(reversed(texts))
-
-
-STATE = web.AppKey("rxworker", ServerState)
-"""The key of the state in an application."""

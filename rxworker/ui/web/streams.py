@@ -1,4 +1,4 @@
-"""Streaming to clients: watches of runs, limits on watchers, write timeouts and streamed responses."""
+"""Streaming to clients: watches of runs, limits on watchers, and streamed responses."""
 
 from __future__ import annotations
 
@@ -7,61 +7,15 @@ import logging
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, contextmanager
 
-from aiohttp import web
-
 from rxworker.events import Record
 from rxworker.hub import Delivery, DropOldest, Latest, Reliable, Watch
 from rxworker.protocols import PING_COMMENT, DeliveryName
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.request import ResponseStream, WebRequest
 from rxworker.ui.web.responses import ApiError
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunStore
-
-
-class WriteTimeout:
-    """Closes a connection to which nothing could be written for too long. A slow client that reads a little is not affected.
-
-    Args:
-        request: The request of the connection.
-        seconds: The timeout.
-    """
-
-    def __init__(self, request: web.Request, seconds: float) -> None:
-        self._request = request
-        # Progress is seen by comparing two samples.
-        self._pause = seconds / 2
-        self._loop = asyncio.get_running_loop()
-
-    @contextmanager
-    def while_sending(self) -> Generator[None, None, None]:
-        """Watch the connection within the context."""
-        timer: asyncio.TimerHandle
-        before: int | None = None
-
-        def look() -> None:
-            nonlocal timer, before
-            transport = self._request.transport
-            if transport is None:
-                return
-            waiting = transport.get_write_buffer_size()
-            if before is not None and waiting >= before:
-                transport.abort()
-                return
-            before = waiting
-            timer = self._loop.call_later(self._pause, look)
-
-        timer = self._loop.call_later(self._pause, look)
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-    def abort(self) -> None:
-        """Close the connection: a truncated response must not look complete."""
-        if self._request.transport is not None:
-            self._request.transport.abort()
-
 
 DELIVERIES: dict[DeliveryName, Delivery] = {
     # A client that is too far behind is detached and may reconnect: no client delays a run.
@@ -166,8 +120,8 @@ class Streams:
         self._sending: set[asyncio.Task[object]] = set()
 
     async def send(
-        self, request: web.Request, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
-    ) -> web.StreamResponse:
+        self, request: WebRequest, pieces: AsyncGenerator[bytes, None], headers: Mapping[str, str]
+    ) -> None:
         """Send the pieces as they arrive, with a keep-alive comment when idle.
 
         A client that reads nothing for too long is disconnected. The generator is always closed afterwards.
@@ -180,23 +134,24 @@ class Streams:
         task = asyncio.current_task()
         assert task is not None
         self._sending.add(task)
-        sending = _Sending(request, web.StreamResponse(headers=headers), self._settings)
+        response: ResponseStream | None = None
         try:
             async with aclosing(pieces):
-                await sending.send(pieces)
-        except ConnectionError:
-            sending.abort()  # the client has disconnected
+                response = await request.stream(headers)
+                await _Sending(response, self._settings.heartbeat).send(pieces)
         except asyncio.CancelledError:
-            sending.abort()
+            if response is not None:
+                response.abort()
             raise
         except Exception as error:
             # The response has begun, so its status cannot change.
-            path = request.rel_url.raw_path
-            logger.error("%s %s broke off\n%s", request.method, path, format_error(error))
-            sending.abort()
+            if not isinstance(error, ConnectionError):  # the client has disconnected
+                path = request.raw_path
+                logger.error("%s %s broke off\n%s", request.method, path, format_error(error))
+            if response is not None:
+                response.abort()
         finally:
             self._sending.discard(task)
-        return sending.response
 
     async def close(self) -> None:
         """Let the streams send their last records, then cancel those that remain."""
@@ -207,22 +162,17 @@ class Streams:
 
 
 class _Sending:
-    """One response that is being sent."""
+    """One response that is being sent, with keep-alive comments."""
 
-    def __init__(
-        self, request: web.Request, response: web.StreamResponse, settings: Settings
-    ) -> None:
-        self.response = response
-        self._request = request
-        self._write_timeout = WriteTimeout(request, settings.stall_seconds)
-        self._heartbeat = settings.heartbeat
+    def __init__(self, response: ResponseStream, heartbeat: float) -> None:
+        self._response = response
+        self._heartbeat = heartbeat
         self._loop = asyncio.get_running_loop()
         self._is_writing = False
         self._wrote = self._loop.time()
 
     async def send(self, pieces: AsyncGenerator[bytes, None]) -> None:
         """Send all pieces."""
-        await self.response.prepare(self._request)
         task = asyncio.current_task()
         assert task is not None
         beat = self._loop.create_task(self._beat(task))
@@ -231,12 +181,11 @@ class _Sending:
                 await self._write(piece)
         finally:
             beat.cancel()
-        await self.response.write_eof()
+        await self._response.end()
 
     async def _write(self, piece: bytes) -> None:
         self._is_writing = True
-        with self._write_timeout.while_sending():
-            await self.response.write(piece)
+        await self._response.write(piece)
         self._is_writing, self._wrote = False, self._loop.time()
 
     async def _beat(self, sending: asyncio.Task[object]) -> None:
@@ -250,7 +199,3 @@ class _Sending:
                 except ConnectionError:
                     sending.cancel()
                     return
-
-    def abort(self) -> None:
-        """Close the connection."""
-        self._write_timeout.abort()

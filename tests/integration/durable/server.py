@@ -21,6 +21,7 @@ from aiohttp import web
 
 from rxworker.events import Opaque, Record, RunStop
 from rxworker.log import Claim, EventLog, RunRow, entries_of, record_of
+from rxworker.ui.web.app import AiohttpRequest
 from rxworker.ui.web.durable import (
     HEADERS,
     StreamError,
@@ -152,7 +153,8 @@ class WritableStreams:
             name=stream.path,
             content_type=stream.config.content_type,
         )
-        response = await answer_stream(request, source, timing=self._timing)
+        given = AiohttpRequest(request)
+        response = await answer_stream(given, source, timing=self._timing) or given.sent
         if request.method == "HEAD" and stream.config.ttl is not None:
             response.headers["Stream-TTL"] = str(stream.config.ttl)
         if request.method == "HEAD" and stream.config.expires is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import aiohttp
 import pytest
+import uvicorn
 
 from rxworker import Worker
 from rxworker.hooks import Pause, ToolCallContext, before_tool_call
@@ -17,15 +19,62 @@ from rxworker.log import EventLog, MemoryLog
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel
 from rxworker.tools import tool
-from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.asgi import AsgiApp
+from rxworker.ui.web import Settings, WebServer, Workers
 
 Body: TypeAlias = dict[str, Any]
+ServeAsgi: TypeAlias = Callable[[Any], AbstractAsyncContextManager[str]]
 TOKEN = "a-very-secret-token-0123456789"
 
 
 @before_tool_call(name="permit", matcher="delete")
 def permit(context: ToolCallContext) -> Pause:
     return Pause("Deleting cannot be undone.")
+
+
+@asynccontextmanager
+async def serve_asgi(app: Any) -> AsyncGenerator[str, None]:
+    """Serve an ASGI application in uvicorn, on the test's event loop."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        lifespan="on",
+        ws="websockets-sansio",
+        timeout_graceful_shutdown=1,
+    )
+    server = uvicorn.Server(config)
+    # The signals belong to the test.
+    server.capture_signals = nullcontext  # pyright: ignore[reportAttributeAccessIssue]
+    listening = socket.create_server(("127.0.0.1", 0))
+    serving = asyncio.create_task(server.serve([listening]))
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        await serving
+
+
+class AsgiServer(AsyncExitStack):
+    """The ASGI application in uvicorn, with what a `WebServer` has."""
+
+    def __init__(self, workers: Workers, *, port: int = 0, **options: Any) -> None:
+        super().__init__()
+        del port
+        self._app = AsgiApp(workers, **options)
+        self.state = self._app.state
+        self.runs = self.state.all_runs
+        self.add = self.state.add
+        self.url = ""
+
+    async def __aenter__(self) -> AsgiServer:
+        self.url = await self.enter_async_context(serve_asgi(self._app))
+        return self
+
+
+@pytest.fixture
+def in_uvicorn() -> ServeAsgi:
+    """Serves an ASGI application."""
+    return serve_asgi
 
 
 class Desk:
@@ -46,6 +95,8 @@ class Desk:
         delay: float,
         token: str | None,
         log: EventLog | None = None,
+        *,
+        is_asgi: bool = False,
     ) -> None:
         self.release = asyncio.Event()
         self.waiting = asyncio.Event()
@@ -55,7 +106,8 @@ class Desk:
         self._delay = delay
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self.http = aiohttp.ClientSession(headers=headers, trust_env=False)
-        self.server = WebServer(self.make_worker, port=0, settings=settings, log=log)
+        make = AsgiServer if is_asgi else WebServer
+        self.server = make(self.make_worker, port=0, settings=settings, log=log)
 
     def make_worker(self) -> Worker:
         @tool
@@ -132,19 +184,21 @@ def read_frames(text: str) -> list[dict[str, str]]:
 OpenDesk: TypeAlias = Callable[..., Awaitable[Desk]]
 
 
+SERVERS = ["", "log", "asgi"]
+"""The web server of aiohttp without a log and with one, and the ASGI application in uvicorn."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Everything holds for runs of a log too, but for what is marked."""
-    if "is_stored" in metafunc.fixturenames:
-        is_unlogged = next(metafunc.definition.iter_markers("unlogged"), None) is not None
-        metafunc.parametrize(
-            "is_stored",
-            [False] if is_unlogged else [False, True],
-            ids=["", "log"][: 2 - is_unlogged],
-        )
+    """Everything holds for each server, but for what is marked."""
+    if "server_kind" in metafunc.fixturenames:
+        marks = {mark.name for mark in metafunc.definition.iter_markers()}
+        left_out = {"log"} & {"log" if "unlogged" in marks else ""}
+        left_out |= {"asgi"} & {"asgi" if "aiohttp" in marks else ""}
+        metafunc.parametrize("server_kind", [k for k in SERVERS if k not in left_out])
 
 
 @pytest.fixture
-async def open_desk(is_stored: bool) -> AsyncGenerator[OpenDesk, None]:
+async def open_desk(server_kind: str) -> AsyncGenerator[OpenDesk, None]:
     """Opens a server and a client; both are closed after the test."""
     async with AsyncExitStack() as stack:
 
@@ -162,9 +216,10 @@ async def open_desk(is_stored: bool) -> AsyncGenerator[OpenDesk, None]:
                 return always
 
             answers = script or (list(replies) if always is None else same)
-            if log is None and is_stored:
+            if log is None and server_kind == "log":
                 log = await stack.enter_async_context(MemoryLog())
-            desk = Desk(answers, settings or Settings(), delay, token, log)
+            is_asgi = server_kind == "asgi"
+            desk = Desk(answers, settings or Settings(), delay, token, log, is_asgi=is_asgi)
             await stack.enter_async_context(desk.http)
             await stack.enter_async_context(desk.server)
             return desk

@@ -26,6 +26,7 @@ from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.testing import ScriptedModel, call, say
 from rxworker.ui.web import WebServer, stored_streams
+from rxworker.ui.web.app import AiohttpRequest
 from rxworker.ui.web.durable import START, StreamTiming, answer_stream
 from rxworker.ui.web.stored_streams import LogStream, run_stream
 
@@ -53,7 +54,8 @@ async def served(log: EventLog, timing: StreamTiming = TIMING) -> AsyncGenerator
     async def handle(request: web.Request) -> web.StreamResponse:
         view = request.path.partition("/stream")[2]
         source = run_stream(log, request.match_info["id"], view, request.query)
-        return await answer_stream(request, source, timing=timing)
+        given = AiohttpRequest(request)
+        return await answer_stream(given, source, timing=timing) or given.sent
 
     app = web.Application()
     app.add_routes([web.route("*", f"/runs/{{id}}/stream{view}", handle) for view in VIEWS])

@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 import aiohttp
 import pytest
-from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
 
@@ -21,7 +20,7 @@ from rxworker.events import Record, RunStart
 from rxworker.log import Claim, EventLog, MemoryLog, RunRow, StoredStatus, entries_of
 from rxworker.messages import Conversation, Message
 from rxworker.testing import ScriptedModel
-from rxworker.ui.web import Settings, WebServer, fleet
+from rxworker.ui.web import Settings, WebRequest, WebServer, fleet
 from rxworker.ui.web.responses import ApiError
 
 TOKEN = "a-very-secret-token-0123456789"
@@ -246,7 +245,7 @@ async def test_the_address_of_the_page_may_have_the_token(stack: AsyncExitStack)
     assert status == 404
 
 
-def ann(_: web.Request) -> str:
+def ann(_: WebRequest) -> str:
     return "ann"
 
 

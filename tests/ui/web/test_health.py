@@ -15,7 +15,7 @@ from rxworker import Worker
 from rxworker.errors import ConfigurationError, LogError
 from rxworker.log import EventLog, MemoryLog, RunInfo
 from rxworker.testing import ScriptedModel
-from rxworker.ui.web import STATE, Settings, WebServer, make_app, state
+from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app, state
 from rxworker.ui.web.server import serve_health
 from rxworker.worker import Run
 
@@ -28,7 +28,7 @@ def make() -> Worker:
     return Worker(ScriptedModel(["Hello!"]))
 
 
-def no_user(_: web.Request) -> str | None:
+def no_user(_: WebRequest) -> str | None:
     return None
 
 

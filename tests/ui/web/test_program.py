@@ -18,7 +18,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Record, RunStop
 from rxworker.operators import merge_runs
 from rxworker.testing import ScriptedModel, call, say, stall
-from rxworker.ui.web import STATE, Settings, WebServer, make_app
+from rxworker.ui.web import STATE, Settings, WebRequest, WebServer, make_app
 from rxworker.ui.web.entry import ConversationEntry
 from rxworker.worker import Run
 
@@ -255,14 +255,14 @@ async def test_a_mounted_application_is_used_by_its_key() -> None:
     await app[STATE].close()
 
 
-def by_header(request: web.Request) -> str | None:
+def by_header(request: WebRequest) -> str | None:
     return request.headers.get("X-User")
 
 
 async def test_each_user_sees_and_steers_only_runs_of_their_own() -> None:
     made: list[str] = []
 
-    def make(request: web.Request) -> Worker:
+    def make(request: WebRequest) -> Worker:
         made.append(request.headers["X-User"])
         return Worker(ScriptedModel([say("Hello, ") + stall()]))
 
@@ -311,7 +311,7 @@ async def test_each_user_sees_and_steers_only_runs_of_their_own() -> None:
 async def test_no_user_takes_the_place_of_another() -> None:
     """Neither among the runs that are on, nor among those that are kept, nor among the chats that resume."""
 
-    def make(request: web.Request) -> Worker:
+    def make(request: WebRequest) -> Worker:
         waits = call("delete") if request.headers["X-User"] == "bob" else say("...") + stall()
         return Worker(ScriptedModel([waits]), tools=[delete])
 
@@ -379,7 +379,7 @@ async def test_a_function_that_makes_no_worker_fails_a_request_and_not_the_serve
 
 
 async def test_a_user_function_that_exits_fails_a_request_and_not_the_server() -> None:
-    def user(_: web.Request) -> str:
+    def user(_: WebRequest) -> str:
         raise SystemExit(2)
 
     async with (
@@ -391,7 +391,7 @@ async def test_a_user_function_that_exits_fails_a_request_and_not_the_server() -
 
 
 async def test_a_user_function_may_wait_and_may_send_to_a_login() -> None:
-    async def user(request: web.Request) -> str | None:
+    async def user(request: WebRequest) -> str | None:
         await asyncio.sleep(0)
         name = request.headers.get("X-User")
         if name is None and request.path == "/":

@@ -1,0 +1,394 @@
+"""The web server as an ASGI application, to run in uvicorn or to mount into FastAPI, Starlette or Django.
+
+It serves the routes of `rxworker.ui.web` with the same guard, and needs no package besides. Source of the protocol:
+https://asgi.readthedocs.io/en/latest/specs/www.html
+
+Theory of operation. ASGI reports a disconnect only to a reader of ``receive``. While a response is streamed, a task reads there; when the client
+has disconnected, it cancels the handler. A stream that breaks off returns without its last message, so that the server closes the connection
+and no client takes the response for complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+)
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, quote
+
+from aiohttp import WSCloseCode, web
+from multidict import CIMultiDict, CIMultiDictProxy, MultiDict, MultiDictProxy
+
+from rxworker.errors import ConfigurationError
+from rxworker.log import EventLog
+from rxworker.ui.web.api import SOCKET, routes_of
+from rxworker.ui.web.guard import Guard, User, add_headers
+from rxworker.ui.web.request import Route, WebRequest
+from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.runs import Workers
+from rxworker.ui.web.settings import Settings
+from rxworker.ui.web.state import ServerState
+from rxworker.ui.web.store import OnRun
+
+Scope: TypeAlias = MutableMapping[str, Any]
+"""What an ASGI server says of a connection."""
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+
+
+class AsgiApp:
+    """The web server as an ASGI application: the page, the API, and the streams of runs.
+
+    It runs by itself, or within another application: ``site.mount("/desk", desk)``. A mounted application is started and closed by the
+    program, with `lifespan`; otherwise it starts with its first request, and its runs end with the process.
+
+    Args:
+        workers: A function that makes a worker, or several by name. Each conversation gets a worker of its own.
+        settings: The settings of the server.
+        user: Returns the name of the user who sends a request. Only the user who started a run can see and control it.
+        on_run: Called with each run that a client starts or resumes. Its exceptions are logged and do not affect the run.
+        log: Where runs are stored; the program closes it after the server.
+
+    Attributes:
+        state: The state, with the methods for the program that contains the server.
+
+    Raises:
+        ConfigurationError: There is no worker, or ``user`` or ``on_run`` is not callable.
+
+    >>> from rxworker import Worker
+    >>> from rxworker.testing import ScriptedModel
+    >>> AsgiApp(lambda: Worker(ScriptedModel(["Hello!"])))
+    AsgiApp(Settings(title='rxworker', token=None))
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        *,
+        settings: Settings | None = None,
+        user: User | None = None,
+        on_run: OnRun | None = None,
+        log: EventLog | None = None,
+    ) -> None:
+        self._settings = settings or Settings()
+        self.state = ServerState(workers, self._settings, user, on_run, log)
+        self._guard = Guard(self._settings, user)
+        self._routes = [(_pattern(route.path), route) for route in routes_of(self.state)]
+        self._start: asyncio.Future[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"AsgiApp({self._settings!r})"
+
+    async def start(self) -> None:
+        """Load the runs of the log, and follow it. The first request does it otherwise."""
+        if self._start is None:
+            self._start = asyncio.ensure_future(self.state.start())
+        await asyncio.shield(self._start)
+
+    async def close(self) -> None:
+        """Cancel the runs of clients, and close all connections. Runs of a log are handed over."""
+        await self.state.close()
+
+    @asynccontextmanager
+    async def lifespan(self, app: object = None) -> AsyncGenerator[None, None]:  # noqa: ARG002 - as FastAPI calls it
+        """Start and close it: ``FastAPI(lifespan=desk.lifespan)``, since a mounted application gets no lifespan of its own."""
+        await self.start()
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a connection, as an ASGI server asks for it."""
+        if scope["type"] == "lifespan":
+            await self._serve_lifespan(receive, send)
+        elif scope["type"] in ("http", "websocket"):
+            await self.start()
+            await self._serve(scope, receive, send)
+        else:
+            raise ConfigurationError(f"there is no handler for {scope['type']!r:.60} of ASGI")
+
+    async def _serve_lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.start()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route, params, allowed = self._find(scope)
+        request = AsgiRequest(scope, receive, send, route, params, self._settings)
+
+        async def handle(request: WebRequest) -> web.Response | None:
+            if route is not None and scope["type"] == "websocket" and route.name != SOCKET:
+                raise ApiError(400, "no_http", "this address takes requests of HTTP alone")
+            if route is not None:
+                return await route.handle(request)
+            raise web.HTTPMethodNotAllowed(request.method, allowed) if allowed else web.HTTPNotFound
+
+        try:
+            response = await self._guard.serve(request, handle)
+        except web.HTTPException as error:
+            response = error  # such as a redirect to a login page
+        except (ConnectionError, TimeoutError):
+            return  # the client has disconnected
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or not request.is_closed or task.uncancel():
+                raise
+            return
+        finally:
+            request.release()
+        if response is not None:
+            with suppress(OSError):
+                await request.answer(response)
+
+    def _find(self, scope: Scope) -> tuple[Route | None, Mapping[str, str], list[str]]:
+        """The route of a request, the parts of its path, and the methods of the path if there is no route for this one."""
+        path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+        if root and path.startswith(f"{root}/"):
+            path = path[len(root) :]
+        method = scope.get("method", "GET")
+        allowed: set[str] = set()
+        for pattern, route in self._routes:
+            found = pattern.fullmatch(path)
+            if found is None:
+                continue
+            if method == route.method or (method == "HEAD" and route.has_head):
+                return route, found.groupdict(), []
+            allowed |= {route.method, "HEAD"} if route.has_head else {route.method}
+        return None, {}, sorted(allowed)
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """The regular expression of a route's path.
+
+    >>> _pattern("/api/runs/{id}/send").fullmatch("/api/runs/a.b/send")["id"]
+    'a.b'
+    >>> _pattern("/static/{path:.+}").fullmatch("/static/a/b.js")["path"]
+    'a/b.js'
+    """
+    names = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", path.replace(".", r"\."))
+    return re.compile(re.sub(r"\{(\w+):\\\.\+\}", r"(?P<\1>.+)", names))
+
+
+class AsgiRequest(WebRequest):
+    """A request of an ASGI server: one of HTTP, or one that opens a WebSocket."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        route: Route | None,
+        params: Mapping[str, str],
+        settings: Settings,
+    ) -> None:
+        self.native = self._scope = scope
+        self.method = scope.get("method", "GET")
+        self.path = scope["path"]
+        raw_path: bytes = scope.get("raw_path") or quote(self.path).encode()
+        self.raw_path = raw_path.partition(b"?")[0].decode("ascii", "backslashreplace")
+        query: bytes = scope.get("query_string", b"")
+        pairs = parse_qsl(query.decode("utf-8", "replace"), keep_blank_values=True)
+        self.query = MultiDictProxy(MultiDict(pairs))
+        headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
+        self.headers = CIMultiDictProxy(
+            CIMultiDict(
+                (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+                for name, value in headers
+            )
+        )
+        self.cookies = dict(_cookies(self.headers.getall("Cookie", [])))
+        client = scope.get("client")
+        self.remote = None if client is None else str(client[0])
+        self.is_secure = scope.get("scheme") in ("https", "wss")
+        self.params = params
+        self.route = "" if route is None else route.name
+        self.max_body = settings.max_body
+        self.body_seconds = settings.body_seconds
+        self._is_socket = scope["type"] == "websocket"
+        self._receive = receive
+        self._send = send
+        self._stall_seconds = settings.stall_seconds
+        self._is_closed = False
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the client has disconnected."""
+        return self._is_closed
+
+    async def body(self) -> AsyncGenerator[bytes, None]:
+        """The body in pieces."""
+        more = not self._is_socket
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self._is_closed = True
+                raise ConnectionResetError("the client has disconnected")
+            yield message.get("body", b"")
+            more = message.get("more_body", False)
+
+    async def stream(self, headers: Mapping[str, str]) -> _Stream:
+        """Begin a response."""
+        handler = asyncio.current_task()
+        assert handler is not None
+        await self._begin("http.response", 200, CIMultiDict(headers))
+        self._watch = asyncio.create_task(self._cancel_on_disconnect(handler))
+        return _Stream(self._send, self._stall_seconds)
+
+    async def _cancel_on_disconnect(self, handler: asyncio.Task[object]) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._is_closed = True
+        handler.cancel()
+
+    def release(self) -> None:
+        """Stop reading from the client: the request was handled."""
+        if self._watch is not None:
+            self._watch.cancel()
+
+    async def open_socket(self, max_message: int) -> _Socket | None:
+        """Accept a WebSocket."""
+        if not self._is_socket:
+            return None
+        await self._receive()  # websocket.connect
+        headers: CIMultiDict[str] = CIMultiDict()
+        add_headers(headers)
+        await self._send({"type": "websocket.accept", "headers": _encoded(headers)})
+        return _Socket(self._receive, self._send, max_message, self._stall_seconds)
+
+    async def answer(self, response: web.Response) -> None:
+        """Send a whole response."""
+        kind = "http.response"
+        if self._is_socket:
+            await self._receive()  # websocket.connect
+            kind = "websocket.http.response"
+            if kind not in (self._scope.get("extensions") or {}):
+                await self._send({"type": "websocket.close", "code": WSCloseCode.POLICY_VIOLATION})
+                return
+        body = response.body if isinstance(response.body, bytes | bytearray) else b""
+        headers = CIMultiDict(response.headers)
+        for cookie in response.cookies.values():
+            headers.add("Set-Cookie", cookie.OutputString())
+        if response.status not in (204, 304):
+            headers["Content-Length"] = str(len(body))
+        await self._begin(kind, response.status, headers)
+        sent = b"" if self.method == "HEAD" else bytes(body)
+        await self._send({"type": f"{kind}.body", "body": sent})
+
+    async def _begin(self, kind: str, status: int, headers: CIMultiDict[str]) -> None:
+        add_headers(headers)
+        await self._send({"type": f"{kind}.start", "status": status, "headers": _encoded(headers)})
+
+
+def _encoded(headers: CIMultiDict[str]) -> list[tuple[bytes, bytes]]:
+    # The server names itself.
+    return [
+        (name.lower().encode("latin-1"), value.encode("utf-8", "surrogateescape"))
+        for name, value in headers.items()
+        if name != "Server"
+    ]
+
+
+def _cookies(headers: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The cookies of the headers.
+
+    >>> dict(_cookies(['a=1; b="2"', "c"]))
+    {'a': '1', 'b': '2'}
+    """
+    for header in headers:
+        for part in header.split(";"):
+            name, equals, value = part.strip().partition("=")
+            if equals:
+                yield name, value.strip('"')
+
+
+class _Stream:
+    """A response that an ASGI server sends."""
+
+    def __init__(self, send: Send, stall_seconds: float) -> None:
+        self._send = send
+        self._stall_seconds = stall_seconds
+
+    async def write(self, data: bytes) -> None:
+        message = {"type": "http.response.body", "body": data, "more_body": True}
+        await _sent(self._send, message, self._stall_seconds)
+
+    async def end(self) -> None:
+        await _sent(self._send, {"type": "http.response.body"}, self._stall_seconds)
+
+    def abort(self) -> None:
+        """Do nothing: the server closes a connection whose response is not complete."""
+
+
+async def _sent(send: Send, message: Message, seconds: float) -> None:
+    """Send a message.
+
+    Raises:
+        ConnectionError: The client has disconnected, or reads nothing.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await send(message)
+    except TimeoutError:
+        raise ConnectionAbortedError("the client reads nothing") from None
+    except OSError as error:
+        raise ConnectionResetError("the client has disconnected") from error
+
+
+class _Socket:
+    """A WebSocket of an ASGI server."""
+
+    def __init__(
+        self, receive: Receive, send: Send, max_message: int, stall_seconds: float
+    ) -> None:
+        self._receive = receive
+        self._send = send
+        self._max_message = max_message
+        self._stall_seconds = stall_seconds
+        self._is_closed = False
+
+    async def messages(self) -> AsyncGenerator[str | bytes, None]:
+        while not self._is_closed:
+            message = await self._receive()
+            if message["type"] == "websocket.disconnect":
+                self._is_closed = True
+                return
+            text: str | None = message.get("text")
+            data: str | bytes = message.get("bytes") or b"" if text is None else text
+            if len(data) > self._max_message:
+                await self.close(WSCloseCode.MESSAGE_TOO_BIG, "this message is too large")
+                return
+            yield data
+
+    async def send(self, data: bytes) -> None:
+        if self._is_closed:
+            raise ConnectionResetError("the client has disconnected")
+        message = {"type": "websocket.send", "text": data.decode()}
+        await _sent(self._send, message, self._stall_seconds)
+
+    async def close(self, code: int, reason: str) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with suppress(ConnectionError):
+            message = {"type": "websocket.close", "code": int(code), "reason": reason}
+            await _sent(self._send, message, self._stall_seconds)

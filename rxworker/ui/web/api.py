@@ -1,0 +1,375 @@
+"""The API: the table of the server's routes, the handlers of its JSON, and runs as server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import Literal
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+import rxworker
+from rxworker.hub import Watch
+from rxworker.messages import JsonObject
+from rxworker.protocols import SSE_HEADERS, end_frame, read_last_event_id, record_frame, retry_frame
+from rxworker.ui.web.agents import (
+    get_chat,
+    get_chat_messages,
+    post_chat_stop,
+    protocol_routes,
+)
+from rxworker.ui.web.durable import answer_stream
+from rxworker.ui.web.entry import RunEntry
+from rxworker.ui.web.fleet import FleetFeed, RunFilter
+from rxworker.ui.web.health import health_routes
+from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
+from rxworker.ui.web.responses import (
+    FLEET,
+    INDEX,
+    ApiError,
+    bytes_response,
+    json_response,
+    read_json,
+)
+from rxworker.ui.web.runs import WorkerInfo
+from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
+from rxworker.ui.web.state import ServerState
+from rxworker.ui.web.stored_streams import FOLDS, run_stream
+from rxworker.ui.web.streams import batches_of, watch_run
+from rxworker.worker import Answer, Approve, Decision, Deny
+
+SOCKET = "socket"
+"""The route of the WebSocket."""
+
+
+def routes_of(state: ServerState) -> list[Route]:
+    """The routes of the server, whatever serves them: the page, the API, and the streams of runs."""
+
+    def bound(
+        handle: Callable[[ServerState, WebRequest], Awaitable[web.Response | None]],
+    ) -> Handler:
+        return partial(handle, state)
+
+    return [
+        get("/", bound(get_page), "page"),
+        get("/static/{path:.+}", bound(get_static), "static"),
+        get("/fleet", bound(get_fleet_page), "fleet-page"),
+        get("/api/info", bound(get_info)),
+        get("/api/fleet", bound(get_fleet)),
+        get("/metrics", bound(get_metrics)),
+        *health_routes(lambda: state.obstacle),
+        get("/api/runs", bound(get_runs)),
+        post("/api/runs", bound(post_run)),
+        get("/api/runs/{id}", bound(get_run)),
+        post("/api/runs/{id}/send", bound(post_send)),
+        post("/api/runs/{id}/pause", bound(post_pause)),
+        post("/api/runs/{id}/cancel", bound(post_cancel)),
+        post("/api/runs/{id}/resume", bound(post_resume)),
+        post("/api/runs/{id}/fork", bound(post_fork)),
+        get("/api/runs/{id}/events", bound(get_events), has_head=False),
+        *[get(f"/runs/{{id}}/stream{view}", durable_handler(state, view)) for view in FOLDS],
+        *protocol_routes(state),
+        get("/api/chat/{id}/messages", bound(get_chat_messages), "chat-messages"),
+        get("/api/chat/{id}/stream", bound(get_chat), "chat-stream", has_head=False),
+        post("/api/chat/{id}/stop", bound(post_chat_stop), "chat-stop"),
+        get("/api/ws", bound(get_socket), SOCKET, has_head=False),
+    ]
+
+
+async def get_page(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the page."""
+    return state.page.answer(request, INDEX)
+
+
+async def get_fleet_page(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the page of all runs of the log."""
+    return state.page.answer(request, FLEET)
+
+
+async def get_static(state: ServerState, request: WebRequest) -> web.Response:
+    """Return a file of the page."""
+    path = request.params["path"]
+    if path in (INDEX, FLEET):  # they may need the token
+        raise web.HTTPNotFound
+    return state.page.answer(request, path)
+
+
+async def get_socket(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Serve several runs on one WebSocket."""
+    with state.places.take():
+        socket = await request.open_socket(MAX_MESSAGE)
+        if socket is None:
+            raise ApiError(400, "no_websocket", "this address takes a WebSocket")
+        connection = Connection(
+            socket,
+            state.runs_of(request),
+            state.places,
+            instance=state.instance,
+            who=f"page {request.remote or ''}".strip(),
+        )
+        await state.sockets.serve(connection)
+    return None
+
+
+CANCEL_SECONDS = 5.0
+"""Seconds that a request waits for the end of the run that it cancels. A tool may take longer to stop."""
+
+
+class Info(Struct, frozen=True):
+    """The server and its workers; whether its runs are stored, so that they can be forked, and whether it shows the runs of all processes."""
+
+    instance: str
+    version: str
+    title: str
+    workers: tuple[WorkerInfo, ...]
+    can_fork: bool = False
+    has_fleet: bool = False
+
+
+class RunsAnswer(Struct, frozen=True):
+    """The list of runs, the newest first, each as the JSON of a `RunSummary`."""
+
+    instance: str
+    runs: list[msgspec.Raw]
+
+
+class StartBody(Struct, frozen=True):
+    """The body of a request that starts a run."""
+
+    input: str
+    worker: str | None = None
+    conversation: str | None = None
+
+
+class SendBody(Struct, frozen=True):
+    """The body of a request that sends a message into a run."""
+
+    message: str
+
+
+class PauseBody(Struct, frozen=True):
+    """The body of a request that pauses a run."""
+
+    reason: str = "paused by the user"
+
+
+class CancelBody(Struct, frozen=True):
+    """The body of a request that cancels a run."""
+
+    when: Literal["now", "after_turn"] = "now"
+    reason: str = "cancelled by the user"
+
+
+class ApproveBody(Struct, frozen=True, tag="approve"):
+    """Run the call; ``input`` replaces the arguments of the model: a text if the tool takes free text."""
+
+    input: JsonObject | str | None = None
+
+
+class DenyBody(Struct, frozen=True, tag="deny"):
+    """Do not run the call."""
+
+    reason: str = "This call was not approved."
+
+
+class AnswerBody(Struct, frozen=True, tag="answer"):
+    """Do not run the call; use this text as its result."""
+
+    content: str
+
+
+class ResumeBody(Struct, frozen=True):
+    """The body of a request that resumes a run: decisions about the calls that wait, by their ids."""
+
+    decisions: dict[str, ApproveBody | DenyBody | AnswerBody] = {}
+
+
+async def get_info(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the server and its workers."""
+    return json_response(
+        Info(
+            state.instance,
+            rxworker.__version__,
+            state.settings.title,
+            state.workers.infos(request),
+            can_fork=state.store.log is not None,
+            has_fleet=state.has_fleet,
+        )
+    )
+
+
+async def get_fleet(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Return all runs of the log together, and those that match; as server-sent events also after each change."""
+    feed, asked = state.fleet, RunFilter.of(request.query)
+    if "text/event-stream" not in request.headers.get("Accept", ""):
+        return bytes_response(await feed.answer(await feed.ready(), asked))
+    with state.places.take():
+        await state.streams.send(request, fleet_events(feed, asked), SSE_HEADERS)
+    return None
+
+
+async def fleet_events(feed: FleetFeed, asked: RunFilter) -> AsyncGenerator[bytes, None]:
+    """Yield what matches as server-sent events."""
+    yield retry_frame(RETRY)
+    async with aclosing(feed.answers(asked)) as answers:
+        async for data in answers:
+            yield b"data: " + data + b"\n\n"
+
+
+async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the metrics of the log and of this process."""
+    fleet = await state.fleet.ready()
+    try:
+        from rxworker.ui.web.metrics import metrics_of
+    except ImportError as error:
+        message = "the package for metrics is missing: pip install 'rxworker[metrics]'"
+        raise ApiError(501, "no_metrics", message) from error
+    data, media_type = metrics_of(fleet, state.places.taken, request.headers.get("Accept", ""))
+    return web.Response(body=data, headers={"Content-Type": media_type})
+
+
+async def get_runs(state: ServerState, request: WebRequest) -> web.Response:
+    """Return the runs, newest first."""
+    runs = [msgspec.Raw(entry.encoded()) for entry in state.runs_of(request)]
+    return json_response(RunsAnswer(state.instance, runs))
+
+
+async def get_run(state: ServerState, request: WebRequest) -> web.Response:
+    """Return one run."""
+    entry = await state.runs_of(request).find(request.params["id"])
+    return bytes_response(entry.encoded())
+
+
+async def post_run(state: ServerState, request: WebRequest) -> web.Response:
+    """Start a run."""
+    runs = state.runs_of(request)
+    body = await read_json(request, StartBody)
+    text = _said(body.input, "input")
+    if body.conversation is not None:
+        await runs.prepare(runs.conversation(body.conversation))
+    entry = runs.start(text, worker=body.worker, conversation=body.conversation)
+    await entry.accepted()
+    return bytes_response(entry.encoded(), 201)
+
+
+async def post_send(state: ServerState, request: WebRequest) -> web.Response:
+    """Send a message into a run."""
+    entry = await state.runs_of(request).find(request.params["id"])
+    body = await read_json(request, SendBody)
+    await entry.send(_said(body.message, "message"))
+    return bytes_response(entry.encoded())
+
+
+async def post_pause(state: ServerState, request: WebRequest) -> web.Response:
+    """Request a pause of a run at the next safe moment."""
+    entry = await state.runs_of(request).find(request.params["id"])
+    body = await read_json(request, PauseBody)
+    await entry.pause(body.reason)
+    return bytes_response(entry.encoded())
+
+
+async def post_cancel(state: ServerState, request: WebRequest) -> web.Response:
+    """Cancel a run; with ``now``, respond when it has ended. A paused run can no longer be resumed."""
+    runs = state.runs_of(request)
+    entry = await runs.find(request.params["id"])
+    body = await read_json(request, CancelBody)
+    if entry.resumed_as is not None:
+        message = f"this run was resumed as {entry.resumed_as}: cancel that one"
+        raise ApiError(409, "resumed", message)
+    if entry.status == "paused":
+        await entry.dismiss(body.reason)
+        runs.changed(entry)
+        return bytes_response(entry.encoded())
+    await entry.cancel(body.when, body.reason, CANCEL_SECONDS)
+    return bytes_response(entry.encoded())
+
+
+async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
+    """Resume a paused run as a new run."""
+    runs = state.runs_of(request)
+    body = await read_json(request, ResumeBody)
+    decisions = {call: _decision(decision) for call, decision in body.decisions.items()}
+    entry = await runs.resume(request.params["id"], decisions)
+    await entry.accepted()
+    return bytes_response(entry.encoded(), 201)
+
+
+class ForkBody(Struct, frozen=True):
+    """The body of a request that forks a run: the number of the last record to copy."""
+
+    seq: int
+
+
+async def post_fork(state: ServerState, request: WebRequest) -> web.Response:
+    """Copy a stored run up to a record, and continue the copy."""
+    body = await read_json(request, ForkBody)
+    entry = await state.runs_of(request).fork(request.params["id"], body.seq)
+    return bytes_response(entry.encoded(), 201)
+
+
+def _decision(body: ApproveBody | DenyBody | AnswerBody) -> Decision:
+    match body:
+        case ApproveBody(input=edited):
+            return Approve(edited)
+        case DenyBody(reason=reason):
+            return Deny(reason)
+        case AnswerBody(content=content):
+            return Answer(content)
+
+
+def _said(text: str, name: str) -> str:
+    if not text.strip():
+        raise ApiError(400, "empty", f"{name} must be a text that is not empty")
+    return text
+
+
+RETRY = 1000
+"""Milliseconds after which a client reconnects."""
+
+
+async def get_events(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Stream the records of a run after the last one that the client has; 204 if there are none left."""
+    entry = await state.runs_of(request).find(request.params["id"])
+    asked = request.headers.get("Last-Event-ID") or request.query.get("after")
+    after = read_last_event_id(asked)
+    await entry.open()
+    if entry.run.done() and after >= entry.run.last_seq:
+        return web.Response(status=204)
+    with state.places.take(entry):
+        watch = watch_run(entry, after, name=f"events {request.remote or ''}".strip())
+        await state.streams.send(request, sse_events(entry, watch), SSE_HEADERS)
+    return None
+
+
+def durable_handler(state: ServerState, view: str) -> Handler:
+    """A handler for a stored run as a Durable Stream.
+
+    Args:
+        state: The state of the server.
+        view: A key of `FOLDS`.
+    """
+
+    async def handle(request: WebRequest) -> web.Response | None:
+        log = state.store.log
+        if log is None:
+            raise ApiError(404, "no_log", "runs are not stored: give the server a log")
+        entry = await state.runs_of(request).find(request.params["id"])
+        if entry.is_running_here:
+            await entry.accepted()
+        source = run_stream(log, entry.id, view, request.query, entry.redact)
+        with state.places.take(entry):
+            return await answer_stream(request, source, send=state.streams.send)
+
+    return handle
+
+
+async def sse_events(entry: RunEntry, watch: Watch) -> AsyncGenerator[bytes, None]:
+    """Yield the frames of a run until it ends."""
+    yield retry_frame(RETRY)
+    async with aclosing(batches_of(entry, watch)) as batches:
+        async for batch in batches:
+            yield b"".join([record_frame(record, entry.encode) for record in batch])
+    yield entry.redact(end_frame(entry.status, entry.reason))

@@ -1,0 +1,172 @@
+"""A request as the handlers see it, whichever server has received it: aiohttp, or one that speaks ASGI.
+
+Responses are values of aiohttp (`aiohttp.web.Response`), which need no connection. What needs one is a method of the request: its body as it
+arrives, a streamed response, and a WebSocket.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Protocol, TypeAlias
+
+from aiohttp import web
+from msgspec import Struct
+from multidict import CIMultiDictProxy, MultiMapping
+
+
+class WebRequest(ABC):
+    """A request to the web server.
+
+    Attributes:
+        native: The request as its server knows it: an ``aiohttp.web.Request``, or the ``scope`` of ASGI.
+        method: The method, such as ``GET``.
+        path: The path of the address, decoded, with the prefix of a mounted application.
+        raw_path: The path as it was sent.
+        query: The parameters of the address.
+        headers: The headers.
+        cookies: The cookies.
+        remote: The address of the client, if known.
+        is_secure: Whether the connection is encrypted.
+        params: The parts of the path that the route names.
+        route: The name of the route; empty for a route without one.
+        owner: The name of the user, if the server has users.
+        max_body: The maximum number of bytes of the body.
+        body_seconds: Seconds that the body may take to arrive.
+    """
+
+    native: object
+    method: str
+    path: str
+    raw_path: str
+    query: MultiMapping[str]
+    headers: CIMultiDictProxy[str]
+    cookies: Mapping[str, str]
+    remote: str | None
+    is_secure: bool
+    params: Mapping[str, str]
+    route: str
+    owner: str | None = None
+    max_body: int
+    body_seconds: float
+
+    @property
+    def host(self) -> str:
+        """The host that the request names: of its address if it has one, otherwise of its ``Host`` header."""
+        return self.headers.get("Host", "")
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body without its parameters, in lower case."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def content_length(self) -> int | None:
+        """The length that the client has announced, in bytes."""
+        length = self.headers.get("Content-Length", "")
+        return int(length) if length.isascii() and length.isdecimal() else None
+
+    @property
+    @abstractmethod
+    def is_closed(self) -> bool:
+        """Whether the client is known to have disconnected."""
+
+    @abstractmethod
+    def body(self) -> AsyncGenerator[bytes, None]:
+        """The body in pieces, as it arrives.
+
+        Raises:
+            ConnectionError: The client has disconnected.
+            ValueError: The body is cut off, or not framed as HTTP.
+        """
+
+    @abstractmethod
+    async def stream(self, headers: Mapping[str, str]) -> ResponseStream:
+        """Begin a response whose body is written in pieces.
+
+        Raises:
+            ConnectionError: The client has disconnected.
+        """
+
+    @abstractmethod
+    async def open_socket(self, max_message: int) -> Socket | None:
+        """Accept the WebSocket that the request asks for; ``None`` if it asks for none.
+
+        Args:
+            max_message: The maximum number of bytes of a client's message.
+        """
+
+
+class ResponseStream(Protocol):
+    """A response whose body is written in pieces."""
+
+    async def write(self, data: bytes) -> None:
+        """Write a piece. A client that reads nothing for ``stall_seconds`` is disconnected.
+
+        Raises:
+            ConnectionError: The client has disconnected.
+        """
+        ...
+
+    async def end(self) -> None:
+        """The body is complete."""
+        ...
+
+    def abort(self) -> None:
+        """Close the connection: a truncated response must not look complete."""
+        ...
+
+
+class Socket(Protocol):
+    """An open WebSocket."""
+
+    def messages(self) -> AsyncGenerator[str | bytes, None]:
+        """The messages of the client until it disconnects, or sends what is no message."""
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Send a text message. A client that reads nothing for ``stall_seconds`` is disconnected.
+
+        Args:
+            data: The text in UTF-8.
+
+        Raises:
+            ConnectionError: The client has disconnected.
+        """
+        ...
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close the connection."""
+        ...
+
+
+Handler: TypeAlias = Callable[[WebRequest], Awaitable[web.Response | None]]
+"""Answers a request; ``None`` if it has streamed its response, or served a WebSocket."""
+
+
+class Route(Struct, frozen=True):
+    """An address of the server.
+
+    Attributes:
+        method: The method.
+        path: The path: ``{name}`` stands for one segment, ``{name:.+}`` for the rest.
+        handle: Answers the request.
+        name: The name of the route.
+        has_head: Whether ``HEAD`` is answered like ``GET``, without the body.
+    """
+
+    method: str
+    path: str
+    handle: Handler
+    name: str = ""
+    has_head: bool = True
+
+
+def get(path: str, handle: Handler, name: str = "", *, has_head: bool = True) -> Route:
+    """A route for ``GET``."""
+    return Route("GET", path, handle, name, has_head)
+
+
+def post(path: str, handle: Handler, name: str = "") -> Route:
+    """A route for ``POST``."""
+    return Route("POST", path, handle, name)
