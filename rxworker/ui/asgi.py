@@ -3,7 +3,7 @@
 It serves the routes of `rxworker.ui.web` with the same guard, and needs no package besides. Source of the protocol:
 https://asgi.readthedocs.io/en/latest/specs/www.html
 
-Theory of operation. ASGI reports a disconnect only to a reader of ``receive``. While a response is streamed, a task reads there; when the client
+Theory of operation. ASGI reports a disconnect only to a reader of ``receive``. When the body was read, a task reads there; when the client
 has disconnected, it cancels the handler. A stream that breaks off returns without its last message, so that the server closes the connection
 and no client takes the response for complete.
 """
@@ -245,14 +245,19 @@ class AsgiRequest(WebRequest):
                 raise ConnectionResetError("the client has disconnected")
             yield message.get("body", b"")
             more = message.get("more_body", False)
+        self._cancel_with_client()
 
     async def stream(self, headers: Mapping[str, str]) -> _Stream:
         """Begin a response."""
-        handler = asyncio.current_task()
-        assert handler is not None
         await self._begin("http.response", 200, CIMultiDict(headers))
-        self._watch = asyncio.create_task(self._cancel_on_disconnect(handler))
+        self._cancel_with_client()
         return _Stream(self._send, self._stall_seconds)
+
+    def _cancel_with_client(self) -> None:
+        """Cancel the handler when the client disconnects. The body was read, so that nothing else is received."""
+        handler = asyncio.current_task()
+        if self._watch is None and handler is not None and not self._is_socket:
+            self._watch = asyncio.create_task(self._cancel_on_disconnect(handler))
 
     async def _cancel_on_disconnect(self, handler: asyncio.Task[object]) -> None:
         while (await self._receive())["type"] != "http.disconnect":

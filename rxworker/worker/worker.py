@@ -232,7 +232,10 @@ class Worker:
             log: The log of the run that it is nested in, if that has one.
             run: The id of the run, if it has one.
         """
-        conversation = repair(self.conversation).add(*added)
+        if added[0].tool_results:  # of calls at the end of the conversation
+            conversation = repair(self.conversation.add(*added))
+        else:
+            conversation = repair(self.conversation).add(*added)
         stored = self._stored_in(log, self._row(_title(added)))
         digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
         start = RunStart(conversation, len(added), digests)

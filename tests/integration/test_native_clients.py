@@ -18,7 +18,7 @@ from rxworker.hooks import on_message_send
 from rxworker.protocols import end_frame, sse_frame
 from rxworker.testing import ScriptedModel, say
 from rxworker.transport.listening import stop_listening
-from rxworker.ui.web import WebServer
+from rxworker.ui.web import Settings, WebServer
 from rxworker.worker import Worker
 
 HERE = Path(__file__).parent / "native_clients"
@@ -214,3 +214,21 @@ async def test_a_stream_that_leaves_out_or_repeats_a_record_is_found_out(
         heard = await run_client(node, "events.mjs", f"http://127.0.0.1:{port}/")
     with pytest.raises(LocalProtocolError, match=fault):
         check_story(heard["records"])
+
+
+async def test_the_client_of_openai_talks_to_a_worker(node: str) -> None:
+    token = "a-very-secret-token-0123456789"
+
+    def make() -> Worker:
+        return Worker(ScriptedModel([say("Hello, you!")]))
+
+    settings = Settings(token=token)
+    async with WebServer({"desk": make}, port=0, settings=settings) as server:
+        seen = await run_client(node, "openai.mjs", f"{server.url}v1", token)
+    assert seen["models"] == ["desk"]
+    assert "".join(seen["texts"]) == "Hello, you!"
+    assert seen["numbers"] == [0, 1, 2, 3, 4]
+    assert seen["more"] == list(range(5, 5 + len(seen["more"])))
+    assert (seen["text"], seen["status"]) == ("Hello, you!", "completed")
+    assert seen["cancelled"] == "completed"
+    assert seen["error"] == ["NotFoundError", 404, "model_not_found"]

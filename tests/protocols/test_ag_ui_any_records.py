@@ -1,4 +1,4 @@
-"""Whatever records a watcher gets, both protocols for user interfaces are told a well-formed stream."""
+"""Whatever records a watcher gets, each protocol for clients is given a well-formed stream."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.chat.chat_completion_chunk import ChoiceDelta
+from openai.types.responses import ResponseStreamEvent
+from pydantic import TypeAdapter
 
 from rxworker.events import (
     AttemptRetract,
@@ -60,6 +63,7 @@ from rxworker.messages import (
 )
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.common import data_line
+from rxworker.protocols.openai import ChatEncoder, ResponseEncoder, ResponseHead
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.state import fold_run
 
@@ -240,6 +244,61 @@ class PartGrammar:
                 assert other.startswith("data-"), other
 
 
+class ResponseGrammar:
+    """What a client of OpenAI's Responses demands of a stream."""
+
+    def __init__(self) -> None:
+        self.open: set[str] = set()
+        self.indexes: dict[int, str] = {}
+
+    def read(self, events: list[Wire]) -> None:
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        assert [event["type"] for event in events[:2]] == [
+            "response.created",
+            "response.in_progress",
+        ]
+        for event in events:
+            EVENTS.validate_python(event)
+            self._read(event)
+        ends = [e for e in events if e["type"] in ENDS]
+        assert ends == events[-1:]
+        assert {item["id"] for item in ends[0]["response"]["output"]} <= set(self.indexes.values())
+
+    def _read(self, event: Wire) -> None:
+        index = event.get("output_index")
+        match event["type"].removeprefix("response."):
+            case "output_item.added":
+                assert index == len(self.indexes)
+                self.indexes[len(self.indexes)] = event["item"]["id"]
+                self.open.add(event["item"]["id"])
+            case "output_item.done":
+                self.open.remove(event["item"]["id"])
+            case "created" | "in_progress" | "completed" | "incomplete" | "failed":
+                pass
+            case _:
+                assert self.indexes[event["output_index"]] == event["item_id"]
+                assert event["item_id"] in self.open
+
+
+ENDS = {"response.completed", "response.incomplete", "response.failed"}
+EVENTS: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
+CHUNKS = TypeAdapter(ChoiceDelta)
+
+
+def response_events(records: Iterable[Record]) -> list[Wire]:
+    encoder = ResponseEncoder(ResponseHead("run", 0.0, "desk", tools=("look",)))
+    events = [event for record in records for event in encoder.feed(record)]
+    return frames(b"".join(map(data_line, events + encoder.close("the watcher left"))))
+
+
+def chat_deltas(records: Iterable[Record]) -> list[Wire]:
+    encoder = ChatEncoder(["look"])
+    deltas = [delta for record in records for delta in encoder.feed(record)]
+    deltas += encoder.close("the watcher left")
+    assert (encoder.finish_reason is None) is (encoder.error is not None)
+    return frames(b"".join(map(data_line, deltas)))
+
+
 def frames(data: bytes) -> list[Wire]:
     return [json.loads(frame.removeprefix(b"data: ")) for frame in data.split(b"\n\n") if frame]
 
@@ -264,6 +323,9 @@ def parts_of(records: Iterable[Record], encoder: UiMessageEncoder | None = None)
 def check(records: list[Record]) -> None:
     AgUiGrammar().read(ag_ui(records))
     PartGrammar().read(parts_of(records))
+    ResponseGrammar().read(response_events(records))
+    for delta in chat_deltas(records):
+        CHUNKS.validate_python(delta)
 
 
 indexes = st.integers(0, 2)

@@ -32,6 +32,7 @@ from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.protocols import decode_record, encode_record
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.common import data_line
+from rxworker.protocols.openai import ResponseEncoder, ResponseHead
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.state import fold_run
 from rxworker.state.run_steps import TOOL_STEPS, TURN_STEPS
@@ -107,6 +108,12 @@ def ui_messages(told: list[Record]) -> bytes:
     return b"".join(map(data_line, [*parts, *encoder.close("cut")]))
 
 
+def responses(told: list[Record]) -> bytes:
+    encoder = ResponseEncoder(ResponseHead("b", 0.0, "desk"))
+    events = [event for record in told for event in encoder.feed(record)]
+    return b"".join(map(data_line, [*events, *encoder.close("cut")]))
+
+
 Encode = Callable[[list[Record]], bytes]
 
 
@@ -115,7 +122,7 @@ each_type = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("encode", [ag_ui, ui_messages])
+@pytest.mark.parametrize("encode", [ag_ui, ui_messages, responses])
 @each_type
 def test_every_type_of_event_passes_every_encoder(kind: type[Struct], encode: Encode) -> None:
     assert b'"b"' in encode(records(kind)) or kind.__name__.startswith("Run")

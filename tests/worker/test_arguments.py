@@ -15,7 +15,8 @@ from rxworker import Limits, Paused, Worker, before_tool_call, tool
 from rxworker.errors import ConfigurationError, LimitExceededError
 from rxworker.events import ResponseEvent, TextDelta
 from rxworker.hooks import Pause, ToolCallContext
-from rxworker.testing import ScriptedModel, call
+from rxworker.messages import Conversation, Message, ToolCall, ToolResult
+from rxworker.testing import ScriptedModel, call, say
 
 
 @tool
@@ -114,3 +115,14 @@ async def test_limits_go_on_over_a_pause() -> None:
     await worker.run("go")
     with pytest.raises(LimitExceededError, match="max_tool_calls=1"):
         await worker.resume()
+
+
+async def test_results_of_the_last_calls_may_be_the_input() -> None:
+    asked = Message.assistant(ToolCall("c1", "look", {}))
+    worker = Worker(
+        ScriptedModel([say("Done.")]), conversation=Conversation((Message.user("hi"), asked))
+    )
+    result = ToolResult("c1", "nothing", name="look")
+    await worker.run(Message("user", (result,)))
+    assert worker.conversation.messages[2].tool_results == (result,)
+    assert len(worker.conversation.messages) == 4

@@ -163,12 +163,13 @@ async def _send(
             stack.enter_context(entry.clients.connected(request, resumes=resumes))
         stack.enter_context(state.places.take(entry))
         named = {**headers, RUN_HEADER: entry.id}
-        await state.streams.send(request, _redacted(pieces, entry), named)
+        await state.streams.send(request, redacted(pieces, entry), named)
 
 
-async def _redacted(
+async def redacted(
     pieces: AsyncGenerator[bytes, None], entry: RunEntry
 ) -> AsyncGenerator[bytes, None]:
+    """The pieces of a response, without secrets."""
     async with aclosing(pieces):
         async for piece in pieces:
             yield entry.redact(piece)
@@ -210,10 +211,12 @@ async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> 
     else:
         await runs.prepare(conversation)
         entry = _start(runs, given, request.query.get("worker"))
-    if entry.here is not None:
-        entry.clients = Clients(entry.here, state.settings.cancel_on_disconnect)
-    await entry.accepted()
-    await entry.open()
+    with ExitStack() as stack:  # a client may leave before its run is stored
+        if entry.here is not None:
+            entry.clients = Clients(entry.here, state.settings.cancel_on_disconnect)
+            stack.enter_context(entry.clients.connected(request))
+        await entry.accepted()
+        await entry.open()
     return entry
 
 

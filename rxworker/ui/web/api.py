@@ -25,6 +25,7 @@ from rxworker.ui.web.durable import answer_stream
 from rxworker.ui.web.entry import RunEntry
 from rxworker.ui.web.fleet import FleetFeed, RunFilter
 from rxworker.ui.web.health import health_routes
+from rxworker.ui.web.openai import openai_routes
 from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
 from rxworker.ui.web.responses import (
     FLEET,
@@ -72,6 +73,7 @@ def routes_of(state: ServerState) -> list[Route]:
         get("/api/runs/{id}/events", bound(get_events), has_head=False),
         *[get(f"/runs/{{id}}/stream{view}", durable_handler(state, view)) for view in FOLDS],
         *protocol_routes(state),
+        *openai_routes(state),
         get("/api/chat/{id}/messages", bound(get_chat_messages), "chat-messages"),
         get("/api/chat/{id}/stream", bound(get_chat), "chat-stream", has_head=False),
         post("/api/chat/{id}/stop", bound(post_chat_stop), "chat-stop"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
@@ -275,6 +275,11 @@ class RunEntry(ABC):
 
     @property
     @abstractmethod
+    def labels(self) -> Mapping[str, str]:
+        """The labels of its worker when it began."""
+
+    @property
+    @abstractmethod
     def is_over(self) -> bool:
         """Whether it has ended, and its outcome is known."""
 
@@ -384,6 +389,7 @@ class LiveEntry(RunEntry):
         self.paused: Paused[Any] | None = None
         self.dismissed: str | None = None
         self._resumes = resumes
+        self._labels = dict(run.worker.labels)
         self._unread = 0
 
     @property
@@ -412,6 +418,11 @@ class LiveEntry(RunEntry):
     @resumes.setter
     def resumes(self, run: str) -> None:
         self._resumes = run
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of its worker when it began."""
+        return self._labels
 
     @property
     def is_over(self) -> bool:

@@ -20,11 +20,12 @@ from typing import TypeAlias
 from aiohttp import web
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, LogError, RemoteProtocolError
+from rxworker.protocols.openai import openai_error
 from rxworker.protocols.registry import UI_PROTOCOLS
 from rxworker.ui.clean import format_error
 from rxworker.ui.web.health import PROBES
 from rxworker.ui.web.request import Handler, WebRequest
-from rxworker.ui.web.responses import ApiError, text_response
+from rxworker.ui.web.responses import ApiError, json_response, text_response
 from rxworker.ui.web.responses import error_response as json_error_response
 from rxworker.ui.web.settings import Hosts, Settings, is_own_origin
 
@@ -86,6 +87,9 @@ PAGES = frozenset({"page", "fleet-page"})
 
 CHAT = frozenset({"chat", "chat-messages", "chat-stop", "chat-stream"})
 """The routes of ``useChat``, which shows the body of an error to its user unchanged."""
+
+OPENAI = "openai-"
+"""The beginning of the names of the routes of OpenAI's APIs, whose errors have a form of their own."""
 
 UNLOCK = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Token needed</title>
@@ -204,8 +208,7 @@ class Guard:
         name = request.route
         if name in PROBES:  # they come from the machine's own address, without a token
             return await handle(request)
-        shows_body = name in CHAT or _is_ui_protocol(request)
-        error_response = text_response if shows_body else json_error_response
+        error_response = _error_response(request)
         self._open_requests += 1
         try:
             if self._open_requests > self._max_requests:
@@ -275,6 +278,18 @@ def _is_ui_protocol(request: WebRequest) -> bool:
     """Whether a client of a UI protocol sends the request, which also shows the body of an error. Its ``Accept`` names the media type of a stream."""
     is_route = request.route in UI_PROTOCOLS
     return is_route and "text/event-stream" in request.headers.get("Accept", "")
+
+
+def _error_response(request: WebRequest) -> Callable[[int, str, str], web.Response]:
+    """How an error is written for the client of this route."""
+    if request.route.startswith(OPENAI):
+        return _openai_error_response
+    shows_body = request.route in CHAT or _is_ui_protocol(request)
+    return text_response if shows_body else json_error_response
+
+
+def _openai_error_response(status: int, code: str, message: str) -> web.Response:
+    return json_response(openai_error(status, code, message), status)
 
 
 def _unexpected_error(

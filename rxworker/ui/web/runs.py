@@ -442,7 +442,10 @@ def new_entry(
 ) -> StoredEntry:
     """Return the entry of a run of this process, before the log lists it, or of one that another process will begin."""
     now = time.time()
-    row = RunRow(title=title[:TITLE], worker=conversation.name, resumes=resumes or "")
+    labels = dict(conversation.worker.labels) if conversation.has_worker else {}
+    row = RunRow(
+        title=title[:TITLE], worker=conversation.name, resumes=resumes or "", labels=labels
+    )
     if isinstance(run, str):
         row = replace(row, status="queued")
         info = RunInfo(run, row, 0, 0, "", 0.0, now, now, 0, -1, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -39,6 +40,7 @@ class ServerState:
 
     Attributes:
         settings: The settings.
+        started: When it was made, in seconds since the epoch.
         instance: An id that changes with each start; with a log, the id of the log.
         workers: Creates workers.
         store: The runs and conversations of all users.
@@ -61,6 +63,7 @@ class ServerState:
             if function is not None and not callable(function):
                 raise ConfigurationError(f"{name} is {function!r:.60}; give a function")
         self.settings = settings
+        self.started = time.time()
         # Two servers on one log, or one that was restarted, know the same runs.
         self.instance = secrets.token_hex(8) if log is None else log.id
         self.workers = WorkerSource(workers, settings.prices)

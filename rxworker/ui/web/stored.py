@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any, Literal
@@ -88,6 +89,11 @@ class StoredEntry(RunEntry):
     def resumes(self) -> str | None:
         """The id of the run that it resumes."""
         return self.info.row.resumes or None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of its worker when it began."""
+        return self.info.row.labels
 
     @property
     def is_over(self) -> bool:

@@ -1,0 +1,242 @@
+"""From the records of a run to Chat Completions: chunks, or one completion.
+
+A worker may take several turns for an answer. Their texts are one message, with an empty line between two turns; the calls of its own tools are
+not part of it, since a client would try to make them. When the run waits for tools of the client, the message ends with their calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
+from contextlib import aclosing
+
+from rxworker.events import BlockType, Record
+from rxworker.messages import Json, JsonObject, StopKind, StopReason, Usage
+from rxworker.messages.lenient_json import encode_lenient
+from rxworker.protocols.common import data_line, pump
+from rxworker.views import (
+    BlockGrow,
+    Change,
+    Tracker,
+    ViewAbort,
+    ViewCut,
+    ViewFinish,
+    ViewPause,
+)
+
+DONE = b"data: [DONE]\n\n"
+
+_FINISH = {
+    StopKind.MAX_TOKENS: "length",
+    StopKind.REFUSAL: "content_filter",
+    StopKind.CONTENT_FILTER: "content_filter",
+}
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+TEXTS = (BlockType.TEXT, BlockType.REFUSAL)
+
+
+class CompletionError(Exception):
+    """The run ended without an answer.
+
+    Attributes:
+        code: Why: ``cancel``, ``error``, ``abort``, ``limit`` or ``cut``.
+        message: The reason, for people.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def openai_error(status: int, code: str, message: str) -> JsonObject:
+    """The body of an error.
+
+    >>> openai_error(404, "model_not_found", "there is no such model")["error"]["type"]
+    'invalid_request_error'
+    """
+    kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def usage_of(usage: Usage) -> JsonObject:
+    """The usage, as Chat Completions counts."""
+    return {
+        "prompt_tokens": usage.input_tokens or 0,
+        "completion_tokens": usage.output_tokens or 0,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens or 0},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+    }
+
+
+class ChatEncoder:
+    """Encodes the records of one run as deltas of one message.
+
+    Args:
+        tools: The names of the client's tools.
+
+    Attributes:
+        finish_reason: Why the message has ended; ``None`` while it has not.
+        error: Why the run has ended without an answer; ``None`` if it has not.
+
+    >>> from rxworker.events import TextDelta
+    >>> encoder = ChatEncoder()
+    >>> encoder.feed(Record(seq=1, run="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi")))
+    [{'content': 'hi'}]
+    """
+
+    def __init__(self, tools: Sequence[str] = ()) -> None:
+        self.finish_reason: str | None = None
+        self.error: CompletionError | None = None
+        self._tools = frozenset(tools)
+        self._tracker = Tracker()
+        self._response = ""
+
+    def feed(self, record: Record) -> list[JsonObject]:
+        """Encode a record, which may give no deltas."""
+        return [delta for change in self._tracker.feed(record) for delta in self._deltas(change)]
+
+    def close(self, reason: str) -> list[JsonObject]:
+        """Report the reason why no more records come, unless the run has ended."""
+        return [delta for change in self._tracker.close(reason) for delta in self._deltas(change)]
+
+    def _deltas(self, change: Change) -> Iterator[JsonObject]:
+        match change:
+            case BlockGrow(block=block, text=text) if not block.scope.id and not block.choice:
+                if block.block_type is BlockType.THINKING:
+                    yield {"reasoning_content": text}
+                elif block.block_type in TEXTS:
+                    if self._response not in ("", block.response):
+                        text = f"\n\n{text}"
+                    self._response = block.response
+                    yield {"content": text}
+            case ViewPause(pending=pending, reason=reason):
+                asked = [waiting for waiting in pending if waiting.call.name in self._tools]
+                if not asked:
+                    names = ", ".join(waiting.call.name for waiting in pending)
+                    yield {
+                        "content": f"\n\n[The run waits for a decision about {names or 'its turn'}. {reason}]"
+                    }
+                    self.finish_reason = "stop"
+                    return
+                calls: list[Json] = [
+                    {
+                        "index": index,
+                        "id": waiting.call.id,
+                        "type": "function",
+                        "function": {
+                            "name": waiting.call.name,
+                            "arguments": arguments_of(waiting.call.input),
+                        },
+                    }
+                    for index, waiting in enumerate(asked)
+                ]
+                yield {"tool_calls": calls}
+                self.finish_reason = "tool_calls"
+            case ViewFinish(stop_reason=stop):
+                self.finish_reason = _finish_reason(stop)
+            case ViewAbort(cause=cause, reason=reason):
+                self.error = CompletionError(cause, reason or cause)
+            case ViewCut(reason=reason):
+                self.error = CompletionError("cut", reason)
+            case _:
+                pass
+
+
+def arguments_of(given: JsonObject | str) -> str:
+    """The arguments of a call as text."""
+    return given if isinstance(given, str) else encode_lenient(given).decode()
+
+
+def _finish_reason(stop: StopReason | None) -> str:
+    return "stop" if stop is None else _FINISH.get(stop.kind, "stop")
+
+
+async def chat_stream(
+    batches: AsyncIterable[Sequence[Record]],
+    head: JsonObject,
+    tools: Sequence[str] = (),
+    usage: Callable[[], Usage] | None = None,
+) -> AsyncGenerator[bytes, None]:
+    """The server-sent events of a streamed completion.
+
+    Args:
+        batches: The records of the run.
+        head: The ``id``, ``created`` and ``model`` of each chunk.
+        tools: The names of the client's tools.
+        usage: Returns the usage of the run when it has ended, for a last chunk; ``None``: there is none.
+    """
+    encoder = ChatEncoder(tools)
+
+    def chunk(delta: JsonObject, finish_reason: str | None = None) -> bytes:
+        choice: JsonObject = {
+            "index": 0,
+            "delta": delta,
+            "logprobs": None,
+            "finish_reason": finish_reason,
+        }
+        more: JsonObject = {} if usage is None else {"usage": None}
+        return data_line({**head, "object": "chat.completion.chunk", "choices": [choice], **more})
+
+    yield chunk({"role": "assistant", "content": ""})
+    async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
+        async for deltas in pieces:
+            yield b"".join(map(chunk, deltas))
+    if encoder.error is not None:
+        yield data_line(openai_error(500, encoder.error.code, encoder.error.message))
+        return
+    yield chunk({}, encoder.finish_reason)
+    if usage is not None:
+        last: JsonObject = {"choices": [], "usage": usage_of(usage())}
+        yield data_line({**head, "object": "chat.completion.chunk", **last})
+    yield DONE
+
+
+async def chat_completion(
+    batches: AsyncIterable[Sequence[Record]],
+    head: JsonObject,
+    tools: Sequence[str] = (),
+) -> JsonObject:
+    """A completion as one object, without its usage.
+
+    Raises:
+        CompletionError: The run ended without an answer.
+    """
+    encoder = ChatEncoder(tools)
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: Json = None
+    async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
+        async for deltas in pieces:
+            for delta in deltas:
+                texts.append(str(delta.get("content", "")))
+                thoughts.append(str(delta.get("reasoning_content", "")))
+                calls = delta.get("tool_calls", calls)
+    if encoder.error is not None:
+        raise encoder.error
+    text = "".join(texts)
+    message: JsonObject = {
+        "role": "assistant",
+        "content": None if calls and not text else text,
+        "refusal": None,
+    }
+    if any(thoughts):
+        message["reasoning_content"] = "".join(thoughts)
+    if isinstance(calls, list):
+        message["tool_calls"] = [
+            {name: value for name, value in call.items() if name != "index"}
+            for call in calls
+            if isinstance(call, dict)
+        ]
+    choice: JsonObject = {
+        "index": 0,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": encoder.finish_reason,
+    }
+    return {**head, "object": "chat.completion", "choices": [choice]}

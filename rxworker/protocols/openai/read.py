@@ -1,0 +1,441 @@
+"""From the requests of OpenAI's clients to messages, tools and settings.
+
+Source: https://platform.openai.com/docs/api-reference. Members that are not known are ignored, as the service ignores them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.errors import LocalProtocolError
+from rxworker.messages import (
+    Content,
+    Conversation,
+    JsonObject,
+    Message,
+    Text,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
+from rxworker.protocols.common import media
+from rxworker.providers import Options, OutputFormat, ToolChoice
+
+
+class OpenAIRequest(Struct, frozen=True):
+    """A client's request for an answer.
+
+    Attributes:
+        model: The model that it names: the name of a worker.
+        conversation: The messages, without the input.
+        input: The messages after the last answer, results of the client's tools included.
+        system: The system prompt of the client.
+        tools: The tools of the client.
+        options: The settings that it gives.
+        stream: Whether it wants the answer as server-sent events.
+        include_usage: Whether a stream of Chat Completions ends with the usage.
+        background: Whether the response continues without its client.
+        previous: The id of the response that this one continues.
+        metadata: The client's own data, which the response repeats.
+    """
+
+    model: str
+    conversation: Conversation
+    input: tuple[Message, ...]
+    system: str = ""
+    tools: tuple[ToolMeta, ...] = ()
+    options: Options = Options()
+    stream: bool = False
+    include_usage: bool = False
+    background: bool = False
+    previous: str | None = None
+    metadata: JsonObject = {}
+
+    @property
+    def results(self) -> dict[str, ToolResult]:
+        """The results of the client's tools in the input, by the ids of their calls."""
+        return {r.tool_use_id: r for message in self.input for r in message.tool_results}
+
+    def settings(self, options: Options) -> Options:
+        """A worker's settings with those of the client. A limit of tokens can only become lower."""
+        given = self.options
+        limits = [n for n in (options.max_tokens, given.max_tokens) if n is not None]
+        return replace(
+            options,
+            max_tokens=min(limits, default=None),
+            **{
+                name: value
+                for name in (
+                    "temperature",
+                    "stop_sequences",
+                    "tool_choice",
+                    "output",
+                    "thinking",
+                    "parallel_tool_calls",
+                )
+                if (value := getattr(given, name)) not in (None, ())
+            },
+        )
+
+
+Parts: TypeAlias = str | list[dict[str, Any]] | None
+
+
+class _Function(Struct, frozen=True):
+    name: str
+    arguments: str = ""
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class _Call(Struct, frozen=True):
+    id: str
+    function: _Function
+
+
+class _ChatMessage(Struct, frozen=True):
+    role: str
+    content: Parts = None
+    tool_calls: tuple[_Call, ...] | None = None
+    tool_call_id: str = ""
+
+
+class _ChatTool(Struct, frozen=True):
+    type: str
+    function: _Function | None = None
+
+
+class _StreamOptions(Struct, frozen=True):
+    include_usage: bool = False
+
+
+class _Completion(Struct, frozen=True):
+    model: str
+    messages: tuple[_ChatMessage, ...]
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    tools: tuple[_ChatTool, ...] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    n: int | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    stop: str | tuple[str, ...] | None = None
+    response_format: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+_COMPLETION = msgspec.json.Decoder(_Completion)
+
+
+def read_completion_request(data: bytes) -> OpenAIRequest:
+    """Read a request of Chat Completions.
+
+    Raises:
+        LocalProtocolError: It is not one, or asks for something that is not supported.
+
+    >>> read_completion_request(b'{"model":"desk","messages":[{"role":"user","content":"hi"}]}').input[0].text
+    'hi'
+    """
+    try:
+        given = _COMPLETION.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LocalProtocolError(f"this is no request of Chat Completions: {error}") from error
+    if given.n not in (None, 1):
+        raise LocalProtocolError("n: a worker gives one answer")
+    collector = _Collector()
+    for message in given.messages:
+        _add_chat(message, collector)
+    kept = given.response_format or {}
+    schema = kept.get("json_schema") if kept.get("type") == "json_schema" else None
+    options = Options(
+        max_tokens=given.max_completion_tokens or given.max_tokens,
+        temperature=given.temperature,
+        stop_sequences=(given.stop,) if isinstance(given.stop, str) else given.stop or (),
+        tool_choice=_choice(given.tool_choice),
+        parallel_tool_calls=given.parallel_tool_calls,
+        output=_output(schema),
+        thinking=given.reasoning_effort,
+    )
+    return collector.request(
+        given.model,
+        tools=_chat_tools(given.tools or ()),
+        options=options,
+        stream=bool(given.stream),
+        include_usage=given.stream_options is not None and given.stream_options.include_usage,
+        metadata=given.metadata or {},
+    )
+
+
+def _chat_tools(tools: Sequence[_ChatTool]) -> tuple[ToolMeta, ...]:
+    metas: list[ToolMeta] = []
+    for tool in tools:
+        if tool.type != "function" or tool.function is None:
+            raise LocalProtocolError(f"tools: {tool.type!r} is not supported, only functions are")
+        metas.append(_meta(tool.function))
+    return tuple(metas)
+
+
+def _meta(function: _Function) -> ToolMeta:
+    schema = function.parameters or {"type": "object", "properties": {}}
+    return ToolMeta(function.name, function.description or "", schema, strict=bool(function.strict))
+
+
+def _choice(given: str | dict[str, Any] | None) -> ToolChoice | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        modes: dict[str, Literal["auto", "none", "any"]] = {
+            "auto": "auto",
+            "none": "none",
+            "required": "any",
+        }
+        if given not in modes:
+            raise LocalProtocolError(f"tool_choice: {given!r} is not supported")
+        return ToolChoice(modes[given])
+    match given:
+        case {"type": "function", "name": str(name)} | {
+            "type": "function",
+            "function": {"name": str(name)},
+        }:
+            return ToolChoice("tool", name)
+        case _:
+            message = "tool_choice: give auto, none, required, or a function by its name"
+            raise LocalProtocolError(message)
+
+
+class _Schema(Struct, frozen=True):
+    schema: dict[str, Any]
+    name: str = "output"
+
+
+def _output(given: object) -> OutputFormat | None:
+    """The format of an answer, from the member that has the schema."""
+    if given is None:
+        return None
+    try:
+        schema = msgspec.convert(given, _Schema)
+    except msgspec.ValidationError as error:
+        raise LocalProtocolError(
+            f"a format of type json_schema needs its schema: {error}"
+        ) from error
+    return OutputFormat(schema.schema, schema.name)
+
+
+def _add_chat(message: _ChatMessage, collector: _Collector) -> None:
+    match message.role:
+        case "system" | "developer":
+            collector.add_system(
+                "".join(c.text for c in _content(message.content) if isinstance(c, Text))
+            )
+        case "user":
+            collector.add("user", _content(message.content))
+        case "assistant":
+            calls = [
+                _call(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()
+            ]
+            collector.add("assistant", [*_content(message.content), *calls])
+        case "tool":
+            collector.add_result(message.tool_call_id, _content(message.content))
+        case role:
+            raise LocalProtocolError(f"a message has the role {role!r}, which is not supported")
+
+
+def _call(call_id: str, name: str, arguments: str) -> ToolCall:
+    try:
+        return ToolCall(call_id, name, msgspec.json.decode(arguments or "{}", type=dict[str, Any]))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise LocalProtocolError(f"the arguments of {name} are no JSON object: {error}") from error
+
+
+def _content(given: Parts) -> list[Content]:
+    """The content of a message of either API."""
+    if given is None or given == "":
+        return []
+    if isinstance(given, str):
+        return [Text(given)]
+    content: list[Content] = []
+    for part in given:
+        match part:
+            case {"type": "text" | "input_text" | "output_text", "text": str(text)}:
+                content.append(Text(text))
+            case {"type": "refusal", "refusal": str(text)}:
+                content.append(Text(text))
+            case {"type": "image_url", "image_url": {"url": str(url)}}:
+                content.append(media("image/png" if url.startswith("http") else "", url=url))
+            case {"type": "input_image", "image_url": str(url)}:
+                content.append(media("image/png" if url.startswith("http") else "", url=url))
+            case {"type": "file", "file": {"file_data": str(data), **more}}:
+                content.append(media("", url=data, title=str(more.get("filename", "")) or None))
+            case {"type": "input_file", "file_data": str(data), **more}:
+                content.append(media("", url=data, title=str(more.get("filename", "")) or None))
+            case {"type": "input_file", "file_url": str(url)}:
+                content.append(media("application/pdf", url=url))
+            case _:
+                raise LocalProtocolError(
+                    f"content of type {str(part.get('type'))[:40]!r} is not supported"
+                )
+    return content
+
+
+# Responses
+
+
+class _Reasoning(Struct, frozen=True):
+    effort: str | None = None
+
+
+class _TextFormat(Struct, frozen=True):
+    format: dict[str, Any] | None = None
+
+
+class _Item(Struct, frozen=True):
+    type: str = "message"
+    role: str = ""
+    content: Parts = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    output: Parts = None
+
+
+class _Response(Struct, frozen=True):
+    model: str
+    input: str | tuple[_Item, ...] = ()
+    instructions: str | None = None
+    stream: bool | None = None
+    background: bool | None = None
+    previous_response_id: str | None = None
+    tools: tuple[dict[str, Any], ...] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    text: _TextFormat | None = None
+    reasoning: _Reasoning | None = None
+    metadata: dict[str, Any] | None = None
+
+
+_RESPONSE = msgspec.json.Decoder(_Response)
+
+
+def read_response_request(data: bytes) -> OpenAIRequest:
+    """Read a request of Responses.
+
+    Raises:
+        LocalProtocolError: It is not one, or asks for something that is not supported.
+
+    >>> read_response_request(b'{"model":"desk","input":"hi"}').input[0].text
+    'hi'
+    """
+    try:
+        given = _RESPONSE.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise LocalProtocolError(f"this is no request of Responses: {error}") from error
+    collector = _Collector()
+    if given.instructions:
+        collector.add_system(given.instructions)
+    items = (
+        (_Item(role="user", content=given.input),) if isinstance(given.input, str) else given.input
+    )
+    for item in items:
+        _add_item(item, collector)
+    kept = (given.text.format if given.text else None) or {}
+    options = Options(
+        max_tokens=given.max_output_tokens,
+        temperature=given.temperature,
+        tool_choice=_choice(given.tool_choice),
+        parallel_tool_calls=given.parallel_tool_calls,
+        output=_output(kept if kept.get("type") == "json_schema" else None),
+        thinking=given.reasoning.effort if given.reasoning else None,
+    )
+    return collector.request(
+        given.model,
+        tools=tuple(map(_response_tool, given.tools or ())),
+        options=options,
+        stream=bool(given.stream),
+        background=bool(given.background),
+        previous=given.previous_response_id,
+        metadata=given.metadata or {},
+    )
+
+
+def _response_tool(tool: dict[str, Any]) -> ToolMeta:
+    if tool.get("type") != "function":
+        raise LocalProtocolError(
+            f"tools: {str(tool.get('type'))[:40]!r} is not supported, only functions are"
+        )
+    try:
+        return _meta(msgspec.convert(tool, _Function))
+    except msgspec.ValidationError as error:
+        raise LocalProtocolError(f"tools: {error}") from error
+
+
+def _add_item(item: _Item, collector: _Collector) -> None:
+    match item.type:
+        case "message" if item.role in ("system", "developer"):
+            collector.add_system(
+                "".join(c.text for c in _content(item.content) if isinstance(c, Text))
+            )
+        case "message" if item.role in ("user", "assistant"):
+            collector.add(item.role, _content(item.content))
+        case "function_call":
+            collector.add("assistant", [_call(item.call_id, item.name, item.arguments)])
+        case "function_call_output":
+            collector.add_result(item.call_id, _content(item.output))
+        case "reasoning" | "mcp_call":
+            pass  # what this server has written: a worker remembers it with previous_response_id
+        case kind:
+            raise LocalProtocolError(f"input of type {kind[:40]!r} is not supported")
+
+
+class _Collector:
+    """Collects the messages of a request; adjacent ones of one role become one."""
+
+    def __init__(self) -> None:
+        self._messages: list[tuple[Literal["user", "assistant"], list[Content]]] = []
+        self._system: list[str] = []
+
+    def add_system(self, text: str) -> None:
+        """Add to the system prompt."""
+        if text:
+            self._system.append(text)
+
+    def add(self, role: str, content: list[Content]) -> None:
+        """Add content of a role."""
+        if not content:
+            return
+        known = "user" if role == "user" else "assistant"
+        if self._messages and self._messages[-1][0] == known:
+            self._messages[-1][1].extend(content)
+        else:
+            self._messages.append((known, content))
+
+    def add_result(self, call_id: str, content: list[Content]) -> None:
+        """Add the result of a tool."""
+        if not call_id:
+            raise LocalProtocolError("the result of a tool needs the id of its call")
+        texts = "".join(c.text for c in content if isinstance(c, Text))
+        self.add("user", [ToolResult(call_id, texts)])
+
+    def request(self, model: str, **given: Any) -> OpenAIRequest:
+        """The request."""
+        messages = [Message(role, tuple(content)) for role, content in self._messages]
+        last = len(messages)
+        while last and messages[last - 1].role == "user":
+            last -= 1
+        return OpenAIRequest(
+            model,
+            Conversation(tuple(messages[:last])),
+            tuple(messages[last:]),
+            "\n\n".join(self._system),
+            **given,
+        )

@@ -1,0 +1,327 @@
+"""Workers as the models of OpenAI's APIs: ``/v1/models``, ``/v1/chat/completions`` and ``/v1/responses``.
+
+The name of a worker is the name of a model. Each completion is a run of a new conversation, which has the messages that the client sends; a
+response continues the run of ``previous_response_id``, in this process or from the log. A run that waits for tools of its client continues
+when the client sends their results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import ExitStack, aclosing, asynccontextmanager, suppress
+from functools import partial
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.events import RunResume
+from rxworker.messages import Conversation, JsonObject, Message, ToolResult, Usage
+from rxworker.messages.lenient_json import encode_lenient
+from rxworker.protocols import SSE_HEADERS
+from rxworker.protocols.openai import (
+    CompletionError,
+    OpenAIRequest,
+    ResponseEncoder,
+    ResponseHead,
+    chat_completion,
+    chat_stream,
+    openai_error,
+    read_completion_request,
+    read_response_request,
+    response_object,
+    response_stream,
+    usage_of,
+)
+from rxworker.tools.client_tool import ClientTool
+from rxworker.ui.web.agents import redacted
+from rxworker.ui.web.entry import Clients, ConversationEntry, RunEntry
+from rxworker.ui.web.guard import OPENAI
+from rxworker.ui.web.request import Route, WebRequest, get, post
+from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
+from rxworker.ui.web.runs import Runs
+from rxworker.ui.web.state import ServerState, first_event
+from rxworker.ui.web.streams import batches_of, watch_run
+from rxworker.worker import Answer, QueuedWorker, Worker
+
+LABEL = "openai"
+"""The label of a run with what is stored of its request."""
+
+CANCELLED = "its client has cancelled it"
+
+CANCEL_SECONDS = 5.0
+"""Seconds that a request waits for the end of the run that it cancels."""
+
+
+def openai_routes(state: ServerState) -> list[Route]:
+    """The routes of OpenAI's APIs."""
+    return [
+        get("/v1/models", partial(get_models, state), OPENAI + "models"),
+        get("/v1/models/{id}", partial(get_model, state), OPENAI + "model"),
+        post("/v1/chat/completions", partial(post_completion, state), OPENAI + "chat"),
+        post("/v1/responses", partial(post_response, state), OPENAI + "responses"),
+        get(
+            "/v1/responses/{id}", partial(get_response, state), OPENAI + "response", has_head=False
+        ),
+        post("/v1/responses/{id}/cancel", partial(post_cancel, state), OPENAI + "cancel"),
+    ]
+
+
+async def get_models(state: ServerState, request: WebRequest) -> web.Response:
+    """The workers, as models."""
+    names = [info.name for info in state.workers.infos(request)]
+    return json_response({"object": "list", "data": [_model(state, name) for name in names]})
+
+
+async def get_model(state: ServerState, request: WebRequest) -> web.Response:
+    """A worker, as a model."""
+    name = request.params["id"]
+    if name not in [info.name for info in state.workers.infos(request)]:
+        raise ApiError(404, "model_not_found", f"there is no worker {name!r:.60}")
+    return json_response(_model(state, name))
+
+
+def _model(state: ServerState, name: str) -> JsonObject:
+    return {"id": name, "object": "model", "created": int(state.started), "owned_by": "rxworker"}
+
+
+async def post_completion(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Answer a request of Chat Completions."""
+    given = _read(await read_json_bytes(request), read_completion_request)
+    runs = state.runs_of(request)
+    waiting = await _waiting(runs, given)
+    entry = await (_started(runs, given) if waiting is None else _resumed(runs, waiting, given))
+    head: JsonObject = {"id": entry.id, "created": int(entry.started), "model": given.model}
+    names = [meta.name for meta in given.tools]
+    async with _connected(state, request, entry, given):
+        batches = batches_of(entry, watch_run(entry, 0, name="chat completion"))
+        if given.stream:
+            usage = partial(_usage, entry) if given.include_usage else None
+            pieces = chat_stream(batches, head, names, usage)
+            await state.streams.send(request, redacted(pieces, entry), SSE_HEADERS)
+            return None
+        try:
+            completion = await chat_completion(batches, head, names)
+        except CompletionError as error:
+            return _json(entry, openai_error(500, error.code, error.message), 500)
+    return _json(entry, {**completion, "usage": usage_of(_usage(entry))})
+
+
+async def post_response(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Answer a request of Responses."""
+    given = _read(await read_json_bytes(request), read_response_request)
+    runs = state.runs_of(request)
+    if given.previous is None:
+        entry = await _started(runs, given)
+    else:
+        before = await runs.find(given.previous)
+        await before.open()
+        is_waiting = before.status == "paused" and given.results.keys() & _pending(before)
+        entry = await (
+            _resumed(runs, before, given) if is_waiting else _started(runs, given, before)
+        )
+    async with _connected(state, request, entry, given):
+        if given.background and not given.stream:
+            return _json(entry, response_object(_head(entry), "queued"))
+        encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
+        batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
+        pieces = response_stream(batches, encoder)
+        if given.stream:
+            await state.streams.send(request, redacted(pieces, entry), SSE_HEADERS)
+            return None
+        async with aclosing(pieces):
+            async for _ in pieces:
+                pass
+    return _json(entry, encoder.response)
+
+
+async def get_response(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Return a response as it is now; with ``stream=true`` its events behind ``starting_after``."""
+    entry = await state.runs_of(request).find(request.params["id"])
+    await entry.open()
+    encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
+    last = entry.run.last_seq
+    with state.places.take(entry):
+        batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
+        if request.query.get("stream") == "true":
+            given = request.query.get("starting_after", "-1")
+            if not given.removeprefix("-").isdecimal():
+                raise ApiError(400, "bad_cursor", "starting_after is the number of an event")
+            pieces = response_stream(batches, encoder, int(given))
+            await state.streams.send(request, redacted(pieces, entry), SSE_HEADERS)
+            return None
+        async with aclosing(batches):
+            async for batch in batches:
+                for record in batch:
+                    encoder.feed(record)
+                if batch[-1].seq >= last:
+                    break
+    return _json(entry, encoder.response)
+
+
+async def post_cancel(state: ServerState, request: WebRequest) -> web.Response | None:
+    """Cancel a response, and return it."""
+    entry = await state.runs_of(request).find(request.params["id"])
+    await entry.open()
+    if entry.status == "running":
+        await entry.cancel("now", CANCELLED, CANCEL_SECONDS)
+    elif entry.status == "paused" and entry.resumed_as is None:
+        await entry.dismiss(CANCELLED)
+    return await get_response(state, request)
+
+
+# Starting and resuming
+
+
+def _read(data: bytes, read: Callable[[bytes], OpenAIRequest]) -> OpenAIRequest:
+    try:
+        given = read(data)
+    except LocalProtocolError as error:
+        raise ApiError(400, "bad_request", str(error)) from None
+    if not given.input:
+        raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
+    return given
+
+
+def _pending(entry: RunEntry) -> set[str]:
+    """The ids of the calls that a paused run waits for."""
+    pause = entry.summary().pause
+    return set() if pause is None else {call.id for call in pause.pending}
+
+
+async def _waiting(runs: Runs, given: OpenAIRequest) -> RunEntry | None:
+    """The paused run that waits for the results that a client sends; ``None`` if there is none any more."""
+    results = given.results.keys()
+    if not results:
+        return None
+    for known in runs:
+        if known.resumed_as is None and not (known.is_over and known.status != "paused"):
+            entry = await runs.find(known.id)  # a list of stored runs may be behind
+            if entry.status == "paused" and results & _pending(entry):
+                return entry
+    return None
+
+
+async def _resumed(runs: Runs, before: RunEntry, given: OpenAIRequest) -> RunEntry:
+    """Resume a paused run with the results of its client's tools."""
+    pending = _pending(before)
+    answers = {call: Answer(r.text) for call, r in given.results.items() if call in pending}
+    add = tuple(
+        Message(message.role, texts)
+        for message in given.input
+        if (texts := tuple(c for c in message.content if not isinstance(c, ToolResult)))
+    )
+    if before.conversation.has_worker:
+        _equip(before.conversation.worker, given)
+    return await runs.resume(before.id, answers, add)
+
+
+async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None = None) -> RunEntry:
+    """Start a run, behind the run that it continues."""
+    runs.check_room()
+    history = given.conversation.messages
+    if before is not None and before.conversation.current is before:
+        conversation = before.conversation
+        runs.check_free(conversation)
+        await runs.prepare(conversation)
+        history = (*conversation.worker.conversation.messages, *history)
+    else:
+        conversation = _begun(runs, given.model)
+        earlier = conversation.made if before is None else before.run.state.conversation
+        history = (*earlier.messages, *history)
+    worker = conversation.worker
+    system = "\n\n".join(filter(None, (conversation.made.system, given.system))) or None
+    worker.conversation = Conversation(history, system)
+    _equip(worker, given)
+    title = " ".join(message.text for message in given.input)
+    return runs.next_run(conversation, given.input, title)
+
+
+def _begun(runs: Runs, model: str) -> ConversationEntry:
+    try:
+        return runs.begin_conversation(model)
+    except ApiError as error:
+        raise ApiError(error.status, "model_not_found", error.message) from None
+
+
+def _equip(worker: Worker, given: OpenAIRequest) -> None:
+    """Give a worker the tools and the settings of its client, in place of those of the last request."""
+    if given.tools and isinstance(worker, QueuedWorker):
+        message = "this worker runs in other processes, which cannot run tools of a client"
+        raise ApiError(400, "no_tools", message)
+    for tool in worker.tools:
+        if isinstance(tool, ClientTool):
+            worker.tools.remove(tool.meta.name)
+    try:
+        worker.tools.add(*map(ClientTool, given.tools))
+    except ConfigurationError as error:
+        raise ApiError(400, "bad_tools", str(error)) from None
+    worker.options = given.settings(worker.options)
+    kept = _Kept(
+        tuple(meta.name for meta in given.tools), given.background, given.previous, given.metadata
+    )
+    worker.labels[LABEL] = msgspec.json.encode(kept).decode()
+
+
+class _Kept(Struct, frozen=True, omit_defaults=True):
+    """What is stored of a request with its run, to read the response again."""
+
+    tools: tuple[str, ...] = ()
+    background: bool = False
+    previous: str | None = None
+    metadata: JsonObject = {}
+
+
+def _head(entry: RunEntry) -> ResponseHead:
+    """What of a response is known before its output."""
+    kept = _Kept()
+    with suppress(msgspec.DecodeError):
+        kept = msgspec.json.decode(entry.labels.get(LABEL, "{}"), type=_Kept)
+    return ResponseHead(
+        entry.id,
+        entry.started,
+        entry.conversation.name,
+        kept.tools,
+        kept.background,
+        kept.previous,
+        kept.metadata,
+    )
+
+
+@asynccontextmanager
+async def _connected(
+    state: ServerState, request: WebRequest, entry: RunEntry, given: OpenAIRequest
+) -> AsyncGenerator[None, None]:
+    """The client is connected within the context. Unless it is in the background, the run ends with its client."""
+    with ExitStack() as stack:
+        if entry.here is not None and not given.background:
+            entry.clients = Clients(entry.here, state.settings.cancel_on_disconnect)
+            stack.enter_context(entry.clients.connected(request))
+        await entry.accepted()
+        await entry.open()
+        stack.enter_context(state.places.take(entry))
+        yield
+
+
+def _usage(entry: RunEntry) -> Usage:
+    """What a run took, without the paused run that it continues."""
+    now, first = entry.run.state.usage, first_event(entry.run)
+    if not isinstance(first, RunResume):
+        return now
+    before = first.usage
+
+    def less(now: int | None, before: int | None) -> int:
+        return (now or 0) - (before or 0)
+
+    return Usage(
+        less(now.input_tokens, before.input_tokens),
+        less(now.output_tokens, before.output_tokens),
+        less(now.cache_read_tokens, before.cache_read_tokens),
+        less(now.cache_creation_tokens, before.cache_creation_tokens),
+        reasoning_tokens=less(now.reasoning_tokens, before.reasoning_tokens),
+    )
+
+
+def _json(entry: RunEntry, value: JsonObject, status: int = 200) -> web.Response:
+    return bytes_response(entry.redact(encode_lenient(value)), status)
