@@ -1,6 +1,7 @@
 // A chart of what was taken in each minute or hour, drawn with uPlot in the colours of the page.
 
 import { axis } from "./charts.js";
+import { locale } from "../model/language.js";
 
 const HEIGHT = 132, LEAST = 280;
 const CLOCK = { hour: "2-digit", minute: "2-digit", hour12: false }, DAY = { weekday: "short", day: "numeric" };
@@ -10,7 +11,7 @@ export class Bars {
   constructor(node, lines, format) {
     this.span = [0, 1];
     const scale = (_, _low, high) => [0, Math.max(4, high * 1.12)];
-    const clock = (value) => new Date(value * 1000).toLocaleTimeString("en", CLOCK), day = (value) => new Date(value * 1000).toLocaleDateString("en", DAY);
+    const clock = (value) => new Date(value * 1000).toLocaleTimeString(locale, CLOCK), day = (value) => new Date(value * 1000).toLocaleDateString(locale, DAY);
     const times = (_, values) => values.map((value, at) => (values[1] - values[0] >= 86_400 || (at && clock(value) === "00:00") ? day(value) : clock(value)));
     const marks = (_, values) => values.map((value) => (value === 0 ? "0" : format(value)));
     this.plot = new globalThis.uPlot({

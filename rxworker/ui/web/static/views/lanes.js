@@ -2,10 +2,10 @@
 //
 // The bars of a lane hold seconds, and the list holds the span: the browser moves the bars when the axis grows.
 
-import { WORDS } from "./conversation.js";
 import { byId, el, StickToEnd, setData, setText, show } from "./dom.js";
-import { brief, clip, plural, seconds } from "./format.js";
-import { Timeline, marksOf, markText, spanFor } from "./timeline.js";
+import { brief, clip, plural, seconds } from "../model/format.js";
+import { Timeline, marksOf, markText, spanFor } from "../model/timeline.js";
+import { fill, words } from "../model/language.js";
 
 const MOST = 150;
 
@@ -112,9 +112,9 @@ export class LanesView {
   }
 
   scale(elapsed) {
-    const cut = this.timeline.isCut ? "earlier runs are no longer kept · " : "";
-    const last = this.count > this.views.size ? `the last ${this.views.size} of ${this.count} · ` : "";
-    setText(this.note, `${cut}${last}${seconds(elapsed)}`);
+    const cut = this.timeline.isCut ? words.lanes.cut : "", shown = this.views.size;
+    const last = this.count > shown ? fill(words.lanes.last, { shown, n: this.count }) : "";
+    setText(this.note, [cut, last, seconds(elapsed)].filter(Boolean).join(" · "));
     const [span, steps] = spanFor(elapsed);
     if (span === this.span) return;
     this.span = span;
@@ -128,11 +128,9 @@ export class LanesView {
 }
 
 function breakNode({ seconds: pause, reason }) {
-  const text = `Paused for ${seconds(pause)}${reason ? `: ${reason}` : ""}`;
+  const text = fill(reason ? words.lanes.pausedWhy : words.lanes.paused, { seconds: seconds(pause), reason });
   return el("li", { class: "lane-break", text });
 }
-
-const NAMES = { text: "answer", thinking: "thinking", refusal: "refusal", tool_result: "result", image: "image" };
 
 export class LaneView {
   // `place` returns the position of a time on the axis.
@@ -163,7 +161,7 @@ export class LaneView {
 
   update(now) {
     const { thing } = this;
-    setText(this.name, thing.kind === "call" ? thing.name || "tool" : NAMES[thing.type] ?? thing.label ?? thing.type);
+    setText(this.name, thing.kind === "call" ? thing.name || words.call.tool : words.lanes[thing.type] ?? thing.label ?? thing.type);
     setText(this.text, this.words());
     setData(this.node, "state", thing.retracted ? "retracted" : thing.kind === "call" ? (thing.isError ? "failed" : thing.state) : thing.phase);
     this.node.classList.toggle("retracted", thing.retracted);
@@ -189,14 +187,13 @@ export class LaneView {
 
   words() {
     const { thing } = this;
-    if (thing.retracted) return "retracted";
+    if (thing.retracted) return words.call.retracted;
     if (thing.kind !== "call") {
-      const size = plural(thing.size, "character");
-      return thing.phase === "aborted" ? `${size}, cut off` : size;
+      return plural(thing.phase === "aborted" ? words.lanes.charactersCut : words.lanes.characters, thing.size);
     }
     if (thing.state === "writing") return clip(thing.pieces.slice(-12).join(""), 60);
     if (thing.state === "running" && thing.progress) return clip(thing.progress, 60);
-    if (thing.state === "done" || thing.state === "failed") return clip(thing.result ?? "", 60) || WORDS[thing.state];
-    return `${WORDS[thing.state]}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
+    if (thing.state === "done" || thing.state === "failed") return clip(thing.result ?? "", 60) || words.call[thing.state];
+    return `${words.call[thing.state]}${thing.input === undefined ? "" : ` · ${brief(thing.input, 40)}`}`;
   }
 }

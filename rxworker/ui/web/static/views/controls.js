@@ -3,8 +3,9 @@
 // The approval of a call that waits: its arguments in an editable field, and the decision.
 
 import { byId, el, setData, setText, show } from "./dom.js";
-import { brief, count, isUnseen, money, plural, pretty, seconds, statusWord } from "./format.js";
-import { usageOf } from "./run_state.js";
+import { brief, isUnseen, money, plural, pretty, seconds, statusWord } from "../model/format.js";
+import { usageOf } from "../model/run_state.js";
+import { fill, words } from "../model/language.js";
 
 export class ControlsView {
   constructor(actions) {
@@ -27,7 +28,7 @@ export class ControlsView {
     show(byId("run-head"), selection !== null);
     if (selection === null) return;
     const { summary, status } = selection;
-    setText(byId("run-title"), summary?.title || "Run");
+    setText(byId("run-title"), summary?.title || words.run.title);
     const badge = byId("run-status");
     setText(badge, statusWord(status, selection.cause));
     badge.title = status === "running" ? summary?.reason ?? "" : "";
@@ -40,8 +41,8 @@ export class ControlsView {
   facts({ timeline, run, summary }, cost, now, currency) {
     const usage = usageOf(run), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
     const facts = [["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
-    facts.push(["minor", plural(run.turns, "turn")], ["", plural(run.toolCalls + run.innerToolCalls, "call")], ["", `${count(total)} tokens`]);
-    if (cost !== null && total > 0) facts.push(["", `cost ${money(cost, currency)}`]);
+    facts.push(["minor", plural(words.run.turns, run.turns)], ["", plural(words.run.calls, run.toolCalls + run.innerToolCalls)], ["", plural(words.run.tokens, total)]);
+    if (cost !== null && total > 0) facts.push(["", fill(words.run.cost, { cost: money(cost, currency) })]);
     return facts.filter(([, text]) => text);
   }
 
@@ -68,17 +69,17 @@ export class ControlsView {
   make(status, summary) {
     if (status === "running" && this.asking) {
       return [
-        this.button("Cancel now", "button danger", () => this.act(() => this.actions.cancel("now"))),
-        this.button("After this turn", "button", () => this.act(() => this.actions.cancel("after_turn"))),
-        this.button("Keep running", "button plain", () => this.ask(false, true)),
+        this.button(words.run.cancelNow, "button danger", () => this.act(() => this.actions.cancel("now"))),
+        this.button(words.run.afterTurn, "button", () => this.act(() => this.actions.cancel("after_turn"))),
+        this.button(words.run.keep, "button plain", () => this.ask(false, true)),
       ];
     }
     if (status === "running") {
-      const pause = this.button(this.pausing ? "Pausing…" : "Pause", "button", () => this.pause());
+      const pause = this.button(this.pausing ? words.run.pausing : words.run.pause, "button", () => this.pause());
       pause.disabled = this.pausing;
-      return [pause, this.button("Cancel", "button", () => this.ask(true, true))];
+      return [pause, this.button(words.run.cancel, "button", () => this.ask(true, true))];
     }
-    if (summary?.resumed_as) return [this.button("Open the resumed run", "button", () => this.actions.follow(summary.resumed_as))];
+    if (summary?.resumed_as) return [this.button(words.run.openResumed, "button", () => this.actions.follow(summary.resumed_as))];
     return [];
   }
 
@@ -112,6 +113,14 @@ function isFree(focused) {
   return focused === null || focused === document.body || byId("composer").contains(focused);
 }
 
+const listOf = (calls) => calls.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ");
+
+// The parts of a sentence around a node.
+function around(text, mark, node) {
+  const [before, after] = text.split(mark);
+  return [before, node, after];
+}
+
 export class ApprovalView {
   constructor(decide) {
     this.node = byId("approval");
@@ -141,30 +150,30 @@ export class ApprovalView {
     this.field = el("textarea", { id: "approval-input", rows: Math.min(8, this.original.split("\n").length), spellcheck: "false", "aria-describedby": "approval-error" });
     this.field.value = this.original;
     this.error = el("p", { id: "approval-error", class: "field-error", role: "alert" });
-    this.reason = el("input", { id: "approval-reason", type: "text", placeholder: "Reason for the model (optional)", "aria-label": "Reason for the model" });
-    this.yes = el("button", { class: "button primary", type: "button", text: "Approve", onclick: () => this.approve(call) });
-    this.no = el("button", { class: "button", type: "button", text: "Deny", onclick: () => this.deny(call) });
+    this.reason = el("input", { id: "approval-reason", type: "text", placeholder: words.approval.reasonHint, "aria-label": words.approval.reason });
+    this.yes = el("button", { class: "button primary", type: "button", text: words.approval.approve, onclick: () => this.approve(call) });
+    this.no = el("button", { class: "button", type: "button", text: words.approval.deny, onclick: () => this.deny(call) });
     this.field.addEventListener("input", () => this.check());
     const rest = pause.pending.filter((one) => one !== call);
     const body = [
       pause.reason ? el("p", { class: "approval-why", text: pause.reason }) : null,
-      el("label", { for: "approval-input", text: this.isText ? "With this text" : this.isFree ? "With this text, written as JSON" : "With these arguments" }),
+      el("label", { for: "approval-input", text: this.isText ? words.approval.withText : this.isFree ? words.approval.withJsonText : words.approval.withArguments }),
       this.field,
-      rest.length ? el("p", { class: "approval-rest", text: `Also waiting: ${rest.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ")}` }) : null,
+      rest.length ? el("p", { class: "approval-rest", text: fill(words.approval.alsoWaiting, { calls: listOf(rest) }) }) : null,
     ];
     return [
-      el("h3", {}, "May it call ", el("span", { class: "call-name", text: call.name }), "?"),
+      el("h3", {}, ...around(words.approval.mayCall, "{name}", el("span", { class: "call-name", text: call.name }))),
       el("div", { class: "approval-body" }, ...body), this.error,
       el("div", { class: "approval-row" }, this.yes, this.no, this.reason),
     ];
   }
 
   plain(pause) {
-    const more = pause.pending.map((one) => `${one.name} (${brief(one.input, 40)})`).join(", ");
-    this.yes = el("button", { class: "button primary", type: "button", text: "Resume", onclick: () => this.act(null) });
+    const more = listOf(pause.pending);
+    this.yes = el("button", { class: "button primary", type: "button", text: words.approval.resume, onclick: () => this.act(null) });
     return [
-      el("h3", { text: "The run is paused" }),
-      el("p", { class: "approval-why approval-body", text: [pause.reason, more && `Next: ${more}`].filter(Boolean).join(". ") || `by ${pause.hook}` }),
+      el("h3", { text: words.approval.paused }),
+      el("p", { class: "approval-why approval-body", text: [pause.reason, more && fill(words.approval.next, { calls: more })].filter(Boolean).join(". ") || fill(words.approval.by, pause) }),
       el("div", { class: "approval-row" }, this.yes),
     ];
   }
@@ -175,11 +184,11 @@ export class ApprovalView {
     try {
       const value = JSON.parse(this.field.value);
       if (this.isFree && typeof value === "string") return value;
-      if (this.isFree) throw new SyntaxError('this is a text: "…"');
-      if (value === null || typeof value !== "object" || Array.isArray(value)) throw new SyntaxError("arguments are an object: {…}");
+      if (this.isFree) throw new SyntaxError(words.approval.notText);
+      if (value === null || typeof value !== "object" || Array.isArray(value)) throw new SyntaxError(words.approval.notObject);
       return value;
     } catch (error) {
-      setText(this.error, `This is no valid JSON: ${error.message}`);
+      setText(this.error, fill(words.approval.badJson, { problem: error.message }));
       this.field.setAttribute("aria-invalid", "true");
       return undefined;
     }
@@ -188,7 +197,7 @@ export class ApprovalView {
   check() {
     this.error.textContent = "";
     this.field.removeAttribute("aria-invalid");
-    this.yes.textContent = this.field.value === this.original ? "Approve" : "Approve with changes";
+    this.yes.textContent = this.field.value === this.original ? words.approval.approve : words.approval.approveChanged;
   }
 
   approve(call) {

@@ -3,9 +3,10 @@
 // The data of a timeline for the charts is computed by pure functions.
 
 import { byId, el, setText, show } from "./dom.js";
-import { count, money, short } from "./format.js";
-import { costOf, usageOf } from "./run_state.js";
-import { Timeline, marksOf, markText, spanFor } from "./timeline.js";
+import { money, plural, short } from "../model/format.js";
+import { costOf, usageOf } from "../model/run_state.js";
+import { Timeline, marksOf, markText, spanFor } from "../model/timeline.js";
+import { fill, words } from "../model/language.js";
 
 const REST = 300; // milliseconds between two redraws
 const TAIL = 0.015; // part of the axis after the last total: a step at the very end would be invisible
@@ -58,18 +59,19 @@ export class ChartsView {
 
   showFigures(cost, currency) {
     const { run } = this.timeline, usage = run ? usageOf(run) : {};
-    const parts = [["input", usage.input_tokens, "read"], ["written", usage.output_tokens, "written"], ["", usage.cache_read_tokens, "cached"], ["", usage.reasoning_tokens, "thinking"]];
+    const { read, written, cached, thinking } = words.charts;
+    const parts = [["input", usage.input_tokens, read], ["written", usage.output_tokens, written], ["", usage.cache_read_tokens, cached], ["", usage.reasoning_tokens, thinking]];
     const known = parts.filter(([key, n]) => (key ? typeof n === "number" : n));
-    const text = known.map(([, n, word]) => `${count(n)} ${word}`).join(" · ");
+    const text = known.map(([, n, text]) => plural(text, n)).join(" · ");
     const caption = byId("tokens-caption");
-    if (text === "") setText(caption, run === null ? "" : this.timeline.isRunning ? "no numbers yet" : "unknown");
+    if (text === "") setText(caption, run === null ? "" : this.timeline.isRunning ? words.charts.none : words.charts.unknown);
     else if (caption.textContent !== text) {
-      const spans = known.map(([key, n, word]) => el("span", { class: key ? `key ${key}` : null, text: `${count(n)} ${word}` }));
+      const spans = known.map(([key, n, text]) => el("span", { class: key ? `key ${key}` : null, text: plural(text, n) }));
       caption.replaceChildren(...spans.flatMap((span, n) => (n ? [" · ", span] : [span])));
     }
-    setText(byId("cost-title"), currency ? `Cost in ${currency}` : "Cost");
+    setText(byId("cost-title"), currency ? fill(words.charts.costIn, { currency }) : words.charts.cost);
     setText(byId("cost-caption"), cost === null ? "" : money(cost));
-    setText(byId("rate-caption"), run ? `at most about ${count(Math.round(peakRate(this.timeline)))} tokens a second` : "");
+    setText(byId("rate-caption"), run ? plural(words.charts.rate, Math.round(peakRate(this.timeline))) : "");
   }
 }
 

@@ -1,8 +1,9 @@
 // The conversation: views of messages, blocks, calls and notes. Only the last part of a long one is shown; earlier parts on request.
 
 import { byId, el, StickToEnd, GrowingText, setData, setText, show } from "./dom.js";
-import { brief, clip, plural, pretty, seconds } from "./format.js";
-import { textOf, tookOf } from "./run_state.js";
+import { brief, clip, plural, pretty, seconds } from "../model/format.js";
+import { textOf, tookOf } from "../model/run_state.js";
+import { fill, words } from "../model/language.js";
 
 const STEP = 150, MOST = 600;
 const AGAIN = 50; // entries of the past: they are drawn again with each move of the slider
@@ -65,7 +66,7 @@ export class ConversationView {
     }
     this.trim();
     show(this.earlier, this.first > 0);
-    if (this.first > 0) this.earlier.textContent = `Show what came before (${plural(this.first, "entry", "entries")})`;
+    if (this.first > 0) this.earlier.textContent = plural(words.talk.earlier, this.first);
     this.end.follow();
     this.offer();
   }
@@ -136,13 +137,14 @@ export class ConversationView {
   }
 }
 
-const SPEAKER = { user: "You", system: "Instructions", assistant: "Model" };
-const LABELS = { thinking: "Thinking", refusal: "Refusal", tool_result: "Result", image: "Image", opaque: "Other" };
+const { talk } = words;
+const SPEAKER = { user: talk.you, system: talk.instructions, assistant: talk.model };
+const LABELS = { thinking: talk.thinking, refusal: talk.refusal, tool_result: talk.result, image: talk.image, opaque: talk.other };
 
 class MessageView {
   constructor(message) {
     const source = message.source && message.source !== "start" ? message.source : "";
-    const who = source === "send" ? "You, into the run" : source ? `Added by ${source}` : message.scope.depth > 0 && message.role === "user" ? "Task" : SPEAKER[message.role];
+    const who = source === "send" ? talk.intoRun : source ? fill(talk.addedBy, { source }) : message.scope.depth > 0 && message.role === "user" ? talk.task : SPEAKER[message.role];
     const text = el("div", { class: "text" });
     new GrowingText(text).grow([message.text]);
     if (message.role === "system") {
@@ -177,18 +179,18 @@ class BlockView {
     setData(this.node, "phase", block.phase);
     this.node.classList.toggle("retracted", block.retracted);
     show(this.reason, block.phase === "aborted" && !block.retracted);
-    setText(this.reason, "Cut off here");
+    setText(this.reason, talk.cutOff);
     if (block.type === "thinking" && added && block.phase === "open") this.text.scrollTop = this.text.scrollHeight;
     if (this.onText && block.from !== null && !block.retracted) this.onText(block, added);
   }
 
   title() {
     const { block } = this;
-    if (block.retracted) return `${LABELS[block.type] ?? "Answer"}, retracted`;
-    if (block.type === "text") return block.choice ? `Choice ${block.choice + 1}` : "Model";
+    if (block.retracted) return fill(talk.retracted, { label: LABELS[block.type] ?? talk.answer });
+    if (block.type === "text") return block.choice ? fill(talk.choice, { n: block.choice + 1 }) : talk.model;
     const label = LABELS[block.type] ?? block.label ?? block.type;
     const took = block.type === "thinking" ? tookOf(block) : null;
-    return took === null ? label : `${label} · ${seconds(took)}`;
+    return took === null ? label : fill(talk.took, { label, seconds: seconds(took) });
   }
 }
 
@@ -216,16 +218,11 @@ export function viewOf(item, onText) {
   }
 }
 
-export const WORDS = {
-  writing: "being written", waiting: "waiting", running: "running", paused: "waiting for you", done: "done", failed: "failed",
-  skipped: "not run", stopped: "stopped", cut: "cut off", "not run": "not run", provider: "run by the provider",
-};
-
 export function wordOf(call) {
-  if (call.retracted) return "retracted";
-  const word = WORDS[call.state] ?? call.state;
+  if (call.retracted) return words.call.retracted;
+  const word = words.call[call.state] ?? call.state;
   const took = call.seconds ?? (call.to !== null && call.from !== null ? call.to - call.from : null);
-  return took >= 0.05 && (call.state === "done" || call.state === "failed") ? `${word} in ${seconds(took)}` : word;
+  return took >= 0.05 && (call.state === "done" || call.state === "failed") ? fill(words.call.in, { word, seconds: seconds(took) }) : word;
 }
 
 export class CallView {
@@ -234,17 +231,17 @@ export class CallView {
     this.name = el("span", { class: "call-name" });
     this.summary = el("span", { class: "call-brief" });
     this.word = el("span", { class: "call-word" });
-    this.arguments = el("pre", { class: "arguments", tabindex: "0", "aria-label": "Arguments" });
+    this.arguments = el("pre", { class: "arguments", tabindex: "0", "aria-label": words.call.arguments });
     this.growing = null;
     this.progress = el("p", { class: "progress", hidden: true });
     this.verdicts = el("ul", { class: "verdicts", hidden: true });
     this.outcome = el("p", { class: "outcome", hidden: true });
-    this.result = el("pre", { class: "result", tabindex: "0", "aria-label": "Result" });
-    this.resultPart = el("div", { hidden: true }, el("h4", { text: "Result" }), this.result);
+    this.result = el("pre", { class: "result", tabindex: "0", "aria-label": words.call.result });
+    this.resultPart = el("div", { hidden: true }, el("h4", { text: words.call.result }), this.result);
     this.inner = el("div", { class: "inner", hidden: true });
     this.details = el("details", { ontoggle: () => this.open() },
       el("summary", {}, el("span", { class: "dot", "aria-hidden": "true" }), this.name, this.summary, this.word),
-      el("div", { class: "call-body" }, el("h4", { text: "Arguments" }), this.arguments, this.resultPart));
+      el("div", { class: "call-body" }, el("h4", { text: words.call.arguments }), this.arguments, this.resultPart));
     this.node = el("div", { class: "item call", "data-call": call.id }, this.details, this.progress, this.outcome, this.verdicts, this.inner);
     this.shown = null;
     this.shownResult = null;
@@ -253,7 +250,7 @@ export class CallView {
 
   update() {
     const { call } = this;
-    setText(this.name, call.name || "tool");
+    setText(this.name, call.name || words.call.tool);
     setText(this.word, wordOf(call));
     setData(this.node, "state", call.retracted ? "retracted" : call.isError ? "failed" : call.state);
     this.node.classList.toggle("retracted", call.retracted);
@@ -282,7 +279,7 @@ export class CallView {
     this.arguments.textContent = pretty(call.input);
     setText(this.summary, brief(call.input));
     this.summary.classList.toggle("edited", call.edited);
-    if (call.edited) this.summary.prepend(el("em", { text: "changed: " }));
+    if (call.edited) this.summary.prepend(el("em", { text: words.call.changed }));
   }
 
   conclude() {
@@ -306,8 +303,8 @@ export class CallView {
   showVerdicts() {
     const { result } = this.call;
     // The result of a refused call contains the reason and is shown above.
-    const why = ({ reason }) => (reason && !result?.includes(reason) ? `: ${reason}` : "");
-    const lines = this.call.verdicts.map((v) => el("li", { text: `${v.verdict} by ${v.hook}${why(v)}` }));
+    const isNew = ({ reason }) => reason && !result?.includes(reason);
+    const lines = this.call.verdicts.map((verdict) => el("li", { text: fill(isNew(verdict) ? words.call.verdictWhy : words.call.verdict, verdict) }));
     this.verdicts.replaceChildren(...lines);
     show(this.verdicts, lines.length > 0);
   }

@@ -1,8 +1,9 @@
 // Handlers for messages from the server: the list of runs, records, and runs that are gone.
 
-import { byId, setData, setText } from "./dom.js";
-import { clip } from "./format.js";
-import { banner, clearBanner } from "./shell.js";
+import { byId, setData, setText } from "../views/dom.js";
+import { clip } from "../model/format.js";
+import { banner, clearBanner } from "../views/shell.js";
+import { fill, words } from "../model/language.js";
 
 const LATER = 500; // milliseconds until a detached watcher attaches again
 
@@ -41,8 +42,8 @@ export class SocketHandlers {
     this.isAnother = false;
     for (const id of store.runs.keys()) if (!store.summaries.has(id)) store.lose(id);
     const lost = earlier.filter((run) => !store.summaries.has(run.id) && !run.resumed_as).map((run) => `“${clip(run.title, 40)}”`);
-    const which = lost.length > 3 ? `${lost.slice(0, 3).join(", ")} and ${lost.length - 3} more` : lost.join(", ");
-    banner(`The server was restarted. ${which ? `Gone: ${which}. ` : ""}What is shown stays readable, and a new run can be started.`, "warn");
+    const which = lost.length > 3 ? fill(words.link.more, { runs: lost.slice(0, 3).join(", "), n: lost.length - 3 }) : lost.join(", ");
+    banner(which ? fill(words.link.restartedGone, { runs: which }) : words.link.restarted, "warn");
   }
 
   records(id, list) {
@@ -59,22 +60,22 @@ export class SocketHandlers {
     const { store, selection, renderer } = this.page;
     store.lose(id);
     const isShown = id === selection.id && (store.runs.get(id)?.seq ?? 0) > 0;
-    if (isShown && byId("banner").hidden) banner("This run is gone: the server does not know it any more. What is shown stays readable, and a new one can be started.", "warn");
+    if (isShown && byId("banner").hidden) banner(words.link.gone, "warn");
     renderer.schedule();
   }
 
   error(message) {
     // The watcher was too far behind and was detached: attach again at the same position.
     if (message.code === "detached" && message.run) setTimeout(() => this.page.again(message.run), LATER);
-    else this.page.showError(message.message ?? "The server refused.");
+    else this.page.showError(message.message ?? words.link.refused);
   }
 
   state(word) {
     const link = byId("link");
     setData(link, "state", word);
-    setText(link, word === "open" ? "Connected" : "Reconnecting");
+    setText(link, words.link[word === "open" ? "open" : "lost"]);
     if (word !== "lost") return clearBanner("lost");
-    banner("The connection was lost. Trying again; nothing will be missed.", "lost");
+    banner(words.link.lostBanner, "lost");
     this.page.probe();
   }
 }

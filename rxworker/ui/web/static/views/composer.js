@@ -12,12 +12,14 @@
 // Drafts and outbox are kept in the tab's session storage; if storage is forbidden or full, they last until the page is closed.
 
 import { byId, el, setText, show } from "./dom.js";
+import { words } from "../model/language.js";
 
+const { composer } = words;
 const MODES = {
-  start: { label: "A new run", button: "Start", hint: "Ask something" },
-  next: { label: "Continue this conversation", button: "Send", hint: "Send a message" },
-  send: { label: "Into the running run", button: "Send in", hint: "Send a message to the run" },
-  paused: { label: "", button: "Send", hint: "" }, // the decision is shown instead
+  start: { label: composer.newRun, button: composer.start, hint: composer.ask },
+  next: { label: composer.next, button: composer.send, hint: composer.sendHint },
+  send: { label: composer.into, button: composer.sendIn, hint: composer.sendInHint },
+  paused: { label: "", button: composer.send, hint: "" }, // the decision is shown instead
 };
 const keyOf = (id) => `draft ${id ?? ""}`;
 const joined = (...texts) => texts.filter((text) => text !== "").join("\n");
@@ -52,11 +54,11 @@ export class Composer {
   mode(mode) {
     if (this.current === mode) return;
     this.current = mode;
-    const words = MODES[mode];
     show(this.form, mode !== "paused");
-    setText(byId("composer-label"), words.label);
-    setText(this.button, words.button);
-    this.field.placeholder = words.hint;
+    const { label, button, hint } = MODES[mode];
+    setText(byId("composer-label"), label);
+    setText(this.button, button);
+    this.field.placeholder = hint;
     this.button.disabled = mode === "paused" || this.busy;
     this.offer();
     if (mode !== "paused") this.fit();

@@ -7,6 +7,8 @@
 //
 // Addresses of the API are relative to the page, so that it works wherever the application is mounted.
 
+import { fill, words } from "../model/language.js";
+
 const FIRST = 300, LONGEST = 8_000, STABLE = 5_000;
 
 export class Connection {
@@ -140,13 +142,13 @@ async function ask(path, options = {}, look = null) {
   try {
     response = await fetch(at(path), { credentials: "same-origin", ...options });
   } catch {
-    throw new ApiError(0, "unreachable", "The server cannot be reached. Nothing was sent.");
+    throw new ApiError(0, "unreachable", words.link.unreachable);
   }
   look?.(response);
   const body = await response.json().catch(() => null);
   if (response.ok) return body;
   const error = body?.error ?? {};
-  throw new ApiError(response.status, error.code ?? "error", error.message ?? `The server answered ${response.status}.`);
+  throw new ApiError(response.status, error.code ?? "error", error.message ?? fill(words.link.answered, response));
 }
 
 function post(path, body = {}) {

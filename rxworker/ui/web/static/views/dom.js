@@ -5,7 +5,7 @@
 //
 // `StickToEnd` keeps a scrolling element at its end while it grows, until the user scrolls up.
 
-import { readable } from "./format.js";
+import { readable } from "../model/format.js";
 
 export function el(tag, props = {}, ...children) {
   const node = document.createElement(tag);

@@ -3,6 +3,7 @@
 // Announcements are whole sentences of the answer and changes of the run's status, never single tokens.
 
 import { byId, setData, setText, show } from "./dom.js";
+import { words } from "../model/language.js";
 
 export function banner(text, tone = "") {
   const node = byId("banner");
@@ -34,7 +35,7 @@ export function clearBanner(tone = null) {
 // The skip link leads to the decision if there is one, else to the message box.
 export function skipTo(decides) {
   const link = document.querySelector(".skip");
-  setText(link, decides ? "Skip to the decision" : "Skip to the message box");
+  setText(link, decides ? words.app.skipToDecision : words.app.skipToMessage);
   link.setAttribute("href", decides ? "#approval" : "#composer-input");
 }
 
@@ -63,7 +64,7 @@ export function initTheme(changed) {
   const button = byId("theme");
   function apply(theme) {
     document.documentElement.dataset.theme = theme;
-    button.setAttribute("aria-label", theme === "dark" ? "Use light colours" : "Use dark colours");
+    button.setAttribute("aria-label", theme === "dark" ? words.app.lightColours : words.app.darkColours);
     changed();
   }
   function current() {

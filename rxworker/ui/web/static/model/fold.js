@@ -7,6 +7,7 @@
 
 import { addMessage, BLOCK_STEPS, closeCalls, closeOpen, isSame, TOOL_STEPS } from "./fold_content.js";
 import { addUsage, lastCall, makeMessage, makeNote, newResponse, newScope, newUsage, put, scopeAt, Series, usageOf } from "./run_state.js";
+import { fill, words } from "./language.js";
 
 export function note(run, scope, record, tone, title, text, fields) {
   const made = makeNote(scope, tone, title, text, { time: record.time, turn: record.turn, ...fields });
@@ -29,7 +30,7 @@ export function conclude(run, scope, record, tone, title, reason, more = "") {
 
 function error(run, scope, event, record) {
   const what = event.kind && event.kind !== "unknown" ? ` (${event.kind})` : "";
-  scope.trouble = note(run, scope, record, "bad", "Error", `${event.message || event.code}${what}`, { inline: true });
+  scope.trouble = note(run, scope, record, "bad", words.notes.error, `${event.message || event.code}${what}`, { inline: true });
 }
 
 function hookMessage(run, scope, event, record) {
@@ -50,15 +51,15 @@ function hookVerdict(run, scope, event, record) {
 
 function limitReached(run, scope, event, record) {
   if (scope.depth === 0) run.reason = event.limit;
-  scope.trouble = note(run, scope, record, "bad", "Limit reached", `${event.limit} (${event.value})`, { inline: true });
+  scope.trouble = note(run, scope, record, "bad", words.notes.limit, `${event.limit} (${event.value})`, { inline: true });
 }
 
 function watcherDetach(run, scope, event, record) {
-  note(run, scope, record, "warn", "Watcher detached", `${event.watcher}: ${event.error}`);
+  note(run, scope, record, "warn", words.notes.detached, `${event.watcher}: ${event.error}`);
 }
 
 function gap(run, scope, event, record) {
-  note(run, scope, record, "warn", "Not shown here", `records ${event.first} to ${event.last}`, { inline: true });
+  note(run, scope, record, "warn", words.notes.notShown, fill(words.notes.records, event), { inline: true });
 }
 
 export const NOTE_STEPS = {
@@ -95,8 +96,8 @@ function attemptStart(run, scope, event, record) {
 function attemptRetract(run, scope, event, record) {
   retract(run, scope, record.time);
   settle(run, scope, record.time);
-  const again = event.delay ? `, again in ${event.delay.toFixed(1)} s` : "";
-  conclude(run, scope, record, "warn", "Retracted", event.reason, again);
+  const again = event.delay ? fill(words.notes.again, { seconds: event.delay.toFixed(1) }) : "";
+  conclude(run, scope, record, "warn", words.notes.retracted, event.reason, again);
 }
 
 function status(run, scope, event, record) {
@@ -123,7 +124,7 @@ function usage(run, scope, event, record) {
 
 export const ATTEMPT_STEPS = { attempt_start: attemptStart, attempt_retract: attemptRetract, status, usage };
 
-const ENDS = { cancel: ["warn", "Cancelled"], limit: ["bad", "Stopped by a limit"] };
+const ENDS = { cancel: ["warn", words.notes.cancelled], limit: ["bad", words.notes.stopped] };
 
 function talk(run, scope, conversation) {
   if (conversation.system && scope.depth === 0) put(run, scope, makeMessage(scope, "system", conversation.system, { source: "start" }));
@@ -171,7 +172,7 @@ function runPause(run, scope, event, record) {
     Object.assign(call, { state: "paused", input });
     run.changed.add(call);
   }
-  note(run, scope, record, "warn", "Paused", event.reason || `by ${event.hook}`);
+  note(run, scope, record, "warn", words.notes.paused, event.reason || fill(words.notes.by, event));
   if (scope.depth > 0) return;
   Object.assign(run, { status: "paused", pause: event, reason: event.hook });
 }
@@ -185,7 +186,7 @@ function runStop(run, scope, event, record) {
 function runAbort(run, scope, event, record) {
   settle(run, scope, record.time);
   closeCalls(run, scope, record.time);
-  const [tone, title] = ENDS[event.cause] ?? ["bad", "Ended early"];
+  const [tone, title] = ENDS[event.cause] ?? ["bad", words.notes.ended];
   conclude(run, scope, record, tone, title, event.reason);
   if (scope.depth === 0) Object.assign(run, { status: "aborted", cause: event.cause, reason: event.reason });
 }

@@ -8,6 +8,7 @@
 // The selection is the run that the user views; its whole timeline is watched.
 
 import { seconds } from "./format.js";
+import { fill, words } from "./language.js";
 import { lastCall, tookOf } from "./run_state.js";
 
 export class Timeline {
@@ -58,7 +59,7 @@ export class Timeline {
     this.runs.forEach((run, n) => {
       const next = this.runs[n + 1];
       if (next && run.started !== null && next.started !== null) {
-        const reason = run.pause?.reason || (run.pause ? `by ${run.pause.hook}` : "");
+        const reason = run.pause?.reason || (run.pause ? fill(words.notes.by, run.pause) : "");
         found.push({ run: next, at: this.begins[n + 1], seconds: next.started - run.last, reason });
       }
     });

@@ -1,22 +1,13 @@
 // The side panels: watchers of a run with their lag, and the latest notices (verdicts, messages of hooks, errors, limits).
 
 import { byId, el, setText, show } from "./dom.js";
-import { count, plural, pretty, seconds } from "./format.js";
-import { Timeline } from "./timeline.js";
+import { plural, pretty, seconds } from "../model/format.js";
+import { Timeline } from "../model/timeline.js";
+import { fill, words } from "../model/language.js";
 
-// The delivery policies and their descriptions.
-const HOW = {
-  coalesce: ["merges", "When it is behind, neighbouring pieces of one text are joined into one record. Nothing is lost."],
-  reliable: ["gets everything", "It is given every record by itself, however far behind it is."],
-  latest: ["only the latest", "When it is behind, it is given the newest record and skips those before it."],
-  drop_oldest: ["leaves out", "When it is behind, the oldest pieces of text are skipped for it. Starts, ends and results are never skipped."],
-};
-const NONE = {
-  new: "No watcher is attached yet.",
-  running: "No watcher is attached yet.",
-  gone: "The server does not know this run any more. What is shown here stays.",
-};
-const ENDED = "The run has ended, and every watcher has all of it. What is shown here stays.";
+// The delivery policies that have a description.
+const KINDS = ["coalesce", "reliable", "latest", "drop_oldest"];
+const NONE = { new: words.watchers.none, running: words.watchers.none, gone: words.watchers.gone };
 
 function kindOf(delivery) {
   return String(delivery).toLowerCase().replace(/([a-z])([A-Z])/g, "$1_$2").replace("dropoldest", "drop_oldest");
@@ -34,16 +25,16 @@ class WatcherView {
 
   update(watcher, last, own) {
     const kind = kindOf(watcher.delivery);
-    setText(this.name, watcher.name === own ? `${watcher.name} (this page)` : watcher.name);
-    const [word, help] = HOW[kind] ?? [kind.replace("_", " "), ""];
+    setText(this.name, watcher.name === own ? fill(words.watchers.thisPage, watcher) : watcher.name);
+    const [word, help] = KINDS.includes(kind) ? [words.watchers[kind], words.watchers[`${kind}Help`]] : [kind.replace("_", " "), ""];
     setText(this.how, word);
     for (const name of ["title", "aria-description"]) this.how.setAttribute(name, help);
-    setText(this.lag, watcher.lag === 0 ? "up to date" : `${count(watcher.lag)} behind`);
+    setText(this.lag, watcher.lag === 0 ? words.watchers.upToDate : plural(words.watchers.behind, watcher.lag));
     this.node.dataset.lag = watcher.lag === 0 ? "none" : watcher.lag > 50 ? "much" : "some";
     this.meter.style.setProperty("--seen", last ? Math.max(0, Math.min(1, watcher.seq / last)).toFixed(3) : 1);
-    const parts = [`${count(watcher.delivered)} records delivered`];
-    if (watcher.merged) parts.push(`${count(watcher.merged)} merged`);
-    if (watcher.dropped) parts.push(`${count(watcher.dropped)} left out`);
+    const parts = [plural(words.watchers.delivered, watcher.delivered)];
+    if (watcher.merged) parts.push(plural(words.watchers.merged, watcher.merged));
+    if (watcher.dropped) parts.push(plural(words.watchers.leftOut, watcher.dropped));
     setText(this.detail, parts.join(" · "));
   }
 }
@@ -74,9 +65,10 @@ export class WatchersView {
       view.node.remove();
       this.views.delete(key);
     }
-    setText(byId("no-watchers"), NONE[status] ?? ENDED);
+    setText(byId("no-watchers"), NONE[status] ?? words.watchers.ended);
     show(byId("no-watchers"), watchers.length === 0);
-    setText(byId("watchers-note"), watchers.length ? `${plural(watchers.length, "watcher")}${summary.status !== "running" && watchers.some((one) => one.lag > 0) ? ", catching up" : ""}` : "");
+    const isBehind = summary?.status !== "running" && watchers.some((one) => one.lag > 0);
+    setText(byId("watchers-note"), watchers.length ? plural(isBehind ? words.watchers.catchingUp : words.watchers.count, watchers.length) : "");
   }
 }
 
@@ -103,7 +95,7 @@ export class NotesView {
       for (const note of run.changed) if (note.kind === "note") this.nodes.get(note)?.update();
     });
     show(byId("no-notes"), this.nodes.size === 0);
-    setText(byId("notes-note"), this.nodes.size ? plural(this.nodes.size, "notice") : "");
+    setText(byId("notes-note"), this.nodes.size ? plural(words.notes.count, this.nodes.size) : "");
   }
 
   add(run, note) {
@@ -122,8 +114,8 @@ class NoteLine {
     this.note = note;
     this.title = el("strong");
     this.text = el("span", { class: "note-text" });
-    const data = note.data ? el("pre", { class: "note-data", tabindex: "0", "aria-label": "Data", text: pretty(note.data) }) : null;
-    this.node = el("li", {}, this.title, el("span", { class: "note-time", text: `at ${when}` }), this.text, data);
+    const data = note.data ? el("pre", { class: "note-data", tabindex: "0", "aria-label": words.notes.data, text: pretty(note.data) }) : null;
+    this.node = el("li", {}, this.title, el("span", { class: "note-time", text: fill(words.notes.at, { at: when }) }), this.text, data);
     this.update();
   }
 

@@ -1,26 +1,26 @@
 // Formats numbers, durations and values. Pure.
 
-const WHOLE = new Intl.NumberFormat("en");
-const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+import { fill, locale, words } from "./language.js";
+
+const WHOLE = new Intl.NumberFormat(locale);
+const SHORT = new Intl.NumberFormat(locale, { notation: "compact", maximumFractionDigits: 1 });
 
 export const count = (n) => (n >= 100_000 ? SHORT.format(n) : WHOLE.format(n));
 export const short = (n) => (n >= 10_000 ? SHORT.format(n) : WHOLE.format(n));
-export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+export const plural = (text, n) => fill(text, { n }, count);
 
 export function seconds(s) {
-  if (s < 0) return "0 s";
-  if (s < 10) return `${s.toFixed(1)} s`;
-  if (s < 60) return `${Math.round(s)} s`;
+  if (s < 60) return fill(words.units.second, { n: s < 0 ? "0" : s < 10 ? s.toFixed(1) : String(Math.round(s)) });
   const minutes = Math.floor(s / 60);
-  if (minutes < 60) return `${minutes} min ${Math.floor(s % 60)} s`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  if (minutes < 60) return fill(words.units.minutes, { n: minutes, s: Math.floor(s % 60) });
+  return fill(words.units.hours, { n: Math.floor(minutes / 60), m: minutes % 60 });
 }
 
 export function ago(then, now) {
   const s = now - then;
-  if (s < 45) return "just now";
-  if (s < 3600) return `${Math.max(1, Math.round(s / 60))} min ago`;
-  if (s < 86_400) return `${Math.round(s / 3600)} h ago`;
+  if (s < 45) return words.units.now;
+  if (s < 3600) return fill(words.units.minutesAgo, { n: Math.max(1, Math.round(s / 60)) });
+  if (s < 86_400) return fill(words.units.hoursAgo, { n: Math.round(s / 3600) });
   return new Date(then * 1000).toLocaleDateString();
 }
 
@@ -58,13 +58,10 @@ function revealed(text) {
   return text.replace(UNSEEN, (found) => found.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
 }
 
-const ENDED_EARLY = { cancel: "cancelled", error: "failed", limit: "stopped" };
-
 // The status of a run in a word. Only a run that a hook ends is called aborted; a running one has a cause only while no process runs it.
 export function statusWord(status, cause) {
-  if (status === "new") return "starting";
-  if (status === "running") return cause || status;
-  return status === "aborted" ? ENDED_EARLY[cause] ?? status : status;
+  const word = cause && (status === "running" || status === "aborted") ? cause : status;
+  return words.status[word] ?? (status === "running" ? word : words.status[status] ?? status);
 }
 
 // Arguments in one line, for a lane and a closed card.

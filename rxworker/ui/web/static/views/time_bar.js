@@ -1,7 +1,8 @@
 // The time bar: moves through the past of a run, plays it, and forks it.
 
 import { byId, setData, setText, show } from "./dom.js";
-import { seconds } from "./format.js";
+import { seconds } from "../model/format.js";
+import { fill, words } from "../model/language.js";
 
 const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 };
 
@@ -73,15 +74,15 @@ export class TimeBar {
     if (slider.max !== String(moments.end || 1)) slider.max = moments.end || 1;
     if (Number(slider.value) !== position) slider.value = moments.end ? position : 1;
     slider.style.setProperty("--played", moments.end ? (position / moments.end).toFixed(4) : 1);
-    const at = seconds(scene.timeline.elapsed(travel.now)), record = `record ${scene.run.seq}`;
+    const at = seconds(scene.timeline.elapsed(travel.now)), record = fill(words.time.record, scene.run);
     setText(byId("time-at"), at);
     setText(byId("time-record"), record);
-    slider.setAttribute("aria-valuetext", past ? `${at}, ${record}` : `${at}, ${record}, the present`);
+    slider.setAttribute("aria-valuetext", fill(past ? words.time.at : words.time.atPresent, { at, record }));
     setData(this.node, "past", String(past !== null));
     setData(this.playing, "playing", String(travel.isPlaying));
-    this.playing.setAttribute("aria-label", travel.isPlaying ? "Stop playing" : "Play");
+    this.playing.setAttribute("aria-label", travel.isPlaying ? words.time.stop : words.time.play);
     for (const button of this.speeds) button.setAttribute("aria-pressed", String(Number(button.value) === travel.speed));
-    setText(this.live, status === "running" ? "Live" : "End");
+    setText(this.live, status === "running" ? words.time.live : words.time.end);
     this.live.setAttribute("aria-pressed", String(past === null));
   }
 }

@@ -1,7 +1,8 @@
 // The list of runs, newest first, and the view when no run is selected. A resumed run is one entry with the run that resumed it.
 
 import { byId, el, setData, setText, show } from "./dom.js";
-import { ago, clip, statusWord } from "./format.js";
+import { ago, clip, statusWord } from "../model/format.js";
+import { fill, words } from "../model/language.js";
 
 const STEP = 50;
 
@@ -15,7 +16,7 @@ class RunLine {
   }
 
   update(summary, selected) {
-    setText(this.title, summary.title || "(no text)");
+    setText(this.title, summary.title || words.runs.untitled);
     setText(this.status, statusWord(summary.status, summary.cause));
     setData(this.status, "status", summary.status);
     setText(this.when, ago(summary.started, Date.now() / 1000));
@@ -62,7 +63,7 @@ export class RunsView {
     });
     show(byId("no-runs"), shown.length === 0);
     show(this.more, every.length > shown.length);
-    setText(this.more, `Show older runs (${every.length - shown.length})`);
+    setText(this.more, fill(words.runs.older, { n: every.length - shown.length }));
   }
 }
 
@@ -83,9 +84,9 @@ export class WelcomeView {
   // The tools of the worker that would answer.
   list() {
     const worker = this.workers.get(byId("worker").value) ?? this.workers.values().next().value, tools = worker?.tools ?? [];
-    setText(byId("welcome-can-label"), worker && worker.name !== UNNAMED ? `The ${worker.name} may call` : "It may call");
+    setText(byId("welcome-can-label"), worker && worker.name !== UNNAMED ? fill(words.welcome.workerCan, { worker: worker.name }) : words.welcome.can);
     const chips = tools.slice(0, MOST).map((tool) => el("li", { text: tool.name, title: tool.description || null }));
-    if (tools.length > MOST) chips.push(el("li", { class: "more", text: `and ${tools.length - MOST} more` }));
+    if (tools.length > MOST) chips.push(el("li", { class: "more", text: fill(words.welcome.more, { n: tools.length - MOST }) }));
     byId("welcome-tools").replaceChildren(...chips);
     show(byId("welcome-can"), chips.length > 0);
   }
@@ -95,7 +96,7 @@ export class WelcomeView {
     const key = JSON.stringify(runs.map((run) => [run.id, run.status, run.cause]));
     if (key === this.offered) return;
     this.offered = key;
-    const links = runs.map((run) => el("li", {}, el("a", { href: `#${run.id}`, text: `${clip(run.title, 60) || "(no text)"} (${statusWord(run.status, run.cause)})` })));
+    const links = runs.map((run) => el("li", {}, el("a", { href: `#${run.id}`, text: fill(words.welcome.link, { title: clip(run.title, 60) || words.runs.untitled, status: statusWord(run.status, run.cause) }) })));
     byId("welcome-runs").replaceChildren(...links);
     show(byId("welcome-look"), links.length > 0);
   }
@@ -104,7 +105,7 @@ export class WelcomeView {
     if (isBlank) this.offer(runs.filter((run) => !run.resumed_as).slice(0, LATEST));
     show(byId("welcome"), isBlank);
     show(byId("conversation"), !isBlank);
-    setText(byId("welcome-title"), isGone ? "This run is gone" : "What should it do?");
-    setText(byId("welcome-text"), isGone ? "The server does not know it any more: it was dropped, or the server was restarted. Ask again below." : "Every run appears here as it happens: what the model thinks, says and calls, each in its own lane.");
+    setText(byId("welcome-title"), isGone ? words.welcome.goneTitle : words.welcome.title);
+    setText(byId("welcome-text"), isGone ? words.welcome.goneText : words.welcome.text);
   }
 }
