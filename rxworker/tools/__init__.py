@@ -11,6 +11,7 @@ from rxworker.tools.base import (
     policy_of,
     reconcile_of,
 )
+from rxworker.tools.client_tool import ClientTool
 from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.decorate import tool
 from rxworker.tools.early import EarlyCalls
@@ -29,6 +30,7 @@ __all__ = [
     "tool",
     "Tool",
     "FunctionTool",
+    "ClientTool",
     "ToolPolicy",
     "Effect",
     "policy_of",

@@ -169,10 +169,10 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
 
     Attributes:
         pending: The tool calls that wait, with their exact arguments.
-        paused_at: The ``id`` of the call that it paused at; ``None`` at the end of a turn, and for `Run.pause`.
-        hook: The hook's name; ``requires_approval`` for the policy of the tool, ``pause`` for `Run.pause`.
+        paused_at: The ``id`` of the call that it paused at; ``None`` at the end of a turn, for ``client_tool``, and for `Run.pause`.
+        hook: The hook's name; ``requires_approval`` for the policy of the tool, ``client_tool`` for calls that a client runs, ``pause`` for `Run.pause`.
         reason: The reason that was given.
-        refused: Results of calls that are not run, in the order of the calls.
+        refused: Results of the calls that do not wait, in the order of the calls.
         tool_calls: How many tools the run has started.
         continuations: How often hooks have sent an answer back.
         approved_count: How many of the pending calls, from the first, hooks have approved.

@@ -128,10 +128,22 @@ class ConversationEntry:
         made: The conversation of the worker when it was created.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
+        client_tools: The names of the tools that its client has sent.
         received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
     """
 
-    __slots__ = ("_before", "_worker", "current", "id", "made", "name", "owner", "received", "runs")
+    __slots__ = (
+        "_before",
+        "_worker",
+        "client_tools",
+        "current",
+        "id",
+        "made",
+        "name",
+        "owner",
+        "received",
+        "runs",
+    )
 
     def __init__(
         self,
@@ -146,6 +158,7 @@ class ConversationEntry:
         self.runs: list[str] = []
         self.current: RunEntry | None = None
         self.received: tuple[Message, ...] = ()
+        self.client_tools: tuple[str, ...] = ()
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self.made = Conversation()
         self._worker: Worker | None = None
@@ -155,6 +168,7 @@ class ConversationEntry:
     def use(self, worker: Worker) -> None:
         """Set the worker: that of a stored conversation is created when it is needed."""
         self._worker = worker
+        self.client_tools = ()
         self.made = worker.conversation
 
     @property

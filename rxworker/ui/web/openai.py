@@ -15,9 +15,9 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.errors import LocalProtocolError
 from rxworker.events import RunResume
-from rxworker.messages import Conversation, JsonObject, Message, ToolResult, Usage
+from rxworker.messages import Conversation, JsonObject, Usage
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols import SSE_HEADERS
 from rxworker.protocols.openai import (
@@ -34,8 +34,8 @@ from rxworker.protocols.openai import (
     response_stream,
     usage_of,
 )
-from rxworker.tools.client_tool import ClientTool
 from rxworker.ui.web.agents import redacted
+from rxworker.ui.web.client_tools import answers_of, equip_client_tools, without_results
 from rxworker.ui.web.entry import Clients, ConversationEntry, RunEntry
 from rxworker.ui.web.guard import OPENAI
 from rxworker.ui.web.request import Route, WebRequest, get, post
@@ -43,7 +43,6 @@ from rxworker.ui.web.responses import ApiError, bytes_response, json_response, r
 from rxworker.ui.web.runs import Runs
 from rxworker.ui.web.state import ServerState, first_event
 from rxworker.ui.web.streams import batches_of, watch_run
-from rxworker.worker import Answer, QueuedWorker, Worker
 
 LABEL = "openai"
 """The label of a run with what is stored of its request."""
@@ -205,16 +204,11 @@ async def _waiting(runs: Runs, given: OpenAIRequest) -> RunEntry | None:
 
 async def _resumed(runs: Runs, before: RunEntry, given: OpenAIRequest) -> RunEntry:
     """Resume a paused run with the results of its client's tools."""
-    pending = _pending(before)
-    answers = {call: Answer(r.text) for call, r in given.results.items() if call in pending}
-    add = tuple(
-        Message(message.role, texts)
-        for message in given.input
-        if (texts := tuple(c for c in message.content if not isinstance(c, ToolResult)))
-    )
-    if before.conversation.has_worker:
-        _equip(before.conversation.worker, given)
-    return await runs.resume(before.id, answers, add)
+    await before.open()
+    answers = answers_of(before, given.results.values())
+    await runs.prepare(before.conversation)
+    _equip(before.conversation, given)
+    return await runs.resume(before.id, answers, without_results(given.input))
 
 
 async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None = None) -> RunEntry:
@@ -233,7 +227,7 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None = N
     worker = conversation.worker
     system = "\n\n".join(filter(None, (conversation.made.system, given.system))) or None
     worker.conversation = Conversation(history, system)
-    _equip(worker, given)
+    _equip(conversation, given)
     title = " ".join(message.text for message in given.input)
     return runs.next_run(conversation, given.input, title)
 
@@ -245,18 +239,10 @@ def _begun(runs: Runs, model: str) -> ConversationEntry:
         raise ApiError(error.status, "model_not_found", error.message) from None
 
 
-def _equip(worker: Worker, given: OpenAIRequest) -> None:
+def _equip(conversation: ConversationEntry, given: OpenAIRequest) -> None:
     """Give a worker the tools and the settings of its client, in place of those of the last request."""
-    if given.tools and isinstance(worker, QueuedWorker):
-        message = "this worker runs in other processes, which cannot run tools of a client"
-        raise ApiError(400, "no_tools", message)
-    for tool in worker.tools:
-        if isinstance(tool, ClientTool):
-            worker.tools.remove(tool.meta.name)
-    try:
-        worker.tools.add(*map(ClientTool, given.tools))
-    except ConfigurationError as error:
-        raise ApiError(400, "bad_tools", str(error)) from None
+    worker = conversation.worker
+    equip_client_tools(conversation, given.tools)
     worker.options = given.settings(worker.options)
     kept = _Kept(
         tuple(meta.name for meta in given.tools), given.background, given.previous, given.metadata
