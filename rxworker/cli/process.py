@@ -155,6 +155,18 @@ def need_rich(command: str) -> None:
         ) from error
 
 
+def need_mcp() -> None:
+    """Check that mcp can be imported.
+
+    Raises:
+        CommandError: It is not installed.
+    """
+    if find_spec("mcp") is None:
+        raise CommandError(
+            "rxworker mcp needs the package mcp, which is not installed: pip install 'rxworker[mcp]'"
+        )
+
+
 @contextmanager
 def on_interrupt(act: Callable[[], None]) -> Generator[None, None, None]:
     """Within the ``with`` block, Ctrl-C calls ``act`` instead of raising an exception.

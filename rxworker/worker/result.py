@@ -109,6 +109,14 @@ class Output(Generic[T]):
             raise msgspec.ValidationError("Object missing required field `value`")
         return self._decoder.decode(bytes(whole["value"]))
 
+    def read(self, text: str) -> JsonObject:
+        """Return the JSON of a text that is valid, as ``format.schema`` describes it.
+
+        >>> Output(list[int]).read('{"value": [1, 2]}')
+        {'value': [1, 2]}
+        """
+        return msgspec.json.decode(_bare(text))
+
     def complaint(self, text: str) -> str | None:
         """The error in the text, for the model to correct; ``None`` if the text is valid."""
         try:
@@ -215,7 +223,7 @@ def result_of(
 
     A paused run keeps the variables, and the names of the tools that were called. The variables are in no record, so no watcher receives them.
     """
-    text = _answer(state.conversation)
+    text = answer_of(state.conversation)
     pause = state.pause
     if pause is None:
         return Finished(
@@ -253,7 +261,7 @@ def result_of(
     )
 
 
-def _answer(conversation: Conversation) -> str:
+def answer_of(conversation: Conversation) -> str:
     """The text of the model's last message."""
     for message in reversed(conversation.messages):
         if message.role == "assistant":

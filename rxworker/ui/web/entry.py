@@ -130,6 +130,7 @@ class ConversationEntry:
         current: Its last run.
         client_tools: The names of the tools that its client has sent.
         received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
+        output: The type of the answers of its runs.
     """
 
     __slots__ = (
@@ -140,6 +141,7 @@ class ConversationEntry:
         "id",
         "made",
         "name",
+        "output",
         "owner",
         "received",
         "runs",
@@ -159,6 +161,7 @@ class ConversationEntry:
         self.current: RunEntry | None = None
         self.received: tuple[Message, ...] = ()
         self.client_tools: tuple[str, ...] = ()
+        self.output: type[Any] | None = None
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self.made = Conversation()
         self._worker: Worker | None = None
@@ -185,7 +188,8 @@ class ConversationEntry:
     def run(self, messages: tuple[Message, ...]) -> Run[Any]:
         """Start the next run."""
         before = self.worker.conversation
-        run = self.worker.run(messages)
+        output, worker = self.output, self.worker
+        run = worker.run(messages) if output is None else worker.run(messages, output=output)
         self._before = before, messages
         self.received = ()
         return run
@@ -383,6 +387,7 @@ class LiveEntry(RunEntry):
 
     Attributes:
         ended: When it ended.
+        over: Set when it has ended, and its outcome is known.
         paused: The result of a paused run.
         dismissed: Why it was cancelled while it was paused; ``None`` if it was not.
     """
@@ -400,6 +405,7 @@ class LiveEntry(RunEntry):
         self._title = title[:TITLE]
         self._started = time.time()
         self.ended: float | None = None
+        self.over = asyncio.Event()
         self.paused: Paused[Any] | None = None
         self.dismissed: str | None = None
         self._resumes = resumes

@@ -400,6 +400,7 @@ class RunStore:
             if isinstance(result, Paused) and entry.dismissed is None:
                 entry.paused = result
         entry.ended = time.time()
+        entry.over.set()
         entry.settle()
         self._forget_oldest()
         self.changed(entry)
