@@ -22,6 +22,7 @@ from rxworker.cli.process import (
     need_mcp,
     need_rich,
     prepare_streams,
+    set_up_logging,
     silence,
     write_error,
 )
@@ -99,7 +100,6 @@ def _run(argv: Sequence[str] | None) -> int:
                 hooks=not args.no_hooks,
             )
         case "serve":
-            from rxworker.cli.messages import set_up_logging
             from rxworker.cli.serve import serve
 
             set_up_logging(args.log_level, args.log_format)
@@ -148,7 +148,6 @@ def _run(argv: Sequence[str] | None) -> int:
 
             return decode(args.provider, args.file, as_json=args.json)
         case "work":
-            from rxworker.cli.messages import set_up_logging
             from rxworker.cli.work import work
 
             set_up_logging(args.log_level, args.log_format)

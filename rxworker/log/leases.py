@@ -1,19 +1,25 @@
-"""Renewing claims from a thread of its own: on the event loop, a tool that blocks it would lose the lease of its own run."""
+"""Leases of claims: those of this process are renewed from a thread, and those of other processes are watched for their end."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
 
 from rxworker.errors import RxWorkerError
-from rxworker.log.values import Claim
+from rxworker.log.values import Claim, RunInfo
 
 logger = logging.getLogger("rxworker.log")
+
+LEASE = 15.0
+"""Seconds that a claim lasts without a heartbeat."""
 
 
 class Heartbeat:
     """Renews the claims of a process while it holds any.
+
+    It has a thread of its own: on the event loop, a tool that blocks the loop would lose the lease of its own run.
 
     Args:
         renew: Renews claims, and returns the ids of the runs that were lost. Called in the thread.
@@ -72,3 +78,43 @@ class Heartbeat:
                     held = self._held.pop(run, None)
                 if held is not None:
                     held[1]()
+
+
+class Leases:
+    """When to look at runs again whose leases are renewed without a change of the run, so that a lease is never taken to have ended that was renewed.
+
+    Args:
+        before: How many seconds before the end of a lease its renewal is expected.
+    """
+
+    def __init__(self, before: float) -> None:
+        self._before = before
+        self._ends: dict[str, float] = {}
+        self._due: list[tuple[float, str]] = []
+
+    def note(self, infos: Iterable[RunInfo], now: float) -> None:
+        """Take newer information about runs."""
+        for info in infos:
+            if not info.owner or info.lease_until <= now:
+                self._ends.pop(info.run, None)
+            elif self._ends.get(info.run) != info.lease_until:
+                self._ends[info.run] = info.lease_until
+                heappush(self._due, (info.lease_until - self._before, info.run))
+
+    @property
+    def next_due(self) -> float | None:
+        """When to look at a run again."""
+        return self._due[0][0] if self._due else None
+
+    def due(self, now: float) -> list[str]:
+        """The runs to look at now, each before the end of its lease, and if it was not renewed, again at the end."""
+        found: list[str] = []
+        while self._due and self._due[0][0] <= now:
+            time, run = heappop(self._due)
+            end = self._ends.get(run)
+            if end is None or time not in (end - self._before, end):
+                continue  # it has ended, or was renewed meanwhile
+            if time < end:
+                heappush(self._due, (end, run))
+            found.append(run)
+        return found
