@@ -37,7 +37,7 @@ def stage() -> None:
     shutil.copy(HERE / "style.css", docs)
     shutil.copy(site_pages.DOCS / "page.png", docs)
     static = site_pages.ROOT / "rxworker" / "ui" / "web" / "static"
-    (docs / "theme.css").write_text(theme(static / "theme.css"), encoding="utf-8")
+    (docs / "theme.css").write_text(theme(static / "styles" / "theme.css"), encoding="utf-8")
     shutil.copy(static / "icon.svg", docs)
 
 

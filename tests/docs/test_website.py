@@ -43,7 +43,10 @@ def test_every_page_stands_once_in_the_navigation(pages: dict[str, str]) -> None
     """Each example is a page that the list of examples links to."""
     nav = list(listed(tomllib.loads(CONFIG.read_text("utf-8"))["project"]["nav"]))
     examples = {path for path in pages if path.startswith("examples/")} - {"examples/index.md"}
-    assert sorted(nav) == sorted(set(pages) - examples)
+    wanted = set(pages) - examples
+    assert sorted(wanted - set(nav)) == [], f"pages without a line in nav of {CONFIG}"
+    assert sorted(set(nav) - wanted) == [], f"lines without a page in nav of {CONFIG}"
+    assert len(set(nav)) == len(nav)
     index = pages["examples/index.md"]
     assert [path for path in examples if f"({path.removeprefix('examples/')})" not in index] == []
 
