@@ -26,7 +26,7 @@ from rxworker.cli.process import (
     silence,
     write_error,
 )
-from rxworker.cli.resolve import provider_names
+from rxworker.cli.providers import provider_names
 from rxworker.errors import RxWorkerError
 
 
@@ -123,7 +123,6 @@ def _run(argv: Sequence[str] | None) -> int:
         case "mcp":
             need_mcp()
             from rxworker.cli.mcp import mcp
-            from rxworker.cli.messages import set_up_logging
 
             set_up_logging(args.log_level, args.log_format)
             return mcp(

@@ -1,4 +1,4 @@
-"""Names on the command line: a provider by its name, and a tool or a function that makes workers as ``module:function``."""
+"""Workers from the options of a command, and the tools and functions that options name as ``module:function``."""
 
 from __future__ import annotations
 
@@ -12,55 +12,14 @@ from types import ModuleType
 from typing import Any
 
 from rxworker.cli.process import MISUSED, CommandError, explain
+from rxworker.cli.providers import find_provider
 from rxworker.errors import ConfigurationError
 from rxworker.hooks import HookLike
 from rxworker.messages import ToolMeta
-from rxworker.providers import (
-    PROVIDERS,
-    Anthropic,
-    Gemini,
-    Ollama,
-    OpenAIChat,
-    OpenAIResponses,
-    Options,
-)
+from rxworker.providers import Options
 from rxworker.tools import Tool, Toolbox, tool
 from rxworker.ui.clean import one_line
 from rxworker.worker import Worker
-
-
-def provider_names() -> str:
-    """The names that `find_provider` knows, in one line.
-
-    >>> "anthropic" in provider_names()
-    True
-    """
-    return ", ".join(_known())
-
-
-def find_provider(
-    name: str,
-) -> type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat] | type[OpenAIResponses]:
-    """The provider of that name; hyphens are read as underscores.
-
-    Raises:
-        CommandError: The name is unknown.
-
-    >>> find_provider("openai-chat").__name__
-    'OpenAIChat'
-    """
-    found = PROVIDERS.get(name.lower().replace("-", "_"))
-    if found is None:
-        close = difflib.get_close_matches(name.lower().replace("_", "-"), _known(), 1, 0.5)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise CommandError(
-            f"unknown provider {one_line(name, 60)!r}: {hint}there are {provider_names()}", MISUSED
-        )
-    return found
-
-
-def _known() -> list[str]:
-    return [name.replace("_", "-") for name in PROVIDERS]
 
 
 def worker_maker(
