@@ -43,7 +43,9 @@ export const words = {
     you: "You", instructions: "Instructions", model: "Model", intoRun: "You, into the run", addedBy: "Added by {source}", task: "Task",
     thinking: "Thinking", refusal: "Refusal", result: "Result", image: "Image", other: "Other", answer: "Answer",
     cutOff: "Cut off here", retracted: "{label}, retracted", choice: "Choice {n}", took: "{label} · {seconds}",
+    table: "Table", showImage: "Show the image: {alt}", openImage: "Open the image at {host}: {alt}",
   },
+  code: { title: "Code", wrap: "Wrap", copy: "Copy", copied: "Copied", notCopied: "Not allowed" },
   call: {
     tool: "tool", arguments: "Arguments", result: "Result", changed: "changed: ", in: "{word} in {seconds}", retracted: "retracted",
     verdict: "{verdict} by {hook}", verdictWhy: "{verdict} by {hook}: {reason}",

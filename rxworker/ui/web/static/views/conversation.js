@@ -4,6 +4,7 @@ import { byId, el, StickToEnd, GrowingText, setData, setText, show } from "./dom
 import { brief, clip, plural, pretty, seconds } from "../model/format.js";
 import { textOf, tookOf } from "../model/run_state.js";
 import { fill, words } from "../model/language.js";
+import { Markdown } from "./markdown.js";
 
 const STEP = 150, MOST = 600;
 const AGAIN = 50; // entries of the past: they are drawn again with each move of the slider
@@ -164,7 +165,7 @@ class BlockView {
     this.block = block;
     this.onText = onText;
     this.text = el("div", { class: "text" });
-    this.growing = new GrowingText(this.text);
+    this.growing = block.type === "text" ? new Markdown(this.text) : new GrowingText(this.text);
     this.label = el("h3", { class: "speaker" });
     this.reason = el("p", { class: "reason", hidden: true });
     this.node = el("div", { class: `item block ${block.type}`, "data-type": block.type, "data-role": block.role }, this.label, this.text, this.reason);
@@ -175,6 +176,7 @@ class BlockView {
   update() {
     const { block } = this;
     const added = this.growing.grow(block.pieces);
+    if (block.phase !== "open") this.growing.end?.();
     setText(this.label, this.title());
     setData(this.node, "phase", block.phase);
     this.node.classList.toggle("retracted", block.retracted);

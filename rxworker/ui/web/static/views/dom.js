@@ -56,6 +56,11 @@ export class GrowingText {
     if (this.seen === pieces.length) return "";
     const added = readable(this.seen === 0 && pieces.length === 1 ? pieces[0] : pieces.slice(this.seen).join(""));
     this.seen = pieces.length;
+    this.append(added);
+    return added;
+  }
+
+  append(added) {
     let at = 0;
     while (at < added.length) {
       const room = CHUNK - this.last.length;
@@ -71,7 +76,6 @@ export class GrowingText {
       this.begin();
       at = end;
     }
-    return added;
   }
 }
 
@@ -109,5 +113,15 @@ export class StickToEnd {
     else if (left < SLACK) this.follows = true;
     this.top = scrollTop;
     this.moved();
+  }
+}
+
+// Copy a text; false if the browser does not allow it.
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
   }
 }
