@@ -142,6 +142,22 @@ def _run(argv: Sequence[str] | None) -> int:
                 demo=args.demo,
                 log=args.log,
             )
+        case "acp":
+            from rxworker.cli.acp import acp
+
+            set_up_logging(args.log_level, args.log_format)
+            return acp(
+                args.maker,
+                args.provider,
+                args.model,
+                base_url=args.base_url,
+                api_key_env=args.api_key_env,
+                system=args.system,
+                max_tokens=args.max_tokens,
+                tools=args.tool,
+                demo=args.demo,
+                log=args.log,
+            )
         case "decode":
             from rxworker.cli.decode import decode
 
@@ -219,6 +235,15 @@ examples:
 A client such as Claude Desktop or an editor starts it, and calls each worker as a tool. The function returns a Worker; its docstring describes the
 tool. With --http it serves any number of clients, on this machine alone unless a host is given.
 """
+ACP = """
+examples:
+  rxworker acp --demo
+  rxworker acp --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
+  rxworker acp --log sqlite:runs.db my_workers:make_worker
+
+An editor such as Zed starts it, and talks to it over standard input and output; messages are on standard error.
+With --log its sessions can be opened again, and rxworker serve on the same log shows them in the browser.
+"""
 RUNS = """
 examples:
   rxworker runs --log sqlite:runs.db list --status cut-off
@@ -274,6 +299,7 @@ def make_parser() -> Parser:
     _add_chat(commands)
     _add_serve(commands)
     _add_mcp(commands)
+    _add_acp(commands)
     _add_decode(commands)
     _add_runs(commands)
     _add_work(commands)
@@ -386,6 +412,24 @@ def _add_mcp(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--demo", action="store_true", help="a scripted model, to try it")
     _add_logging(mcp)
     _add_worker(mcp, required=False)
+
+
+def _add_acp(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "serve a worker to an editor, over the Agent Client Protocol"
+    acp = commands.add_parser(
+        "acp",
+        help=about,
+        description="Serve a worker to an editor, over the Agent Client Protocol on standard input and output.",
+        epilog=ACP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = acp.add_argument
+    about = "the function that makes a worker for a session, in place of --provider and --model"
+    add("maker", nargs="?", metavar="MODULE:FUNCTION", help=about)
+    add("--log", metavar="URL", help="store the sessions in a log, such as sqlite:runs.db")
+    add("--demo", action="store_true", help="a scripted model in place of a provider")
+    _add_logging(acp)
+    _add_worker(acp, required=False)
 
 
 def _add_worker(parser: Parser, *, required: bool) -> None:

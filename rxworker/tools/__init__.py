@@ -19,6 +19,7 @@ from rxworker.tools.function import FunctionTool
 from rxworker.tools.invocation import CallScope, Emit, Forwarder
 from rxworker.tools.mcp import McpTool, mcp_tools
 from rxworker.tools.operator import run_tools
+from rxworker.tools.reports import FileEdit, Plan, PlanStep, Report, read_report, update_plan
 from rxworker.tools.results import ErrorFormatter, to_content
 from rxworker.tools.run import FinishedCall, run_call, run_calls
 from rxworker.tools.schema import schema_of
@@ -46,6 +47,13 @@ __all__ = [
     # the context of a running tool, and its progress
     "ToolContext",
     "Progress",
+    # progress that user interfaces draw
+    "FileEdit",
+    "Plan",
+    "PlanStep",
+    "Report",
+    "read_report",
+    "update_plan",
     # running tools
     "Toolbox",
     "FinishedCall",
