@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from rxworker.cli.demo_script import demo_worker
 from rxworker.cli.process import MISUSED, CommandError, run_until_stopped
 from rxworker.cli.resolve import import_maker, worker_maker
 from rxworker.log import open_log
@@ -49,6 +48,10 @@ def acp(
     """
     make: Callable[[], Worker]
     if demo:
+        from rxworker.cli.demo_script import (
+            demo_worker,
+        )  # with the testing kit, which takes a while
+
         make = demo_worker
     elif maker is not None:
         make = import_maker(maker)

@@ -117,7 +117,7 @@ class AcpAgent:
             PROTOCOL_VERSION,  # also for a client of another version, which then disconnects
             wire.AgentCapabilities(
                 load_session=self._log is not None,
-                prompt_capabilities=wire.PromptCapabilities(True, True, True),
+                prompt_capabilities=wire.PromptCapabilities(image=True, embedded_context=True),
                 mcp_capabilities=wire.McpCapabilities(http=find_spec("mcp") is not None),
                 session_capabilities=wire.SessionCapabilities(
                     list=is_stored, resume=is_stored, close=wire.Available(), delete=is_stored

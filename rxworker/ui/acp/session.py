@@ -219,10 +219,12 @@ class Session:
 
     def _note_refusal(self, entry: RunEntry, encoder: AcpEncoder) -> None:
         """Remember the conversation before a refused prompt: neither is part of the next request."""
-        end, first = encoder.end, next(iter(records_of(entry))).event
         self._before_refusal = None
-        reason = end.stop_reason if isinstance(end, ViewFinish) else None
-        if reason is not None and reason.kind in REFUSALS and isinstance(first, RunStart):
+        reason = encoder.end.stop_reason if isinstance(encoder.end, ViewFinish) else None
+        if reason is None or reason.kind not in REFUSALS:
+            return
+        first = records_of(entry)[0].event
+        if isinstance(first, RunStart):
             messages = first.conversation.messages
             kept = messages[: len(messages) - first.added]
             self._before_refusal = first.conversation.with_messages(kept)
@@ -240,7 +242,9 @@ class Session:
             if is_allowed is None:
                 break
             decisions[each.call.id] = Approve() if is_allowed else Deny(REJECTED)
-        is_decided = len(decisions) == len(waiting) if waiting else await self._may_go_on(pause)
+        is_decided = len(decisions) == len(waiting)
+        if not waiting and not add:  # a message for the model is reason enough to go on
+            is_decided = await self._may_go_on(pause)
         if not is_decided or self._is_cancelled:
             await entry.dismiss(CANCELLED)
             for each in pause.pending:

@@ -22,9 +22,17 @@ from acp.schema import (
 )
 
 from rxworker import Limits, Worker
-from rxworker.hooks import Abort, Pause, TurnEndContext, before_tool_call, on_turn_end
+from rxworker.hooks import (
+    Cancel,
+    MessageSendContext,
+    Pause,
+    TurnEndContext,
+    before_tool_call,
+    on_message_send,
+    on_turn_end,
+)
 from rxworker.log import EventLog, MemoryLog
-from rxworker.messages import Audio, Document, Image, StopKind, Text
+from rxworker.messages import Audio, Document, Image, Json, StopKind, Text
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
 from rxworker.tools import FileEdit, Plan, PlanStep, ToolContext, tool, update_plan
 from rxworker.transport import Retry
@@ -263,7 +271,7 @@ async def test_a_plan_of_the_model_is_the_plan_of_the_editor() -> None:
         context.progress(Plan((PlanStep("Test", priority="high"),)))
         return "ok"
 
-    steps = [{"content": "Read", "status": "completed"}, {"content": "Write"}]
+    steps: Json = [{"content": "Read", "status": "completed"}, {"content": "Write"}]
     make, _ = scripted(
         call("update_plan", steps=steps), call("publish"), "Done.", tools=[update_plan, publish]
     )
@@ -425,20 +433,18 @@ async def test_a_refused_prompt_is_no_part_of_the_next_request() -> None:
 
 
 async def test_a_failed_run_is_an_error_and_the_session_goes_on() -> None:
-    @on_turn_end
-    def stop(context: TurnEndContext) -> Abort | None:
-        return Abort("Enough.") if context.text == "Stop" else None
+    @on_message_send
+    def stop(context: MessageSendContext) -> Cancel | None:
+        return Cancel("Enough.") if context.messages[-1].text == "Stop" else None
 
-    make, _ = scripted(
-        fail("the model is broken", retryable=False), "Stop", "Hello!",
-        hooks=[stop], retry=Retry(retries=0),
-    )  # fmt: skip
+    broken = fail("the model is broken", retryable=False)
+    make, _ = scripted(broken, "Hello!", hooks=[stop], retry=Retry(retries=0))
     async with serving(make) as client:
         session = await client.open()
         with pytest.raises(RefusedError, match="the model is broken"):
             await client.prompt(session, "Hi")
         with pytest.raises(RefusedError, match="Enough"):
-            await client.prompt(session, "Hi")
+            await client.prompt(session, "Stop")
         assert await client.prompt(session, "Hi") == {"stopReason": "end_turn"}
 
 
@@ -462,7 +468,7 @@ async def test_bad_input_is_answered_with_the_error_of_the_protocol() -> None:
             assert told["error"]["code"] == code
         client.send({"method": "$/unknown"})
         client.send({"id": 77, "result": {}})  # a response to nothing
-        for method, params, code in [
+        refused: list[tuple[str, Told, int]] = [
             ("session/nothing", {}, -32601),
             ("session/load", {"sessionId": session, "cwd": "/", "mcpServers": []}, -32601),
             ("initialize", {"protocolVersion": "one"}, -32602),
@@ -471,7 +477,8 @@ async def test_bad_input_is_answered_with_the_error_of_the_protocol() -> None:
             ("session/prompt", {"sessionId": session, "prompt": []}, -32600),
             ("session/prompt", {"sessionId": "x", "prompt": []}, -32002),
             ("session/close", {"sessionId": "x"}, -32002),
-        ]:
+        ]
+        for method, params, code in refused:
             with pytest.raises(RefusedError) as caught:
                 await client.ask(method, **params)
             assert caught.value.code == code, method
@@ -514,8 +521,8 @@ async def test_the_client_s_mcp_servers_are_tools_and_a_broken_one_is_left_out(
 ) -> None:
     pytest.importorskip("mcp")
     caplog.set_level(logging.WARNING)
-    make, model = scripted(call("echo er__echo".replace(" ", "_"), text="hi"), "Done.")
-    servers = [
+    make, model = scripted(call("echo_er__echo", text="hi"), "Done.")
+    servers: list[Told] = [
         {"name": "echo er", "command": sys.executable, "args": [str(MCP_SERVER)], "env": []},
         {"name": "gone", "command": "/nowhere/at/all", "args": [], "env": []},
         {"name": "old", "type": "sse", "url": "http://127.0.0.1:9/", "headers": []},
