@@ -175,7 +175,8 @@ class Session:
             self._note_refusal(entry, encoder)
             if not isinstance(end, ViewPause) or self._is_cancelled:
                 return self._reason(encoder)
-            await settled(entry)
+            if isinstance(entry, LiveEntry):
+                await entry.over.wait()
             resumed = await self._resume(entry, end)
             if resumed is None:
                 return "cancelled" if self._is_cancelled else "end_turn"
@@ -314,9 +315,3 @@ def records_of(entry: RunEntry) -> list[Record]:
     run = entry.run if entry.here is None else entry.here
     run.records.subscribe(records.append, ignore).dispose()
     return records
-
-
-async def settled(entry: RunEntry) -> None:
-    """Wait until the outcome of a run that has ended is known."""
-    while isinstance(entry, LiveEntry) and not entry.is_over:  # noqa: ASYNC110 - a task of the store is next
-        await asyncio.sleep(0)
