@@ -128,7 +128,6 @@ TYPES = {
     ".html": "text/html",
     ".ico": "image/x-icon",
     ".js": "text/javascript",
-    ".mjs": "text/javascript",
     ".json": "application/json",
     ".png": "image/png",
     ".svg": "image/svg+xml",

@@ -1,1 +1,0 @@
-var e=[{expand:"strDouble"},{type:"oper",match:/,/g}];export{e as default};

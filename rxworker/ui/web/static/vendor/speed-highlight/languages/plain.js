@@ -1,1 +1,0 @@
-var e=[{expand:"strDouble"}];export{e as default};
