@@ -18,19 +18,9 @@ from contextlib import contextmanager, suppress
 from rich.console import Console
 
 from rxworker.cli.answer import Outcome, PlainPage, TerminalPage, answer
-from rxworker.cli.process import (
-    FAILED,
-    INTERRUPTED,
-    MISUSED,
-    Background,
-    CommandError,
-    explain,
-    write_error,
-)
-from rxworker.cli.resolve import find_provider, import_tools
-from rxworker.errors import ConfigurationError
+from rxworker.cli.process import FAILED, INTERRUPTED, Background, explain, write_error
+from rxworker.cli.resolve import worker_maker
 from rxworker.hooks.ready import terminal_hooks
-from rxworker.providers import Options
 from rxworker.ui.terminal.lifecycle import is_terminal
 from rxworker.ui.terminal.run import has_textual, run_app
 from rxworker.worker import Worker
@@ -68,19 +58,16 @@ def chat(
     Raises:
         CommandError: An option is wrong.
     """
-    toolbox = import_tools(tools)
-    try:
-        asked = find_provider(provider)(model, base_url=base_url, api_key=_key(api_key_env))
-    except ConfigurationError as error:
-        raise CommandError(explain(error), MISUSED) from error
-    options = Options(max_tokens=max_tokens)
-    worker = Worker(
-        asked,
-        tools=toolbox,
+    worker = worker_maker(
+        provider,
+        model,
+        base_url=base_url,
+        api_key_env=api_key_env,
         system=system,
-        options=options,
-        hooks=terminal_hooks() if hooks else (),
-    )
+        max_tokens=max_tokens,
+        tools=tools,
+        hooks=terminal_hooks if hooks else tuple,
+    )()
     is_person = is_terminal(sys.stdin) and is_terminal(sys.stdout)
     if is_person and not plain:
         if has_textual():
@@ -123,15 +110,6 @@ def _next_line() -> str | None:
     if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - closed with <&-
         return None
     return sys.stdin.readline() or None
-
-
-def _key(variable: str | None) -> str | None:
-    if variable is None:
-        return None
-    key = os.environ.get(variable)
-    if not key:
-        raise CommandError(f"--api-key-env: the variable {variable!r} is not set", MISUSED)
-    return key
 
 
 PROMPT = "> "

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from rxworker.cli.process import MISUSED, CommandError, read_input, write_json, write_line
-from rxworker.cli.resolve import find_provider
+from rxworker.cli.providers import find_provider
 from rxworker.errors import RxWorkerError
 from rxworker.events import Error, ResponseEvent
 from rxworker.messages import JsonObject, Usage

@@ -19,12 +19,14 @@ from rxworker.cli.process import (
     CommandError,
     explain,
     flush,
+    need_mcp,
     need_rich,
     prepare_streams,
+    set_up_logging,
     silence,
     write_error,
 )
-from rxworker.cli.resolve import provider_names
+from rxworker.cli.providers import provider_names
 from rxworker.errors import RxWorkerError
 
 
@@ -98,7 +100,6 @@ def _run(argv: Sequence[str] | None) -> int:
                 hooks=not args.no_hooks,
             )
         case "serve":
-            from rxworker.cli.messages import set_up_logging
             from rxworker.cli.serve import serve
 
             set_up_logging(args.log_level, args.log_format)
@@ -119,12 +120,49 @@ def _run(argv: Sequence[str] | None) -> int:
                 queue=args.queue,
                 close_delay=args.close_delay,
             )
+        case "mcp":
+            need_mcp()
+            from rxworker.cli.mcp import mcp
+
+            set_up_logging(args.log_level, args.log_format)
+            return mcp(
+                args.maker,
+                args.provider,
+                args.model,
+                name=args.name,
+                description=args.description,
+                http=args.http,
+                token_env=args.token_env,
+                base_url=args.base_url,
+                api_key_env=args.api_key_env,
+                system=args.system,
+                max_tokens=args.max_tokens,
+                tools=args.tool,
+                allowed_hosts=args.allow_host,
+                demo=args.demo,
+                log=args.log,
+            )
+        case "acp":
+            from rxworker.cli.acp import acp
+
+            set_up_logging(args.log_level, args.log_format)
+            return acp(
+                args.maker,
+                args.provider,
+                args.model,
+                base_url=args.base_url,
+                api_key_env=args.api_key_env,
+                system=args.system,
+                max_tokens=args.max_tokens,
+                tools=args.tool,
+                demo=args.demo,
+                log=args.log,
+            )
         case "decode":
             from rxworker.cli.decode import decode
 
             return decode(args.provider, args.file, as_json=args.json)
         case "work":
-            from rxworker.cli.messages import set_up_logging
             from rxworker.cli.work import work
 
             set_up_logging(args.log_level, args.log_format)
@@ -187,6 +225,25 @@ examples:
 Only this machine can reach it, unless --host is given; then it needs a token. Ctrl-C ends it, and cancels its runs.
 With --log its runs are stored: they are continued when it is started again, or by another server on the same log.
 """
+MCP = """
+examples:
+  rxworker mcp --demo
+  rxworker mcp my_workers:make_clerk --log sqlite:runs.db
+  rxworker mcp --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up --name look_up_agent
+  TOKEN=... rxworker mcp my_workers:make_clerk --http 8765 --token-env TOKEN
+
+A client such as Claude Desktop or an editor starts it, and calls each worker as a tool. The function returns a Worker; its docstring describes the
+tool. With --http it serves any number of clients, on this machine alone unless a host is given.
+"""
+ACP = """
+examples:
+  rxworker acp --demo
+  rxworker acp --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
+  rxworker acp --log sqlite:runs.db my_workers:make_worker
+
+An editor such as Zed starts it, and talks to it over standard input and output; messages are on standard error.
+With --log its sessions can be opened again, and rxworker serve on the same log shows them in the browser.
+"""
 RUNS = """
 examples:
   rxworker runs --log sqlite:runs.db list --status cut-off
@@ -241,6 +298,8 @@ def make_parser() -> Parser:
     _add_demo(commands)
     _add_chat(commands)
     _add_serve(commands)
+    _add_mcp(commands)
+    _add_acp(commands)
     _add_decode(commands)
     _add_runs(commands)
     _add_work(commands)
@@ -315,6 +374,62 @@ def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:
     add("--demo", action="store_true", help="a scripted model in place of a provider")
     _add_logging(serve)
     _add_worker(serve, required=False)
+
+
+def _add_mcp(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "serve workers as the tools of an MCP server"
+    mcp = commands.add_parser(
+        "mcp",
+        help=about,
+        description="Serve workers as the tools of an MCP server, over standard input and output.",
+        epilog=MCP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = mcp.add_argument
+    add(
+        "maker",
+        metavar="[NAME=]MODULE:FUNCTION",
+        nargs="*",
+        help="the function that makes a worker; the tool has its name without make_, or NAME",
+    )
+    add("--name", default="worker", help="the name of the tool of --provider; worker")
+    add("--description", default="", metavar="TEXT", help="the description of that tool")
+    add(
+        "--http",
+        type=_host_and_port,
+        metavar="[HOST:]PORT",
+        help="serve streamable HTTP there; 0 for any free port",
+    )
+    add("--token-env", metavar="NAME", help="the environment variable that holds the token")
+    add(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a name by which the server may be called, such as that of a proxy; may be given several times",
+    )
+    add("--log", metavar="URL", help="store the runs in a log, such as sqlite:runs.db")
+    add("--demo", action="store_true", help="a scripted model, to try it")
+    _add_logging(mcp)
+    _add_worker(mcp, required=False)
+
+
+def _add_acp(commands: argparse._SubParsersAction[Parser]) -> None:
+    about = "serve a worker to an editor, over the Agent Client Protocol"
+    acp = commands.add_parser(
+        "acp",
+        help=about,
+        description="Serve a worker to an editor, over the Agent Client Protocol on standard input and output.",
+        epilog=ACP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = acp.add_argument
+    about = "the function that makes a worker for a session, in place of --provider and --model"
+    add("maker", nargs="?", metavar="MODULE:FUNCTION", help=about)
+    add("--log", metavar="URL", help="store the sessions in a log, such as sqlite:runs.db")
+    add("--demo", action="store_true", help="a scripted model in place of a provider")
+    _add_logging(acp)
+    _add_worker(acp, required=False)
 
 
 def _add_worker(parser: Parser, *, required: bool) -> None:

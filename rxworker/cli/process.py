@@ -1,4 +1,4 @@
-"""The process of a command: its streams, its errors, Ctrl-C, and the event loop.
+"""The process of a command: its streams, its messages and errors, Ctrl-C, and the event loop.
 
 `Background` runs an event loop in a second thread, and the main thread reads lines, writes to a slow terminal and handles Ctrl-C. So none of these
 blocks a run.
@@ -10,20 +10,22 @@ import asyncio
 import importlib
 import io
 import json
+import logging
 import os
 import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from types import FrameType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 from rxworker.errors import ConfigurationError, LogError, RxWorkerError
 from rxworker.messages import JsonObject
-from rxworker.ui.clean import one_line
+from rxworker.ui.clean import clean, one_line, redact
 
 # JSON does not escape these; a terminal may interpret some as the start of a command.
 _LATE_CONTROLS = re.compile("[\x7f-\x9f]")
@@ -99,6 +101,44 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
+Level: TypeAlias = Literal["debug", "info", "warning", "error"]
+Format: TypeAlias = Literal["text", "json"]
+
+TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def set_up_logging(level: Level = "info", form: Format = "text") -> None:
+    """Write the messages of Python's logging to standard error, without secrets of the environment.
+
+    Args:
+        level: The least important messages to write.
+        form: ``text``, or ``json`` for one object a line: ``time`` in UTC, ``level``, ``logger``, ``message``, and ``exception``, if there is one.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(TEXT))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        # An exception of a tool may contain anything, also commands for the terminal.
+        return clean(redact(super().format(record)))
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        fields: JsonObject = {
+            "time": f"{moment}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redact(record.getMessage()),
+        }
+        if record.exc_info:
+            fields["exception"] = redact(self.formatException(record.exc_info))
+        return to_line(fields)
+
+
 FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130
@@ -153,6 +193,18 @@ def need_rich(command: str) -> None:
         raise CommandError(
             f"{command} draws with rich, which is not installed: pip install 'rxworker[cli]'"
         ) from error
+
+
+def need_mcp() -> None:
+    """Check that mcp can be imported.
+
+    Raises:
+        CommandError: It is not installed.
+    """
+    if find_spec("mcp") is None:
+        raise CommandError(
+            "rxworker mcp needs the package mcp, which is not installed: pip install 'rxworker[mcp]'"
+        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Names on the command line: a provider by its name, and a tool as ``module:function``."""
+"""Workers from the options of a command, and the tools and functions that options name as ``module:function``."""
 
 from __future__ import annotations
 
@@ -7,59 +7,94 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
+from typing import Any
 
 from rxworker.cli.process import MISUSED, CommandError, explain
+from rxworker.cli.providers import find_provider
 from rxworker.errors import ConfigurationError
+from rxworker.hooks import HookLike
 from rxworker.messages import ToolMeta
-from rxworker.providers import (
-    PROVIDERS,
-    Anthropic,
-    Gemini,
-    Ollama,
-    OpenAIChat,
-    OpenAIResponses,
-)
+from rxworker.providers import Options
 from rxworker.tools import Tool, Toolbox, tool
 from rxworker.ui.clean import one_line
+from rxworker.worker import Worker
 
 
-def provider_names() -> str:
-    """The names that `find_provider` knows, in one line.
+def worker_maker(
+    provider: str,
+    model: str,
+    *,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    system: str | None = None,
+    max_tokens: int | None = None,
+    tools: Iterable[str] = (),
+    hooks: Callable[[], Iterable[HookLike]] = tuple,
+) -> Callable[[], Worker]:
+    """The function that makes workers of these options.
 
-    >>> "anthropic" in provider_names()
-    True
-    """
-    return ", ".join(_known())
-
-
-def find_provider(
-    name: str,
-) -> type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat] | type[OpenAIResponses]:
-    """The provider of that name; hyphens are read as underscores.
+    Args:
+        provider: The name of the provider.
+        model: The model's name.
+        base_url: The address of the service.
+        api_key_env: The environment variable that holds the key.
+        system: The system prompt.
+        max_tokens: The most tokens of an answer.
+        tools: The tools that the model may call, as ``module:function``.
+        hooks: Returns the hooks of a worker.
 
     Raises:
-        CommandError: The name is unknown.
-
-    >>> find_provider("openai-chat").__name__
-    'OpenAIChat'
+        CommandError: An option is wrong.
     """
-    found = PROVIDERS.get(name.lower().replace("-", "_"))
-    if found is None:
-        close = difflib.get_close_matches(name.lower().replace("_", "-"), _known(), 1, 0.5)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise CommandError(
-            f"unknown provider {one_line(name, 60)!r}: {hint}there are {provider_names()}", MISUSED
-        )
-    return found
+    toolbox = import_tools(tools)
+    key = read_variable("--api-key-env", api_key_env)
+    try:
+        asked = find_provider(provider)(model, base_url=base_url, api_key=key)
+    except ConfigurationError as error:
+        raise CommandError(explain(error), MISUSED) from error
+    options = Options(max_tokens=max_tokens)
+
+    def make() -> Worker:
+        return Worker(asked, tools=toolbox, system=system, options=options, hooks=hooks())
+
+    return make
 
 
-def _known() -> list[str]:
-    return [name.replace("_", "-") for name in PROVIDERS]
+def read_variable(option: str, name: str | None) -> str | None:
+    """The value of the environment variable that an option names; ``None`` without the option.
+
+    Raises:
+        CommandError: The variable is not set.
+    """
+    if name is None:
+        return None
+    value = os.environ.get(name)
+    if not value:
+        raise CommandError(f"{option}: the variable {name!r} is not set", MISUSED)
+    return value
 
 
 SHAPE = "write it as module:function, for example"
+
+
+def import_maker(name: str) -> Callable[..., Any]:
+    """Import the function of that name, which makes workers. Modules in the current directory are found.
+
+    Args:
+        name: A module and a function of it, as in ``package.module:function``.
+
+    Raises:
+        CommandError: It does not exist, or it is not a function.
+    """
+    found = import_object(one_line(name, 80), name, "my_workers:make_worker")
+    if isinstance(found, Worker):
+        message = f"{name}: that is a Worker, which has one run at a time: give a function that returns one"
+        raise CommandError(message, MISUSED)
+    if not callable(found):
+        raise CommandError(f"{name}: that is {found!r:.60}, no function", MISUSED)
+    return found
 
 
 def import_tools(names: Iterable[str]) -> Toolbox:

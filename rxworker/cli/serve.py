@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
@@ -27,13 +26,12 @@ from rxworker.cli.demo_script import (
     make_tools,
 )
 from rxworker.cli.process import MISUSED, CommandError, explain, run_until_stopped, write_line
-from rxworker.cli.resolve import find_provider, import_tools
+from rxworker.cli.resolve import read_variable, worker_maker
 from rxworker.errors import ConfigurationError, RxWorkerError
 from rxworker.events import Event
 from rxworker.hub import Coalesce, Delivery, DropOldest, Latest
 from rxworker.log import open_log
-from rxworker.providers import Options
-from rxworker.ui.web import MakeServedWorker, Settings, WebServer, Workers
+from rxworker.ui.web import Settings, WebServer, Workers
 from rxworker.ui.web.settings import is_loopback
 from rxworker.worker import QueuedWorker, Run, Worker
 from rxworker.worker.context import TurnScope
@@ -83,7 +81,7 @@ def serve(
         CommandError: An option is wrong, or the port is in use.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
-    token = _variable("--token-env", token_env)
+    token = read_variable("--token-env", token_env)
     if token is None and not is_loopback(host):
         message = (
             f"--host {host}: other machines can reach that, and everyone who reaches the server can run its tools. Put a long "
@@ -101,7 +99,15 @@ def serve(
     elif provider is None or model is None:
         raise CommandError("serve needs --provider and --model, --queue, or --demo", MISUSED)
     else:
-        workers = _maker(provider, model, base_url, api_key_env, system, max_tokens, tools)
+        workers = worker_maker(
+            provider,
+            model,
+            base_url=base_url,
+            api_key_env=api_key_env,
+            system=system,
+            max_tokens=max_tokens,
+            tools=tools,
+        )
     try:
         settings = Settings(
             token=token, allowed_hosts=tuple(allowed_hosts), close_delay=close_delay
@@ -155,38 +161,6 @@ def run_server(
             await asyncio.Event().wait()
 
     return run_until_stopped(run)
-
-
-def _maker(
-    provider: str,
-    model: str,
-    base_url: str | None,
-    api_key_env: str | None,
-    system: str | None,
-    max_tokens: int | None,
-    tools: Sequence[str],
-) -> MakeServedWorker:
-    toolbox = import_tools(tools)
-    key = _variable("--api-key-env", api_key_env)
-    try:
-        asked = find_provider(provider)(model, base_url=base_url, api_key=key)
-    except ConfigurationError as error:
-        raise CommandError(explain(error), MISUSED) from error
-    options = Options(max_tokens=max_tokens)
-
-    def make() -> Worker:
-        return Worker(asked, tools=toolbox, system=system, options=options)
-
-    return make
-
-
-def _variable(option: str, name: str | None) -> str | None:
-    if name is None:
-        return None
-    value = os.environ.get(name)
-    if not value:
-        raise CommandError(f"{option}: the variable {name!r} is not set", MISUSED)
-    return value
 
 
 PORT = 8080

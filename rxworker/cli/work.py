@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import cast
 
-from rxworker.cli.process import MISUSED, CommandError, run_async, run_until_stopped, write_line
-from rxworker.cli.resolve import import_object
+from rxworker.cli.process import run_async, run_until_stopped, write_line
+from rxworker.cli.resolve import import_maker
 from rxworker.log import RunInfo, open_log
-from rxworker.ui.clean import one_line
 from rxworker.ui.web.health import CLOSING, STARTING
 from rxworker.ui.web.server import serve_health
 from rxworker.worker import Run, Worker
@@ -112,12 +111,7 @@ def submit(address: str, text: str, *, kind: str = "", tenant: str = "", priorit
 
 def _import_maker(name: str) -> MakeWorker:
     """The function of that name. It takes the `RunInfo` of the run, or nothing."""
-    found = import_object(one_line(name, 80), name, "my_workers:make_worker")
-    if isinstance(found, Worker):
-        message = f"{name}: that is a Worker, which has one run at a time: give a function that returns one"
-        raise CommandError(message, MISUSED)
-    if not callable(found):
-        raise CommandError(f"{name}: that is {found!r:.60}, no function", MISUSED)
+    found = import_maker(name)
     if inspect.signature(found).parameters:
         return cast("MakeWorker", found)
     make = cast("Callable[[], Worker]", found)

@@ -227,12 +227,12 @@ class RunPause(Struct, frozen=True, tag="run_pause", omit_defaults=True):
 
     Attributes:
         hook: The name of the hook that asked for it; ``requires_approval`` where the policy of the tool did, ``pause`` where
-            the application did, by ``run.pause()``.
+            the application did, by ``run.pause()``, and ``client_tool`` where a client runs the pending calls.
         pending: The tool calls that wait to be run, in order, with their exact arguments.
         paused_at: The ``id`` of the call that the hook paused at; the hooks have let through those before it.
-            ``None`` at the end of a turn, and where the application asked: nothing is let through then.
+            ``None`` at the end of a turn, for ``client_tool``, and where the application asked: nothing is let through then.
         reason: For people.
-        refused: Results of calls that are not run, in the order of the calls.
+        refused: Results of the calls that do not wait, in the order of the calls: they are not run, or have run before those of the client.
         approved_count: How many of the pending calls, from the first, hooks have let through: the paused one stands behind them.
         key: What the idempotency keys of the pending calls begin with.
         places: The index of each pending call among the calls of its response.

@@ -55,16 +55,16 @@ class Reliable(Struct, frozen=True):
 class Coalesce(Struct, frozen=True, repr_omit_defaults=True):
     """Everything, with adjacent deltas of one block merged. Nothing is lost: the merged records fold to the same state.
 
+        -a-b-c-d-e-f-|           deltas
+        [ Coalesce(every=4) ]    a column is a second
+        -a---B---C---(f|)        B is b and c, C is d and e
+
     Attributes:
         every: Minimum seconds between two deliveries of deltas; ``None`` delivers whenever the watcher is ready. The first delta is
             delivered at once, and so is every event that begins or ends something, with the deltas before it.
 
     Raises:
         ConfigurationError: ``every`` is not above 0, or above a day.
-
-        -a-b-c-d-e-f-|           deltas
-        [ Coalesce(every=4) ]    a column is a second
-        -a---B---C---(f|)        B is b and c, C is d and e
     """
 
     every: float | None = None

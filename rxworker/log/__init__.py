@@ -1,7 +1,8 @@
 """Stored runs: logs, their entries, and who owns a run."""
 
 from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
-from rxworker.log.base import Codec, EventLog
+from rxworker.log.base import EventLog
+from rxworker.log.codec import Codec
 from rxworker.log.diff import MessageDiff, RunDiff, RunTotals, diff_runs
 from rxworker.log.entry import Entry, entries_of, read_line, record_of, records_of, write_line
 from rxworker.log.fleet import Fleet, Group, Totals

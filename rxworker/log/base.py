@@ -4,7 +4,7 @@ A log holds runs. Each run is one gapless sequence of entries, written by one ow
 append names the epoch and the last number, and is refused if either has changed. To steer a run, any process sends it a command; the
 owner reads the commands in order, and each is taken once.
 
-A store implements the methods with an underscore. They work on encoded entries and commands; `EventLog` has the codec and the following.
+A store implements the methods with an underscore. They work on encoded entries and commands, and report the changes of other processes to `Followers`.
 """
 
 from __future__ import annotations
@@ -15,54 +15,22 @@ import socket
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from types import TracebackType
-from typing import Protocol, Self, TypeAlias
+from typing import Self
 
-import msgspec
-from msgspec.structs import replace
 from reactivex import Observable, abc
 
 from rxworker.errors import LocalProtocolError, LogError, RxWorkerError
 from rxworker.events import Record
-from rxworker.log.entry import Entry, with_body
-from rxworker.log.heartbeat import Heartbeat
-from rxworker.log.pending import Leases
+from rxworker.log.codec import Codec, Encoding, StoredRow
+from rxworker.log.entry import Entry
+from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker, changes_of
+from rxworker.log.leases import LEASE, Heartbeat
 from rxworker.log.replay import replay
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
-from rxworker.messages.lenient_json import encode_lenient
 from rxworker.operators.disposables import Call
-
-LEASE = 15.0
-"""Seconds that a claim lasts without a heartbeat."""
-
-PAGE = 500
-"""How many entries are read at once."""
-
-FEW = 20
-"""How many runs are read one by one."""
-
-ALL_RUNS = ""
-"""In place of the id of a run: what follows it is woken by a change of any run."""
-
-
-class Codec(Protocol):
-    """Encrypts or compresses what a log stores. Numbers, epochs, kinds and times stay readable."""
-
-    def encode(self, data: bytes, run: str, /) -> bytes:
-        """What to store in place of ``data``. Its first byte must not be ``{``, which marks plain JSON."""
-        ...
-
-    def decode(self, data: bytes, run: str, /) -> bytes:
-        """The inverse. It may be given plain JSON, which was stored before there was a codec."""
-        ...
-
-
-_BRACE = ord("{")
-_decode_row = msgspec.json.Decoder(RunRow).decode
-_decode_command = msgspec.json.Decoder(Command).decode
 
 
 class EventLog(ABC):
@@ -80,6 +48,8 @@ class EventLog(ABC):
         owner: The name of this process in claims.
         lease: Seconds that a claim lasts.
         heartbeat: Renews the claims of the runs of this process.
+        followers: What follows runs in this process.
+        is_closed: Whether the log is closed.
     """
 
     id: str
@@ -89,11 +59,10 @@ class EventLog(ABC):
     ) -> None:
         self.lease = lease
         self.owner = owner or f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
-        self._codec = codec
         self.heartbeat = Heartbeat(self.renew, max(lease / 3, 0.01))
-        self._wakers: dict[str, set[_Waker]] = {}
-        self._following: Counter[str] = Counter()
-        self._is_closed = False
+        self.followers = Followers(self._follow_started, self._follow_ended)
+        self.is_closed = False
+        self._encoding = Encoding(codec)
 
     async def __aenter__(self) -> Self:
         return self
@@ -121,9 +90,9 @@ class EventLog(ABC):
             LogError: It does not exist, or ``create`` was given and it has entries.
         """
         self._check_open()
-        encoded = self._encode_row(row or RunRow(), run)
+        encoded = self._encoding.encode_row(row or RunRow(), run)
         claim = await self._claim(run, create, encoded, self.lease)
-        self._wake(run)
+        self.followers.wake(run)
         return claim
 
     async def append(
@@ -152,19 +121,17 @@ class EventLog(ABC):
             LogError: The store failed. Nothing was written.
         """
         self._check_open()
-        if self._codec is not None:
-            encode = self._codec.encode
-            entries = [with_body(entry, encode(entry.body, claim.run)) for entry in entries]
-        encoded = None if row is None else self._encode_row(row, claim.run)
+        entries = self._encoding.encode_entries(entries, claim.run)
+        encoded = None if row is None else self._encoding.encode_row(row, claim.run)
         status = None if row is None else row.status
         is_watched = await self._append(claim, entries, after, encoded, status, durable)
-        self._wake(claim.run)
+        self.followers.wake(claim.run)
         return is_watched
 
     async def release(self, claim: Claim) -> None:
         """Give a claim back, so that another process may claim the run at once. A claim that is lost already is ignored."""
         await self._release(claim)
-        self._wake(claim.run)
+        self.followers.wake(claim.run)
 
     def renew(self, claims: Sequence[Claim]) -> list[str]:
         """Extend claims. Blocks; called from a thread of its own.
@@ -188,8 +155,8 @@ class EventLog(ABC):
 
     async def follow(self, run: str, after: int = 0) -> AsyncGenerator[Entry, None]:
         """The entries of a run after a number, and then those that are appended, by any process. It ends when the log is closed."""
-        with self._follower(run) as waker:
-            while not self._is_closed:
+        with self._waker(run, reads_entries=True) as waker:
+            while not self.is_closed:
                 waker.clear()
                 entries = await self._read_page(run, after)
                 for entry in entries:
@@ -199,20 +166,16 @@ class EventLog(ABC):
                 else:
                     await waker.wait()
 
-    def is_followed(self, run: str) -> bool:
-        """Whether something in this process follows the entries of a run."""
-        return run in self._following
-
     async def pages(self, run: str, after: int = 0) -> AsyncGenerator[list[Entry], None]:
         """The same in pages, which ends also when the run has ended or is paused, and all of it was given."""
-        with self._follower(run) as waker:
-            while not self._is_closed:
+        with self._waker(run, reads_entries=True) as waker:
+            while not self.is_closed:
                 waker.clear()
                 entries = await self._read_page(run, after)
                 if entries:
                     after = entries[-1].last
                     yield entries
-                elif not self._is_closed:
+                elif not self.is_closed:
                     info = await self.info(run)
                     if info is not None and info.last_seq <= after:
                         if info.status not in ("queued", "running", "deleted"):
@@ -257,7 +220,7 @@ class EventLog(ABC):
         """A stored run without its records; ``None`` if there is none."""
         self._check_open()
         found = await self._info(run)
-        return None if found is None else self._decode_info(found)
+        return None if found is None else self._encoding.decode_info(found)
 
     async def list(
         self, *, status: StoredStatus | None = None, before: str = "", limit: int = 100
@@ -270,7 +233,9 @@ class EventLog(ABC):
             limit: At most so many.
         """
         self._check_open()
-        return [self._decode_info(found) for found in await self._list(status, before, limit)]
+        return [
+            self._encoding.decode_info(found) for found in await self._list(status, before, limit)
+        ]
 
     async def changes(
         self, *, limit: int | None = 100, every: float = 0.25
@@ -284,56 +249,10 @@ class EventLog(ABC):
             every: At most one list of changed runs in so many seconds.
         """
         with self._waker(ALL_RUNS) as waker:
-            newest = await self.list(limit=PAGE if limit is None else max(limit, 1))
-            revision = max((info.revision for info in newest), default=0)
-            leases = Leases(self.lease / 3)
-            async for infos in self._stored_pages(newest, limit):
-                leases.note(infos, time.time())
-                yield infos
-            yield []
-            while not self._is_closed:
-                waker.clear()
-                stored = await self._changed_since(revision, PAGE)
-                infos = [self._decode_info(each) for each in stored]
-                if infos:
-                    revision = infos[-1].revision
-                infos += await self._infos(leases.due(time.time()))
-                if infos:
-                    leases.note(infos, time.time())
+            found = changes_of(self, self._changed_infos, waker, limit=limit, every=every)
+            async with aclosing(found):
+                async for infos in found:
                     yield infos
-                    await asyncio.sleep(every)
-                else:
-                    await waker.wait(leases.next_due)
-
-    async def _infos(self, runs: Sequence[str]) -> list[RunInfo]:
-        """Stored runs without their records, in pages if there are many."""
-        found: dict[str, RunInfo] = {}
-        wanted = {*runs}
-        infos = await self.list(status="running", limit=PAGE) if len(runs) > FEW else []
-        while infos:
-            found.update((info.run, info) for info in infos if info.run in wanted)
-            infos = await self.list(status="running", before=infos[-1].run, limit=PAGE)
-        for run in wanted - found.keys():
-            info = await self.info(run)
-            if info is not None:
-                found[run] = info
-        return [*found.values()]
-
-    async def _stored_pages(
-        self, newest: Sequence[RunInfo], limit: int | None
-    ) -> AsyncGenerator[list[RunInfo], None]:
-        """The newest runs in pages, and those that have not ended."""
-        infos = [*newest]
-        while infos:
-            yield infos
-            infos = [] if limit is not None else await self.list(before=infos[-1].run, limit=PAGE)
-        if limit is None:
-            return
-        for status in ("queued", "running", "paused"):
-            infos = await self.list(status=status, limit=PAGE)
-            while infos:
-                yield infos
-                infos = await self.list(status=status, before=infos[-1].run, limit=PAGE)
 
     def fleet(self, *, every: float = 0.25) -> Observable[RunInfo]:
         """The last values of all runs as one observable: those that are stored, and then each one that changes, by any process.
@@ -398,26 +317,29 @@ class EventLog(ABC):
             LogError: There is no such run, or it has ended.
         """
         self._check_open()
-        number = await self._send(run, command.key, self._encoded(encode_lenient(command), run))
-        self._wake(run)
+        number = await self._send(run, command.key, self._encoding.encode_command(command, run))
+        self.followers.wake(run)
         return number
 
     async def commands(self, run: str, after: int = 0) -> AsyncGenerator[Command, None]:
         """The commands to a run after a number, and then those that are sent. It ends when the log is closed."""
         with self._waker(run) as waker:
-            while not self._is_closed:
+            while not self.is_closed:
                 waker.clear()
                 found = await self._read_commands(run, after)
                 for number, stored, data in found:
                     after = number
-                    yield self._decode_command(run, number, stored, data)
+                    yield self._encoding.decode_command(run, number, stored, data)
                 if not found:
                     await waker.wait()
 
     async def sent(self, run: str) -> list[Command]:
         """The commands to a run so far."""
         self._check_open()
-        return [self._decode_command(run, *found) for found in await self._read_commands(run, 0)]
+        return [
+            self._encoding.decode_command(run, *found)
+            for found in await self._read_commands(run, 0)
+        ]
 
     # The whole log
 
@@ -430,7 +352,7 @@ class EventLog(ABC):
         """
         self._check_open()
         await self._delete(run)
-        self._wake(run)
+        self.followers.wake(run)
 
     async def prune(
         self,
@@ -471,112 +393,38 @@ class EventLog(ABC):
 
     async def close(self) -> None:
         """Write what is outstanding, and end everything that follows the log."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
-        self._wake_all()
+        self.is_closed = True
+        self.followers.wake_all()
         await asyncio.get_running_loop().run_in_executor(None, self.heartbeat.close)
         await self._close()
 
-    # Following
+    # For the methods above
 
-    @contextmanager
-    def _follower(self, run: str) -> Generator[_Waker, None, None]:
-        self._following[run] += 1
-        try:
-            with self._waker(run) as waker:
-                yield waker
-        finally:
-            self._following[run] -= 1
-            if not self._following[run]:
-                del self._following[run]
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise LocalProtocolError("this log is closed: open it again")
 
-    def _waker(self, run: str) -> _Waker:
+    def _waker(self, run: str, *, reads_entries: bool = False) -> Waker:
         self._check_open()
-        return _Waker(self, run)
+        return self.followers.follow(run, reads_entries=reads_entries)
 
-    def _wake(self, run: str) -> None:
-        """Wake what follows a run, or all runs. Any thread may call it."""
-        for waker in (*self._wakers.get(run, ()), *self._wakers.get(ALL_RUNS, ())):
-            waker.set()
+    async def _read_page(self, run: str, after: int) -> list[Entry]:
+        self._check_open()
+        return self._encoding.decode_entries(await self._read(run, after, PAGE), run)
 
-    def _wake_all(self) -> None:
-        for run in tuple(self._wakers):
-            self._wake(run)
+    async def _changed_infos(self, revision: int, limit: int) -> list[RunInfo]:
+        stored = await self._changed_since(revision, limit)
+        return [self._encoding.decode_info(each) for each in stored]
 
-    @property
-    def followed(self) -> Sequence[str]:
-        """The ids of the runs that are followed now, and `ALL_RUNS`, if all are."""
-        return tuple(self._wakers)
-
-    def add_waker(self, waker: _Waker) -> None:
-        """Wake this one when the run changes."""
-        self._wakers.setdefault(waker.run, set()).add(waker)
-        self._follow_started(waker.run)
-
-    def remove_waker(self, waker: _Waker) -> None:
-        """Do not wake it any more."""
-        wakers = self._wakers.get(waker.run)
-        if wakers is not None:
-            wakers.discard(waker)
-            if not wakers:
-                del self._wakers[waker.run]
-                self._follow_ended(waker.run)
+    # What a store implements
 
     def _follow_started(self, run: str) -> None:  # noqa: B027 - most stores need not
         """Called when something begins to follow a run, for stores that need to look for changes."""
 
     def _follow_ended(self, run: str) -> None:  # noqa: B027 - most stores need not
         """Called when nothing follows a run any more."""
-
-    # Codec
-
-    def _encoded(self, data: bytes, run: str) -> bytes:
-        return data if self._codec is None else self._codec.encode(data, run)
-
-    def _decoded(self, data: bytes, run: str) -> bytes:
-        if self._codec is not None:
-            try:
-                return self._codec.decode(data, run)
-            except Exception as error:  # whatever a library for encryption raises
-                why = f"{type(error).__name__}: {error}".removesuffix(": ")
-                raise LogError(
-                    f"the codec cannot decode what is stored of {run}: {why}. Open the log with the codec and the key that it was written with"
-                ) from error
-        if data[:1] != b"{":
-            raise LogError(f"what is stored of {run} was encoded: open the log with its codec=")
-        return data
-
-    def _encode_row(self, row: RunRow, run: str) -> bytes:
-        return self._encoded(encode_lenient(row), run)
-
-    def _decode_info(self, stored: StoredRow) -> RunInfo:
-        run, data, status, epoch, last_seq, owner, lease, created, updated, size, revision, sent = (
-            stored
-        )
-        row = RunRow(status)
-        if data:
-            row = replace(_decode_row(self._decoded(data, run)), status=status)
-        return RunInfo(
-            run, row, epoch, last_seq, owner, lease, created, updated, size, revision, sent
-        )
-
-    def _decode_command(self, run: str, number: int, stored: float, data: bytes) -> Command:
-        command = _decode_command(self._decoded(data, run))
-        return replace(command, number=number, time=stored)
-
-    async def _read_page(self, run: str, after: int) -> list[Entry]:
-        self._check_open()
-        entries = await self._read(run, after, PAGE)
-        if self._codec is None and all(entry.body[0] == _BRACE for entry in entries):
-            return entries
-        return [with_body(entry, self._decoded(entry.body, run)) for entry in entries]
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise LocalProtocolError("this log is closed: open it again")
-
-    # What a store implements
 
     @abstractmethod
     async def _claim(self, run: str, create: bool, row: bytes, lease: float) -> Claim: ...
@@ -623,52 +471,6 @@ class EventLog(ABC):
 
     @abstractmethod
     async def _close(self) -> None: ...
-
-
-StoredRow: TypeAlias = tuple[
-    str, bytes, StoredStatus, int, int, str, float, float, float, int, int, int
-]
-"""The fields of a `RunInfo`, with the row as it is stored and its status."""
-
-
-class _Waker:
-    """Wakes one task when a run changes, from any thread."""
-
-    def __init__(self, log: EventLog, run: str) -> None:
-        self.run = run
-        self._log = log
-        self._loop = asyncio.get_running_loop()
-        self._event = asyncio.Event()
-        self._is_set = False
-
-    def __enter__(self) -> Self:
-        self._log.add_waker(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._log.remove_waker(self)
-
-    def set(self) -> None:
-        if self._is_set:
-            return
-        self._is_set = True
-        try:
-            self._loop.call_soon_threadsafe(self._event.set)
-        except RuntimeError:
-            self._log.remove_waker(self)  # its event loop is closed
-
-    def clear(self) -> None:
-        self._is_set = False
-        self._event.clear()
-
-    async def wait(self, until: float | None = None) -> None:
-        """Wait until it is set, or until a time."""
-        if not self._is_set:
-            # `asyncio.wait_for` loses a cancellation that comes together with the event.
-            with suppress(TimeoutError):
-                seconds = None if until is None else max(until - time.time(), 0.0)
-                async with asyncio.timeout(seconds):
-                    await self._event.wait()
 
 
 def already_stored(run: str) -> LogError:

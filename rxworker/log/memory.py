@@ -11,8 +11,10 @@ from typing import final
 from msgspec import Struct
 
 from rxworker.errors import CommandConflictError, FencedError, LeaseHeldError, LogError
-from rxworker.log.base import LEASE, Codec, EventLog, StoredRow, already_stored, no_run
+from rxworker.log.base import EventLog, already_stored, no_run
+from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.entry import Entry
+from rxworker.log.leases import LEASE
 from rxworker.log.values import Claim, StoredStatus
 
 

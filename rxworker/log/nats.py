@@ -24,8 +24,11 @@ from typing import TYPE_CHECKING, Any, final
 from msgspec.structs import replace
 
 from rxworker.errors import ConfigurationError, LogError
-from rxworker.log.base import ALL_RUNS, LEASE, Codec, EventLog, StoredRow, no_run
+from rxworker.log.base import EventLog, no_run
+from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.entry import Entry
+from rxworker.log.follow import ALL_RUNS
+from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict
 from rxworker.log.nats_connection import EXPECTED, PATIENCE, Connection, SequenceError
 from rxworker.log.nats_feed import Tail
@@ -233,7 +236,7 @@ class NatsLog(EventLog):
         session = await self._open()
         if self._index is None:
             self._index = Index(
-                session.connection, session.name, self._clock, lambda: self._wake(ALL_RUNS)
+                session.connection, session.name, self._clock, lambda: self.followers.wake(ALL_RUNS)
             )
         return self._index
 
@@ -269,7 +272,7 @@ class NatsLog(EventLog):
             self._start(self._follow(run))
 
     def _follow_ended(self, run: str) -> None:
-        if run in self._tails and not self._is_closed:
+        if run in self._tails and not self.is_closed:
             self._start(self._unfollow(run))
 
     async def _follow(self, run: str) -> None:
@@ -277,10 +280,10 @@ class NatsLog(EventLog):
             session = await self._open()
         except LogError:
             return  # the reader raises it
-        tail, has_entries = self._tails.get(run), self.is_followed(run)
+        tail, has_entries = self._tails.get(run), self.followers.has_reader(run)
         if (
-            run not in self._wakers
-            or self._is_closed
+            run not in self.followers.runs
+            or self.is_closed
             or (tail is not None and (tail.has_entries or not has_entries))
         ):
             return
@@ -290,7 +293,7 @@ class NatsLog(EventLog):
             place,
             run,
             has_entries=has_entries,
-            wake=lambda: self._wake(run),
+            wake=lambda: self.followers.wake(run),
             owned=self._mark,
         )
         if self._marking is None:
@@ -299,7 +302,7 @@ class NatsLog(EventLog):
             await tail.feed.close()
 
     async def _unfollow(self, run: str) -> None:
-        if run not in self._wakers and (tail := self._tails.pop(run, None)) is not None:
+        if run not in self.followers.runs and (tail := self._tails.pop(run, None)) is not None:
             await tail.feed.close()
 
     # Who watches
@@ -331,7 +334,7 @@ class NatsLog(EventLog):
         for tail in self._tails.values():
             if tail.owner is not None:
                 self._mark(tail.owner)
-        is_needed = self._tails and not self._is_closed
+        is_needed = self._tails and not self.is_closed
         loop = asyncio.get_running_loop()
         self._marking = loop.call_later(WATCHED / 2, self._mark_all) if is_needed else None
 

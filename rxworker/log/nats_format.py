@@ -29,7 +29,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from rxworker.errors import ConfigurationError, LogError
-from rxworker.log.base import StoredRow
+from rxworker.log.codec import StoredRow
 from rxworker.log.entry import Entry, read_line, write_line
 from rxworker.log.values import StoredStatus
 

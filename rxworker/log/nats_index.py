@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from rxworker.errors import LogError
-from rxworker.log.base import StoredRow
+from rxworker.log.codec import StoredRow
 from rxworker.log.nats_connection import Connection, Stored
 from rxworker.log.nats_feed import Feed
 from rxworker.log.nats_format import Beat, Listed, decode

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from rxworker.errors import ConfigurationError
 from rxworker.log.address import masked
-from rxworker.log.base import LEASE, Codec, EventLog
+from rxworker.log.base import EventLog
+from rxworker.log.codec import Codec
+from rxworker.log.leases import LEASE
 from rxworker.log.memory import MemoryLog
 from rxworker.log.sqlite import SQLiteLog
 

@@ -35,8 +35,10 @@ except ImportError as error:
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log import postgres_tables as sql
-from rxworker.log.base import LEASE, Codec, EventLog, StoredRow, already_stored, no_run
+from rxworker.log.base import EventLog, already_stored, no_run
+from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.entry import Entry
+from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict, refusal
 from rxworker.log.postgres_connection import (
     OLDEST,
@@ -493,7 +495,7 @@ class PostgresLog(EventLog):
         if self._listener is None or self._listener.done():
             loop = asyncio.get_running_loop()
             self._listener = loop.create_task(self._listen(), name="rxworker log listener")
-        if self.is_followed(run):
+        if self.followers.has_reader(run):
             if not self._to_mark:
                 asyncio.get_running_loop().call_soon(self._mark_new)
             self._to_mark.add(run)
@@ -504,14 +506,14 @@ class PostgresLog(EventLog):
         pause = 0.0
         while True:
             # What follows reads now, and so fails if the server does not come back.
-            self._wake_all()
+            self.followers.wake_all()
             with contextlib.suppress(psycopg.Error):
                 connection = await self._server.connect()
                 try:
                     channel = f"rxworker:{self._server.schema}"
                     await connection.execute(SQL("LISTEN {}").format(Identifier(channel)))
                     pauses = iter(PAUSES)
-                    self._wake_all()
+                    self.followers.wake_all()
                     await self._receive(connection)
                 finally:
                     await connection.close()
@@ -530,7 +532,7 @@ class PostgresLog(EventLog):
                 while (note := received.notifies()) is not None:
                     if note.be_pid != self._own_pid:
                         run = note.extra.decode()
-                        self._wake(run) if run else self._wake_all()
+                        self.followers.wake(run) if run else self.followers.wake_all()
             except psycopg.OperationalError:
                 loop.remove_reader(file)
                 if not lost.done():
@@ -545,7 +547,7 @@ class PostgresLog(EventLog):
             loop.remove_reader(file)
 
     def _mark_new(self) -> None:
-        if self._is_closed:
+        if self.is_closed:
             return
         runs, self._to_mark = self._to_mark, set()
         self._mark(runs)
@@ -554,8 +556,8 @@ class PostgresLog(EventLog):
 
     def _mark_again(self) -> None:
         self._marking = None
-        if self._following:
-            self._to_mark.update(self._following)
+        if runs := self.followers.read_runs:
+            self._to_mark.update(runs)
             self._mark_new()
 
     def _mark(self, runs: Iterable[str]) -> None:

@@ -23,8 +23,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
 from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
-from rxworker.log.base import ALL_RUNS, LEASE, Codec, EventLog, StoredRow, already_stored, no_run
+from rxworker.log.base import EventLog, already_stored, no_run
+from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.entry import Entry
+from rxworker.log.follow import ALL_RUNS
+from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict, refusal
 from rxworker.log.values import Claim, StoredStatus
 
@@ -427,7 +430,7 @@ class SQLiteLog(EventLog):
         known: dict[str, tuple[int, int, str]] = {}
         marked = 0.0
         while True:
-            followed = self.followed
+            followed = self.followers.runs
             try:
                 job = self._reads.get(timeout=POLL) if followed else self._reads.get()
             except queue.Empty:
@@ -436,7 +439,7 @@ class SQLiteLog(EventLog):
                     if now != version:
                         version = now
                         known = self._changed(db, followed, known)
-                        self._wake(ALL_RUNS)
+                        self.followers.wake(ALL_RUNS)
                     if time.monotonic() - marked > WATCHED / 2:
                         marked = time.monotonic()
                         self._mark_watched(followed)
@@ -468,7 +471,7 @@ class SQLiteLog(EventLog):
             for run, last, sent, status in db.execute(query, some):
                 numbers[run] = (last, sent, status)
                 if known.get(run) != numbers[run]:
-                    self._wake(run)
+                    self.followers.wake(run)
         return numbers
 
     def _mark_watched(self, followed: Sequence[str]) -> None:

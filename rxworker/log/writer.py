@@ -194,7 +194,7 @@ class RunWriter:
 
     @property
     def _interval(self) -> float:
-        return WATCHED if self._is_watched or self.log.is_followed(self._run) else QUIET
+        return WATCHED if self._is_watched or self.log.followers.has_reader(self._run) else QUIET
 
     def _flush(self) -> None:
         if self._timer is not None:

@@ -1,6 +1,5 @@
 """What a conversation is: content blocks, messages, the conversation, usage, the reason a response stopped."""
 
-from rxworker.messages.archive import from_json, to_json
 from rxworker.messages.content import (
     Audio,
     CachePoint,
@@ -21,7 +20,7 @@ from rxworker.messages.content import (
 from rxworker.messages.estimate import estimate
 from rxworker.messages.history import compact, fork, trim, turns
 from rxworker.messages.json import Json, JsonObject
-from rxworker.messages.message import Conversation, Message, Role
+from rxworker.messages.message import Conversation, Message, Role, from_json, to_json
 from rxworker.messages.repair import NOT_RUN, Reason, repair, validate
 from rxworker.messages.stop import StopKind, StopReason
 from rxworker.messages.tool import Grammar, TextFormat, ToolMeta

@@ -16,8 +16,10 @@ from rxworker.messages import (
     Document,
     Image,
     Json,
+    JsonObject,
     Message,
     Text,
+    ToolMeta,
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
@@ -80,6 +82,15 @@ def decisions_of(replies: Iterable[InterruptReply]) -> dict[str, Decision]:
     }
 
 
+def tool_meta(name: str, description: str, parameters: JsonObject | None) -> ToolMeta:
+    """The description of a client's tool; without parameters it takes an empty object.
+
+    >>> tool_meta("open_tab", "Open a tab.", None).input_schema["properties"]
+    {}
+    """
+    return ToolMeta(name, description, parameters or {"type": "object", "properties": {}})
+
+
 class CallIds:
     """The shown ids of calls: ``~2`` is appended for the second call of an id.
 
@@ -112,10 +123,12 @@ class ClientMessages(Struct, frozen=True):
     Attributes:
         conversation: The whole conversation.
         latest: The user's messages after the last answer.
+        results: The results of tools after the last answer.
     """
 
     conversation: Conversation
     latest: tuple[Message, ...]
+    results: tuple[ToolResult, ...] = ()
 
 
 class MessageCollector:
@@ -154,13 +167,20 @@ class MessageCollector:
     def messages(self) -> ClientMessages:
         """The messages so far."""
         self._flush()
+        end = len(self._messages)
+        while end and self._messages[end - 1].role == "user":
+            end -= 1
         latest: list[Message] = []
-        for message in reversed(self._messages):
-            if message.role != "user" or message.tool_results:
-                break
-            latest.append(message)
+        results: list[ToolResult] = []
+        for message in self._messages[end:]:
+            if message.tool_results:
+                results += message.tool_results
+                latest.clear()
+            else:
+                latest.append(message)
         system = "\n\n".join(self._system) or None
-        return ClientMessages(Conversation(tuple(self._messages), system), tuple(reversed(latest)))
+        conversation = Conversation(tuple(self._messages), system)
+        return ClientMessages(conversation, tuple(latest), tuple(results))
 
     def _flush(self) -> None:
         if self._results:

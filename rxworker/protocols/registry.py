@@ -12,7 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from rxworker.events import Record
-from rxworker.messages import Conversation, Message
+from rxworker.messages import Conversation, Message, ToolMeta, ToolResult
 from rxworker.protocols.ag_ui import ag_ui_stream, read_run_input
 from rxworker.protocols.common import InterruptReply
 from rxworker.protocols.native import SSE_HEADERS
@@ -30,6 +30,7 @@ class WatchedRun(Struct, frozen=True):
         id: Its id.
         conversation_id: The id of its conversation.
         message_id: The client's message that it continues; ``None`` unless it was resumed.
+        continues: Whether the client has that message, as far as the paused run has made it.
         earlier: The records of the runs that it continues, in order, for a client that replaces the whole message.
         query: The parameters in the address of the request.
     """
@@ -38,6 +39,7 @@ class WatchedRun(Struct, frozen=True):
     id: str
     conversation_id: str
     message_id: str | None = None
+    continues: bool = False
     earlier: tuple[Batches, ...] = ()
     query: Mapping[str, str] = {}
 
@@ -54,6 +56,8 @@ class RunRequest(Struct, frozen=True):
         messages: The user's messages after the last answer; may be empty.
         conversation: The whole conversation, as the client has it.
         replies: The client's replies to a paused run.
+        results: The results of the client's tools after the last answer. Those that no run waits for are ignored.
+        tools: The tools of the client.
         replaces: Whether the client replaces messages: it edits one, or regenerates an answer.
         message_id: The client's message that a resumed run continues.
         stream: Encodes the run for this client, if the encoding depends on the request.
@@ -63,6 +67,8 @@ class RunRequest(Struct, frozen=True):
     messages: tuple[Message, ...]
     conversation: Conversation = Conversation()
     replies: tuple[InterruptReply, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    tools: tuple[ToolMeta, ...] = ()
     replaces: bool = False
     message_id: str | None = None
     stream: EncodeRun | None = None
@@ -94,10 +100,17 @@ def _read_ag_ui(data: bytes) -> RunRequest:
             given.run_id,
             protocol=given.protocol,
             parent_run_id=given.parent_run_id,
+            answered=[result.tool_use_id for result in given.results],
         )
 
     return RunRequest(
-        given.thread_id, given.messages, given.conversation, given.replies, stream=stream
+        given.thread_id,
+        given.messages,
+        given.conversation,
+        given.replies,
+        given.results,
+        given.tools,
+        stream=stream,
     )
 
 
@@ -118,14 +131,21 @@ def _read_chat(data: bytes) -> RunRequest:
         given.messages,
         given.conversation,
         given.replies,
+        given.results,
+        given.tools,
         replaces=given.trigger == "regenerate-message" or given.message_id is not None,
-        message_id=given.last_message_id if given.replies else None,
+        message_id=given.last_message_id if given.replies or given.results else None,
     )
 
 
 def _stream_chat(run: WatchedRun) -> AsyncGenerator[bytes, None]:
     # A client that reconnects recognises the message by its id.
-    return ui_message_stream(run.batches, run.message_id or run.id, before=run.earlier)
+    return ui_message_stream(
+        run.batches,
+        run.message_id or run.id,
+        continues=run.continues,
+        before=run.earlier,
+    )
 
 
 UI_PROTOCOLS: dict[str, UiProtocol] = {

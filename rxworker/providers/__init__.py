@@ -1,6 +1,6 @@
 """Providers: a conversation becomes a request, an answer's bytes become events. Pure: nothing here opens a connection.
 
-A program uses one protocol, seldom two. Each is imported when its name is first asked for.
+A program uses one protocol, seldom two. A provider is imported when its name is first used.
 """
 
 from importlib import import_module
@@ -24,23 +24,31 @@ if TYPE_CHECKING:
     from rxworker.providers.ollama import Ollama
     from rxworker.providers.openai_chat import OpenAIChat
     from rxworker.providers.openai_responses import OpenAIResponses
-    from rxworker.providers.registry import PROVIDERS
 
-_LATER = {
+    PROVIDERS: dict[
+        str,
+        type[Anthropic] | type[Gemini] | type[Ollama] | type[OpenAIChat] | type[OpenAIResponses],
+    ]
+    """The providers by the name that messages carry and the command line takes."""
+
+_MODULES = {
     "Anthropic": "anthropic",
     "Gemini": "gemini",
     "Ollama": "ollama",
     "OpenAIChat": "openai_chat",
     "OpenAIResponses": "openai_responses",
-    "PROVIDERS": "registry",
 }
-"""Where a name comes from that is imported when it is asked for."""
+"""The module of each provider, which is also its name in `PROVIDERS`."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
+    value: object
+    if name == "PROVIDERS":
+        value = {module: __getattr__(provider) for provider, module in _MODULES.items()}
+    elif name in _MODULES:
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
     globals()[name] = value
     return value
 

@@ -11,6 +11,7 @@ from rxworker.tools.base import (
     policy_of,
     reconcile_of,
 )
+from rxworker.tools.client_tool import ClientTool
 from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.decorate import tool
 from rxworker.tools.early import EarlyCalls
@@ -18,6 +19,7 @@ from rxworker.tools.function import FunctionTool
 from rxworker.tools.invocation import CallScope, Emit, Forwarder
 from rxworker.tools.mcp import McpTool, mcp_tools
 from rxworker.tools.operator import run_tools
+from rxworker.tools.reports import FileEdit, Plan, PlanStep, Report, read_report, update_plan
 from rxworker.tools.results import ErrorFormatter, to_content
 from rxworker.tools.run import FinishedCall, run_call, run_calls
 from rxworker.tools.schema import schema_of
@@ -29,6 +31,7 @@ __all__ = [
     "tool",
     "Tool",
     "FunctionTool",
+    "ClientTool",
     "ToolPolicy",
     "Effect",
     "policy_of",
@@ -44,6 +47,13 @@ __all__ = [
     # the context of a running tool, and its progress
     "ToolContext",
     "Progress",
+    # progress that user interfaces draw
+    "FileEdit",
+    "Plan",
+    "PlanStep",
+    "Report",
+    "read_report",
+    "update_plan",
     # running tools
     "Toolbox",
     "FinishedCall",

@@ -81,6 +81,8 @@ def tool(
     last value is the result and those before it progress; or one that returns an observable, likewise. A parameter
     of type `ToolContext` is not the model's: it receives the call.
 
+    The settings from ``strict`` to ``format`` are those of `ToolMeta`; docs/how-to/tools.md lists which provider supports which.
+
     Args:
         function: The function, where the decorator stands without parentheses.
         name: What the model calls it by; the function's name unless it is given.
@@ -101,8 +103,6 @@ def tool(
             parameter, a ``str``.
         reconcile: An async function that finds out whether a call had its effect, from its idempotency key and its arguments. A recovered run calls
             it for a call with ``effect="write"`` whose end was not stored; it returns `Done`, `NotDone` or `Unknown`.
-
-        The settings from ``strict`` to ``format`` are those of `ToolMeta`; docs/how-to/tools.md lists which provider supports which.
 
     Raises:
         ConfigurationError: No tool can be made of it; the error names the parameter and the remedy.

@@ -211,8 +211,11 @@ def run_pause(
             else:
                 yield from tracker.calls.announce(call, tracker.blocks.response)
         waiting = tracker.calls.take(call.id)
-        needs_decision = event.paused_at is not None and place == event.approved_count
-        pending.append(WaitingCall(waiting.shown if waiting else call.id, call, needs_decision))
+        is_unknown = place < len(event.places) and event.places[place] in event.unknown
+        is_asked = event.paused_at is not None and place == event.approved_count
+        pending.append(
+            WaitingCall(waiting.shown if waiting else call.id, call, is_asked or is_unknown)
+        )
     state.is_over = True
     yield from state.scopes.end("", NOT_RUN)
     yield ViewPause(state.run, event.hook, event.reason, tuple(pending))

@@ -43,7 +43,7 @@ from rxworker.messages.pairs import calls_made
 from rxworker.operators.disposables import Both, Call
 from rxworker.operators.stage import Sink, Stage, connect, many
 from rxworker.state import RunState, content_of, step_block
-from rxworker.tools import CallScope, EarlyCalls, Tool, policy_of, run_calls
+from rxworker.tools import CallScope, ClientTool, EarlyCalls, Tool, policy_of, run_calls
 from rxworker.worker.context import (
     CALLING,
     RunContext,
@@ -55,7 +55,7 @@ from rxworker.worker.context import (
 )
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import Emitter
-from rxworker.worker.paused import APPROVAL
+from rxworker.worker.paused import APPROVAL, CLIENT
 from rxworker.worker.result import signature_of
 
 
@@ -252,6 +252,12 @@ async def _ask_and_run(
         allowed = await _ask(context, scope, waiting, results, emit)
         if scope.paused:
             return
+    by_client = [
+        each for each in allowed if isinstance(context.tools.get(each.call.name), ClientTool)
+    ]
+    if by_client:
+        places = {each.place for each in by_client}
+        allowed = [each for each in allowed if each.place not in places]
     if early is not None:
         discard_early(context, scope, keep={each.place: each.call for each in allowed})
     # A tool may be removed while it runs; the hooks are asked about its result all the same.
@@ -276,6 +282,13 @@ async def _ask_and_run(
             tool = context.tools.get(each.call.name) or was
             result = results[each.place]
             results[each.place] = await _ask_about_result(context, scope, each, tool, result, emit)
+    if by_client:
+        names = tuple(names_in(context.hooks.at(BEFORE)))
+        tool_names = ", ".join(dict.fromkeys(each.call.name for each in by_client))
+        pause = _pause(scope, CLIENT, by_client, results, f"{tool_names} runs in the client")
+        emit(replace(pause, approved_count=len(by_client), hooks=names, asked=len(names)))
+        scope.paused = True
+        return
     scope.called = True
     emit(MessageAdd((Message("user", _in_order(results)),), "tools"))
     after_calls(context, emit)

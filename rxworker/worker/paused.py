@@ -139,6 +139,9 @@ def decision_of(
 APPROVAL = "requires_approval"
 """The hook name in a `RunPause` for a tool whose policy requires approval."""
 
+CLIENT = "client_tool"
+"""The hook name in a `RunPause` for the calls of tools that a client runs."""
+
 
 VERSION = 2
 """Version 1 did not contain the hooks that had been asked, and its digest did not cover the version."""
@@ -269,7 +272,8 @@ def resume_turn(
     places = places_of(paused.pending, paused.places, made)
     refused = dict(zip(places_left(paused.refused, places, made), paused.refused, strict=True))
     before, asked, pauser = _spared(paused, hooks)
-    until = -1 if paused.paused_at is None else paused.approved_count
+    is_decided = paused.paused_at is not None or paused.hook == CLIENT
+    until = paused.approved_count if is_decided else -1
     waiting: list[Waiting] = []
     answered: list[tuple[Waiting, ToolResult]] = []
     denied: dict[int, ToolResult] = {}

@@ -109,6 +109,14 @@ class Output(Generic[T]):
             raise msgspec.ValidationError("Object missing required field `value`")
         return self._decoder.decode(bytes(whole["value"]))
 
+    def read(self, text: str) -> JsonObject:
+        """Return the JSON of a text that is valid, as ``format.schema`` describes it.
+
+        >>> Output(list[int]).read('{"value": [1, 2]}')
+        {'value': [1, 2]}
+        """
+        return msgspec.json.decode(_bare(text))
+
     def complaint(self, text: str) -> str | None:
         """The error in the text, for the model to correct; ``None`` if the text is valid."""
         try:
@@ -169,10 +177,10 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
 
     Attributes:
         pending: The tool calls that wait, with their exact arguments.
-        paused_at: The ``id`` of the call that it paused at; ``None`` at the end of a turn, and for `Run.pause`.
-        hook: The hook's name; ``requires_approval`` for the policy of the tool, ``pause`` for `Run.pause`.
+        paused_at: The ``id`` of the call that it paused at; ``None`` at the end of a turn, for ``client_tool``, and for `Run.pause`.
+        hook: The hook's name; ``requires_approval`` for the policy of the tool, ``client_tool`` for calls that a client runs, ``pause`` for `Run.pause`.
         reason: The reason that was given.
-        refused: Results of calls that are not run, in the order of the calls.
+        refused: Results of the calls that do not wait, in the order of the calls.
         tool_calls: How many tools the run has started.
         continuations: How often hooks have sent an answer back.
         approved_count: How many of the pending calls, from the first, hooks have approved.
@@ -215,7 +223,7 @@ def result_of(
 
     A paused run keeps the variables, and the names of the tools that were called. The variables are in no record, so no watcher receives them.
     """
-    text = _answer(state.conversation)
+    text = answer_of(state.conversation)
     pause = state.pause
     if pause is None:
         return Finished(
@@ -253,7 +261,7 @@ def result_of(
     )
 
 
-def _answer(conversation: Conversation) -> str:
+def answer_of(conversation: Conversation) -> str:
     """The text of the model's last message."""
     for message in reversed(conversation.messages):
         if message.role == "assistant":

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rxworker.cli.messages import Format, Level, set_up_logging
+from rxworker.cli.process import Format, Level, set_up_logging
 
 LOGGER = logging.getLogger("rxworker.test")
 

@@ -640,3 +640,38 @@ async def until_watched(entry: RunEntry, number: int = 1) -> None:
         return len(watchers) == number
 
     await entry.run.watchers.pipe(ops.filter(are), ops.first())
+
+
+# Tools of the client
+
+
+@both
+async def test_an_agent_runs_its_tool_and_continues(clients: Clients, client: str) -> None:
+    reply = say("Let me.") + call("paint", color="red") + call("wait")
+    async with desk_of(reply, "It is red.") as desk:
+        desk.gate.set()
+        agent = await Client(clients, "agent").make(desk.url("ag-ui"), client=client)
+        paint = {"name": "paint", "description": "Paint.", "parameters": {"type": "object"}}
+        first = await agent.run(say="paint", tools=[paint])
+        assert (first["refused"], first["error"], first["interrupts"]) == (None, None, [])
+        if client == NEWER:
+            assert first["pendingToolCallIds"] == ["call_1_1"]
+        second = await agent.run(results={"call_1_1": "painted"}, tools=[paint])
+        assert (second["refused"], second["error"]) == (None, None)
+        roles = [m["role"] for m in second["messages"]]
+        assert roles == ["user", "assistant", "tool", "tool", "assistant"]
+        assert second["messages"][-1]["content"] == "It is red."
+
+
+async def test_a_chat_runs_its_tool_once_and_sends_by_itself(clients: Clients) -> None:
+    reply = say("Let me.") + call("paint", color="red") + call("wait")
+    async with desk_of(reply, "It is red.") as desk:
+        desk.gate.set()
+        chat = await Client(clients, "chat").make(desk.url("api/chat"), tools={"paint": {"ok": 1}})
+        await chat.do("sendMessage", {"text": "paint"})
+        shown = await chat.until("It is red.")
+        shown = await chat.until()
+        assert (shown["status"], shown["ran"]) == ("ready", ["call_1_1"])
+        states = [p.get("state") for p in shown["messages"][-1]["parts"] if p["type"] != "text"]
+        assert states.count("output-available") == 2
+        assert len(shown["messages"]) == 2

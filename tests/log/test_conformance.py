@@ -25,9 +25,9 @@ from rxworker.log import (
     RunInfo,
     RunRow,
     StoredStatus,
-    base,
     dismiss_run,
     entries_of,
+    follow,
     read_line,
     records_of,
     write_line,
@@ -200,7 +200,7 @@ async def test_a_follower_ends_when_the_log_is_closed_and_not_with_the_run(
     await log.close()
     with pytest.raises((StopAsyncIteration, RuntimeError)):
         await waiting
-    assert log.followed == ()
+    assert log.followers.runs == ()
     with pytest.raises(LocalProtocolError, match="closed"):
         await log.info(RUN)
 
@@ -398,7 +398,7 @@ def test_an_entry_is_a_line_and_back(body: bytes | None) -> None:
 async def test_stored_runs_come_in_pages_then_an_empty_list_then_changes(
     open_store: OpenLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "PAGE", 3)
+    monkeypatch.setattr(follow, "PAGE", 3)
     names = [f"run-{n}" for n in range(8)]
     async with open_store() as log:
         for name in names:
@@ -423,7 +423,7 @@ async def test_stored_runs_come_in_pages_then_an_empty_list_then_changes(
 async def test_a_lease_is_seen_when_it_is_renewed_and_when_it_has_ended(
     open_store: OpenLog, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "FEW", few)
+    monkeypatch.setattr(follow, "FEW", few)
     lease = 0.6
     async with open_store(lease=lease) as log, open_store(lease=lease) as opened:
         other = log if isinstance(log, MemoryLog) else opened  # as from another process

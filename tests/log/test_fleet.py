@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from rxworker import Worker, tool
 from rxworker.log import Fleet, MemoryLog, RunInfo, RunRow, StoredStatus, Totals, fork_run
-from rxworker.log.pending import Leases
+from rxworker.log.leases import Leases
 from rxworker.testing import ScriptedModel, call, say
 
 NOW = 1_000_000 * 60.0

@@ -175,7 +175,7 @@ async def test_records_go_from_history_to_live_and_complete_with_the_run(
             await done.wait()
         assert early == late == records[1:]
         assert await all_of(log.records(RUN)) == records
-        await until(lambda: not other.followed)
+        await until(lambda: not other.followers.runs)
 
 
 async def test_records_complete_when_the_log_is_closed() -> None:
@@ -199,15 +199,15 @@ async def test_a_disposed_replay_stops_reading(speed: float) -> None:
         time = HistoricalScheduler()
         subscription = replay(log, RUN, speed=speed, scheduler=time).subscribe(seen.append)
         await settle()
-        assert log.followed == (RUN,)
+        assert log.followers.runs == (RUN,)
         subscription.dispose()
         await settle()
         time.start()
-        assert (log.followed, len(seen)) == ((), 3 if speed else 4)
+        assert (log.followers.runs, len(seen)) == ((), 3 if speed else 4)
         # Also from within.
         assert await all_of(replay(log, RUN, speed=speed).pipe(ops.take(2))) == records[:2]
         await settle()
-        assert log.followed == ()
+        assert log.followers.runs == ()
 
 
 async def test_what_cannot_be_read_is_an_error() -> None:
@@ -251,7 +251,7 @@ async def test_what_an_observer_raises_goes_to_the_one_that_pushed(speed: float)
         await settle()
         loop.set_exception_handler(None)
         assert [type(error) for error in raised] == ([] if speed else [ValueError])
-        assert log.followed == ()
+        assert log.followers.runs == ()
 
 
 @tool

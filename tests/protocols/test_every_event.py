@@ -30,6 +30,7 @@ from rxworker.events import (
 from rxworker.events.kinds import BLOCK_EVENTS
 from rxworker.messages import Conversation, Message, ToolCall, ToolResult
 from rxworker.protocols import decode_record, encode_record
+from rxworker.protocols.acp import AcpEncoder
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.common import data_line
 from rxworker.protocols.openai import ResponseEncoder, ResponseHead
@@ -111,7 +112,13 @@ def ui_messages(told: list[Record]) -> bytes:
 def responses(told: list[Record]) -> bytes:
     encoder = ResponseEncoder(ResponseHead("b", 0.0, "desk"))
     events = [event for record in told for event in encoder.feed(record)]
-    return b"".join(map(data_line, events))
+    return b"".join(map(data_line, [*events, *encoder.close("cut")]))
+
+
+def acp(told: list[Record]) -> bytes:
+    encoder = AcpEncoder("/home/me", shows_user=True)
+    updates = [update for record in told for update in encoder.feed(record)]
+    return b"".join(map(data_line, [*updates, *encoder.close("cut")]))
 
 
 Encode = Callable[[list[Record]], bytes]
@@ -122,7 +129,7 @@ each_type = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("encode", [ag_ui, ui_messages, responses])
+@pytest.mark.parametrize("encode", [ag_ui, ui_messages, responses, acp])
 @each_type
 def test_every_type_of_event_passes_every_encoder(kind: type[Struct], encode: Encode) -> None:
     assert b'"b"' in encode(records(kind)) or kind.__name__.startswith("Run")

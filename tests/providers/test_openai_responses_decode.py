@@ -40,7 +40,7 @@ from rxworker.providers.openai_responses import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.item import Item
 from rxworker.providers.openai_responses.items import HANDLERS, Items
 from rxworker.providers.openai_responses.wire import USUAL, WireEvent, decode_event
-from rxworker.testing.lint_response import ResponseLinter
+from rxworker.testing.lint import ResponseLinter
 from rxworker.views import summarise
 
 Wire = dict[str, Any]

@@ -15,7 +15,7 @@ from rxworker.events import BlockStart, ResponseEvent
 from rxworker.messages import Conversation, Message, ToolMeta, ToolResult
 from rxworker.providers import OpenAIResponses, Options
 from rxworker.state import ResponseState, message_of, step_response
-from rxworker.testing.lint_response import ResponseLinter
+from rxworker.testing.lint import ResponseLinter
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "openai_responses"
 ABSENT = pytest.param(

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from rxworker import Worker, tool, worker_tool
 from rxworker.errors import RxWorkerError
@@ -71,6 +72,7 @@ from rxworker.views import (
     ScopeClose,
     ScopeOpen,
     ViewItem,
+    ViewPause,
     run_view,
 )
 from rxworker.worker import Approve, Deny, Paused, Run
@@ -424,6 +426,15 @@ def test_what_is_open_when_the_run_pauses_or_ends_does_not_stay_open() -> None:
     fold = Fold()
     fold.feed(*called(), TextDelta(1, "Half"), BlockAbort(1, BlockType.TEXT, "cut"), RunStop())
     assert [item.stage for item in fold.view.items] == ["refused", "stopped"]
+
+
+def test_each_call_whose_effects_are_unknown_needs_a_decision() -> None:
+    fold = Fold()
+    known, unknown = replace(CALL, id="c2"), replace(CALL, id="c3")
+    pause = RunPause("recovery", (CALL, known, unknown), places=(0, 1, 2), unknown=(0, 2))
+    fold.feed(*called(), pause)
+    assert isinstance(fold.view.end, ViewPause)
+    assert [each.needs_decision for each in fold.view.end.pending] == [True, False, True]
 
 
 def test_a_view_keeps_the_last_items_only_and_forgets_ids() -> None:

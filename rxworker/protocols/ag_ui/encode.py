@@ -6,7 +6,7 @@ in `content`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -61,6 +61,7 @@ from rxworker.views import (
     ViewPause,
     WaitingCall,
 )
+from rxworker.worker.paused import CLIENT
 
 Encode = Callable[[Any], Iterator[AgUiEvent]]
 
@@ -75,6 +76,7 @@ class AgUiEncoder:
             nor results with pictures.
         snapshot: Whether to send the conversation so far first, for a client that does not have it.
         parent_run_id: The run that the client branched off, as in its input.
+        answered: The ids of the calls whose results the client has sent itself, which are not sent back.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -94,6 +96,7 @@ class AgUiEncoder:
         protocol: str | None = None,
         snapshot: bool = False,
         parent_run_id: str | None = None,
+        answered: Collection[str] = (),
     ) -> None:
         is_new = protocol is not None and not protocol.startswith("0.")
         self._tracker = Tracker()
@@ -107,6 +110,7 @@ class AgUiEncoder:
             totals=self._totals,
         )
         self._table = _table(self._runs, BlockEvents(), is_new=is_new)
+        self._answered = frozenset(answered)
 
     @property
     def is_over(self) -> bool:
@@ -135,7 +139,12 @@ class AgUiEncoder:
         return self._encoded(self._tracker.close(reason))
 
     def _encoded(self, changes: list[Change]) -> list[AgUiEvent]:
-        return [event for change in changes for event in self._table[type(change)](change)]
+        return [event for change in changes for event in self._encode(change)]
+
+    def _encode(self, change: Change) -> Iterator[AgUiEvent]:
+        if isinstance(change, CallResult) and change.id in self._answered:
+            return iter(())
+        return self._table[type(change)](change)
 
 
 def _table(runs: RunEvents, blocks: BlockEvents, *, is_new: bool) -> dict[type[object], Encode]:
@@ -171,6 +180,7 @@ async def ag_ui_stream(
     protocol: str | None = None,
     snapshot: bool = False,
     parent_run_id: str | None = None,
+    answered: Collection[str] = (),
     state: RunState | None = None,
     run: str = "",
 ) -> AsyncGenerator[bytes, None]:
@@ -185,11 +195,17 @@ async def ag_ui_stream(
         protocol: The version that the client speaks, as in its input.
         snapshot: Whether to send the conversation so far first.
         parent_run_id: As in the client's input.
+        answered: The ids of the calls whose results the client has sent itself.
         state: The state before the records, for a late watcher.
         run: The run's id, with ``state``.
     """
     encoder = AgUiEncoder(
-        thread_id, run_id, protocol=protocol, snapshot=snapshot, parent_run_id=parent_run_id
+        thread_id,
+        run_id,
+        protocol=protocol,
+        snapshot=snapshot,
+        parent_run_id=parent_run_id,
+        answered=answered,
     )
     if state is not None:
         yield b"".join(map(data_line, encoder.catch_up(state, run)))
@@ -264,7 +280,11 @@ class RunEvents:
         yield self._finished(Outcome("success"))
 
     def pause(self, change: ViewPause) -> Iterator[AgUiEvent]:
-        """The run is paused."""
+        """The run is paused. One that waits for tools of the client has succeeded, as far as AG-UI is concerned."""
+        if change.hook == CLIENT:
+            ids = tuple([call.id for call in change.pending]) if self._is_new else ()
+            yield self._finished(Outcome("success", pending_tool_call_ids=ids))
+            return
         asked = [call for call in change.pending if call.needs_decision]
         interrupts = tuple(_interrupt(change, call) for call in asked)
         if not interrupts:

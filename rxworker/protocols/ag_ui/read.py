@@ -23,7 +23,13 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common import InterruptReply, MessageCollector, media, split_interrupt
+from rxworker.protocols.common import (
+    InterruptReply,
+    MessageCollector,
+    media,
+    split_interrupt,
+    tool_meta,
+)
 from rxworker.worker import Answer, Approve, Decision, Deny
 
 
@@ -43,7 +49,8 @@ class AgUiInput(Struct, frozen=True):
         messages: The user's messages after the last answer; may be empty.
         conversation: The whole conversation, as the client has it, without reasoning, which a client cannot vouch for.
         replies: Its replies to a paused run.
-        tools: The tools that the client could run.
+        results: The results of tools after the last answer.
+        tools: The tools that the client runs.
         context: The context that the client provides.
         state: Its state, any JSON.
         forwarded: Its forwarded properties, any JSON.
@@ -56,6 +63,7 @@ class AgUiInput(Struct, frozen=True):
     messages: tuple[Message, ...] = ()
     conversation: Conversation = Conversation()
     replies: tuple[InterruptReply, ...] = ()
+    results: tuple[ToolResult, ...] = ()
     tools: tuple[ToolMeta, ...] = ()
     context: tuple[AgUiContext, ...] = ()
     state: Json = None
@@ -156,7 +164,8 @@ def read_run_input(data: bytes) -> AgUiInput:
         tuple(
             reply_of(entry.interrupt_id, entry.status, entry.payload) for entry in read.resume or ()
         ),
-        tuple(ToolMeta(t.name, t.description, t.parameters or {}) for t in read.tools or ()),
+        sent.results,
+        tuple([tool_meta(t.name, t.description, t.parameters) for t in read.tools or ()]),
         read.context or (),
         read.state,
         read.forwarded_props,

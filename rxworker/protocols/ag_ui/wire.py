@@ -69,10 +69,17 @@ class Interrupt(_Wire, frozen=True):
 
 
 class Outcome(_Wire, frozen=True):
-    """How a run that did not fail has ended: ``success``, ``interrupt`` or ``cancelled``."""
+    """How a run that did not fail has ended: ``success``, ``interrupt`` or ``cancelled``.
+
+    Attributes:
+        type: Which of these.
+        interrupts: What an interrupted run waits for.
+        pending_tool_call_ids: The calls that the client runs; the run continues with their results.
+    """
 
     type: str
     interrupts: tuple[Interrupt, ...] = ()
+    pending_tool_call_ids: tuple[str, ...] = ()
 
 
 class RunStarted(_Wire, frozen=True, tag="RUN_STARTED"):

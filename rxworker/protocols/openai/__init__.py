@@ -16,7 +16,6 @@ from rxworker.protocols.openai.read import (
 from rxworker.protocols.openai.responses import (
     ResponseEncoder,
     ResponseHead,
-    response_events,
     response_object,
     response_stream,
 )
@@ -35,7 +34,6 @@ __all__ = [
     # Responses
     "ResponseEncoder",
     "ResponseHead",
-    "response_events",
     "response_object",
     "response_stream",
     # errors

@@ -40,6 +40,7 @@ from rxworker.views import (
     ViewFinish,
     ViewPause,
 )
+from rxworker.worker.paused import CLIENT
 
 Encode = Callable[[Any], Iterator[UiMessagePart]]
 
@@ -51,6 +52,7 @@ class UiMessageEncoder:
         message_id: The id of the message. For a resumed run, the id of the message that it continues.
         can_reset: Whether the client supports ``reset-step``, which retracts a failed response. Otherwise a data part
             reports the retraction.
+        continues: Whether the client has the message as far as the paused run has made it, so that the pending calls are not sent again.
 
     Example:
         >>> from rxworker.events import TextDelta
@@ -62,9 +64,11 @@ class UiMessageEncoder:
         ['TextEnd', 'FinishStep', 'Abort', 'ErrorPart']
     """
 
-    def __init__(self, message_id: str | None = None, *, can_reset: bool = True) -> None:
+    def __init__(
+        self, message_id: str | None = None, *, can_reset: bool = True, continues: bool = False
+    ) -> None:
         calls = CallParts()
-        message = MessageParts(message_id, calls, can_reset=can_reset)
+        message = MessageParts(message_id, calls, can_reset=can_reset, continues=continues)
         self._tracker = Tracker()
         self._nested = NestedRuns()
         self._table = _table(message, BlockParts(calls), calls)
@@ -154,6 +158,7 @@ async def ui_message_stream(
     message_id: str | None = None,
     *,
     can_reset: bool = True,
+    continues: bool = False,
     before: Sequence[AsyncIterable[Sequence[Record]]] = (),
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of the response, one chunk for each batch of records, and `DONE` at the end. The response needs the headers `HEADERS`.
@@ -166,12 +171,15 @@ async def ui_message_stream(
         message_id: The id of the message; for a resumed run, the id of the message that it continues. A client that reconnects
             recognises the message by it.
         can_reset: Whether the client supports ``reset-step``.
+        continues: Whether the client has the message as far as the paused run has made it.
         before: The records of the runs that it continues, in order, for a client that reconnects, since all of them are one
             message.
     """
     last = len(before)
     for place, source in enumerate((*before, batches)):
-        encoder = UiMessageEncoder(message_id, can_reset=can_reset)
+        encoder = UiMessageEncoder(
+            message_id, can_reset=can_reset, continues=continues or place > 0
+        )
         async with aclosing(pump(source, encoder.feed, encoder.close)) as pieces:
             async for parts in pieces:
                 sent = [p for p in parts if _is_part(p, is_first=place == 0, is_last=place == last)]
@@ -200,13 +208,22 @@ class MessageParts:
     Args:
         message_id: The message's id.
         can_reset: Whether the client supports ``reset-step``.
+        continues: Whether the client has the calls that a resumed run continues with.
         calls: The parts of calls.
 
     >>> [part.message_id for part in MessageParts("message-1", CallParts(), can_reset=True).begin(ViewBegin("run-1"))]
     ['message-1']
     """
 
-    def __init__(self, message_id: str | None, calls: CallParts, *, can_reset: bool) -> None:
+    def __init__(
+        self,
+        message_id: str | None,
+        calls: CallParts,
+        *,
+        can_reset: bool,
+        continues: bool = False,
+    ) -> None:
+        self._continues = continues
         self._message_id = message_id
         self._calls = calls
         self._can_reset = can_reset
@@ -216,8 +233,11 @@ class MessageParts:
         """The message begins, or continues with pending calls."""
         yield wire.Start(self._message_id)
         for pending in change.pending:
-            # A client that has the call updates it, and any other adds it.
-            yield from self._calls.available(pending.id, pending.call.name, pending.call.input)
+            parts = self._calls.available(pending.id, pending.call.name, pending.call.input)
+            if self._continues:
+                list(parts)  # the client has it; a second time would have it run its tools again
+            else:
+                yield from parts
 
     def open_step(self, change: StepOpen) -> Iterator[UiMessagePart]:
         """A turn begins; turns of nested runs are not steps of the message."""
@@ -236,7 +256,12 @@ class MessageParts:
         yield wire.Finish(_finish_reason(change.stop_reason))
 
     def pause(self, change: ViewPause) -> Iterator[UiMessagePart]:
-        """The run is paused."""
+        """The run is paused. A call that the client runs needs nothing but its arguments, which it has, unless a hook has changed them."""
+        if change.hook == CLIENT:
+            for pending in change.pending:
+                yield from self._calls.update(pending.id, pending.call)
+            yield wire.Finish("tool-calls")
+            return
         asked = False
         for pending in change.pending:
             name = interrupt_id(change.run, pending.call.id)

@@ -26,6 +26,7 @@ from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.common import CallIds, interrupt_id
 from rxworker.protocols.ui_messages.parts import output_of
 from rxworker.views.scopes import NOT_RUN
+from rxworker.worker.paused import CLIENT
 
 
 class UiMessage(Struct, frozen=True):
@@ -54,7 +55,8 @@ def ui_messages_of(
         conversation: The conversation.
         prefix: The prefix of the message ids. The same conversation always has the same ids.
         run: The id of the paused run.
-        pause: The pause of the run: the call that it waits at has the state ``approval-requested``.
+        pause: The pause of the run: the call that it waits at has the state ``approval-requested``; calls that the client runs have the
+            state ``input-available``.
 
     >>> conversation = Conversation((Message.user("hi"), Message.assistant("hello")))
     >>> [(message.id, message.role, message.parts[-1]["text"]) for message in ui_messages_of(conversation, "chat-1")]
@@ -64,7 +66,7 @@ def ui_messages_of(
     for message in conversation.messages:
         history.add(message)
     waiting = () if pause is None else tuple(call.id for call in pause.pending)
-    if pause is not None:
+    if pause is not None and pause.hook != CLIENT:
         history.ask(run, pause, waiting)
     for call in history.unanswered(waiting):
         call.update(state="output-error", errorText=NOT_RUN)

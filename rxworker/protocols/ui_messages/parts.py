@@ -20,7 +20,7 @@ from rxworker.events import (
     Usage,
 )
 from rxworker.events.arguments import parse_arguments
-from rxworker.messages import Audio, Json, JsonObject, Text, ToolResult
+from rxworker.messages import Audio, Json, JsonObject, Text, ToolCall, ToolResult
 from rxworker.protocols.common import type_name
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
@@ -181,10 +181,13 @@ class CallParts:
 
     def start(self, change: CallStart) -> Iterator[UiMessagePart]:
         """A call starts."""
-        call = self._calls.get(change.id)
-        if call is None or call.input != change.call.input:
-            # A hook or an approval has changed its arguments.
-            yield from self.available(change.id, change.call.name, change.call.input)
+        return self.update(change.id, change.call)
+
+    def update(self, name: str, call: ToolCall) -> Iterator[UiMessagePart]:
+        """The arguments of a call, if a hook or an approval has changed them, or they were not sent."""
+        known = self._calls.get(name)
+        if known is None or known.input != call.input:
+            yield from self.available(name, call.name, call.input)
 
     def progress(self, change: CallProgress) -> Iterator[UiMessagePart]:
         """A tool reports progress."""

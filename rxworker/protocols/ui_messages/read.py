@@ -9,9 +9,24 @@ import msgspec
 from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
-from rxworker.messages import Content, Conversation, JsonObject, Message, Text, ToolCall, ToolResult
+from rxworker.messages import (
+    Content,
+    Conversation,
+    JsonObject,
+    Message,
+    Text,
+    ToolCall,
+    ToolMeta,
+    ToolResult,
+)
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common import InterruptReply, MessageCollector, media, split_interrupt
+from rxworker.protocols.common import (
+    InterruptReply,
+    MessageCollector,
+    media,
+    split_interrupt,
+    tool_meta,
+)
 from rxworker.worker import Answer, Approve, Deny
 
 DENIED = "This call was not approved."
@@ -26,6 +41,8 @@ class ChatRequest(Struct, frozen=True):
         messages: The user's messages after the last answer; may be empty.
         conversation: The whole conversation, as the client has it, without reasoning, which a client cannot vouch for.
         replies: Its replies to a paused run.
+        results: The results of tools in the last answer, those of the client among them.
+        tools: The tools of the client, if its requests have a member ``tools``.
         trigger: ``submit-message``, or ``regenerate-message`` to regenerate the last answer.
         message_id: The message to regenerate or edit.
         last_message_id: The last answer, which a resumed run continues.
@@ -35,6 +52,8 @@ class ChatRequest(Struct, frozen=True):
     messages: tuple[Message, ...] = ()
     conversation: Conversation = Conversation()
     replies: tuple[InterruptReply, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+    tools: tuple[ToolMeta, ...] = ()
     trigger: str = "submit-message"
     message_id: str | None = None
     last_message_id: str | None = None
@@ -70,11 +89,18 @@ class _Message(Struct, frozen=True):
     id: str | None = None
 
 
+class _Tool(Struct, frozen=True):
+    description: str = ""
+    parameters: JsonObject | None = None
+
+
 class _Request(Struct, frozen=True, rename="camel"):
     id: str
     messages: tuple[_Message, ...]
     trigger: str = "submit-message"
     message_id: str | None = None
+    # No part of the protocol: the body that a page adds, as assistant-ui does.
+    tools: dict[str, _Tool] | None = None
 
 
 _DECODER = msgspec.json.Decoder(_Request)
@@ -111,6 +137,8 @@ def read_chat_request(data: bytes) -> ChatRequest:
         sent.latest,
         sent.conversation,
         replies,
+        sent.results,
+        tuple([tool_meta(n, t.description, t.parameters) for n, t in (read.tools or {}).items()]),
         read.trigger,
         read.message_id,
         last.id if last is not None and is_answer else None,

@@ -15,7 +15,7 @@ from rxworker.messages import Json, JsonObject
 from rxworker.messages.lenient_json import read_json
 from rxworker.providers.blocks import OpenBlocks
 from rxworker.providers.openai_responses.finish import COMPLETED, Outcome
-from rxworker.providers.openai_responses.item import Call, Item
+from rxworker.providers.openai_responses.item import CallItem, Item, TextItem
 from rxworker.providers.openai_responses.kinds import (
     CALLS,
     CLIENT_CALLS,
@@ -35,11 +35,10 @@ from rxworker.providers.openai_responses.kinds import (
     json_text,
     word,
 )
-from rxworker.providers.openai_responses.prose import Prose
 from rxworker.providers.openai_responses.wire import WireEvent, WireResponse, read_items
 
 # What becomes of an item by its type; any other is an `Item`.
-SORTS = {MESSAGE: Prose, REASONING: Prose, FUNCTION_CALL: Call, CUSTOM_CALL: Call}
+SORTS = {MESSAGE: TextItem, REASONING: TextItem, FUNCTION_CALL: CallItem, CUSTOM_CALL: CallItem}
 
 
 class Items:
@@ -177,14 +176,14 @@ class Items:
         item = self._by_index.get(event.output_index)
         if item is None or item.kind != text.item:
             item = self._find(event, text.item)
-        if isinstance(item, Prose) and not item.ended:
+        if isinstance(item, TextItem) and not item.ended:
             item.complete(_place(event, text), word(part.get(text.done)), events)
 
     def _annotation(self, event: WireEvent, _: bytes, events: list[ResponseEvent]) -> None:
         if event.annotation is None:
             return
         item = self._find(event, MESSAGE)
-        if isinstance(item, Prose) and item.kind == MESSAGE and not item.ended:
+        if isinstance(item, TextItem) and item.kind == MESSAGE and not item.ended:
             item.cite((CONTENT, event.content_index or 0, TEXT), event.annotation, events)
         else:
             events.append(Opaque(event.type, event.annotation))

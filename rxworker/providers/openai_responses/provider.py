@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.errors import ProviderError
-from rxworker.framing import SseDecoder
-from rxworker.messages import Conversation, Counts, ToolMeta, Usage
+from rxworker.events import ResponseEvent
+from rxworker.framing import SseDecoder, SseFrame
+from rxworker.messages import Conversation, Counts, Json, ToolMeta, Usage
 from rxworker.providers.base import (
     HttpRequest,
     Options,
@@ -17,7 +21,7 @@ from rxworker.providers.base import (
     hidden_url,
     is_secret,
 )
-from rxworker.providers.batch_decoder import BatchDecoder
+from rxworker.providers.batch_decoder import BatchDecoder, Part
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
     base_address,
@@ -29,11 +33,11 @@ from rxworker.providers.endpoint import (
     read_model,
 )
 from rxworker.providers.http_error import explain
-from rxworker.providers.openai_responses.background import BackgroundDecoder
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode
 from rxworker.providers.openai_responses.finish import count
 from rxworker.providers.openai_responses.options import encode_tool
+from rxworker.providers.openai_responses.wire import UNREADABLE
 
 BASE_URL = "https://api.openai.com/v1"
 KEY = "OPENAI_API_KEY"
@@ -149,3 +153,96 @@ class OpenAIResponses:
     def counts(self, usage: Usage) -> Counts:
         """The usage as it was sent."""
         return count(usage)
+
+
+class _Numbered(Struct, gc=False):
+    sequence_number: int | None = None
+
+
+class _Sent(Struct, gc=False):
+    include: Json = None
+
+
+_number = msgspec.json.Decoder(_Numbered).decode
+_sent = msgspec.json.Decoder(_Sent).decode
+
+
+class BackgroundDecoder(BatchDecoder[SseFrame]):
+    r"""Bytes to events, for one response that goes on at the service without its connection (``extra={"background": True}``).
+
+    Theory of operation. The service numbers the events of such a response. When the connection is cut, the events after a number can be requested from
+    another address. They continue the same response, so the decoder of its events stays, and only the one of its bytes is replaced: half a frame may have
+    been left in it. Events whose number was seen are dropped, since a server may send them twice. See https://developers.openai.com/api/docs/guides/background
+
+    >>> decoder = BackgroundDecoder()
+    >>> data = b'data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1"}}\n\n'
+    >>> len(decoder.feed(data)), decoder.feed(data)
+    (1, [])
+    >>> decoder.resume(HttpRequest("https://api.openai.com/v1/responses", {}, b"{}")).url
+    'https://api.openai.com/v1/responses/resp_1?stream=true&starting_after=0'
+    """
+
+    def __init__(self) -> None:
+        self._response = OpenAIResponsesDecoder()
+        super().__init__(SseDecoder(stray=True), self._response)
+        self._last: int | None = None  # the number of the last event
+        self._is_left = False  # its bytes have ended, and it goes on at the service
+        self._is_cancelled = False
+
+    def feed_parts(self, data: bytes, /) -> Sequence[Part]:
+        """See `BatchDecoder`."""
+        frames = [frame for frame in self._framing.feed_run(data) if self._is_new(frame)]
+        return self._feed_many(frames)
+
+    def finish(self) -> Sequence[ResponseEvent]:
+        """The bytes ended, and no more will come."""
+        self._is_left = self._is_left or self._is_running
+        return super().finish()
+
+    def resume(self, sent: HttpRequest) -> HttpRequest | None:
+        """The request for the events that have not come; from now on the decoder takes their bytes.
+
+        Args:
+            sent: The request that began the response.
+
+        Returns:
+            ``None``: the response is over, or what is known of it is not enough.
+        """
+        if self._last is None or not self._is_running:
+            return None
+        self._framing = SseDecoder(stray=True, limit=self.limit)
+        query = [("stream", "true"), ("starting_after", str(self._last))]
+        include = _sent(sent.body).include
+        for one in include if isinstance(include, list) else ():
+            query.append(("include[]", str(one)))
+        return replace(sent, url=self._url(sent, "", query), method="GET", body=b"")
+
+    def cancel(self, sent: HttpRequest) -> HttpRequest | None:
+        """The request that ends the response at the service; ``None``: there is nothing to end, or it was asked for."""
+        if self._is_cancelled or not (self._is_running or self._is_left):
+            return None
+        self._is_cancelled = True
+        accept = ("application/json",)
+        return replace(sent, url=self._url(sent, "/cancel"), body=b"", accept=accept)
+
+    @property
+    def _is_running(self) -> bool:
+        return bool(self._response.response_id) and not self._response.is_over
+
+    def _url(self, sent: HttpRequest, end: str, query: Sequence[tuple[str, str]] = ()) -> str:
+        parts = urlsplit(sent.url)
+        path = f"{parts.path}/{quote(self._response.response_id, safe='')}{end}"
+        asked = "&".join(part for part in (parts.query, urlencode(query)) if part)
+        return urlunsplit(parts._replace(path=path, query=asked))
+
+    def _is_new(self, frame: SseFrame) -> bool:
+        try:
+            number = _number(frame.data).sequence_number
+        except UNREADABLE:
+            return True
+        if number is None:
+            return True
+        if self._last is not None and number <= self._last:
+            return False
+        self._last = number
+        return True

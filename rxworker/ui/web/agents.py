@@ -12,14 +12,17 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import RunResume, RunStart
 from rxworker.messages import Conversation, Message, repair
+from rxworker.messages.pairs import calls_made
 from rxworker.protocols import encode_json
-from rxworker.protocols.common import InterruptReply, decisions_of
+from rxworker.protocols.common import decisions_of
 from rxworker.protocols.registry import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
+from rxworker.ui.web.client_tools import answers_of, equip_client_tools
 from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry
 from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
 from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
@@ -58,7 +61,7 @@ def _post(state: ServerState, name: str, protocol: UiProtocol) -> Handler:
             raise ApiError(400, "bad_request", str(error)) from None
         entry = await _begin(state, request, given)
         entry.message_id = given.message_id
-        run = _watched(request, entry, name)
+        run = replace(_watched(request, entry, name), continues=given.message_id is not None)
         stream = given.stream or protocol.stream
         await _send(state, request, entry, stream(run), protocol.headers)
 
@@ -69,9 +72,10 @@ def _get(state: ServerState, name: str, protocol: UiProtocol) -> Handler:
     """Watch a run from its first record."""
 
     async def watch(request: WebRequest) -> None:
-        entry = await state.runs_of(request).find(request.params["id"])
+        runs = state.runs_of(request)
+        entry = await runs.find(request.params["id"])
         await entry.open()
-        run = _watched(request, entry, name)
+        run = _watched(request, entry, name, _continued_runs(runs, entry))
         await _send(state, request, entry, protocol.stream(run), protocol.headers)
 
     return watch
@@ -144,9 +148,9 @@ def _watched(
         watch_run(entry, 0, name=name).batches(),
         entry.id,
         entry.conversation.id,
-        entry.message_id,
-        tuple(before.run.watch(name=name).batches() for before in earlier),
-        request.query,
+        message_id=entry.message_id,
+        earlier=tuple(before.run.watch(name=name).batches() for before in earlier),
+        query=request.query,
     )
 
 
@@ -197,7 +201,7 @@ async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> 
     """Start the run that a client requests. The run belongs to that client."""
     runs = state.runs_of(request)
     name = given.conversation_id
-    if not given.replies and not given.messages:
+    if not given.replies and not given.messages and not given.results:
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
     if not 0 < len(name) <= MAX_ID:
         raise ApiError(
@@ -206,8 +210,9 @@ async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> 
     conversation = runs.conversation(name)
     if conversation is not None:
         await runs.make_free(conversation)
-    if given.replies:
-        entry = await _resume(runs, name, given.replies, given.messages)
+    waiting = await _waiting(runs, conversation, given)
+    if waiting is not None:
+        entry = await _resume(runs, waiting, given)
     else:
         await runs.prepare(conversation)
         entry = _start(runs, given, request.query.get("worker"))
@@ -220,6 +225,33 @@ async def _begin(state: ServerState, request: WebRequest, given: RunRequest) -> 
     return entry
 
 
+async def _waiting(
+    runs: Runs, conversation: ConversationEntry | None, given: RunRequest
+) -> RunEntry | None:
+    """The paused run that a client replies to, or sends the results of its tools for; ``None`` if it starts another one."""
+    if given.replies:
+        if len({reply.run for reply in given.replies}) > 1:
+            raise ApiError(
+                400, "bad_request", "the answers belong to several runs: send them one by one"
+            )
+        entry = await runs.find(given.replies[0].run)
+        if entry.conversation.id != given.conversation_id:
+            message = "the question belongs to another conversation: send the answer there"
+            raise ApiError(409, "other_conversation", message)
+        await entry.open()
+        return entry
+    current = None if conversation is None else conversation.current
+    if not given.results or current is None:
+        return None
+    entry = await runs.find(current.id)
+    await entry.open()
+    if answers_of(entry, given.results):
+        return entry
+    if not given.messages:
+        raise ApiError(409, "no_call", "no call of this conversation waits for such a result")
+    return None
+
+
 def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
     runs.check_room()
     name = given.conversation_id
@@ -227,7 +259,9 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
     conversation = runs.conversation(name)
     if conversation is None:
         conversation = runs.begin_conversation(worker, name)
-        _go_back(conversation, given.conversation, given.messages)
+        if not messages:  # this server does not know the run that has waited for these results
+            messages = _results_for(given)
+        _go_back(conversation, given.conversation, messages)
     elif given.replaces:
         runs.check_free(conversation)
         before = conversation.before(given.messages)
@@ -237,24 +271,30 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
             conversation.worker.conversation = before
     else:
         messages = conversation.new_in(messages)
+    equip_client_tools(conversation, given.tools)
     title = " ".join(message.text for message in messages)
     entry = runs.next_run(conversation, messages, title)
     conversation.received = given.messages
     return entry
 
 
-async def _resume(
-    runs: Runs, name: str, replies: Sequence[InterruptReply], messages: tuple[Message, ...]
-) -> RunEntry:
-    if len({reply.run for reply in replies}) > 1:
-        raise ApiError(
-            400, "bad_request", "the answers belong to several runs: send them one by one"
-        )
-    if (await runs.find(replies[0].run)).conversation.id != name:
-        message = "the question belongs to another conversation: send the answer there"
-        raise ApiError(409, "other_conversation", message)
-    replies_text = tuple(reply.message for reply in replies if reply.message is not None)
-    return await runs.resume(replies[0].run, decisions_of(replies), (*replies_text, *messages))
+def _results_for(given: RunRequest) -> tuple[Message, ...]:
+    """The results of a client as the input of a run, if they belong to the last calls of its conversation."""
+    made = calls_made(given.conversation)
+    known = {call.id for call in made}
+    results = tuple([result for result in given.results if result.tool_use_id in known])
+    if not results:
+        raise ApiError(400, "no_call", "the conversation has no call with such a result")
+    return (Message("user", results),)
+
+
+async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
+    """Resume a paused run with the replies of its client and the results of its tools."""
+    await runs.prepare(waiting.conversation)
+    decisions = {**answers_of(waiting, given.results), **decisions_of(given.replies)}
+    texts = tuple([reply.message for reply in given.replies if reply.message is not None])
+    equip_client_tools(waiting.conversation, given.tools)
+    return await runs.resume(waiting.id, decisions, (*texts, *given.messages))
 
 
 def _go_back(

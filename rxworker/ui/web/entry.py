@@ -30,7 +30,6 @@ from rxworker.protocols import (
     pause_of,
     reason_of,
 )
-from rxworker.providers import Options
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
@@ -127,20 +126,22 @@ class ConversationEntry:
         name: The name under which the worker was configured.
         owner: The user; ``None`` if the server has no users.
         made: The conversation of the worker when it was created.
-        options: The options of the worker when it was created.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
+        client_tools: The names of the tools that its client has sent.
         received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
+        output: The type of the answers of its runs.
     """
 
     __slots__ = (
         "_before",
         "_worker",
+        "client_tools",
         "current",
         "id",
         "made",
         "name",
-        "options",
+        "output",
         "owner",
         "received",
         "runs",
@@ -159,9 +160,10 @@ class ConversationEntry:
         self.runs: list[str] = []
         self.current: RunEntry | None = None
         self.received: tuple[Message, ...] = ()
+        self.client_tools: tuple[str, ...] = ()
+        self.output: type[Any] | None = None
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self.made = Conversation()
-        self.options = Options()
         self._worker: Worker | None = None
         if worker is not None:
             self.use(worker)
@@ -169,8 +171,8 @@ class ConversationEntry:
     def use(self, worker: Worker) -> None:
         """Set the worker: that of a stored conversation is created when it is needed."""
         self._worker = worker
+        self.client_tools = ()
         self.made = worker.conversation
-        self.options = worker.options
 
     @property
     def has_worker(self) -> bool:
@@ -186,7 +188,8 @@ class ConversationEntry:
     def run(self, messages: tuple[Message, ...]) -> Run[Any]:
         """Start the next run."""
         before = self.worker.conversation
-        run = self.worker.run(messages)
+        output, worker = self.output, self.worker
+        run = worker.run(messages) if output is None else worker.run(messages, output=output)
         self._before = before, messages
         self.received = ()
         return run
@@ -384,6 +387,7 @@ class LiveEntry(RunEntry):
 
     Attributes:
         ended: When it ended.
+        over: Set when it has ended, and its outcome is known.
         paused: The result of a paused run.
         dismissed: Why it was cancelled while it was paused; ``None`` if it was not.
     """
@@ -401,6 +405,7 @@ class LiveEntry(RunEntry):
         self._title = title[:TITLE]
         self._started = time.time()
         self.ended: float | None = None
+        self.over = asyncio.Event()
         self.paused: Paused[Any] | None = None
         self.dismissed: str | None = None
         self._resumes = resumes

@@ -128,6 +128,7 @@ TYPES = {
     ".html": "text/html",
     ".ico": "image/x-icon",
     ".js": "text/javascript",
+    ".mjs": "text/javascript",
     ".json": "application/json",
     ".png": "image/png",
     ".svg": "image/svg+xml",

@@ -310,6 +310,22 @@ class Runs:
         equip(made, self._store.log, conversation)
         return conversation
 
+    async def behind(self, before: RunEntry) -> ConversationEntry:
+        """Return the conversation in which the next run continues a run: its own, or a copy up to that run if others have followed.
+
+        Raises:
+            ApiError: It is busy, or there is no such worker.
+        """
+        conversation = before.conversation
+        if conversation.current is before:
+            self.check_free(conversation)
+            await self.prepare(conversation)
+            return conversation
+        copy = self.begin_conversation(conversation.name or None)
+        await before.open()
+        copy.worker.conversation = before.run.state.conversation
+        return copy
+
     def next_run(
         self, entry: ConversationEntry, messages: tuple[Message, ...], title: str
     ) -> RunEntry:

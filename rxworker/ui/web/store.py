@@ -318,8 +318,12 @@ class RunStore:
         self._following.add(task)
         task.add_done_callback(self._following.discard)
 
-    async def close(self) -> None:
-        """Cancel the runs of clients, hand those of a log over to other processes, and complete the observable. Runs that were added continue."""
+    async def close(self, reason: str = STOPPING) -> None:
+        """Cancel the runs of clients, hand those of a log over to other processes, and complete the observable. Runs that were added continue.
+
+        Args:
+            reason: For people.
+        """
         self._closing = True
         ends: list[asyncio.Future[None]] = []
         seconds = CLOSING_SECONDS
@@ -327,10 +331,10 @@ class RunStore:
             if entry.here is None or entry.here.done() or entry.is_added:
                 continue
             if isinstance(entry, StoredEntry):
-                ends.append(entry.here.hand_over(reason=STOPPING, seconds=DRAIN_SECONDS))
+                ends.append(entry.here.hand_over(reason=reason, seconds=DRAIN_SECONDS))
                 seconds = DRAIN_SECONDS + CLOSING_SECONDS
             else:
-                ends.append(entry.here.cancel(reason=STOPPING))
+                ends.append(entry.here.cancel(reason=reason))
         if ends:
             await asyncio.wait(ends, timeout=seconds)
         for task in self._following:
@@ -400,6 +404,7 @@ class RunStore:
             if isinstance(result, Paused) and entry.dismissed is None:
                 entry.paused = result
         entry.ended = time.time()
+        entry.over.set()
         entry.settle()
         self._forget_oldest()
         self.changed(entry)

@@ -19,10 +19,13 @@ export function agent({ name, client, address, threadId = "thread-1", messages, 
   return {};
 }
 
-// One run of an agent. With "say" the user says something first; "answer" is the payload for each interrupt that is open.
-export async function agent_run({ name, runId = "run-1", say, resume, answer }) {
+// One run of an agent. With "say" the user says something first; "answer" is the payload for each interrupt that is open, and "results" those
+// of the client's own tools, by the ids of their calls.
+export async function agent_run({ name, runId = "run-1", say, resume, answer, tools, results = {} }) {
   const made = agents.get(name);
   if (say !== undefined) made.addMessage({ id: `user-${made.messages.length + 1}`, role: "user", content: say });
+  for (const [toolCallId, content] of Object.entries(results))
+    made.addMessage({ id: `result-${toolCallId}`, role: "tool", toolCallId, content });
   if (answer !== undefined)
     resume = made.pendingInterrupts.map(({ id }) => ({ interruptId: id, status: "resolved", payload: answer }));
   const events = [];
@@ -30,7 +33,7 @@ export async function agent_run({ name, runId = "run-1", say, resume, answer }) 
   let pendingToolCallIds = null;
   try {
     await made.runAgent(
-      { runId, ...(resume ? { resume } : {}) },
+      { runId, ...(resume ? { resume } : {}), ...(tools ? { tools } : {}) },
       {
         onEvent: ({ event }) => void events.push(event),
         onRunErrorEvent: ({ event }) => void (told.error = event),

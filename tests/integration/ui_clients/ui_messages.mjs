@@ -4,6 +4,7 @@ import {
   AbstractChat,
   DefaultChatTransport,
   lastAssistantMessageIsCompleteWithApprovalResponses,
+  lastAssistantMessageIsCompleteWithToolCalls,
   readUIMessageStream,
   safeValidateUIMessages,
 } from "ai";
@@ -119,18 +120,26 @@ export async function chat_check({ messages }) {
 
 const chats = new Map();
 
-// Makes a chat that is known by its name from then on. With "auto" it sends when all that it was asked for is decided.
-export function chat({ name, address, id = "chat-1", messages, headers, auto }) {
-  const transport = new DefaultChatTransport({ api: address, headers });
-  const sendAutomaticallyWhen = auto ? lastAssistantMessageIsCompleteWithApprovalResponses : undefined;
-  chats.set(name, new Chat({ id, messages, transport, sendAutomaticallyWhen, onError: () => {} }));
+// Makes a chat that is known by its name from then on. With "auto" it sends when all that it was asked for is decided. "tools" are its own, with
+// the output of each; it runs them when they are called, and sends when all calls have results.
+export function chat({ name, address, id = "chat-1", messages, headers, auto, tools }) {
+  const body = tools && { tools: Object.fromEntries(Object.keys(tools).map((tool) => [tool, {}])) };
+  const transport = new DefaultChatTransport({ api: address, headers, body });
+  let sendAutomaticallyWhen = auto ? lastAssistantMessageIsCompleteWithApprovalResponses : undefined;
+  if (tools) sendAutomaticallyWhen = lastAssistantMessageIsCompleteWithToolCalls;
+  const onToolCall = ({ toolCall: { toolName: tool, toolCallId } }) => {
+    if (tools?.[tool] === undefined) return;
+    chats.get(name).ran = [...(chats.get(name).ran ?? []), toolCallId];
+    void chats.get(name).addToolOutput({ tool, toolCallId, output: tools[tool] });
+  };
+  chats.set(name, new Chat({ id, messages, transport, sendAutomaticallyWhen, onToolCall, onError: () => {} }));
   return {};
 }
 
 // What a chat shows now.
 export function chat_look({ name }) {
-  const { messages, status, error } = chats.get(name);
-  return { messages, status, error: error ? { name: error.name, message: String(error.message), status: error.statusCode ?? null } : null };
+  const { messages, status, error, ran } = chats.get(name);
+  return { messages, status, ran, error: error ? { name: error.name, message: String(error.message), status: error.statusCode ?? null } : null };
 }
 
 // Waits until a chat shows a text, or, without one, until it has nothing under way.

@@ -6,11 +6,11 @@ import { pathToFileURL } from "node:url";
 
 const { static: folder, runs, prices, course, shown } = JSON.parse(readFileSync(0, "utf8"));
 const page = (name) => import(pathToFileURL(`${folder}/${name}`).href);
-const { fold } = await page("fold.js");
-const { costOf, usageOf } = await page("run_state.js");
-const { Timeline } = await page("timeline.js");
-const { costData, rateData, tokenData, usageRows } = await page("charts.js");
-const { textOf } = await page("run_state.js");
+const { fold } = await page("model/fold.js");
+const { costOf, usageOf } = await page("model/run_state.js");
+const { Timeline } = await page("model/timeline.js");
+const { costData, rateData, tokenData, usageRows } = await page("views/charts.js");
+const { textOf } = await page("model/run_state.js");
 
 function told(item) {
   switch (item.kind) {

@@ -110,7 +110,7 @@ async def test_long_words_and_other_directions_stay_within_their_bounds(
         page = await desk.open(width=width)
         await desk.ask(page, "Q" * 300)
         await desk.status(page, "finished")
-        await desk.answers(page, said)
+        await desk.answers(page, said.replace("\n\n", ""))
         wide: list[str] = await page.evaluate(
             """() => [document.documentElement, ...document.querySelectorAll("main, .conversation, .side, .runs, .call, .block, .message, .lanes")]
                  .filter((n) => n.scrollWidth > n.clientWidth + 1 && n.clientWidth > 0).map((n) => n.className || n.tagName)"""
@@ -119,7 +119,7 @@ async def test_long_words_and_other_directions_stay_within_their_bounds(
         # The first line begins at the right, where its words do.
         first = await page.locator(".block.text .text").evaluate(
             """(node) => {
-              const range = document.createRange(), text = node.querySelector(".chunk").firstChild;
+              const range = document.createRange(), text = node.querySelector("p").firstChild;
               range.setStart(text, 0); range.setEnd(text, 1);
               return node.getBoundingClientRect().right - range.getBoundingClientRect().right;
             }"""

@@ -1,7 +1,8 @@
 // Actions of the user: select a run, start one, control it, decide about a call.
 
-import * as api from "./server.js";
-import { announce, banner, clearBanner, menu, view } from "./shell.js";
+import * as api from "./net/server.js";
+import { announce, banner, clearBanner, menu, view } from "./views/shell.js";
+import { words } from "./model/language.js";
 
 const OVER = ["finished", "aborted"];
 
@@ -115,7 +116,7 @@ export class Actions {
     try {
       await api.info();
     } catch (problem) {
-      if (problem.status === 401) banner("The server wants its token now: open this page once with ?token= and the token behind its address.", "lost");
+      if (problem.status === 401) banner(words.link.token, "lost");
     }
   }
 }

@@ -1,15 +1,16 @@
 // The page of all runs of the log. The server sends everything that is shown after each change, at most once a second.
 
-import * as api from "./server.js";
-import { line } from "./charts.js";
-import { byId, el, setData, setText, show } from "./dom.js";
-import { Bars } from "./fleet_chart.js";
-import { ago, clip, count, money, seconds, short, statusWord } from "./format.js";
-import { banner, initTheme } from "./shell.js";
+import * as api from "./net/server.js";
+import { line } from "./views/charts.js";
+import { byId, el, setData, setText, show } from "./views/dom.js";
+import { Bars } from "./views/fleet_chart.js";
+import { ago, clip, count, money, plural, seconds, short, statusWord } from "./model/format.js";
+import { banner, initTheme } from "./views/shell.js";
+import { fill, translate, words } from "./model/language.js";
 
 const STEP = 50, MOST = 200, TYPING = 250;
 const form = byId("filter"), FIELDS = ["q", "status", "worker", "tenant", "owner"];
-const LOST = "The connection was lost. Trying again.";
+const { fleet } = words;
 let source = null, limit = STEP, period = 1, answer = null, timer = null;
 
 const whole = (n) => (Number.isInteger(n) ? short(n) : "");
@@ -48,8 +49,8 @@ function open() {
 
 function state(word) {
   setData(byId("link"), "state", word);
-  setText(byId("link"), word === "open" ? "Connected" : "Reconnecting");
-  banner(word === "open" ? "" : LOST, word === "open" ? "" : "lost");
+  setText(byId("link"), words.link[word === "open" ? "open" : "lost"]);
+  banner(word === "open" ? "" : fleet.lost, word === "open" ? "" : "lost");
 }
 
 // The browser reconnects by itself, unless the server has refused: then ask why.
@@ -60,7 +61,7 @@ async function lost(from) {
     await api.fleet(asked());
     open();
   } catch (problem) {
-    banner(problem.status ? problem.message : LOST, "lost");
+    banner(problem.status ? problem.message : fleet.lost, "lost");
     clearTimeout(timer);
     timer = setTimeout(open, 4_000);
   }
@@ -71,13 +72,13 @@ function draw(found) {
   const { runs } = found, queued = runs.queued ?? 0;
   const oldest = Math.min(...found.queues.map((queue) => queue.since));
   tiles(byId("now"), [
-    ["Running", count((runs.running ?? 0) - found.recovering)],
-    ["Queued", count(queued), queued ? `the oldest for ${seconds(found.time - oldest)}` : "", queued ? "warn" : ""],
-    ["Paused", count(runs.paused ?? 0)],
-    ["Recovering", count(found.recovering), "", found.recovering ? "bad" : ""],
-    ["Finished", count(runs.finished ?? 0)],
-    ["Aborted", count(runs.aborted ?? 0)],
-    ["Processes", count(found.owner_count)],
+    [fleet.running, count((runs.running ?? 0) - found.recovering)],
+    [fleet.queued, count(queued), queued ? fill(fleet.oldest, { seconds: seconds(found.time - oldest) }) : "", queued ? "warn" : ""],
+    [fleet.paused, count(runs.paused ?? 0)],
+    [fleet.recovering, count(found.recovering), "", found.recovering ? "bad" : ""],
+    [fleet.finished, count(runs.finished ?? 0)],
+    [fleet.aborted, count(runs.aborted ?? 0)],
+    [fleet.processes, count(found.owner_count)],
   ]);
   drawPeriod();
   drawGroups(found);
@@ -88,24 +89,24 @@ function drawPeriod() {
   if (answer === null) return;
   const taken = answer.periods[period], failed = taken.ended ? `${((100 * taken.failed) / taken.ended).toFixed(1)} %` : "";
   tiles(byId("taken"), [
-    ["Ended", count(taken.ended)],
-    ["Failed", count(taken.failed), failed, taken.failed ? "bad" : ""],
-    ["Tokens read", short(taken.input_tokens)],
-    ["Tokens written", short(taken.output_tokens)],
-    ["Cost", taken.cost ? money(taken.cost) : "–"],
-    ["Most queued", count(taken.most_queued)],
-    ["Tools", count(taken.tool_calls), taken.tool_errors ? `${count(taken.tool_errors)} failed` : ""],
-    ["Tools, p95", taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
-    ["Recoveries", count(taken.recovered), "", taken.recovered ? "warn" : ""],
+    [fleet.ended, count(taken.ended)],
+    [fleet.failed, count(taken.failed), failed, taken.failed ? "bad" : ""],
+    [fleet.tokensRead, short(taken.input_tokens)],
+    [fleet.tokensWritten, short(taken.output_tokens)],
+    [fleet.cost, taken.cost ? money(taken.cost) : "–"],
+    [fleet.mostQueued, count(taken.most_queued)],
+    [fleet.tools, count(taken.tool_calls), taken.tool_errors ? plural(fleet.toolsFailed, taken.tool_errors) : ""],
+    [fleet.toolsP95, taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
+    [fleet.recoveries, count(taken.recovered), "", taken.recovered ? "warn" : ""],
   ]);
-  const isFine = period < 2, width = isFine ? 60 : 3600, word = isFine ? "minute" : "hour";
+  const isFine = period < 2, width = isFine ? 60 : 3600;
   const points = (isFine ? answer.minutes : answer.hours).filter((point) => point.since > taken.since - width);
   bars.tokens.set(points, ["input_tokens", "output_tokens"], taken.since, answer.time, width);
   bars.ended.set(points, ["ended", "failed"], taken.since, answer.time, width);
   bars.queued.set(points, ["most_queued"], taken.since, answer.time, width);
-  setText(byId("tokens-note"), `read and written, a ${word}`);
-  setText(byId("queued-note"), `at most, in a ${word}, while this server ran`);
-  setText(byId("ended-note"), `all and failed, a ${word}`);
+  setText(byId("tokens-note"), isFine ? fleet.tokensMinute : fleet.tokensHour);
+  setText(byId("queued-note"), isFine ? fleet.queuedMinute : fleet.queuedHour);
+  setText(byId("ended-note"), isFine ? fleet.endedMinute : fleet.endedHour);
 }
 
 function tiles(list, values) {
@@ -127,24 +128,24 @@ function drawGroups(found) {
     [short(taken.input_tokens + taken.output_tokens)], [taken.cost ? money(taken.cost) : "–"], [taken.tool_p95 === null ? "–" : seconds(taken.tool_p95)],
   ]));
   table(byId("owners"), owners.map(({ owner, runs }) => [owner, [count(runs)]]));
-  setText(byId("groups-note"), groups.length === 0 ? "No runs yet." : rest(found.group_count - groups.length, "group"));
-  setText(byId("owners-note"), owners.length === 0 ? "No process holds a run." : rest(found.owner_count - owners.length, "process", "processes"));
+  setText(byId("groups-note"), groups.length === 0 ? fleet.none : rest(fleet.moreGroups, found.group_count - groups.length));
+  setText(byId("owners-note"), owners.length === 0 ? fleet.noProcess : rest(fleet.moreProcesses, found.owner_count - owners.length));
   const named = (name) => [...new Set(groups.map((group) => group[name]).filter(Boolean))].sort();
   offer(form.elements.worker, named("worker"));
   offer(form.elements.tenant, named("tenant"));
   offer(form.elements.owner, owners.map((each) => each.owner));
 }
 
-const rest = (n, one, many = `${one}s`) => (n > 0 ? `and ${n} more ${n === 1 ? one : many}` : "");
+const rest = (text, n) => (n > 0 ? plural(text, n) : "");
 
 function drawRows(found) {
   table(byId("fleet-rows"), found.rows.map((row) => [
-    el("a", { href: `./#${encodeURIComponent(row.id)}`, text: clip(row.title, 80) || "(no text)", title: `${row.id}${row.reason ? `: ${row.reason}` : ""}` }),
+    el("a", { href: `./#${encodeURIComponent(row.id)}`, text: clip(row.title, 80) || words.runs.untitled, title: `${row.id}${row.reason ? `: ${row.reason}` : ""}` }),
     el("span", { class: "status", "data-status": row.status, text: statusWord(row.status, row.cause) }),
     row.worker || "–", row.tenant || "–", row.owner || "–", [count(row.turns)], [count(row.tool_calls)],
     [short(row.input_tokens + row.output_tokens)], [row.cost === null ? "–" : money(row.cost)], ago(row.created, found.time),
   ]));
-  setText(byId("rows-note"), found.rows.length === 0 ? (asked().size ? "No run matches." : "No runs yet.") : found.is_more && limit === MOST ? `The newest ${MOST} are shown. Search for others.` : "");
+  setText(byId("rows-note"), found.rows.length === 0 ? (asked().size ? fleet.noMatch : fleet.none) : found.is_more && limit === MOST ? fill(fleet.newest, { n: MOST }) : "");
   show(byId("more"), found.is_more && limit < MOST);
 }
 
@@ -191,10 +192,11 @@ byId("periods").addEventListener("click", (event) => {
   for (const button of byId("periods").children) button.setAttribute("aria-pressed", String(button === event.target));
   drawPeriod();
 });
+translate(document.body);
 initTheme(() => Object.values(bars).forEach((chart) => chart.recolour()));
 api.info().then(([info]) => {
   setText(byId("title"), info.title || "rxworker");
-  document.title = `Fleet · ${info.title || "rxworker"}`;
+  document.title = fill(fleet.tab, { title: info.title || "rxworker" });
 }, () => {}); // the connection shows the error
 readAddress();
 open();

@@ -1,23 +1,25 @@
 // The entry point: creates the parts of the page and connects them.
 
-import * as api from "./server.js";
+import * as api from "./net/server.js";
 import { Actions } from "./actions.js";
-import { ChartsView } from "./charts.js";
-import { Composer, Outbox, QueueView } from "./composer.js";
-import { ApprovalView, ControlsView } from "./controls.js";
-import { ConversationView } from "./conversation.js";
-import { byId, setText, show } from "./dom.js";
-import { LanesView } from "./lanes.js";
-import { NotesView, WatchersView } from "./panels.js";
+import { ChartsView } from "./views/charts.js";
+import { Composer, Outbox, QueueView } from "./views/composer.js";
+import { ApprovalView } from "./views/approval.js";
+import { ControlsView } from "./views/controls.js";
+import { ConversationView } from "./views/conversation.js";
+import { byId, setText, show } from "./views/dom.js";
+import { LanesView } from "./views/lanes.js";
+import { NotesView, WatchersView } from "./views/panels.js";
 import { Renderer } from "./render.js";
-import { RunsView, WelcomeView } from "./runs.js";
-import { Connection } from "./server.js";
-import { announceText, initShell, initTheme, menu } from "./shell.js";
-import { SocketHandlers } from "./socket_handlers.js";
-import { Store } from "./store.js";
-import { TimeBar } from "./time_bar.js";
-import { Selection } from "./timeline.js";
-import { Travel } from "./travel.js";
+import { RunsView, WelcomeView } from "./views/runs.js";
+import { Connection } from "./net/server.js";
+import { announceText, initShell, initTheme, menu } from "./views/shell.js";
+import { SocketHandlers } from "./net/socket_handlers.js";
+import { Store } from "./model/store.js";
+import { TimeBar } from "./views/time_bar.js";
+import { Selection } from "./model/timeline.js";
+import { Travel } from "./model/travel.js";
+import { translate } from "./model/language.js";
 
 const OWN = `page-${Math.random().toString(36).slice(2, 5)}`;
 const TICK = 200, AGES = 30_000;
@@ -78,6 +80,7 @@ setInterval(() => {
 }, TICK);
 setInterval(() => renderer.list(), AGES);
 
+translate(document.body);
 initShell();
 initTheme(() => views.charts.recolour());
 loadInfo();

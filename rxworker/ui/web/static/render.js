@@ -1,9 +1,10 @@
 // The renderer: folds records once per frame, and draws only what they changed.
 
-import { byId, setData, setText, show } from "./dom.js";
-import { readable, statusWord } from "./format.js";
-import { costOf, usageOf } from "./run_state.js";
-import { announce, clearPending, skipTo } from "./shell.js";
+import { byId, setData, setText, show } from "./views/dom.js";
+import { readable, statusWord } from "./model/format.js";
+import { costOf, usageOf } from "./model/run_state.js";
+import { announce, clearPending, skipTo } from "./views/shell.js";
+import { fill, words } from "./model/language.js";
 
 const HIDDEN = 500; // milliseconds between two updates of a hidden page, which has no frames
 const JUST = 5; // seconds in which a run has just begun
@@ -130,23 +131,26 @@ export class Renderer {
     const back = this.selection.timeline.runs.flatMap((one) => this.outbox.takeUnread(one));
     if (back.length > 0) {
       this.views.composer.putBack(run.id, back.join("\n"));
-      this.views.composer.showNote("The run ended before the model read this. Send it again if it still holds.", "bad");
-      announce("The run ended before the model read your message. It is back in the message box.");
+      this.views.composer.showNote(words.queue.unread, "bad");
+      announce(words.queue.unreadSpoken);
     }
     this.views.queue.draw(run === null ? [] : this.outbox.waiting(run));
   }
 
   title(summary) {
-    const name = byId("title").textContent, waits = summary?.status === "paused" && !summary.resumed_as ? "Paused: " : "";
-    const text = summary ? `${waits}${readable(summary.title)} · ${name}` : name;
+    const name = byId("title").textContent, isPaused = summary?.status === "paused" && !summary.resumed_as;
+    const title = summary ? readable(isPaused ? fill(words.run.pausedTitle, summary) : summary.title) : "";
+    const text = summary ? `${title} · ${name}` : name;
     if (document.title !== text) document.title = text;
   }
 
   announceStatus(status, run) {
     const { selection } = this;
-    const words = status === "none" ? "" : `The run ${status === "aborted" && selection.cause === "error" ? "has failed" : `is ${statusWord(status, selection.cause)}`}. ${status === "paused" ? run.pause?.reason ?? "" : ""}`.trim();
-    if (words === this.announced) return;
-    if (this.announced !== "" && words !== "" && status !== "new") announce(words);
-    this.announced = words;
+    const failed = status === "aborted" && selection.cause === "error", reason = status === "paused" ? run.pause?.reason ?? "" : "";
+    const sentence = failed ? words.run.hasFailed : fill(words.run.isNow, { status: statusWord(status, selection.cause) });
+    const text = status === "none" ? "" : `${sentence} ${reason}`.trim();
+    if (text === this.announced) return;
+    if (this.announced !== "" && text !== "" && status !== "new") announce(text);
+    this.announced = text;
   }
 }

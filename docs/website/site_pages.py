@@ -1,0 +1,128 @@
+"""The Markdown from which the site is made: the pages of ``docs``, the README as the first page, the examples, the changes, and the API reference.
+
+The pages are read as they are, on a forge and here. What only a site needs is done to a copy: links to files of the repository lead to their copies,
+and the fragments of ``changes`` are part of the changelog.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path, PurePosixPath
+
+import api_pages
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+LANGUAGES = {".py": "python", ".service": "ini", "": "docker"}
+KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
+BUILT = {"__pycache__", "node_modules", "dist"}
+FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:)([^)#\s]+)")
+EXAMPLES = [
+    path
+    for path in sorted((ROOT / "examples").rglob("*"))
+    if path.is_file() and not BUILT & set(path.parts)
+]
+
+
+def pages() -> dict[str, str]:
+    """The text of each page of the site, by its path."""
+    found = {"index.md": home()}
+    linker = api_pages.Linker(api_pages.anchors().values())
+    for path in sorted(DOCS.rglob("*.md")):
+        if DOCS / "changes" not in path.parents:
+            found[place(path)] = linker(linked(path))
+    found["changelog.md"] = changelog(found["changelog.md"])
+    found["examples/index.md"] = examples()
+    for path in EXAMPLES:
+        found[place(path)] = example(path)
+    return found | api_pages.pages()
+
+
+def place(path: Path) -> str:
+    """Where the site shows a file of the repository."""
+    relative = path.relative_to(ROOT)
+    if relative == Path("README.md"):
+        return "index.md"
+    if relative == Path("docs/index.md"):
+        return "contents.md"
+    if relative in (Path("docs/changes/README.md"), Path("docs/changes")):
+        return "changelog.md"
+    if relative.parts[0] == "examples":
+        if path.is_dir():
+            return "examples/index.md"
+        return f"{relative.as_posix()}.md"
+    if relative.parts[0] == "docs" and path.is_file():
+        return relative.relative_to("docs").as_posix()
+    raise ValueError(f"the site does not show {relative}")
+
+
+def linked(path: Path) -> str:
+    """The text of a page, its links changed to where the site shows their targets."""
+    here = PurePosixPath(place(path)).parent
+
+    def changed(link: re.Match[str]) -> str:
+        target = place((path.parent / link[1]).resolve())
+        return PurePosixPath(os.path.relpath(target, here)).as_posix()
+
+    parts = FENCE.split(path.read_text(encoding="utf-8"))
+    return "".join(part if part.startswith("```") else LINK.sub(changed, part) for part in parts)
+
+
+def home() -> str:
+    """The first page: the README, with ways into the rooms below its picture."""
+    text = linked(ROOT / "README.md")
+    title, _, rest = text.partition("\n\n")
+    assert title == "# rxworker"
+    hero = (DOCS / "website" / "home.html").read_text(encoding="utf-8")
+    return f"---\nhide: [navigation, toc]\n---\n\n{hero}\n\n{rest}"
+
+
+def examples() -> str:
+    """The list of the examples, with the first sentence of each program."""
+    rows = [
+        f"- [{path.relative_to(ROOT / 'examples').as_posix()}]({place(path).removeprefix('examples/')}){described(path)}"
+        for path in EXAMPLES
+    ]
+    return "# Examples\n\nEach program runs in the test suite.\n\n" + "\n".join(rows) + "\n"
+
+
+def described(path: Path) -> str:
+    """What a program says of itself."""
+    found = re.match(r'"""(.+?)(?:"""|\n\n)', path.read_text(encoding="utf-8"), re.DOTALL)
+    return f": {' '.join(found[1].split())}" if found else ""
+
+
+def example(path: Path) -> str:
+    """A page that shows a file."""
+    name = path.relative_to(ROOT / "examples").as_posix()
+    if path.suffix == ".ipynb":
+        return f"# {name}\n\n" + notebook(path)
+    text = path.read_text(encoding="utf-8").rstrip()
+    return f"# {name}\n\n```{LANGUAGES.get(path.suffix, path.suffix[1:])}\n{text}\n```\n"
+
+
+def notebook(path: Path) -> str:
+    """The cells of a notebook."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    parts: list[str] = []
+    for cell in cells:
+        text = "".join(cell["source"])
+        code = cell["cell_type"] == "code"
+        parts.append(f"```python\n{text}\n```" if code else re.sub(r"^# ", "## ", text))
+    return "\n\n".join(parts) + "\n"
+
+
+def changelog(text: str) -> str:
+    """The changelog with the fragments of the changes that are not released."""
+    title, _, released = text.partition("\n\n")
+    _, _, released = released.partition("\n\n")  # the sentence that leads to the folder
+    parts = [title, "## Unreleased"]
+    for kind, heading in KINDS.items():
+        fragments = sorted((DOCS / "changes").glob(f"{kind}-*.md"))
+        if fragments:
+            items = (" ".join(path.read_text(encoding="utf-8").split()) for path in fragments)
+            parts += [f"### {heading}", "\n".join(f"- {item}" for item in items)]
+    return "\n\n".join([*parts, released])

@@ -1,0 +1,123 @@
+"""``rxworker mcp``: workers as the tools of an MCP server, over standard input and output or over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import cast
+
+from rxworker.cli.demo_script import demo_worker
+from rxworker.cli.process import MISUSED, CommandError, explain, run_until_stopped, write_line
+from rxworker.cli.resolve import import_object, read_variable, worker_maker
+from rxworker.errors import ConfigurationError
+from rxworker.log import open_log
+from rxworker.ui.clean import one_line
+from rxworker.ui.mcp import McpServer, McpWorker
+from rxworker.ui.web import Settings
+from rxworker.worker import Worker
+
+NAME = "worker"
+"""The name of the tool of a provider's model, unless another is given."""
+
+Workers = dict[str, McpWorker | Callable[[], Worker]]
+
+
+def mcp(
+    makers: Sequence[str],
+    provider: str | None = None,
+    model: str | None = None,
+    *,
+    name: str = NAME,
+    description: str = "",
+    http: tuple[str | None, int] | None = None,
+    token_env: str | None = None,
+    base_url: str | None = None,
+    api_key_env: str | None = None,
+    system: str | None = None,
+    max_tokens: int | None = None,
+    tools: Sequence[str] = (),
+    allowed_hosts: Sequence[str] = (),
+    demo: bool = False,
+    log: str | None = None,
+) -> int:
+    """Serve until the client closes standard input, or until Ctrl-C.
+
+    Args:
+        makers: Functions that make workers, or values of `McpWorker`, as ``module:function`` or ``name=module:function``.
+        provider: The name of the provider, for a worker that the options describe.
+        model: The model's name.
+        name: The name of that worker's tool.
+        description: Its description.
+        http: The host, ``None`` for this machine alone, and the port; by default it uses standard input and output.
+        token_env: The environment variable that holds the token.
+        base_url: The address of the service.
+        api_key_env: The environment variable that holds the key.
+        system: The system prompt.
+        max_tokens: The most tokens of an answer.
+        tools: The tools that the model may call, as ``module:function``.
+        allowed_hosts: Further host names that requests may use.
+        demo: Whether a scripted model is served, too.
+        log: The address of the log in which runs are stored.
+
+    Returns:
+        0 when it was asked to end.
+
+    Raises:
+        CommandError: An option is wrong, or the port is in use.
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
+    token = read_variable("--token-env", token_env)
+    workers: Workers = dict(map(_import_worker, makers))
+    if provider is not None and model is not None:
+        make = worker_maker(
+            provider,
+            model,
+            base_url=base_url,
+            api_key_env=api_key_env,
+            system=system,
+            max_tokens=max_tokens,
+            tools=tools,
+        )
+        workers[name] = McpWorker(make, description)
+    if demo:
+        workers["demo"] = McpWorker(
+            demo_worker, "Plan a short trip. The answers come from a script."
+        )
+    if not workers:
+        message = "mcp needs the function that makes a worker, --provider and --model, or --demo"
+        raise CommandError(message, MISUSED)
+    try:
+        settings = Settings(token=token, allowed_hosts=tuple(allowed_hosts))
+        McpServer(workers, settings=settings)
+    except ConfigurationError as error:
+        raise CommandError(explain(error), MISUSED) from error
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            stored = None if log is None else await stack.enter_async_context(open_log(log))
+            server = McpServer(workers, settings=settings, log=stored)
+            if http is None:
+                await server.serve_stdio()
+                return
+            host, port = http
+            url = await stack.enter_async_context(server.listen(host or "127.0.0.1", port))
+            write_line(f"rxworker serves MCP at {url}")
+            write_line("Ctrl-C ends it.")
+            await asyncio.Event().wait()
+
+    return run_until_stopped(main)
+
+
+def _import_worker(given: str) -> tuple[str, McpWorker | Callable[[], Worker]]:
+    """The name and the worker of an argument."""
+    name, _, path = given.rpartition("=")
+    where = one_line(given, 80)
+    found = import_object(where, path, "my_workers:make_clerk")
+    if isinstance(found, Worker):
+        message = "that is a Worker, which has one conversation: give a function that returns one"
+        raise CommandError(f"{where}: {message}", MISUSED)
+    if not isinstance(found, McpWorker) and not callable(found):
+        raise CommandError(f"{where}: that is {found!r:.60}, no function", MISUSED)
+    attribute = path.rpartition(":")[2].rpartition(".")[2]
+    return name or attribute.removeprefix("make_"), cast("McpWorker | Callable[[], Worker]", found)

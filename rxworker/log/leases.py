@@ -1,0 +1,120 @@
+"""Leases of claims: those of this process are renewed from a thread, and those of other processes are watched for their end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+
+from rxworker.errors import RxWorkerError
+from rxworker.log.values import Claim, RunInfo
+
+logger = logging.getLogger("rxworker.log")
+
+LEASE = 15.0
+"""Seconds that a claim lasts without a heartbeat."""
+
+
+class Heartbeat:
+    """Renews the claims of a process while it holds any.
+
+    It has a thread of its own: on the event loop, a tool that blocks the loop would lose the lease of its own run.
+
+    Args:
+        renew: Renews claims, and returns the ids of the runs that were lost. Called in the thread.
+        interval: Seconds between two renewals.
+    """
+
+    def __init__(self, renew: Callable[[Sequence[Claim]], Sequence[str]], interval: float) -> None:
+        self._interval = interval
+        self._renew = renew
+        self._lock = threading.Lock()
+        self._held: dict[str, tuple[Claim, Callable[[], None]]] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, claim: Claim, lost: Callable[[], None]) -> None:
+        """Renew a claim until it is removed.
+
+        Args:
+            claim: The claim.
+            lost: Called once, in the thread, if another owner has claimed the run.
+        """
+        with self._lock:
+            self._held[claim.run] = claim, lost
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._beat, name="rxworker heartbeat", daemon=True
+                )
+                self._thread.start()
+
+    def remove(self, run: str) -> None:
+        """Do not renew it any more."""
+        with self._lock:
+            self._held.pop(run, None)
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._stop.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._interval):
+            with self._lock:
+                claims = [claim for claim, _ in self._held.values()]
+            if not claims:
+                continue
+            try:
+                lost = self._renew(claims)
+            except RxWorkerError as error:
+                # The next beat tries again; if the lease ends before that, an append is refused.
+                logger.warning("the claims of %d runs could not be renewed: %s", len(claims), error)
+                continue
+            for run in lost:
+                with self._lock:
+                    held = self._held.pop(run, None)
+                if held is not None:
+                    held[1]()
+
+
+class Leases:
+    """When to look at runs again whose leases are renewed without a change of the run, so that a lease is never taken to have ended that was renewed.
+
+    Args:
+        before: How many seconds before the end of a lease its renewal is expected.
+    """
+
+    def __init__(self, before: float) -> None:
+        self._before = before
+        self._ends: dict[str, float] = {}
+        self._due: list[tuple[float, str]] = []
+
+    def note(self, infos: Iterable[RunInfo], now: float) -> None:
+        """Take newer information about runs."""
+        for info in infos:
+            if not info.owner or info.lease_until <= now:
+                self._ends.pop(info.run, None)
+            elif self._ends.get(info.run) != info.lease_until:
+                self._ends[info.run] = info.lease_until
+                heappush(self._due, (info.lease_until - self._before, info.run))
+
+    @property
+    def next_due(self) -> float | None:
+        """When to look at a run again."""
+        return self._due[0][0] if self._due else None
+
+    def due(self, now: float) -> list[str]:
+        """The runs to look at now, each before the end of its lease, and if it was not renewed, again at the end."""
+        found: list[str] = []
+        while self._due and self._due[0][0] <= now:
+            time, run = heappop(self._due)
+            end = self._ends.get(run)
+            if end is None or time not in (end - self._before, end):
+                continue  # it has ended, or was renewed meanwhile
+            if time < end:
+                heappush(self._due, (end, run))
+            found.append(run)
+        return found

@@ -1,0 +1,82 @@
+"""Progress that user interfaces draw: an edit of a file, and a plan; and a tool with which the model shows its plan."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.messages import Json
+from rxworker.tools.context import ToolContext
+from rxworker.tools.decorate import tool
+
+PlanStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
+PlanPriority: TypeAlias = Literal["high", "medium", "low"]
+
+
+class FileEdit(Struct, frozen=True, tag="file_edit", tag_field="report", omit_defaults=True):
+    """Progress of a tool that has changed a file: ``context.progress(FileEdit(path, new_text, old_text))``. Editors show it as a diff.
+
+    Attributes:
+        path: The file, absolute or relative to the folder that the worker works in.
+        new_text: The text of the file after the change, or of the part that was changed.
+        old_text: The text before; ``None`` for a new file.
+    """
+
+    path: str
+    new_text: str
+    old_text: str | None = None
+
+
+class PlanStep(Struct, frozen=True, omit_defaults=True):
+    """A step of a plan.
+
+    Attributes:
+        content: What is to be done, in one line.
+        status: Where it stands.
+        priority: How important it is.
+    """
+
+    content: str
+    status: PlanStatus = "pending"
+    priority: PlanPriority = "medium"
+
+
+class Plan(Struct, frozen=True, tag="plan", tag_field="report"):
+    """Progress of a tool that shows a plan: ``context.progress(Plan(steps))``. It replaces the plan that was shown before.
+
+    Attributes:
+        steps: All steps, in order.
+    """
+
+    steps: tuple[PlanStep, ...]
+
+
+Report: TypeAlias = FileEdit | Plan
+
+
+def read_report(progress: Json) -> Report | None:
+    """The edit or the plan that a progress value stands for; ``None`` for any other value.
+
+    >>> read_report({"report": "file_edit", "path": "a.py", "new_text": "x = 1"})
+    FileEdit(path='a.py', new_text='x = 1', old_text=None)
+    >>> read_report({"files": 3})
+    """
+    if not isinstance(progress, dict) or "report" not in progress:
+        return None
+    try:
+        return msgspec.convert(progress, Report)
+    except msgspec.ValidationError:
+        return None
+
+
+@tool(effect="idempotent")
+def update_plan(steps: list[PlanStep], context: ToolContext) -> str:  # noqa: D417 - the model does not see the context
+    """Show the user your plan for a task of several steps. Call it again whenever a step begins or is completed.
+
+    Args:
+        steps: All steps of the plan, in order, each with its present status.
+    """
+    context.progress(Plan(tuple(steps)))
+    return "The plan is shown."

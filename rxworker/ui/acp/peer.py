@@ -1,0 +1,243 @@
+"""JSON-RPC 2.0 between two programs that both send requests, one message a line.
+
+Source: https://www.jsonrpc.org/specification. Batches are refused, as the Agent Client Protocol does not have them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from rxworker.errors import LocalProtocolError, RxWorkerError
+from rxworker.messages import Json
+from rxworker.messages.lenient_json import encode_lenient
+from rxworker.ui.clean import format_error, json_redactor, redact
+
+A = TypeVar("A")
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
+INVALID_PARAMS, INTERNAL_ERROR, NOT_FOUND = -32602, -32603, -32002
+
+Id: TypeAlias = int | str | None
+
+logger = logging.getLogger("rxworker.ui.acp")
+
+
+class RpcError(Exception):
+    """A request failed.
+
+    Attributes:
+        code: The code of JSON-RPC, or of the protocol above it.
+        message: What is wrong, and what to do.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class Lines(Protocol):
+    """What a peer is connected by, such as `LineStreams`."""
+
+    def lines(self) -> AsyncIterator[bytes | None]:
+        """The lines that arrive; ``None`` stands for one that was too long."""
+        ...
+
+    async def write(self, line: bytes) -> None:
+        """Send a line.
+
+        Raises:
+            OSError: The other side has left.
+        """
+        ...
+
+
+class Method(Struct, frozen=True):
+    """A method that the other side may call, as a request or a notification.
+
+    Attributes:
+        params: The type of its parameters.
+        call: Takes the parameters, and returns the result.
+    """
+
+    params: type[Any]
+    call: Callable[[Any], Awaitable[Struct | None]]
+
+
+class _Error(Struct, frozen=True):
+    code: int = INTERNAL_ERROR
+    message: str = ""
+
+
+class _Message(Struct, frozen=True, omit_defaults=True):
+    """Any message: a request, a notification or a response."""
+
+    jsonrpc: str = ""
+    id: Id | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+_decode = msgspec.json.Decoder(_Message).decode
+
+
+class Peer:
+    """One end of a connection.
+
+    Args:
+        connection: The connection.
+        methods: What the other side may call, by name.
+    """
+
+    def __init__(self, connection: Lines, methods: Mapping[str, Method]) -> None:
+        self._connection = connection
+        self._methods = methods
+        self._redact = json_redactor()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[Id, asyncio.Future[Raw]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> None:
+        """Take requests until the other side leaves. `close` waits for those that are still being answered."""
+        try:
+            async for line in self._connection.lines():
+                if line is None:
+                    await self._refuse(None, RpcError(INVALID_REQUEST, "the message is too long"))
+                elif line.strip():
+                    await self._receive(line)
+        except OSError:
+            pass  # it has left
+        finally:
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(ConnectionResetError("the other side has left"))
+
+    async def close(self, seconds: float = 1.0) -> None:
+        """End the requests that are being answered.
+
+        Args:
+            seconds: How long they may still take; then they are cancelled.
+        """
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=seconds)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def notify(self, method: str, params: Struct) -> None:
+        """Send a notification.
+
+        Raises:
+            OSError: The other side has left.
+        """
+        await self._send({"method": method, "params": params})
+
+    async def request(self, method: str, params: Struct, result: type[A]) -> A:
+        """Send a request, and wait for its result.
+
+        Raises:
+            RpcError: The other side returned an error, or a result of another type.
+            OSError: The other side has left.
+        """
+        number = next(self._numbers)
+        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self._send({"id": number, "method": method, "params": params})
+            return msgspec.json.decode(await future, type=result)
+        except msgspec.DecodeError as error:
+            raise RpcError(INTERNAL_ERROR, f"the result of {method}: {error}") from error
+        finally:
+            del self._waiting[number]
+
+    async def _receive(self, line: bytes) -> None:
+        try:
+            message = _decode(line)
+        except msgspec.ValidationError as error:
+            return await self._refuse(None, RpcError(INVALID_REQUEST, f"no request: {error}"))
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            return await self._refuse(None, RpcError(PARSE_ERROR, f"no JSON: {error}"))
+        if message.method is not UNSET:
+            task = asyncio.get_running_loop().create_task(self._answer(message, message.method))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif message.id is UNSET or (message.result is UNSET and message.error is UNSET):
+            await self._refuse(None, RpcError(INVALID_REQUEST, "no request: it has no method"))
+        else:
+            self._settle(message, message.id)
+        return None
+
+    def _settle(self, message: _Message, number: Id) -> None:
+        """Take a response. One to a request that is no longer waited for is dropped."""
+        future = self._waiting.get(number)
+        if future is None or future.done():
+            return
+        if message.result is not UNSET:
+            future.set_result(message.result)
+        elif message.error is not UNSET:
+            future.set_exception(_error_in(message.error))
+
+    async def _answer(self, message: _Message, name: str) -> None:
+        with suppress(OSError):  # it has left, which `serve` notices
+            await self._respond(message, name)
+
+    async def _respond(self, message: _Message, name: str) -> None:
+        try:
+            result = await self._call(message, name)
+        except RpcError as error:
+            if message.id is not UNSET:
+                await self._refuse(message.id, error)
+            elif not name.startswith("$/"):  # these may be ignored
+                logger.warning("the notification %r failed: %s", name[:80], error)
+        else:
+            if message.id is not UNSET:
+                await self._send({"id": message.id, "result": result})
+
+    async def _call(self, message: _Message, name: str) -> Struct | None:
+        method = self._methods.get(name)
+        if method is None:
+            raise RpcError(METHOD_NOT_FOUND, f"there is no method {name[:80]!r}")
+        try:
+            given = b"{}" if message.params is UNSET else message.params
+            params = msgspec.json.decode(given, type=method.params)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise RpcError(INVALID_PARAMS, f"the parameters of {name}: {error}") from error
+        try:
+            return await method.call(params)
+        except (RpcError, OSError):
+            raise
+        except LocalProtocolError as error:
+            raise RpcError(INVALID_REQUEST, error.message) from error
+        except RxWorkerError as error:
+            raise RpcError(INTERNAL_ERROR, redact(error.message)) from error
+        except Exception as error:
+            logger.error("%s failed\n%s", name, format_error(error))
+            raise RpcError(
+                INTERNAL_ERROR, f"{name} failed; the reason is on standard error"
+            ) from error
+
+    async def _refuse(self, number: Id, error: RpcError) -> None:
+        about: Json = {"code": error.code, "message": error.message}
+        await self._send({"id": number, "error": about})
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        data = encode_lenient({"jsonrpc": "2.0", **message})
+        await self._connection.write(self._redact(data))
+
+
+def _error_in(data: Raw) -> RpcError:
+    try:
+        error = msgspec.json.decode(data, type=_Error)
+    except msgspec.DecodeError:
+        error = _Error(message="the error cannot be read")
+    return RpcError(error.code, error.message)

@@ -1,0 +1,317 @@
+"""A session of a client: a conversation, its prompts one by one, and the questions that runs pause for.
+
+Theory of operation. A prompt starts a run, and its records become updates until it has ended. A run that pauses ends: the client's user is asked, and the
+decision resumes it as a new run of the same prompt. A prompt that finds a paused run, which a client left without a decision, asks first, and then
+resumes that run with the new message; one that finds a run whose process has ended continues that run, and sends the message into it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
+from typing import TypeAlias
+
+from rxworker.events import Record, RunStart
+from rxworker.messages import Conversation, Message, StopKind
+from rxworker.protocols.acp import AcpEncoder, call_fields, read_prompt, wire
+from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason, Update
+from rxworker.protocols.common import pump
+from rxworker.ui.acp.peer import INTERNAL_ERROR, INVALID_REQUEST, Peer, RpcError
+from rxworker.ui.web.entry import ConversationEntry, LiveEntry, RunEntry
+from rxworker.ui.web.runs import STOP_SECONDS, Runs
+from rxworker.ui.web.stored import StoredEntry
+from rxworker.views import ViewAbort, ViewFinish, ViewPause, WaitingCall
+from rxworker.worker import Approve, Decision, Deny
+
+CANCELLED = "the client has cancelled it"
+REJECTED = "The user does not allow this call."
+
+OPTIONS: dict[OptionKind, str] = {
+    "allow_once": "Allow",
+    "allow_always": "Always allow in this session",
+    "reject_once": "Reject",
+    "reject_always": "Always reject in this session",
+}
+"""What the user may choose, and the label of each."""
+
+REFUSALS = frozenset({StopKind.REFUSAL, StopKind.CONTENT_FILTER})
+LIMITS: dict[str, StopReason] = {
+    "max_tokens": "max_tokens",
+    "budget.max_tokens": "max_tokens",
+    "max_turns": "max_turn_requests",
+    "max_tool_calls": "max_turn_requests",
+    "max_continuations": "max_turn_requests",
+}
+"""The limits of a run for which the protocol has a reason."""
+
+Notify: TypeAlias = Callable[[Update], Awaitable[None]]
+
+
+class Session:
+    """A conversation with a client.
+
+    Args:
+        conversation: The conversation, with its worker.
+        cwd: The folder that the client works in.
+        runs: Starts and resumes runs.
+        peer: The client.
+
+    Attributes:
+        conversation: The conversation.
+        resources: What is closed with the session, such as its MCP servers.
+    """
+
+    def __init__(self, conversation: ConversationEntry, cwd: str, runs: Runs, peer: Peer) -> None:
+        self.conversation = conversation
+        self.resources = AsyncExitStack()
+        self._cwd = cwd
+        self._runs = runs
+        self._peer = peer
+        self._always: dict[tuple[str, str], bool] = {}
+        self._is_busy = self._is_cancelled = False
+        self._asking: asyncio.Task[wire.PermissionResult] | None = None
+        # What the client has of a run that another process may continue.
+        self._shown: tuple[str, AcpEncoder] | None = None
+        # The conversation before a prompt that the model refused to answer.
+        self._before_refusal: Conversation | None = None
+
+    @property
+    def id(self) -> str:
+        """The id, that of the conversation."""
+        return self.conversation.id
+
+    def check_free(self) -> None:
+        """Check that no prompt is being answered.
+
+        Raises:
+            RpcError: One is.
+        """
+        if self._is_busy:
+            message = f"a prompt of {self.id} is being answered: wait for it, or cancel it"
+            raise RpcError(INVALID_REQUEST, message)
+
+    async def prompt(self, given: wire.Prompt) -> StopReason:
+        """Answer a prompt.
+
+        Raises:
+            RpcError: Another prompt is being answered, or the run failed.
+            LocalProtocolError: The prompt is empty.
+            ApiError: The run cannot be started.
+        """
+        self.check_free()
+        message = read_prompt(given.prompt)
+        self._is_busy, self._is_cancelled = True, False
+        try:
+            entry = await self._begin(message)
+            return "cancelled" if entry is None else await self._follow(entry)
+        finally:
+            self._is_busy = False
+
+    async def cancel(self) -> None:
+        """End the run, and the question that it waits for."""
+        if not self._is_busy:
+            return
+        self._is_cancelled = True
+        if self._asking is not None:
+            self._asking.cancel()
+        await self._stop(self.conversation.current)
+
+    async def replay(self) -> None:
+        """Show the client what has happened so far. A prompt that the model refused is left out, as the protocol requires."""
+        for name in list(self.conversation.runs):
+            entry = await self._runs.find(name)
+            await entry.open()
+            encoder = AcpEncoder(self._cwd, shows_user=True)
+            updates = [update for record in records_of(entry) for update in encoder.feed(record)]
+            self._shown = name, encoder
+            self._note_refusal(entry, encoder)
+            if self._before_refusal is None:
+                for update in updates:
+                    await self._notify(update)
+
+    async def _begin(self, message: Message) -> RunEntry | None:
+        """Start the run of a prompt; ``None`` if it was cancelled before that."""
+        conversation, runs = self.conversation, self._runs
+        entry = conversation.current
+        if entry is not None:
+            entry = await runs.find(entry.id)
+        if isinstance(entry, StoredEntry) and entry.info.is_cut_off():
+            return await self._recover(entry, message)
+        if entry is not None and entry.status == "paused" and entry.resumed_as is None:
+            await entry.open()
+            encoder = AcpEncoder(self._cwd)
+            for record in records_of(entry):
+                encoder.feed(record)
+            assert isinstance(encoder.end, ViewPause)
+            return await self._resume(entry, encoder.end, (message,))
+        await runs.prepare(conversation)
+        if self._before_refusal is not None:
+            conversation.worker.conversation = self._before_refusal
+        return await self._begun(runs.next_run(conversation, (message,), message.text))
+
+    async def _begun(self, entry: RunEntry) -> RunEntry:
+        await entry.accepted()
+        if len(self.conversation.runs) == 1:
+            await self._notify(wire.SessionInfoUpdate(entry.title))
+        if self._is_cancelled:
+            await self._stop(entry)
+        return entry
+
+    async def _recover(self, entry: StoredEntry, message: Message) -> RunEntry:
+        """Continue a run whose process has ended, and send the message into it."""
+        await self._runs.prepare(self.conversation)
+        run = await self.conversation.worker.recover(entry.id, reason="the client has come back")
+        entry.here = run
+        self._runs.changed(entry)
+        run.send(message)
+        return await self._begun(entry)
+
+    async def _follow(self, entry: RunEntry) -> StopReason:
+        """Show a run until it has ended, and ask what it pauses for."""
+        while True:
+            encoder = await self._show(entry)
+            end = encoder.end
+            self._note_refusal(entry, encoder)
+            if not isinstance(end, ViewPause) or self._is_cancelled:
+                return self._reason(encoder)
+            if isinstance(entry, LiveEntry):
+                await entry.over.wait()
+            resumed = await self._resume(entry, end)
+            if resumed is None:
+                return "cancelled" if self._is_cancelled else "end_turn"
+            entry = resumed
+
+    async def _show(self, entry: RunEntry) -> AcpEncoder:
+        name, encoder = self._shown or ("", AcpEncoder(self._cwd))
+        if name != entry.id:
+            encoder = AcpEncoder(self._cwd)
+        self._shown = None
+        run = entry.run if entry.here is None else entry.here
+        watch = run.watch(entry.delivery, after=encoder.seq, name="acp")
+        async with aclosing(pump(watch.batches(), encoder.feed, encoder.close)) as pieces:
+            async for updates in pieces:
+                for update in updates:
+                    await self._notify(update)
+        return encoder
+
+    def _reason(self, encoder: AcpEncoder) -> StopReason:
+        """Why the prompt's turn has ended.
+
+        Raises:
+            RpcError: The run failed.
+        """
+        match encoder.end:
+            case _ if self._is_cancelled:
+                return "cancelled"
+            case ViewFinish(stop_reason=reason):
+                kind = None if reason is None else reason.kind
+                if kind in REFUSALS:
+                    return "refusal"
+                return "max_tokens" if kind is StopKind.MAX_TOKENS else "end_turn"
+            case ViewAbort(cause="cancel"):
+                return "cancelled"
+            case ViewAbort(cause="limit") if encoder.limit in LIMITS:
+                return LIMITS[encoder.limit]
+            case ViewAbort(reason=reason, cause=cause):
+                raise RpcError(INTERNAL_ERROR, reason or cause)
+            case end:
+                raise RpcError(INTERNAL_ERROR, getattr(end, "reason", "the run has not ended"))
+
+    def _note_refusal(self, entry: RunEntry, encoder: AcpEncoder) -> None:
+        """Remember the conversation before a refused prompt: neither is part of the next request."""
+        self._before_refusal = None
+        reason = encoder.end.stop_reason if isinstance(encoder.end, ViewFinish) else None
+        if reason is None or reason.kind not in REFUSALS:
+            return
+        first = records_of(entry)[0].event
+        if isinstance(first, RunStart):
+            messages = first.conversation.messages
+            kept = messages[: len(messages) - first.added]
+            self._before_refusal = first.conversation.with_messages(kept)
+
+    # Questions
+
+    async def _resume(
+        self, entry: RunEntry, pause: ViewPause, add: tuple[Message, ...] = ()
+    ) -> RunEntry | None:
+        """Ask for the decisions about a paused run, and resume it; ``None`` if it is not to continue."""
+        decisions: dict[str, Decision] = {}
+        waiting = [each for each in pause.pending if each.needs_decision]
+        for each in waiting:
+            is_allowed = await self._may_run(pause, each)
+            if is_allowed is None:
+                break
+            decisions[each.call.id] = Approve() if is_allowed else Deny(REJECTED)
+        is_decided = len(decisions) == len(waiting)
+        if not waiting and not add:  # a message for the model is reason enough to go on
+            is_decided = await self._may_go_on(pause)
+        if not is_decided or self._is_cancelled:
+            await entry.dismiss(CANCELLED)
+            for each in pause.pending:
+                await self._notify(wire.CallUpdate(tool_call_id=each.id, status="failed"))
+            return None
+        return await self._begun(await self._runs.resume(entry.id, decisions, add))
+
+    async def _may_run(self, pause: ViewPause, waiting: WaitingCall) -> bool | None:
+        key = pause.hook, waiting.call.name
+        if key in self._always:
+            return self._always[key]
+        choice = await self._ask(call_fields(waiting.id, waiting.call, self._cwd))
+        if choice is None:
+            return None
+        is_allowed = choice.startswith("allow")
+        if choice.endswith("always"):
+            self._always[key] = is_allowed
+        return is_allowed
+
+    async def _may_go_on(self, pause: ViewPause) -> bool:
+        """Ask about a pause that is not about a call: at the end of a turn, or one that the application requested."""
+        title = pause.reason or f"Continue after the pause of {pause.hook}?"
+        call = wire.CallFields(tool_call_id=f"{pause.run}.pause", title=title)
+        return (await self._ask(call, ("allow_once", "reject_once"))) == "allow_once"
+
+    async def _ask(
+        self, call: wire.CallFields, kinds: tuple[OptionKind, ...] = tuple(OPTIONS)
+    ) -> str | None:
+        """The user's choice; ``None`` if the prompt was cancelled instead."""
+        options = [PermissionOption(kind, OPTIONS[kind], kind) for kind in kinds]
+        request = wire.PermissionRequest(self.id, call, options)
+        loop = asyncio.get_running_loop()
+        method = "session/request_permission"
+        asking = self._peer.request(method, request, wire.PermissionResult)
+        task = self._asking = loop.create_task(asking)
+        try:
+            await asyncio.wait({task})
+        finally:
+            self._asking = None
+            task.cancel()
+        if task.cancelled():
+            self._is_cancelled = True
+            return None
+        outcome = task.result().outcome
+        if outcome.outcome == "cancelled":
+            self._is_cancelled = True
+            return None
+        if outcome.option_id not in kinds:
+            raise RpcError(INTERNAL_ERROR, f"there is no option {outcome.option_id[:80]!r}")
+        return outcome.option_id
+
+    async def _stop(self, entry: RunEntry | None) -> None:
+        if entry is not None and entry.here is not None and not entry.here.done():
+            await asyncio.wait({entry.here.cancel(reason=CANCELLED)}, timeout=STOP_SECONDS)
+
+    async def _notify(self, update: Update) -> None:
+        await self._peer.notify("session/update", wire.SessionNotification(self.id, update))
+
+
+def records_of(entry: RunEntry) -> list[Record]:
+    """The records of a run so far."""
+    records: list[Record] = []
+
+    def ignore(_: Exception) -> None:
+        """The last record has the reason."""
+
+    run = entry.run if entry.here is None else entry.here
+    run.records.subscribe(records.append, ignore).dispose()
+    return records

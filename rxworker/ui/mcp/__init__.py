@@ -1,0 +1,13 @@
+"""Workers as the tools of an MCP server, for clients such as Claude Desktop, editors and other agents: ``pip install "rxworker[mcp]"``."""
+
+from importlib.util import find_spec
+
+from rxworker.errors import ConfigurationError
+
+if find_spec("mcp") is None:
+    raise ConfigurationError("an MCP server needs the package mcp: pip install 'rxworker[mcp]'")
+
+from rxworker.ui.mcp.server import McpServer
+from rxworker.ui.mcp.tool import McpWorker
+
+__all__ = ["McpServer", "McpWorker"]

@@ -1,0 +1,320 @@
+"""The calls of an MCP server's tools: each starts a run, reports its progress, and returns its result.
+
+Theory of operation. A run belongs to the request that started it: a request that is cancelled, or whose client has disconnected, cancels its run. A run
+that pauses for approval needs a decision of the client's user. Until revision 2025-11-25 of the protocol the server sends a request of its own, and the call
+goes on with the response. Since revision 2026-07-28 it cannot: the call ends with the form, and the client repeats it with the form filled in. The run
+is named by the ``requestState`` of both, which the server encrypts, so that a client can decide about none but its own runs.
+
+Sources: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation and
+https://modelcontextprotocol.io/specification/2026-07-28/server/tools
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
+
+import anyio
+import msgspec
+from mcp import MCPError
+from mcp.server.context import ServerRequestContext
+from mcp.types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ElicitRequest,
+    ElicitRequestFormParams,
+    ElicitResult,
+    InputRequiredResult,
+)
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
+
+from rxworker.errors import InvalidArgumentError, LocalProtocolError, LogError
+from rxworker.events import BlockType
+from rxworker.hub import Coalesce
+from rxworker.log.recover import resumed_id
+from rxworker.messages import JsonObject, Message, ToolCall
+from rxworker.ui.clean import clean, format_error, one_line, redact
+from rxworker.ui.describe import describe_call, describe_json
+from rxworker.ui.mcp.tool import Arguments, ServedTool, error_result
+from rxworker.ui.web.entry import LiveEntry, RunEntry
+from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.runs import Runs
+from rxworker.ui.web.streams import batches_of
+from rxworker.views import BlockView, CallView, RunView
+from rxworker.worker import Approve, Decision, Deny
+
+logger = logging.getLogger("rxworker.ui.mcp")
+
+PACE = 0.25
+"""Seconds between two notifications of progress, at least."""
+
+KEPT = 32
+"""How many items of a run are kept to describe its progress."""
+
+MOST_LINE = 160
+MOST_FORM = 4000
+"""The maximum number of characters of a call that a person decides about; a longer one is cut, with a note."""
+
+CLEANUP_SECONDS = 5.0
+
+LEFT = "its client has cancelled the call, or has disconnected"
+REFUSED = "the user has cancelled it"
+
+APPROVAL = "approval"
+"""The name of the form among the inputs that a call requires."""
+
+FORM: JsonObject = {
+    "type": "object",
+    "properties": {
+        "approve": {"type": "boolean", "title": "Approve", "default": True},
+        "reason": {
+            "type": "string",
+            "title": "Reason",
+            "description": "For the model, if it is not approved.",
+        },
+    },
+}
+
+NO_FORMS = (
+    "Approval is needed, and this client cannot show its user a form (the capability elicitation of MCP). "
+    "Use a client that can, or decide about it in the page of `rxworker serve` on the log of this server (--log). "
+    "Nothing was run. What waits:\n"
+)
+
+Context = ServerRequestContext[Any, Any]
+
+
+class Calls:
+    """Serves the calls of the tools.
+
+    Args:
+        tools: The tools by their names.
+        runs: The runs of the server.
+    """
+
+    def __init__(self, tools: Mapping[str, ServedTool], runs: Runs) -> None:
+        self._tools = tools
+        self._runs = runs
+
+    async def call(
+        self, context: Context, params: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        """Serve a call: start a run, or resume one that waits, and return its result.
+
+        Raises:
+            MCPError: There is no such tool, or the form does not belong to a run that waits.
+        """
+        tool = self._tools.get(params.name)
+        if tool is None:
+            known = ", ".join(self._tools)
+            name = one_line(params.name, 60)
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {name}; there are: {known}")
+        try:
+            result = await self._call(tool, context, params)
+        except MCPError:
+            raise
+        except (InvalidArgumentError, LocalProtocolError, ApiError) as error:
+            result = error_result(redact(str(error)))
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # SystemExit in a function of the program must not end the server
+            number = secrets.token_hex(4)
+            logger.error("error %s: the tool %s failed\n%s", number, tool.name, format_error(error))
+            result = error_result(f"The server failed; its log has the details under {number}.")
+        if isinstance(result, InputRequiredResult):
+            return result
+        return CallToolResult.model_validate(result, by_name=False)
+
+    async def _call(
+        self, tool: ServedTool, context: Context, params: CallToolRequestParams
+    ) -> JsonObject | InputRequiredResult:
+        if params.request_state is None:
+            entry = await self._start(tool, tool.read(params.arguments))
+        else:
+            waiting = await self._runs.find(params.request_state)
+            entry = await self._decide(waiting, (params.input_responses or {}).get(APPROVAL))
+        progress = Progress(context)
+        while (entry := await self._follow(progress, entry)).status == "paused":
+            if not _has_forms(context):
+                return tool.failure(entry, NO_FORMS + _question(entry))
+            form = ElicitRequestFormParams(message=_question(entry), requested_schema=FORM)
+            if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                return InputRequiredResult(
+                    input_requests={APPROVAL: ElicitRequest(params=form)}, request_state=entry.id
+                )
+            async with _dismissed_when_cancelled(entry):
+                answer = await context.session.elicit_form(form.message, FORM, context.request_id)
+            entry = await self._decide(entry, answer)
+        return tool.result(entry)
+
+    async def _start(self, tool: ServedTool, given: Arguments) -> RunEntry:
+        """Start a run: the first of a conversation, or the next."""
+        runs = self._runs
+        if given.conversation is None:
+            conversation = runs.begin_conversation(tool.name)
+        else:
+            before = await self._last(given.conversation)
+            if before.conversation.name != tool.name:
+                raise ApiError(404, "no_run", f"{before.id} is no conversation of {tool.name}")
+            conversation = await runs.behind(before)
+        conversation.output = tool.worker.output
+        return runs.next_run(conversation, (Message.user(given.message),), given.message)
+
+    async def _last(self, run: str) -> RunEntry:
+        """The run, or the one that has resumed it, here or in another process."""
+        entry = await self._runs.find(run)
+        while entry.status == "paused":
+            try:
+                entry = await self._runs.find(entry.resumed_as or resumed_id(entry.id))
+            except ApiError:
+                break
+        return entry
+
+    async def _follow(self, progress: Progress, entry: RunEntry) -> RunEntry:
+        """Report the progress of a run until it ends, and return it as it is then."""
+        view = RunView(keep=KEPT)
+        try:
+            await entry.accepted()
+            await entry.open()
+            watch = entry.run.watch(Coalesce(every=PACE), name="mcp")
+            async with aclosing(batches_of(entry, watch)) as batches:
+                async for batch in batches:
+                    for record in batch:
+                        view.step(record)
+                    await progress.report(entry, progress_line(view))
+            return await self._ended(entry)
+        except asyncio.CancelledError:
+            if entry.here is not None and not entry.here.done():
+                entry.here.cancel(reason=LEFT)
+            raise
+
+    async def _ended(self, entry: RunEntry) -> RunEntry:
+        if isinstance(entry, LiveEntry):
+            await entry.over.wait()
+        elif entry.here is not None:
+            with suppress(Exception):
+                await entry.here
+        return await self._runs.find(entry.id)
+
+    async def _decide(self, entry: RunEntry, answer: object) -> RunEntry:
+        """Resume a run with the answer of the client's user, or dismiss it.
+
+        Raises:
+            MCPError: It is no answer to the form.
+            ApiError: The run does not wait any more.
+        """
+        content = answer.content or {} if isinstance(answer, ElicitResult) else {}
+        approve, reason = content.get("approve", True), content.get("reason") or ""
+        if (
+            not isinstance(answer, ElicitResult)
+            or not isinstance(approve, bool)
+            or not isinstance(reason, str)
+        ):
+            message = "the answer to the form for approval is missing, or does not fit its schema; nothing was decided"
+            raise MCPError(INVALID_PARAMS, message)
+        call = _call_of(entry)
+        is_approved = answer.action == "accept" and approve
+        if answer.action == "cancel" or (call is None and not is_approved):
+            await entry.dismiss(REFUSED)
+            return entry
+        decisions: dict[str, Decision] = {}
+        if call is not None:
+            decisions[call.id] = (
+                Approve() if is_approved else Deny(clean(reason)) if reason else Deny()
+            )
+        return await self._runs.resume(entry.id, decisions)
+
+
+class Progress:
+    """Sends the notifications of one call. Their numbers increase, also when its run pauses and another one resumes it.
+
+    Args:
+        context: The request of the call.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._session = context.session
+        self._number = 0
+        self._last = ""
+
+    async def report(self, entry: RunEntry, line: str) -> None:
+        """Send a line, unless it was the last one."""
+        if line and line != self._last:
+            self._last = line
+            self._number += 1
+            hidden = msgspec.json.decode(entry.redact(msgspec.json.encode(line)))
+            await self._session.report_progress(self._number, message=hidden)
+
+
+@asynccontextmanager
+async def _dismissed_when_cancelled(entry: RunEntry) -> AsyncGenerator[None, None]:
+    """Context manager: a paused run is dismissed when the request that waits for a decision is cancelled."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        # The package cancels again at every await, unless it is shielded.
+        with anyio.move_on_after(CLEANUP_SECONDS, shield=True), suppress(ApiError, LogError):
+            await entry.dismiss(LEFT)
+        raise
+
+
+def _has_forms(context: Context) -> bool:
+    """Whether the client can show its user a form."""
+    session = context.session
+    capabilities = session.client_capabilities
+    forms = None if capabilities is None else capabilities.elicitation
+    can_ask = session.can_send_request or context.protocol_version in MODERN_PROTOCOL_VERSIONS
+    # A capability without modes means forms: it comes from before there was another mode.
+    return can_ask and forms is not None and (forms.form is not None or forms.url is None)
+
+
+def _call_of(entry: RunEntry) -> ToolCall | None:
+    """The call that a run has paused at; ``None`` at the end of a turn."""
+    pause = entry.run.state.pause
+    if pause is None or pause.paused_at is None:
+        return None
+    return pause.pending[pause.approved_count]
+
+
+def _question(entry: RunEntry) -> str:
+    """What a person decides about."""
+    call, pause = _call_of(entry), entry.run.state.pause
+    reason = "" if pause is None else pause.reason
+    what = "Continue?" if call is None else f"Run {describe_call(call, MOST_FORM)}?"
+    return clean(f"{what}\n{reason}".rstrip())
+
+
+def progress_line(view: RunView) -> str:
+    """What a run does now, in one line: its running tools, or the end of the text so far; empty if there is nothing to show.
+
+    >>> from rxworker.events import Record, TextDelta
+    >>> view = RunView()
+    >>> _ = view.step(Record(seq=1, run="r", turn=1, attempt=1, time=5.0, event=TextDelta(0, "Two cities,")))
+    >>> progress_line(view)
+    'Two cities,'
+    """
+    items = [item for item in view.items if isinstance(item, BlockView)]
+    running = [item for item in items if isinstance(item, CallView) and item.stage == "running"]
+    if running:
+        return one_line(", ".join(map(_call_line, running)), MOST_LINE)
+    if not items:
+        return ""
+    item = items[-1]
+    if isinstance(item, CallView):
+        return f"{item.block.tool} {item.stage}" if item.is_over else f"calls {item.block.tool}"
+    text = "".join(item.pieces[-MOST_LINE:])
+    shown = one_line(text[-MOST_LINE:])
+    if len(text) > MOST_LINE:
+        shown = f"...{shown.partition(' ')[2]}"
+    return f"(thinking) {shown}" if shown and item.block.block_type is BlockType.THINKING else shown
+
+
+def _call_line(item: CallView) -> str:
+    name = item.block.tool if item.call is None else describe_call(item.call, MOST_LINE)
+    return f"{name}: {describe_json(item.progress)}" if item.reports else name

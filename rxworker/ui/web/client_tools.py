@@ -1,0 +1,70 @@
+"""The tools of a client, for every protocol that has them.
+
+A worker is given the tools that its client sends. A run that waits for them continues with the results of the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rxworker.errors import ConfigurationError
+from rxworker.messages import Message, ToolMeta, ToolResult
+from rxworker.protocols.common import CallIds
+from rxworker.tools import ClientTool
+from rxworker.ui.web.entry import ConversationEntry, RunEntry
+from rxworker.ui.web.responses import ApiError
+from rxworker.worker import Answer, QueuedWorker
+
+
+def equip_client_tools(conversation: ConversationEntry, metas: Sequence[ToolMeta]) -> None:
+    """Give the worker of a conversation the tools of its client, in place of those of the last request.
+
+    Raises:
+        ApiError: One of them has the name of a tool of the worker, or the worker runs in other processes.
+    """
+    worker = conversation.worker
+    if metas and isinstance(worker, QueuedWorker):
+        message = "this worker runs in other processes, which cannot run tools of a client"
+        raise ApiError(400, "no_tools", message)
+    for name in conversation.client_tools:
+        if name in worker.tools:
+            worker.tools.remove(name)
+    conversation.client_tools = ()
+    try:
+        worker.tools.add(*map(ClientTool, metas))
+    except ConfigurationError as error:
+        raise ApiError(400, "bad_tools", str(error)) from None
+    conversation.client_tools = tuple([meta.name for meta in metas])
+
+
+def answers_of(entry: RunEntry, results: Iterable[ToolResult]) -> dict[str, Answer]:
+    """The answers to the calls that a run waits for, among results that a client sends, by the ids of the calls.
+
+    Args:
+        entry: The run; it must be open.
+        results: The results, under the ids of the calls, or those of `CallIds`.
+    """
+    pause = entry.run.state.pause
+    if pause is None or entry.status != "paused" or entry.resumed_as is not None:
+        return {}
+    pending = {call.id for call in pause.pending}
+    ids = CallIds()
+    shown: dict[str, str] = {}
+    for message in entry.run.state.conversation.messages:
+        shown = {ids.of_call(call.id): call.id for call in message.tool_calls} or shown
+    answers: dict[str, Answer] = {}
+    for result in results:
+        call_id = shown.get(result.tool_use_id, result.tool_use_id)
+        if call_id in pending:
+            answers[call_id] = Answer(result.content, result.is_error)
+    return answers
+
+
+def without_results(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages without the results in them; a message of results alone is left out."""
+    kept: list[Message] = []
+    for message in messages:
+        content = tuple([c for c in message.content if not isinstance(c, ToolResult)])
+        if content:
+            kept.append(Message(message.role, content))
+    return tuple(kept)

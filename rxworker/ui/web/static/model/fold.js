@@ -1,0 +1,235 @@
+// Folds the records of a run into the state that the page shows. Pure: it does not depend on the page.
+//
+// `newRun` is a run without records; `step(run, record)` takes the next record. What a record changed is added to
+// `run.changed`, which the renderer clears: a frame costs what changed in it, whatever the length of the run. A record that was
+// already folded changes nothing. Records may cover several others (`covers`), and belong to nested runs (`path`).
+// The same records give the same conversation, numbers and status as `fold_run` in Python; a test checks that the two agree.
+
+import { addMessage, BLOCK_STEPS, closeCalls, closeOpen, isSame, TOOL_STEPS } from "./fold_content.js";
+import { addUsage, lastCall, makeMessage, makeNote, newResponse, newScope, newUsage, put, scopeAt, Series, usageOf } from "./run_state.js";
+import { fill, words } from "./language.js";
+
+export function note(run, scope, record, tone, title, text, fields) {
+  const made = makeNote(scope, tone, title, text, { time: record.time, turn: record.turn, ...fields });
+  run.notes.push(made);
+  run.changed.add(made);
+  if (made.inline) put(run, scope, made);
+  return made;
+}
+
+// An error or a limit and its consequence share one note.
+export function conclude(run, scope, record, tone, title, reason, more = "") {
+  const cause = scope.trouble;
+  scope.trouble = null;
+  if (cause === null || cause.turn !== record.turn) return note(run, scope, record, tone, title, `${reason}${more}`, { inline: true });
+  const isContained = reason === "" || cause.text.includes(reason);
+  Object.assign(cause, { tone, title, text: `${isContained ? cause.text : reason}${more}` });
+  run.changed.add(cause);
+  return cause;
+}
+
+function error(run, scope, event, record) {
+  const what = event.kind && event.kind !== "unknown" ? ` (${event.kind})` : "";
+  scope.trouble = note(run, scope, record, "bad", words.notes.error, `${event.message || event.code}${what}`, { inline: true });
+}
+
+function hookMessage(run, scope, event, record) {
+  const isDebug = event.level === "debug";
+  note(run, scope, record, isDebug ? "quiet" : "info", event.hook, event.content, { inline: !isDebug, level: event.level, data: event.data });
+}
+
+function hookVerdict(run, scope, event, record) {
+  const call = event.call_id ? lastCall(scope, event.call_id) : null;
+  if (call) {
+    call.verdicts.push({ hook: event.hook, verdict: event.verdict, reason: event.reason ?? "" });
+    run.changed.add(call);
+  }
+  // The verdict's reason is shown at the call.
+  if (call) note(run, scope, record, "verdict", `${event.verdict} · ${call.name}`, event.hook);
+  else note(run, scope, record, "verdict", event.verdict, `${event.hook}${event.reason ? `: ${event.reason}` : ""}`);
+}
+
+function limitReached(run, scope, event, record) {
+  if (scope.depth === 0) run.reason = event.limit;
+  scope.trouble = note(run, scope, record, "bad", words.notes.limit, `${event.limit} (${event.value})`, { inline: true });
+}
+
+function watcherDetach(run, scope, event, record) {
+  note(run, scope, record, "warn", words.notes.detached, `${event.watcher}: ${event.error}`);
+}
+
+function gap(run, scope, event, record) {
+  note(run, scope, record, "warn", words.notes.notShown, fill(words.notes.records, event), { inline: true });
+}
+
+export const NOTE_STEPS = {
+  error, limit_reached: limitReached, hook_message: hookMessage, hook_verdict: hookVerdict, watcher_detach: watcherDetach, gap,
+};
+
+// The response is over: open blocks are closed, and its tokens are added to the total.
+export function settle(run, scope, time) {
+  closeOpen(run, scope, time);
+  scope.spent = addUsage(scope.spent, scope.response.usage);
+  scope.response = newResponse();
+  scope.attempt = [];
+}
+
+function retract(run, scope, time) {
+  closeOpen(run, scope, time);
+  for (const thing of scope.attempt) {
+    thing.retracted = true;
+    if (thing.state === "waiting" || thing.state === "running") thing.state = "stopped";
+    run.changed.add(thing);
+  }
+  scope.attempt = [];
+}
+
+function attemptStart(run, scope, event, record) {
+  settle(run, scope, record.time);
+  if (scope.depth > 0) return;
+  run.attempts += 1;
+  run.provider = event.provider || run.provider;
+  run.model = event.model || run.model;
+  run.stopReason = null;
+}
+
+function attemptRetract(run, scope, event, record) {
+  retract(run, scope, record.time);
+  settle(run, scope, record.time);
+  const again = event.delay ? fill(words.notes.again, { seconds: event.delay.toFixed(1) }) : "";
+  conclude(run, scope, record, "warn", words.notes.retracted, event.reason, again);
+}
+
+function status(run, scope, event, record) {
+  const response = scope.response;
+  if (event.status === "Started") {
+    if (response.status !== null) {
+      retract(run, scope, record.time);
+      if (scope.depth > 0) scope.spent = addUsage(scope.spent, response.usage);
+      response.usage = null;
+    }
+    response.status = "Started";
+    if (scope.depth === 0) run.model = event.model || run.model;
+    return;
+  }
+  response.status = event.status;
+  if (event.status !== "Completed") return;
+  if (scope.depth === 0) run.stopReason = event.stop_reason ?? null;
+}
+
+function usage(run, scope, event, record) {
+  scope.response.usage = event;
+  run.series.total(record.time, usageOf(run));
+}
+
+export const ATTEMPT_STEPS = { attempt_start: attemptStart, attempt_retract: attemptRetract, status, usage };
+
+const ENDS = { cancel: ["warn", words.notes.cancelled], limit: ["bad", words.notes.stopped] };
+
+function talk(run, scope, conversation) {
+  if (conversation.system && scope.depth === 0) put(run, scope, makeMessage(scope, "system", conversation.system, { source: "start" }));
+  for (const message of conversation.messages ?? []) addMessage(run, scope, message, "start");
+}
+
+// Pending calls without a result, each with its entry in `pending`.
+function* waiting(scope, pending) {
+  for (const one of pending ?? []) {
+    const call = lastCall(scope, one.id);
+    if (call && call.result === null) yield [call, one];
+  }
+}
+
+function runStart(run, scope, event) {
+  if (scope.depth === 0) run.status = "running";
+  else settle(run, scope, null);
+  talk(run, scope, event.conversation);
+}
+
+function runResume(run, scope, event, record) {
+  talk(run, scope, event.conversation);
+  for (const [call, { input }] of waiting(scope, event.pending)) Object.assign(call, { edited: !isSame(call.input, input), input });
+  if (scope.depth > 0) return;
+  Object.assign(run, { status: "running", turns: event.turns ?? 0, toolCalls: event.tool_calls ?? 0, pause: null, reason: "" });
+  scope.spent = { ...newUsage(), ...event.usage };
+  run.series.total(record.time, usageOf(run));
+}
+
+function turnStart(run, scope, event, record) {
+  settle(run, scope, record.time);
+  if (scope.depth > 0) return;
+  run.status = "running";
+  run.turns += 1;
+  run.turnTimes.push(record.time);
+}
+
+function turnStop(run, scope, event, record) {
+  settle(run, scope, record.time);
+}
+
+function runPause(run, scope, event, record) {
+  closeOpen(run, scope, record.time);
+  for (const [call, { input }] of waiting(scope, event.pending)) {
+    Object.assign(call, { state: "paused", input });
+    run.changed.add(call);
+  }
+  note(run, scope, record, "warn", words.notes.paused, event.reason || fill(words.notes.by, event));
+  if (scope.depth > 0) return;
+  Object.assign(run, { status: "paused", pause: event, reason: event.hook });
+}
+
+function runStop(run, scope, event, record) {
+  settle(run, scope, record.time);
+  closeCalls(run, scope, record.time);
+  if (scope.depth === 0) run.status = "finished";
+}
+
+function runAbort(run, scope, event, record) {
+  settle(run, scope, record.time);
+  closeCalls(run, scope, record.time);
+  const [tone, title] = ENDS[event.cause] ?? ["bad", words.notes.ended];
+  conclude(run, scope, record, tone, title, event.reason);
+  if (scope.depth === 0) Object.assign(run, { status: "aborted", cause: event.cause, reason: event.reason });
+}
+
+// The server no longer knows the run: no record will follow, so nothing in it is open or running.
+export function lose(run) {
+  for (const scope of [run.root, ...run.scopes.values()]) {
+    settle(run, scope, run.last);
+    closeCalls(run, scope, run.last);
+  }
+  run.status = "gone";
+}
+
+export const RUN_STEPS = {
+  run_start: runStart, run_resume: runResume, run_pause: runPause, run_stop: runStop, run_abort: runAbort,
+  turn_start: turnStart, turn_stop: turnStop,
+};
+
+const STEPS = { ...BLOCK_STEPS, ...NOTE_STEPS, ...ATTEMPT_STEPS, ...TOOL_STEPS, ...RUN_STEPS };
+
+export function newRun(id) {
+  return {
+    id, seq: 0, status: "new", turns: 0, attempts: 0, toolCalls: 0, innerToolCalls: 0, missing: 0,
+    reason: "", cause: "", pause: null, provider: "", model: "", stopReason: null, started: null, last: null,
+    root: newScope([], null), scopes: new Map(), lanes: [], notes: [], turnTimes: [], series: new Series(), changed: new Set(),
+  };
+}
+
+export function step(run, record) {
+  if (record.seq <= run.seq) return false;
+  const first = record.seq - (record.covers ?? 1) + 1;
+  if (first > run.seq + 1) run.missing += first - run.seq - 1;
+  run.started ??= record.time;
+  const scope = scopeAt(run, record.path ?? []);
+  const act = STEPS[record.event.type];
+  if (act) act(run, scope, record.event, record);
+  run.seq = record.seq;
+  run.last = record.time;
+  return true;
+}
+
+export function fold(id, records) {
+  const run = newRun(id);
+  for (const record of records) step(run, record);
+  return run;
+}

@@ -1,0 +1,79 @@
+// Formats numbers, durations and values. Pure.
+
+import { fill, locale, words } from "./language.js";
+
+const WHOLE = new Intl.NumberFormat(locale);
+const SHORT = new Intl.NumberFormat(locale, { notation: "compact", maximumFractionDigits: 1 });
+
+export const count = (n) => (n >= 100_000 ? SHORT.format(n) : WHOLE.format(n));
+export const short = (n) => (n >= 10_000 ? SHORT.format(n) : WHOLE.format(n));
+export const plural = (text, n) => fill(text, { n }, count);
+
+export function seconds(s) {
+  if (s < 60) return fill(words.units.second, { n: s < 0 ? "0" : s < 10 ? s.toFixed(1) : String(Math.round(s)) });
+  const minutes = Math.floor(s / 60);
+  if (minutes < 60) return fill(words.units.minutes, { n: minutes, s: Math.floor(s % 60) });
+  return fill(words.units.hours, { n: Math.floor(minutes / 60), m: minutes % 60 });
+}
+
+export function ago(then, now) {
+  const s = now - then;
+  if (s < 45) return words.units.now;
+  if (s < 3600) return fill(words.units.minutesAgo, { n: Math.max(1, Math.round(s / 60)) });
+  if (s < 86_400) return fill(words.units.hoursAgo, { n: Math.round(s / 3600) });
+  return new Date(then * 1000).toLocaleDateString();
+}
+
+export function money(cost, currency = "") {
+  const amount = cost === 0 ? "0" : cost < 0.01 ? cost.toFixed(5) : cost < 1 ? cost.toFixed(3) : cost.toFixed(2);
+  return `${amount} ${currency}`.trim();
+}
+
+// Text from models and tools in displayable form: control characters become their pictures, and characters that change the direction of
+// writing are removed. Like `clean` in Python; a test checks that the two agree.
+const UNSHOWN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f]/g;
+
+export function readable(text) {
+  return text.replace(UNSHOWN, (found) => {
+    const code = found.charCodeAt(0);
+    if (code === 0x0d || code === 0x061c || code === 0x200e || code === 0x200f) return "";
+    if (code < 0x20) return String.fromCharCode(0x2400 + code);
+    if (code === 0x7f) return "\u2421";
+    return code === 0x2028 || code === 0x2029 ? "\n" : "\ufffd";
+  });
+}
+
+// A value in full. Free text is unchanged, unless it contains invisible characters: then it is written as JSON.
+export function pretty(value) {
+  if (value === undefined || value === null) return "";
+  return typeof value === "string" && !isUnseen(value) ? value : revealed(JSON.stringify(value, null, 2));
+}
+
+export const isUnseen = (text) => text !== revealed(text);
+
+// Invisible characters, and those that reorder text, are escaped as in JSON: the user must see what is approved.
+const UNSEEN = /[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\udb40[\udc00-\udc7f]/g;
+
+function revealed(text) {
+  return text.replace(UNSEEN, (found) => found.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join(""));
+}
+
+// The status of a run in a word. Only a run that a hook ends is called aborted; a running one has a cause only while no process runs it.
+export function statusWord(status, cause) {
+  const word = cause && (status === "running" || status === "aborted") ? cause : status;
+  return words.status[word] ?? (status === "running" ? word : words.status[status] ?? status);
+}
+
+// Arguments in one line, for a lane and a closed card.
+export function brief(value, most = 80) {
+  if (value === undefined || value === null) return "";
+  let text;
+  if (typeof value === "string") text = value;
+  else text = Object.entries(value).map(([name, v]) => `${name}: ${(typeof v === "string" ? v : JSON.stringify(v)).slice(0, most + 2)}`).join(", ");
+  return revealed(clip(text, most));
+}
+
+export function clip(text, most) {
+  const line = text.slice(0, most + 1).replace(/\s+/g, " ").trim();
+  return line.length > most || text.length > most + 1 ? `${line.slice(0, most).trimEnd()}…` : line;
+}

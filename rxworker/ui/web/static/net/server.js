@@ -1,0 +1,175 @@
+// The connection to the server: one WebSocket for everything that is watched, and the JSON API.
+//
+// Theory of operation. `watched` maps a run to its delivery and a function that returns the number of its last known record. Whenever a connection
+// opens, each run is requested again from there, and so is the list of runs: a lost connection loses no records. Waits
+// between attempts double, with jitter, so that not all pages reconnect at once. Another `instance` in the
+// greeting is another server process: it reports runs that it does not know as gone.
+//
+// Addresses of the API are relative to the page, so that it works wherever the application is mounted.
+
+import { fill, words } from "../model/language.js";
+
+const FIRST = 300, LONGEST = 8_000, STABLE = 5_000;
+
+export class Connection {
+  // handlers: hello(instance, isNew), runs(list), records(run, list), end(run, message), gone(run), error(message), state(word)
+  constructor(handlers, { makeSocket = defaultSocket, name = "page" } = {}) {
+    this.handlers = handlers;
+    this.makeSocket = makeSocket;
+    this.name = name;
+    this.watched = new Map();
+    this.instance = null;
+    this.tries = 0;
+    this.socket = null;
+    this.timer = null;
+    this.ready = false;
+  }
+
+  open() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    const socket = this.makeSocket();
+    this.socket = socket;
+    socket.onmessage = (event) => socket === this.socket && this.take(JSON.parse(event.data));
+    socket.onclose = () => socket === this.socket && this.lost();
+  }
+
+  // Try at once: the network is back, or the page is visible again.
+  hurry() {
+    if (this.timer !== null) this.open();
+  }
+
+  // The network is gone; the browser may detect it on the socket only much later.
+  drop() {
+    const socket = this.socket;
+    if (socket === null) return;
+    this.lost();
+    socket.close();
+  }
+
+  lost() {
+    this.socket = null;
+    this.ready = false;
+    clearTimeout(this.stable);
+    clearTimeout(this.timer);
+    const most = Math.min(LONGEST, FIRST * 2 ** this.tries);
+    this.tries += 1;
+    this.timer = setTimeout(() => this.open(), most / 2 + (Math.random() * most) / 2);
+    this.handlers.state("lost");
+  }
+
+  watch(run, cursor, delivery = "coalesce") {
+    this.watched.set(run, { cursor, delivery });
+    if (this.ready) this.ask(run);
+  }
+
+  unwatch(run) {
+    if (this.watched.delete(run) && this.ready) this.send({ type: "unwatch", run });
+  }
+
+  again(run) {
+    const asked = this.watched.get(run);
+    this.unwatch(run);
+    if (asked) this.watch(run, asked.cursor, asked.delivery);
+  }
+
+  ask(run) {
+    const { cursor, delivery } = this.watched.get(run);
+    this.send({ type: "watch", run, after: cursor(), delivery, name: this.name });
+  }
+
+  send(message) {
+    this.socket?.send(JSON.stringify(message));
+  }
+
+  take(message) {
+    switch (message.type) {
+      case "hello":
+        this.greeted(message.instance);
+        break;
+      case "runs":
+        this.handlers.runs(message.runs);
+        break;
+      case "records":
+        if (this.watched.has(message.run)) this.handlers.records(message.run, message.records);
+        break;
+      case "end":
+        this.watched.delete(message.run);
+        this.handlers.end(message.run, message);
+        break;
+      case "gone":
+        this.watched.delete(message.run);
+        this.handlers.gone(message.run);
+        break;
+      case "error":
+        this.handlers.error(message);
+        break;
+      default: // a newer server may send more types
+    }
+  }
+
+  greeted(instance) {
+    const isNew = this.instance !== null && this.instance !== instance;
+    this.instance = instance;
+    this.ready = true;
+    // Only a stable connection resets the wait.
+    this.stable = setTimeout(() => (this.tries = 0), STABLE);
+    this.handlers.state("open");
+    this.handlers.hello(instance, isNew);
+    this.send({ type: "list" });
+    for (const run of this.watched.keys()) this.ask(run);
+  }
+}
+
+function defaultSocket() {
+  const url = new URL("api/ws", document.baseURI);
+  url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+  return new WebSocket(url);
+}
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+const at = (path) => new URL(path, document.baseURI);
+
+async function ask(path, options = {}, look = null) {
+  let response;
+  try {
+    response = await fetch(at(path), { credentials: "same-origin", ...options });
+  } catch {
+    throw new ApiError(0, "unreachable", words.link.unreachable);
+  }
+  look?.(response);
+  const body = await response.json().catch(() => null);
+  if (response.ok) return body;
+  const error = body?.error ?? {};
+  throw new ApiError(response.status, error.code ?? "error", error.message ?? fill(words.link.answered, response));
+}
+
+function post(path, body = {}) {
+  const headers = { "content-type": "application/json" };
+  return ask(path, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
+const of = (run, verb) => `api/runs/${encodeURIComponent(run)}/${verb}`;
+
+// Information about the server, and the time of its clock in seconds since the epoch.
+export async function info() {
+  let clock = Date.now();
+  const found = await ask("api/info", {}, (response) => (clock = Date.parse(response.headers.get("date") ?? "") || clock));
+  return [found, clock / 1000];
+}
+
+
+export const fleet = (query) => ask(`api/fleet?${query}`);
+export const start = (input, worker, conversation) => post("api/runs", { input, ...(worker && { worker }), ...(conversation && { conversation }) });
+export const send = (run, message) => post(of(run, "send"), { message });
+export const pause = (run) => post(of(run, "pause"), { reason: "paused from the page" });
+export const cancel = (run, when) => post(of(run, "cancel"), { when, reason: "cancelled from the page" });
+export const fork = (run, seq) => post(of(run, "fork"), { seq });
+export const resume = (run, decisions) => post(of(run, "resume"), decisions ? { decisions } : {});

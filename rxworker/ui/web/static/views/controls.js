@@ -1,0 +1,106 @@
+// The head of a run: its title, its status, and the buttons that control it.
+
+import { byId, el, setData, setText, show } from "./dom.js";
+import { money, plural, seconds, statusWord } from "../model/format.js";
+import { usageOf } from "../model/run_state.js";
+import { fill, words } from "../model/language.js";
+
+export class ControlsView {
+  constructor(actions) {
+    this.actions = actions; // { pause, cancel(when), follow }
+    this.group = byId("controls");
+    this.asking = false;
+    this.pausing = false;
+    this.shown = null;
+    this.group.addEventListener("keydown", (event) => event.key === "Escape" && this.asking && this.ask(false, true));
+  }
+
+  open() {
+    this.asking = false;
+    this.pausing = false;
+    this.shown = null;
+  }
+
+  // `selection` is null if no run is selected.
+  draw(selection, cost, now, currency) {
+    show(byId("run-head"), selection !== null);
+    if (selection === null) return;
+    const { summary, status } = selection;
+    setText(byId("run-title"), summary?.title || words.run.title);
+    const badge = byId("run-status");
+    setText(badge, statusWord(status, selection.cause));
+    badge.title = status === "running" ? summary?.reason ?? "" : "";
+    setData(badge, "status", status);
+    this.showFacts(this.facts(selection, cost, now, currency));
+    this.buttons(status, summary);
+  }
+
+  // Facts about the run; those that are hidden on narrow screens are marked as minor.
+  facts({ timeline, run, summary }, cost, now, currency) {
+    const usage = usageOf(run), total = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
+    const facts = [["minor", summary?.worker], ["minor", run.model], ["", run.started === null ? "" : seconds(timeline.elapsed(now))]];
+    facts.push(["minor", plural(words.run.turns, run.turns)], ["", plural(words.run.calls, run.toolCalls + run.innerToolCalls)], ["", plural(words.run.tokens, total)]);
+    if (cost !== null && total > 0) facts.push(["", fill(words.run.cost, { cost: money(cost, currency) })]);
+    return facts.filter(([, text]) => text);
+  }
+
+  showFacts(facts) {
+    const node = byId("run-facts");
+    while (node.childElementCount > facts.length) node.lastElementChild.remove();
+    while (node.childElementCount < facts.length) node.append(el("span"));
+    facts.forEach(([kind, text], n) => {
+      node.children[n].className = kind;
+      setText(node.children[n], text);
+    });
+  }
+
+  buttons(status, summary) {
+    const key = `${status} ${this.asking} ${this.pausing} ${summary?.resumed_as ?? ""}`;
+    if (key === this.shown) return;
+    const hadFocus = this.group.contains(document.activeElement);
+    this.shown = key;
+    const made = this.make(status, summary);
+    this.group.replaceChildren(...made);
+    if (hadFocus) (made.find((one) => !one.disabled) ?? byId("conversation")).focus();
+  }
+
+  make(status, summary) {
+    if (status === "running" && this.asking) {
+      return [
+        this.button(words.run.cancelNow, "button danger", () => this.act(() => this.actions.cancel("now"))),
+        this.button(words.run.afterTurn, "button", () => this.act(() => this.actions.cancel("after_turn"))),
+        this.button(words.run.keep, "button plain", () => this.ask(false, true)),
+      ];
+    }
+    if (status === "running") {
+      const pause = this.button(this.pausing ? words.run.pausing : words.run.pause, "button", () => this.pause());
+      pause.disabled = this.pausing;
+      return [pause, this.button(words.run.cancel, "button", () => this.ask(true, true))];
+    }
+    if (summary?.resumed_as) return [this.button(words.run.openResumed, "button", () => this.actions.follow(summary.resumed_as))];
+    return [];
+  }
+
+  // The run pauses at the next safe moment, which may take a while.
+  async pause() {
+    this.pausing = true;
+    this.pausing = (await this.actions.pause()) !== null;
+  }
+
+  button(text, kind, act) {
+    return el("button", { class: kind, type: "button", text, onclick: act });
+  }
+
+  act(action) {
+    this.asking = false;
+    this.shown = null;
+    action();
+  }
+
+  ask(asking, focus) {
+    this.asking = asking;
+    this.shown = null;
+    this.buttons("running", null);
+    if (focus) this.group.firstElementChild?.focus();
+  }
+}

@@ -1,0 +1,222 @@
+// The conversation: views of messages, blocks, calls and notes. Only the last part of a long one is shown; earlier parts on request.
+
+import { byId, el, StickToEnd, GrowingText, setData, setText, show } from "./dom.js";
+import { plural, seconds } from "../model/format.js";
+import { tookOf } from "../model/run_state.js";
+import { fill, words } from "../model/language.js";
+import { CallView } from "./call.js";
+import { Markdown } from "./markdown.js";
+
+const STEP = 150, MOST = 600;
+const AGAIN = 50; // entries of the past: they are drawn again with each move of the slider
+const MARKED = 1_600; // milliseconds
+
+export class ConversationView {
+  constructor(onText) {
+    this.pane = byId("conversation");
+    this.latest = byId("latest");
+    this.onText = onText;
+    this.end = new StickToEnd(this.pane, () => this.offer());
+    this.earlier = el("button", { class: "earlier", type: "button", hidden: true, onclick: () => this.showEarlier() });
+    this.latest.addEventListener("click", () => this.toEnd());
+    this.open(null);
+  }
+
+  open(run, most = STEP) {
+    this.run = run;
+    this.views = new Map();
+    this.first = 0;
+    this.pane.replaceChildren(this.earlier);
+    this.end.follows = true;
+    if (run) {
+      this.first = Math.max(0, run.root.items.length - most);
+      for (const item of run.root.items.slice(this.first)) this.place(item, this.pane);
+    }
+    this.draw(new Set());
+  }
+
+  // The same run at another time. A user who has scrolled up stays there.
+  reopen(run, isPast) {
+    const { follows } = this.end, top = this.pane.scrollTop;
+    this.open(run, isPast ? AGAIN : STEP);
+    if (follows) return;
+    this.end.follows = false;
+    this.pane.scrollTop = top;
+    this.offer();
+  }
+
+  // The view of an item; items of a nested run are placed within its call.
+  place(item, container, before = null) {
+    const view = viewOf(item, this.onText);
+    this.views.set(item, view);
+    if (before) before.before(view.node);
+    else container.append(view.node);
+    view.update();
+    for (const inner of item.inner?.items ?? []) this.place(inner, this.innerOf(view));
+  }
+
+  innerOf(view) {
+    show(view.inner, true);
+    return view.inner;
+  }
+
+  draw(changed) {
+    for (const item of changed) {
+      const view = this.views.get(item);
+      if (view) this.update(view, item);
+      else if (item.kind !== "note" || item.inline) this.add(item);
+    }
+    this.trim();
+    show(this.earlier, this.first > 0);
+    if (this.first > 0) this.earlier.textContent = plural(words.talk.earlier, this.first);
+    this.end.follow();
+    this.offer();
+  }
+
+  // The button that scrolls to the end, shown after the user has scrolled up.
+  offer() {
+    show(this.latest, !this.end.follows);
+  }
+
+  update(view, item) {
+    view.update();
+    // The nested runs of an earlier run become known after the call.
+    if (item.isHeir) for (const inner of item.inner?.items ?? []) if (!this.views.has(inner)) this.place(inner, this.innerOf(view));
+  }
+
+  add(item) {
+    const parent = item.scope.parent;
+    if (parent === null) {
+      if (item.scope.depth > 0 || item.key > this.lastKey()) this.place(item, this.pane);
+    } else if (this.views.has(parent)) this.place(item, this.innerOf(this.views.get(parent)));
+  }
+
+  // Items before the first one that is shown stay hidden when they change.
+  lastKey() {
+    return this.first > 0 ? this.run.root.items[this.first - 1].key : 0;
+  }
+
+  trim() {
+    if (this.run === null || !this.end.follows) return;
+    while (this.run.root.items.length - this.first > MOST) {
+      for (let n = 0; n < STEP; n += 1) this.forget(this.run.root.items[this.first + n]);
+      this.first += STEP;
+    }
+  }
+
+  forget(item) {
+    this.views.get(item)?.node.remove();
+    this.views.delete(item);
+    for (const inner of item.inner?.items ?? []) this.forget(inner);
+  }
+
+  showEarlier() {
+    const from = Math.max(0, this.first - STEP), anchor = this.earlier.nextSibling, top = this.pane.scrollHeight - this.pane.scrollTop;
+    for (const item of this.run.root.items.slice(from, this.first)) this.place(item, this.pane, anchor);
+    this.first = from;
+    this.end.follows = false;
+    this.draw(new Set());
+    this.pane.scrollTop = this.pane.scrollHeight - top;
+    this.pane.focus();
+  }
+
+  toEnd() {
+    this.end.follows = true;
+    this.draw(new Set());
+    this.pane.focus();
+  }
+
+  reveal(item) {
+    const node = this.views.get(item)?.node;
+    if (!node) return;
+    this.end.follows = false;
+    node.scrollIntoView({ block: "center" });
+    this.found?.classList.remove("found");
+    clearTimeout(this.fading);
+    this.found = node;
+    node.classList.add("found");
+    this.fading = setTimeout(() => node.classList.remove("found"), MARKED);
+  }
+}
+
+const { talk } = words;
+const SPEAKER = { user: talk.you, system: talk.instructions, assistant: talk.model };
+const LABELS = { thinking: talk.thinking, refusal: talk.refusal, tool_result: talk.result, image: talk.image, opaque: talk.other };
+
+class MessageView {
+  constructor(message) {
+    const source = message.source && message.source !== "start" ? message.source : "";
+    const who = source === "send" ? talk.intoRun : source ? fill(talk.addedBy, { source }) : message.scope.depth > 0 && message.role === "user" ? talk.task : SPEAKER[message.role];
+    const text = el("div", { class: "text" });
+    new GrowingText(text).grow([message.text]);
+    if (message.role === "system") {
+      this.node = el("details", { class: "item message system" }, el("summary", { text: who }), text);
+    } else {
+      this.node = el("div", { class: `item message ${message.role}${source && source !== "send" ? " added" : ""}` },
+        el("h3", { class: "speaker", text: who }), text);
+    }
+    this.node.dataset.role = message.role;
+  }
+
+  update() {}
+}
+
+class BlockView {
+  constructor(block, onText) {
+    this.block = block;
+    this.onText = onText;
+    this.text = el("div", { class: "text" });
+    this.growing = block.type === "text" ? new Markdown(this.text) : new GrowingText(this.text);
+    this.label = el("h3", { class: "speaker" });
+    this.reason = el("p", { class: "reason", hidden: true });
+    this.node = el("div", { class: `item block ${block.type}`, "data-type": block.type, "data-role": block.role }, this.label, this.text, this.reason);
+    if (block.type === "thinking") this.text.tabIndex = 0;
+    if (block.choice) this.node.dataset.choice = block.choice;
+  }
+
+  update() {
+    const { block } = this;
+    const added = this.growing.grow(block.pieces);
+    if (block.phase !== "open") this.growing.end?.();
+    setText(this.label, this.title());
+    setData(this.node, "phase", block.phase);
+    this.node.classList.toggle("retracted", block.retracted);
+    show(this.reason, block.phase === "aborted" && !block.retracted);
+    setText(this.reason, talk.cutOff);
+    if (block.type === "thinking" && added && block.phase === "open") this.text.scrollTop = this.text.scrollHeight;
+    if (this.onText && block.from !== null && !block.retracted) this.onText(block, added);
+  }
+
+  title() {
+    const { block } = this;
+    if (block.retracted) return fill(talk.retracted, { label: LABELS[block.type] ?? talk.answer });
+    if (block.type === "text") return block.choice ? fill(talk.choice, { n: block.choice + 1 }) : talk.model;
+    const label = LABELS[block.type] ?? block.label ?? block.type;
+    const took = block.type === "thinking" ? tookOf(block) : null;
+    return took === null ? label : fill(talk.took, { label, seconds: seconds(took) });
+  }
+}
+
+class NoteView {
+  constructor(note) {
+    this.note = note;
+    this.title = el("strong");
+    this.text = el("span");
+    this.node = el("div", { class: "item note" }, this.title, this.text);
+  }
+
+  update() {
+    setText(this.title, this.note.title);
+    setText(this.text, this.note.text);
+    this.node.className = `item note ${this.note.tone}`;
+  }
+}
+
+export function viewOf(item, onText) {
+  switch (item.kind) {
+    case "call": return new CallView(item);
+    case "block": return new BlockView(item, item.type === "text" && item.scope.depth === 0 ? onText : null);
+    case "message": return new MessageView(item);
+    default: return new NoteView(item);
+  }
+}

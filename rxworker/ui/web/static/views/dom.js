@@ -1,0 +1,127 @@
+// DOM helpers: elements, growing text, and scrolling. Text is only ever set as text, after `readable`.
+//
+// `GrowingText` appends to the last text node; the text is split into chunks at line ends, so that the browser lays out only the
+// last chunk again and not the whole text.
+//
+// `StickToEnd` keeps a scrolling element at its end while it grows, until the user scrolls up.
+
+import { readable } from "../model/format.js";
+
+export function el(tag, props = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name === "text") node.textContent = readable(String(value));
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+export const byId = (id) => document.getElementById(id);
+
+// Set a text only if it differs: an unchanged node causes no layout.
+export function setText(node, text) {
+  const shown = readable(text);
+  if (node.textContent !== shown) node.textContent = shown;
+}
+
+export function setData(node, name, value) {
+  if (node.dataset[name] !== value) node.dataset[name] = value;
+}
+
+export function show(node, visible) {
+  if (node.hidden === visible) node.hidden = !visible;
+}
+
+const CHUNK = 2_000; // after this length, the next line end starts a new chunk
+const HARD = 16_000; // a line longer than this is cut
+
+export class GrowingText {
+  constructor(node) {
+    this.node = node;
+    this.seen = 0; // number of pieces that are shown
+    this.begin();
+  }
+
+  begin() {
+    this.last = document.createTextNode("");
+    this.chunk = el("span", { class: "chunk" }, this.last);
+    this.node.append(this.chunk);
+  }
+
+  // Show the pieces that were added since the last call.
+  grow(pieces) {
+    if (this.seen === pieces.length) return "";
+    const added = readable(this.seen === 0 && pieces.length === 1 ? pieces[0] : pieces.slice(this.seen).join(""));
+    this.seen = pieces.length;
+    this.append(added);
+    return added;
+  }
+
+  append(added) {
+    let at = 0;
+    while (at < added.length) {
+      const room = CHUNK - this.last.length;
+      let end = added.indexOf("\n", at + Math.max(0, room)) + 1;
+      const hard = at + Math.max(1, HARD - this.last.length);
+      if (end > hard || (end === 0 && added.length > hard)) end = safe(added, hard);
+      if (end === 0) {
+        this.last.appendData(added.slice(at));
+        break;
+      }
+      this.last.appendData(added.slice(at, end));
+      this.chunk.classList.add("whole");
+      this.begin();
+      at = end;
+    }
+  }
+}
+
+// Do not split a surrogate pair.
+function safe(text, end) {
+  const code = text.charCodeAt(end - 1);
+  return code >= 0xd800 && code < 0xdc00 ? end + 1 : end;
+}
+
+const SLACK = 48, EXACT = 2; // pixels
+
+export class StickToEnd {
+  constructor(pane, moved = () => {}) {
+    this.pane = pane;
+    this.moved = moved; // called after scrolling
+    this.follows = true;
+    this.top = 0;
+    pane.addEventListener("scroll", () => this.scrolled(), { passive: true });
+    // Elements below may take some of its room.
+    new ResizeObserver(() => this.follow()).observe(pane);
+  }
+
+  follow() {
+    if (!this.follows) return;
+    this.pane.scrollTop = this.pane.scrollHeight;
+    this.top = this.pane.scrollTop;
+  }
+
+  // Only scrolling up stops following: the browser itself moves the end when it replaces estimated heights.
+  scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.pane;
+    const left = scrollHeight - scrollTop - clientHeight;
+    if (left < EXACT) this.follows = true;
+    else if (scrollTop < this.top - EXACT) this.follows = false;
+    else if (left < SLACK) this.follows = true;
+    this.top = scrollTop;
+    this.moved();
+  }
+}
+
+// Copy a text; false if the browser does not allow it.
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

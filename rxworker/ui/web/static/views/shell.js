@@ -1,0 +1,121 @@
+// The frame of the page: banner, menu, views, theme, and announcements for screen readers.
+// The theme is that of the system until the user chooses one.
+// Announcements are whole sentences of the answer and changes of the run's status, never single tokens.
+
+import { byId, setData, setText, show } from "./dom.js";
+import { words } from "../model/language.js";
+
+export function banner(text, tone = "") {
+  const node = byId("banner");
+  setData(node, "tone", tone);
+  setText(node, text);
+  show(node, text !== "");
+}
+
+export function menu(open) {
+  document.body.classList.toggle("menu-open", open);
+  byId("menu").setAttribute("aria-expanded", String(open));
+}
+
+export function view(name) {
+  document.body.dataset.view = name;
+  for (const button of byId("views").children) button.setAttribute("aria-pressed", String(button.dataset.view === name));
+}
+
+export function isMenuOpen() {
+  return document.body.classList.contains("menu-open");
+}
+
+// The banner of a lost connection stays until there is one.
+export function clearBanner(tone = null) {
+  const shown = byId("banner").dataset.tone;
+  if (tone === null ? shown !== "lost" : shown === tone) banner("");
+}
+
+// The skip link leads to the decision if there is one, else to the message box.
+export function skipTo(decides) {
+  const link = document.querySelector(".skip");
+  setText(link, decides ? words.app.skipToDecision : words.app.skipToMessage);
+  link.setAttribute("href", decides ? "#approval" : "#composer-input");
+}
+
+export function initShell() {
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    (byId("approval").hidden ? byId("composer-input") : byId("approval")).focus();
+  });
+  byId("menu").addEventListener("click", () => menu(!isMenuOpen()));
+  addEventListener("keydown", (event) => event.key === "Escape" && isMenuOpen() && menu(false));
+  for (const button of byId("views").children) button.addEventListener("click", () => view(button.dataset.view));
+}
+
+const KEY = "rxworker.theme";
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+function stored() {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null; // storage may be forbidden
+  }
+}
+
+export function initTheme(changed) {
+  const button = byId("theme");
+  function apply(theme) {
+    document.documentElement.dataset.theme = theme;
+    button.setAttribute("aria-label", theme === "dark" ? words.app.lightColours : words.app.darkColours);
+    changed();
+  }
+  function current() {
+    return stored() ?? (dark.matches ? "dark" : "light");
+  }
+  button.addEventListener("click", () => {
+    const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    try {
+      localStorage.setItem(KEY, next);
+    } catch { /* then it lasts as long as the page */ }
+    apply(next);
+  });
+  dark.addEventListener("change", () => apply(current()));
+  apply(current());
+}
+
+const REST = 2_500, MOST = 400;
+let pending = "", timer = null;
+
+function flush(all) {
+  timer = null;
+  if (pending.trim() === "") return;
+  const cut = all ? pending.length : sentenceEnd(pending);
+  if (cut === 0) return;
+  announce(pending.slice(0, cut).trim());
+  pending = pending.slice(cut);
+}
+
+function sentenceEnd(text) {
+  let end = 0;
+  for (const match of text.matchAll(/[.!?:。！？]["')\]]?(\s|$)|\n/g)) end = match.index + match[0].length;
+  return end === 0 && text.length > MOST ? MOST : end;
+}
+
+export function announce(text) {
+  const region = byId("announcer");
+  const line = document.createElement("p");
+  setText(line, text.length > MOST ? `${text.slice(0, MOST)}…` : text);
+  region.append(line);
+  while (region.childElementCount > 3) region.firstElementChild.remove();
+}
+
+// Announces more of the answer; `isWhole` when its block has ended.
+export function announceText(text, isWhole) {
+  pending = (pending + text).slice(-4 * MOST);
+  if (isWhole) {
+    clearTimeout(timer);
+    flush(true);
+  } else timer ??= setTimeout(() => flush(false), REST);
+}
+
+export function clearPending() {
+  pending = "";
+}

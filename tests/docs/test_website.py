@@ -1,0 +1,111 @@
+"""The site: every page stands in its navigation, links are changed to what the site shows, and the check of its links finds what is broken."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import api_pages
+import links
+import rxworker.operators
+import site_pages
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "docs" / "website" / "zensical.toml"
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    return site_pages.pages()
+
+
+def listed(nav: object) -> Iterator[str]:
+    """The pages of a navigation."""
+    match nav:
+        case str():
+            yield nav
+        case list():
+            for item in nav:  # pyright: ignore[reportUnknownVariableType]
+                yield from listed(item)  # pyright: ignore[reportUnknownArgumentType]
+        case dict():
+            for item in nav.values():  # pyright: ignore[reportUnknownVariableType]
+                yield from listed(item)  # pyright: ignore[reportUnknownArgumentType]
+        case _:
+            raise TypeError(nav)
+
+
+def test_every_page_stands_once_in_the_navigation(pages: dict[str, str]) -> None:
+    """Each example is a page that the list of examples links to."""
+    nav = list(listed(tomllib.loads(CONFIG.read_text("utf-8"))["project"]["nav"]))
+    examples = {path for path in pages if path.startswith("examples/")} - {"examples/index.md"}
+    wanted = set(pages) - examples
+    assert sorted(wanted - set(nav)) == [], f"pages without a line in nav of {CONFIG}"
+    assert sorted(set(nav) - wanted) == [], f"lines without a page in nav of {CONFIG}"
+    assert len(set(nav)) == len(nav)
+    index = pages["examples/index.md"]
+    assert [path for path in examples if f"({path.removeprefix('examples/')})" not in index] == []
+
+
+def test_the_api_reference_has_the_names_of_a_package_in_its_order_and_groups() -> None:
+    text = api_pages.page("rxworker.operators")
+    found = re.findall(r"^(?:::: |- \[`\w+`\]\[)rxworker\.(?:\w+\.)+(\w+)", text, re.M)
+    assert found == rxworker.operators.__all__
+    assert "## Choosing\n" in text
+    outermost = api_pages.page("rxworker")
+    assert "- [`Finished`][rxworker.worker.Finished]: The model has answered.\n" in outermost
+
+
+def test_every_public_name_is_described_once() -> None:
+    described = re.findall(r"^::: (\S+)$", "\n".join(api_pages.pages().values()), re.M)
+    assert len(set(described)) == len(described)
+    assert set(api_pages.anchors().values()) | set(api_pages.modules()) == set(described)
+    for module in set(api_pages.modules()) - set(api_pages.MODULES):
+        assert api_pages.names(module) == importlib.import_module(module).__all__
+
+
+def test_names_in_code_lead_to_the_api_where_they_are_mentioned_first() -> None:
+    linker = api_pages.Linker(["a.One", "a.Two", "b.Two", "a.word", "a.two_words"])
+    page = (
+        "# `One`\n`One` `One` `Two` `word` [`two_words`](x) `two_words` `a.One`\n```\n`One`\n```\n"
+    )
+    assert linker(page) == (
+        "# `One`\n[`One`][a.One] `One` `Two` `word` [`two_words`](x) [`two_words`][a.two_words] "
+        "[`a.One`][a.One]\n```\n`One`\n```\n"
+    )
+    assert linker("`One`", "a.One") == "`One`"
+
+
+def test_links_to_files_of_the_repository_lead_to_their_pages(pages: dict[str, str]) -> None:
+    assert "](../examples/deploy/Containerfile.md)" in pages["how-to/deploy.md"]
+    assert "](how-to/watch-a-run.md)" in pages["index.md"]
+    assert "](contents.md)" in pages["index.md"]
+    assert "from rxworker import Worker" in pages["examples/weather.py.md"]
+    with pytest.raises(ValueError, match=r"does not show pyproject\.toml"):
+        site_pages.place(ROOT / "pyproject.toml")
+
+
+def test_the_changelog_has_every_fragment(pages: dict[str, str]) -> None:
+    fragments = [p for p in (ROOT / "docs" / "changes").glob("*.md") if p.name != "README.md"]
+    assert pages["changelog.md"].split("## 0.1.0")[0].count("\n- ") == len(fragments)
+
+
+def test_the_check_finds_broken_links_and_resources_of_other_hosts(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "index.html").write_text('<h1 id="here">')
+    (tmp_path / "index.html").write_text(
+        '<a href="a/#here"></a><a href="a/#gone"></a><a href="b/"></a><a href="#top"></a>'
+        '<img src="gone.png"><script src="https://cdn.example/x.js"></script>'
+        '<a href="https://example.org/"></a><a href="/a/"></a><link href="data:,x" rel="icon">'
+    )
+    assert links.broken(tmp_path) == [
+        "index.html: no such anchor: a/#gone",
+        "index.html: no such file: b/",
+        "index.html: no such anchor: #top",
+        "index.html: no such file: gone.png",
+        "index.html: loads from another host: https://cdn.example/x.js",
+    ]

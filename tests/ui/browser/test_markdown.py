@@ -1,0 +1,167 @@
+"""Markdown as it streams: whatever the pieces are, it comes to what the whole text is."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rxworker.testing import say
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+CUT = """
+async ([seed, rounds]) => {
+  const { Markdown } = await import("/static/views/markdown.js");
+  const parts = ["#", "## ", " ", "*", "**", "_", "`", "```py\\n", "```\\n", "\\n", "\\n\\n", "- ", "1. ", "12. ", "> ", "| a | b |\\n", "|--|--|\\n", "| 1 | 2 |\\n",
+    "[x](http://x.y)", "![", "$x$", "$$\\n", "~~", "<br>", "word", "é", "😀", "\\t", "    ", "- [ ] ", "- [x] ", "---\\n", "\\\\", "one\\n", "* star\\n", "  nested", "a_b_c", "2*3*4", "https://a.b/c "];
+  const random = () => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) / 0x7fffffff;
+  const shown = (node) => node.textContent.replace(/\\s/g, "") + [...node.querySelectorAll(":not(p, span)")].map((one) => one.tagName);
+  const different = [];
+  for (let round = 0; round < rounds; round += 1) {
+    const text = Array.from({ length: 1 + random() * 25 }, () => parts[Math.floor(random() * parts.length)]).join("");
+    const [whole, cut] = [document.createElement("div"), document.createElement("div")], growing = new Markdown(cut), pieces = [];
+    const once = new Markdown(whole);
+    once.grow([text]);
+    once.end();
+    for (let at = 0; at < text.length;) {
+      const length = 1 + Math.floor(random() * 4);
+      pieces.push(text.slice(at, at + length));
+      at += length;
+      growing.grow(pieces);
+    }
+    growing.end();
+    if (shown(whole) !== shown(cut)) different.push([text, shown(whole), shown(cut)]);
+  }
+  return different;
+}
+"""
+
+
+async def test_any_text_in_any_pieces_comes_to_the_same(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("Hi")], free=True)):
+        page = await desk.open()
+        different: list[Any] = await page.evaluate(CUT, [20, 1_500])
+        assert different[:3] == []
+
+
+TEXT = """# Trip
+
+A **bold** and _slanted_ snake_case_name, arr[0], `code`, ~~gone~~, $x^2$ and 5 < 6 & 7.
+
+1. one
+   - inner
+2. two
+
+- [x] done
+- [ ] open
+
+| a | b |
+|---|--:|
+| 1 | 2 |
+
+> quoted
+
+```python
+x = "text"  # comment
+```
+
+[here](https://example.org/a "b"), [trap](javascript:alert(1)), <b>no</b> <script>alert(2)</script>
+
+![cat](https://example.com/cat.png?q=secret)
+"""
+
+
+async def test_the_elements_of_markdown_are_shown(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated([say(TEXT)], free=True)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.wait_for_selector(".hl-str")
+        text = page.locator(".block.text .text")
+        shown = await text.inner_text()
+        for word in (
+            "snake_case_name",
+            "arr[0]",
+            "5 < 6 & 7",
+            "<b>no</b> <script>alert(2)</script>",
+        ):
+            assert word in shown
+        names = "h3 strong em code s code.math ol ol>li>ul>li input[type=checkbox]:checked table td blockquote figure.code .hl-cmnt"
+        for name in names.split():
+            assert await text.locator(name).count() > 0, name
+        links = text.locator("a[href]")
+        assert await links.count() == 1
+        assert await links.get_attribute("rel") == "noopener noreferrer"
+        assert await links.inner_text() == "here (example.org)"
+        assert await text.locator("img").count() == 0
+        button = text.locator("button.image-link")
+        assert await button.inner_text() == "Open the image at example.com: cat"
+
+
+async def test_code_is_shown_as_it_is_written_and_can_be_copied_and_wrapped(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say("```py\ndef f():\n    return 1\n```\nafter", chunk=1)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        await desk.ask(page)
+        model.let(22)
+        code = page.locator("figure.code code")
+        await page.wait_for_function(
+            "() => document.querySelector('figure.code code')?.textContent === 'def f():\\n    ret'"
+        )
+        model.let_all()
+        await desk.status(page, "finished")
+        assert await code.inner_text() == "def f():\n    return 1\n"
+        await page.get_by_role("button", name="Copy").first.click()
+        await page.wait_for_selector("button.copy:text-is('Copied')")
+        assert (
+            await page.evaluate("() => navigator.clipboard.readText()")
+            == "def f():\n    return 1\n"
+        )
+        wrap = page.get_by_role("button", name="Wrap")
+        await wrap.click()
+        assert re.search("wrapped", await page.locator("figure.code").get_attribute("class") or "")
+        assert await wrap.get_attribute("aria-pressed") == "true"
+
+
+async def test_what_is_selected_stays_while_the_text_grows(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([say("First paragraph.\n\nSecond one.\n\nThird one.", chunk=1)])
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page)
+        model.let(33)
+        await page.wait_for_selector(".markdown > p:nth-child(3)")
+        await page.evaluate(
+            "() => getSelection().selectAllChildren(document.querySelector('.markdown > p:nth-child(2)'))"
+        )
+        model.let_all()
+        await desk.status(page, "finished")
+        chosen: str = await page.evaluate("() => getSelection().toString()")
+        assert chosen.split() == ["Second", "one."]
+
+
+async def test_a_very_long_line_and_a_very_long_text_are_shown_whole(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    size = 1_200_000
+    async with desk.serve(gated([say("x" * size)], free=True)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.wait_for_function(
+            "(size) => document.querySelector('.block.text .text')?.textContent.length === size",
+            arg=size,
+        )
