@@ -1,6 +1,7 @@
 """Tools: functions that the model may call, their descriptions, and how calls are run."""
 
 from rxworker.tools.base import (
+    ClientTool,
     Done,
     Effect,
     NotDone,
@@ -11,17 +12,15 @@ from rxworker.tools.base import (
     policy_of,
     reconcile_of,
 )
-from rxworker.tools.client_tool import ClientTool
 from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.decorate import tool
-from rxworker.tools.early import EarlyCalls
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.invocation import CallScope, Emit, Forwarder
 from rxworker.tools.mcp import McpTool, mcp_tools
 from rxworker.tools.operator import run_tools
 from rxworker.tools.reports import FileEdit, Plan, PlanStep, Report, read_report, update_plan
 from rxworker.tools.results import ErrorFormatter, to_content
-from rxworker.tools.run import FinishedCall, run_call, run_calls
+from rxworker.tools.run import EarlyCalls, FinishedCall, run_call, run_calls
 from rxworker.tools.schema import schema_of
 from rxworker.tools.signature import Docstring, parse_docstring
 from rxworker.tools.toolbox import Toolbox

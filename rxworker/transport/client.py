@@ -25,11 +25,10 @@ from rxworker.providers.base import (
     Request,
     ResponseDecoder,
 )
-from rxworker.transport.answer import Answer, Retry, Timeouts
-from rxworker.transport.background import Background
+from rxworker.transport.answer import Answer, Background, Retry, Timeouts
+from rxworker.transport.base import Transport
 from rxworker.transport.clock import LoopClock, loop_clock
 from rxworker.transport.http import HttpTransport
-from rxworker.transport.seams import Transport
 
 
 class Client:

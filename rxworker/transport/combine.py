@@ -27,7 +27,7 @@ from rxworker.events import (
 )
 from rxworker.operators import Sink, connect
 from rxworker.providers.base import Request
-from rxworker.transport.seams import Model
+from rxworker.transport.base import Model
 
 
 class CombinedModel:

@@ -27,7 +27,7 @@ from rxworker.errors import (
 )
 from rxworker.operators.stage import Stage
 from rxworker.providers.base import HttpRequest
-from rxworker.transport.seams import PRESSURE
+from rxworker.transport.base import PRESSURE
 from rxworker.transport.session import AHEAD, open_session, proxy_for, shared_session
 
 TOGETHER = 256 * 1024

@@ -31,8 +31,8 @@ from rxworker.events import (
 )
 from rxworker.operators import Stage, error_to_exception
 from rxworker.providers import Request
+from rxworker.transport.base import PRESSURE
 from rxworker.transport.clock import LoopClock
-from rxworker.transport.seams import PRESSURE
 from rxworker.worker.call_tools import discard_early, start_early
 from rxworker.worker.context import ResponseOperator, RunContext, TurnScope
 from rxworker.worker.loop import Emitter

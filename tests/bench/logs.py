@@ -30,7 +30,7 @@ from rxworker.state import fold_run
 from rxworker.testing import say
 from rxworker.testing.wire.anthropic import frames_for
 from rxworker.transport import Client
-from rxworker.transport.recording import RecordingTransport
+from rxworker.transport.base import RecordingTransport
 
 ROUNDS = 5
 TOKENS = 20_000

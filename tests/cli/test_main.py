@@ -47,11 +47,11 @@ def test_without_rich_demo_and_chat_say_what_to_install(
     assert error.count("\n") == 1
 
 
-def test_decode_and_help_need_no_rich(tmp_path: Path) -> None:
+def test_decode_and_help_need_neither_rich_nor_a_worker(tmp_path: Path) -> None:
     path = tmp_path / "stream"
     path.write_bytes(b"".join(anthropic_frames(say("Hi"))))
     code = (
-        "import sys; sys.modules['rich'] = None; from rxworker.cli import main; "
+        "import sys; sys.modules['rich'] = sys.modules['aiohttp'] = None; from rxworker.cli import main; "
         f"sys.exit(main(['--version']) + main(['decode', 'anthropic', {str(path)!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

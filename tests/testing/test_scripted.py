@@ -37,7 +37,7 @@ from rxworker.testing import (
     think,
 )
 from rxworker.testing.reply import USAGE
-from rxworker.transport.seams import Model
+from rxworker.transport.base import Model
 
 ASK = Request(Conversation((Message.user("hello"),)))
 

@@ -16,7 +16,7 @@ from rxworker.providers.base import HttpRequest
 from rxworker.testing import anthropic_frames, say
 from rxworker.transport import Client, HttpTransport, Retry
 from rxworker.transport.answer import Timeouts
-from rxworker.transport.seams import PRESSURE
+from rxworker.transport.base import PRESSURE
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 RawServer = Callable[[Handler], Awaitable[str]]

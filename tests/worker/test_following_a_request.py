@@ -15,7 +15,7 @@ from rxworker.operators.disposables import NOTHING
 from rxworker.providers.base import HttpRequest
 from rxworker.testing import ReplayServer, ServedResponse, stall
 from rxworker.transport import HttpTransport
-from rxworker.transport.seams import PRESSURE
+from rxworker.transport.base import PRESSURE
 from rxworker.worker.loop import Emitter
 
 FRAMES = [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]

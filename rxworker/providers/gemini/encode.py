@@ -41,17 +41,13 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.content import is_made
-from rxworker.providers.base import Options
+from rxworker.providers.base import Options, ToolChoice
 from rxworker.providers.content import arguments, check_media, check_role, split_system, user_echo
 from rxworker.providers.encode_cache import Body
 from rxworker.providers.extra import with_extra
-from rxworker.providers.gemini.options import (
-    encode_choice,
-    encode_generation,
-    encode_tools,
-)
 from rxworker.providers.gemini.part import CALL
 from rxworker.providers.gemini.signatures import SIGNATURE, split
+from rxworker.providers.schema import refuse_grammar, refuse_programmatic
 
 UNKNOWN = 1 << 30  # results of no call come last
 # What may stand in the answer to a call: https://ai.google.dev/gemini-api/docs/function-calling
@@ -341,3 +337,76 @@ MODEL: dict[type, Callable[[Any, bool], list[JsonObject]]] = {
     ServerToolResult: _echoed,
     OpaqueBlock: _echoed,
 }
+
+
+MODES = {"auto": "AUTO", "none": "NONE", "any": "ANY", "tool": "ANY"}
+OFF = ("off", "none", "disabled")
+DYNAMIC = ("adaptive", "dynamic", "auto")
+
+
+def encode_tools(tools: Sequence[ToolMeta]) -> list[Json]:
+    """The tools as the model sees them: one list of functions.
+
+    The schema goes as JSON schema. The older field ``parameters`` takes only a part of it, in words of its own.
+
+    Raises:
+        ConfigurationError: A tool asks for something that the protocol does not have.
+    """
+    for tool in tools:
+        refuse_grammar(tool, "Gemini")
+        refuse_programmatic(tool, "Gemini")
+    functions: list[Json] = [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "parametersJsonSchema": tool.input_schema,
+        }
+        for tool in tools
+    ]
+    return [{"functionDeclarations": functions}]
+
+
+def encode_choice(choice: ToolChoice) -> JsonObject:
+    """Whether the model must call a tool.
+
+    >>> encode_choice(ToolChoice("tool", "look"))
+    {'functionCallingConfig': {'mode': 'ANY', 'allowedFunctionNames': ['look']}}
+    """
+    config: JsonObject = {"mode": MODES[choice.mode]}
+    if choice.mode == "tool" and choice.name:
+        config["allowedFunctionNames"] = [choice.name]
+    return {"functionCallingConfig": config}
+
+
+def encode_generation(options: Options) -> JsonObject:
+    """The limits, the randomness, the thinking, and what the answer must look like."""
+    encoded: JsonObject = {}
+    if options.max_tokens is not None:
+        encoded["maxOutputTokens"] = options.max_tokens
+    if options.temperature is not None:
+        encoded["temperature"] = options.temperature
+    if options.stop_sequences:
+        encoded["stopSequences"] = list(options.stop_sequences)
+    if options.thinking is not None:
+        encoded["thinkingConfig"] = encode_thinking(options.thinking)
+    if options.output is not None:
+        encoded["responseMimeType"] = "application/json"
+        encoded["responseJsonSchema"] = options.output.schema
+    return encoded
+
+
+def encode_thinking(thinking: int | str) -> JsonObject:
+    """How hard the model thinks; its thoughts are then reported in summaries.
+
+    A number is a budget in tokens, a word is a level, and ``adaptive`` leaves it to the model.
+
+    >>> encode_thinking("high"), encode_thinking("off")
+    ({'includeThoughts': True, 'thinkingLevel': 'high'}, {'thinkingBudget': 0})
+    """
+    if thinking in OFF or thinking == 0:
+        return {"thinkingBudget": 0}
+    if isinstance(thinking, int):
+        return {"includeThoughts": True, "thinkingBudget": thinking}
+    if thinking in DYNAMIC:
+        return {"includeThoughts": True, "thinkingBudget": -1}
+    return {"includeThoughts": True, "thinkingLevel": thinking}

@@ -1,7 +1,7 @@
-"""The types at the edges of a response: where its bytes come from, what a worker needs of a model, and backpressure.
+"""The seams of a response: where its bytes come from, what a worker needs of a model, and backpressure.
 
 A `Transport` turns a request into an observable of bytes. A `Model` turns a conversation into an observable of events; a
-`Client` is one, and so is a scripted model in a test.
+`Client` is one, and so is a scripted model in a test. The simplest transport is a recorded response.
 
 reactivex has no way back from the observer to the source. A consumer that may need the source to wait sets a `Pressure` in a
 context variable before it subscribes. The task that reads the connection runs in the same context: it asks the `Pressure`
@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Protocol
 
+import reactivex
 from reactivex import Observable
 
+from rxworker.errors import ConfigurationError
 from rxworker.events import ResponseEvent
 from rxworker.providers.base import HttpRequest, Request
 
@@ -68,3 +71,41 @@ class Pressure(Protocol):
 
 PRESSURE: ContextVar[Pressure | None] = ContextVar("rxworker_pressure", default=None)
 """Whom a connection that is opened here waits for."""
+
+
+class RecordingTransport:
+    """Answers every request with the same bytes, whatever it asks.
+
+    Args:
+        body: The body of an answer, as it came over the wire.
+        chunk: How many bytes come at once; ``None``: all of them.
+    """
+
+    def __init__(self, body: bytes, *, chunk: int | None = None) -> None:
+        self.body = body
+        self.chunk = chunk or max(len(body), 1)
+
+    def send(self, request: HttpRequest) -> Observable[bytes]:
+        """The recorded body, at once.
+
+        >>> from rxworker.providers.base import HttpRequest
+        >>> got = []
+        >>> _ = RecordingTransport(b"abc", chunk=2).send(HttpRequest("", {}, b"")).subscribe(got.append)
+        >>> got
+        [b'ab', b'c']
+        """
+        del request
+        cuts = range(0, len(self.body), self.chunk)
+        return reactivex.from_iterable([self.body[at : at + self.chunk] for at in cuts])
+
+
+def from_recording(path: str | Path, *, chunk: int | None = None) -> RecordingTransport:
+    """A transport that answers with what the file holds.
+
+    Raises:
+        ConfigurationError: The file cannot be read.
+    """
+    try:
+        return RecordingTransport(Path(path).read_bytes(), chunk=chunk)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read the recording {path}: {error.strerror}") from error
