@@ -27,7 +27,7 @@ NOTE_CHARACTER = 6.3
 COLOURS = 6
 
 TOKEN = re.compile(r"-+|\([^()]*\)|[|#+]|[^-|#+()]+")
-PIECE = re.compile(r"\[ .+? \](?=\s|$)|\S+(?: \S+)*")
+PIECE = re.compile(r"\[ .+? \](?=\s|$)|\w+:(?=\s)|\S+(?: \S+)*")
 STREAM = re.compile(r"(?=\S*--|[-+].|\S+[|#]$)\S+$")
 
 
@@ -46,9 +46,7 @@ class Piece(NamedTuple):
 
 def parse(text: str) -> list[list[Piece]]:
     """The pieces of each line; an empty line has none."""
-    lines = [list(_pieces(line)) for line in textwrap.dedent(text).rstrip().splitlines()]
-    width = max((p.end for line in lines for p in line if p.kind == "stream"), default=0)
-    return [_joined(line, width) for line in lines]
+    return [_joined(list(_pieces(line))) for line in textwrap.dedent(text).rstrip().splitlines()]
 
 
 def is_drawing(text: str) -> bool:
@@ -73,10 +71,10 @@ def _pieces(line: str) -> Iterator[Piece]:
         yield Piece(kind, match.start(), text)
 
 
-def _joined(line: list[Piece], width: int) -> list[Piece]:
-    """The line with its notes as one, except where words stand below the moments of a stream."""
+def _joined(line: list[Piece]) -> list[Piece]:
+    """The line with its notes as one, except where single words stand below the moments of a stream."""
     notes = [piece for piece in line if piece.kind == "note"]
-    if len(notes) < 2 or (len(notes) == len(line) and line[-1].end <= width):
+    if len(notes) < 2 or (notes == line and not any(" " in piece.text for piece in notes)):
         return line
     others = [piece for piece in line if piece.kind != "note"]
     return [*others, Piece("note", notes[0].column, " ".join(piece.text for piece in notes))]
@@ -136,6 +134,7 @@ def svg(text: str) -> str:
         notes = [piece for piece in line if piece.kind == "note"]
         if "stream" not in kinds and len(notes) > 1:
             body += [_text(p.text, x(p.column), y + LINE - 4, "marble-note") for p in notes]
+            width = max(width, x(notes[-1].column) + len(notes[-1].text) * NOTE_CHARACTER + MARGIN)
             y += LINE + 4
             continue
         if "stream" in kinds:
@@ -151,7 +150,7 @@ def svg(text: str) -> str:
     described = escape(textwrap.dedent(text).strip("\n"), quote=True).replace("\n", "&#10;")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="marble" role="img" aria-label="{described}" '
-        f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">'
+        f'width="{width:.0f}" height="{height:.0f}" style="min-width:{0.8 * width:.0f}px" viewBox="0 0 {width:.0f} {height:.0f}">'
         f"{''.join(body)}</svg>"
     )
 

@@ -25,7 +25,7 @@ DOCTEST = re.compile(r"^>>> .*(?:\n(?! *$).*)*", re.MULTILINE)
 
 def figure(text: str) -> str:
     """The drawing with a frame of its own, which scrolls where the page is narrow."""
-    return f'<figure class="marble-figure">{svg(text)}</figure>'
+    return f'<figure class="marble-figure" data-search-exclude>{svg(text)}</figure>'
 
 
 class Fences(Preprocessor):
