@@ -14,6 +14,7 @@ import sys
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import cast
 
 import api_pages
 import links
@@ -32,7 +33,9 @@ def stage() -> None:
     for path, text in site_pages.pages().items():
         (docs / path).parent.mkdir(parents=True, exist_ok=True)
         (docs / path).write_text(text, encoding="utf-8")
-    shutil.copy(HERE / "zensical.toml", STAGE)
+    config = (HERE / "zensical.toml").read_text(encoding="utf-8")
+    config = config.replace("\nnav = []\n", f"\nnav = {toml(site_pages.nav())}\n")
+    (STAGE / "zensical.toml").write_text(config, encoding="utf-8")
     (STAGE / "names.json").write_text(json.dumps(list(api_pages.anchors().values())), "utf-8")
     shutil.copy(HERE / "style.css", docs)
     shutil.copy(site_pages.DOCS / "page.png", docs)
@@ -46,6 +49,18 @@ def theme(path: Path) -> str:
     return path.read_text(encoding="utf-8").replace(
         ':root[data-theme="dark"]', '[data-md-color-scheme="slate"]'
     )
+
+
+def toml(value: object) -> str:
+    """Lists, tables and texts as TOML."""
+    match value:
+        case list():
+            return f"[{', '.join(map(toml, cast('list[object]', value)))}]"
+        case dict():
+            items = cast("dict[str, object]", value).items()
+            return f"{{ {', '.join(f'{toml(key)} = {toml(item)}' for key, item in items)} }}"
+        case _:
+            return json.dumps(value)
 
 
 def build() -> list[str]:

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from pathlib import Path, PurePosixPath
+from typing import TypeAlias
 
 import api_pages
 
@@ -18,8 +19,10 @@ DOCS = ROOT / "docs"
 LANGUAGES = {".py": "python", ".service": "ini", "": "docker"}
 KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
 BUILT = {"__pycache__", "node_modules", "dist"}
+PAGE = re.compile(r"\]\(([^)#:]+\.md)\)")
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:)([^)#\s]+)")
+Nav: TypeAlias = "str | list[Nav] | dict[str, Nav]"
 EXAMPLES = [
     path
     for path in sorted((ROOT / "examples").rglob("*"))
@@ -39,6 +42,32 @@ def pages() -> dict[str, str]:
     for path in EXAMPLES:
         found[place(path)] = example(path)
     return found | api_pages.pages()
+
+
+def nav() -> list[dict[str, Nav]]:
+    """The navigation: what docs/index.md links to, by its headings, and a page for each package."""
+    found: list[dict[str, Nav]] = [{"Start": ["index.md", {"All pages": "contents.md"}]}]
+    seen: set[str] = set()
+    for title, text in sections(linked(DOCS / "index.md"), "## ")[1:]:
+        pages: list[Nav] = []
+        for group, part in sections(text, "### "):
+            links: list[Nav] = [
+                page for page in dict.fromkeys(PAGE.findall(part)) if page not in seen
+            ]
+            seen.update(PAGE.findall(part))
+            pages.extend([{group: links}] if group else links)
+        found.append({title: pages})
+        if title == "Reference":
+            shown = {module.partition(".")[2] or module: module for module in api_pages.modules()}
+            found.append({"API": [{name: f"api/{shown[name]}.md"} for name in shown]})
+    return found
+
+
+def sections(text: str, mark: str) -> list[tuple[str, str]]:
+    """The headings of a level and the text below each, after the text before the first one."""
+    before, *parts = re.split(rf"^{mark}", text, flags=re.MULTILINE)
+    found = [(title, body) for title, _, body in (part.partition("\n") for part in parts)]
+    return [("", before), *found]
 
 
 def place(path: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import rxworker.operators
 import site_pages
 
 ROOT = Path(__file__).parents[2]
-CONFIG = ROOT / "docs" / "website" / "zensical.toml"
 
 
 @pytest.fixture(scope="module")
@@ -24,31 +22,31 @@ def pages() -> dict[str, str]:
     return site_pages.pages()
 
 
-def listed(nav: object) -> Iterator[str]:
+def listed(nav: site_pages.Nav) -> Iterator[str]:
     """The pages of a navigation."""
-    match nav:
-        case str():
-            yield nav
-        case list():
-            for item in nav:  # pyright: ignore[reportUnknownVariableType]
-                yield from listed(item)  # pyright: ignore[reportUnknownArgumentType]
-        case dict():
-            for item in nav.values():  # pyright: ignore[reportUnknownVariableType]
-                yield from listed(item)  # pyright: ignore[reportUnknownArgumentType]
-        case _:
-            raise TypeError(nav)
+    if isinstance(nav, str):
+        yield nav
+    else:
+        for item in nav.values() if isinstance(nav, dict) else nav:
+            yield from listed(item)
 
 
 def test_every_page_stands_once_in_the_navigation(pages: dict[str, str]) -> None:
-    """Each example is a page that the list of examples links to."""
-    nav = list(listed(tomllib.loads(CONFIG.read_text("utf-8"))["project"]["nav"]))
-    examples = {path for path in pages if path.startswith("examples/")} - {"examples/index.md"}
-    wanted = set(pages) - examples
-    assert sorted(wanted - set(nav)) == [], f"pages without a line in nav of {CONFIG}"
-    assert sorted(set(nav) - wanted) == [], f"lines without a page in nav of {CONFIG}"
+    """It is made of docs/index.md. Files of an example in a folder are pages that the list of examples links to."""
+    nav = [page for part in site_pages.nav() for page in listed(part)]
+    inner = {path for path in pages if path.startswith("examples/") and path.count("/") > 1}
+    assert sorted(set(pages) - inner - set(nav)) == [], "pages without a link in docs/index.md"
+    assert sorted(set(nav) - set(pages)) == []
     assert len(set(nav)) == len(nav)
-    index = pages["examples/index.md"]
-    assert [path for path in examples if f"({path.removeprefix('examples/')})" not in index] == []
+    assert [p for p in inner if p.removeprefix("examples/") not in pages["examples/index.md"]] == []
+
+
+def test_the_navigation_has_the_rooms_and_groups_of_the_index() -> None:
+    rooms = {title: part for room in site_pages.nav() for title, part in room.items()}
+    assert " ".join(rooms) == "Start Tutorial How to Reference API Explanation Examples Project"
+    assert rooms["Tutorial"] == ["tutorial/first-worker.md"]
+    assert "{'Tools': ['how-to/tools.md', 'how-to/nested-workers.md'" in str(rooms["How to"])
+    assert "{'operators': 'api/rxworker.operators.md'}" in str(rooms["API"])
 
 
 def test_the_api_reference_has_the_names_of_a_package_in_its_order_and_groups() -> None:
