@@ -16,7 +16,7 @@ from rxworker.tools.context import Progress, ToolContext
 from rxworker.tools.decorate import tool
 from rxworker.tools.function import FunctionTool
 from rxworker.tools.invocation import CallScope, Emit, Forwarder
-from rxworker.tools.mcp import McpTool, mcp_tools
+from rxworker.tools.mcp import McpClient, McpTool, mcp_client, mcp_tools
 from rxworker.tools.operator import run_tools
 from rxworker.tools.reports import FileEdit, Plan, PlanStep, Report, read_report, update_plan
 from rxworker.tools.results import ErrorFormatter, to_content
@@ -40,9 +40,11 @@ __all__ = [
     "NotDone",
     "Unknown",
     "reconcile_of",
-    # tools of MCP servers
+    # tools, resources and prompts of MCP servers
     "mcp_tools",
     "McpTool",
+    "mcp_client",
+    "McpClient",
     # the context of a running tool, and its progress
     "ToolContext",
     "Progress",

@@ -1,15 +1,19 @@
-"""A small MCP server: over standard input and output, or over HTTP at the port that is given."""
+"""A small MCP server: over standard input and output, or over HTTP at a free port, which it prints."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 from typing import Any
 
+import uvicorn
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import ToolAnnotations
+from mcp.server.mcpserver.prompts.base import AssistantMessage, Message, UserMessage
+from mcp.server.mcpserver.resources import FunctionResource
+from mcp.types import AudioContent, EmbeddedResource, TextResourceContents, ToolAnnotations
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
@@ -70,13 +74,50 @@ def serve() -> MCPServer:
     async def odd() -> str:
         return os.environ.get("SMALL_SERVER_SAYS", "nothing")
 
+    @server.resource("note:///tides", mime_type="text/plain", description="Of today.")
+    def tides() -> str:
+        return "11:20"
+
+    @server.resource("note:///chart", mime_type="application/pdf")
+    def chart() -> bytes:
+        return b"%PDF-"
+
+    @server.resource("note:///horn", mime_type="audio/wav")
+    def horn() -> bytes:
+        return b"RIFF"
+
+    @server.resource("note:///harbour/{name}{?day}")
+    def harbour(name: str, day: str = "today") -> str:
+        """A harbour."""
+        return f"{name} on {day}"
+
+    @server.tool()
+    async def publish() -> str:
+        """Add a resource."""
+        server.add_resource(FunctionResource.from_function(lambda: "news", "note:///news", "news"))
+        return "published"
+
+    @server.prompt()
+    def sail(harbour: str, days: str = "1") -> list[Message]:
+        """Plan a trip."""
+        text = TextResourceContents(uri="note:///tides", text="11:20")
+        return [
+            UserMessage(f"From {harbour}, {days} days. When?"),
+            UserMessage(EmbeddedResource(resource=text)),
+            AssistantMessage("At high tide."),
+            UserMessage(AudioContent(data="UklGRg==", mime_type="audio/wav")),
+        ]
+
     return server
 
 
 def main() -> None:
     """Serve until nobody is there any more."""
     if len(sys.argv) > 1:
-        serve().run("streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+        listener = socket.create_server(("127.0.0.1", 0))
+        config = uvicorn.Config(serve().streamable_http_app(), log_config=None)
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
+        uvicorn.Server(config).run([listener])
     else:
         serve().run()
 

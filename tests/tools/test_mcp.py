@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import socket
-import subprocess
 import sys
-import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,22 +16,21 @@ import pytest_asyncio
 from rxworker import Worker
 from rxworker.errors import ConfigurationError, TransportError
 from rxworker.events import Record, ToolProgress
-from rxworker.messages import Document, Image, JsonObject, Text, ToolCall, ToolResult
+from rxworker.messages import Audio, Document, Image, JsonObject, Text, ToolCall, ToolResult
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import McpTool, Toolbox, mcp_tools, policy_of, run_call
 from rxworker.tools.inline import inlined
-from rxworker.tools.mcp import content_of, legal_names, text_of
+from rxworker.tools.mcp_content import content_of, legal_names, text_of
 
 pytest.importorskip("mcp")
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 COMMAND = [sys.executable, str(SERVER)]
-PATIENCE = 20.0
 
 
 @pytest_asyncio.fixture
-async def tools() -> AsyncGenerator[dict[str, McpTool], None]:
-    async with mcp_tools(COMMAND) as made:
+async def tools(mcp_address: str) -> AsyncGenerator[dict[str, McpTool], None]:
+    async with mcp_tools(url=mcp_address) as made:
         yield {tool.meta.name: tool for tool in made}
 
 
@@ -49,8 +45,8 @@ async def test_a_tool_is_as_the_server_describes_it(tools: dict[str, McpTool]) -
     assert policy_of(tools["echo"]).effect == "write"
 
 
-async def test_what_a_server_says_of_its_tools_is_believed_on_request() -> None:
-    async with mcp_tools(COMMAND, trust_hints=True) as made:
+async def test_what_a_server_says_of_its_tools_is_believed_on_request(mcp_address: str) -> None:
+    async with mcp_tools(url=mcp_address, trust_hints=True) as made:
         effects = {tool.meta.name: tool.policy.effect for tool in made}
     assert (effects["echo"], effects["fail"]) == ("pure", "write")
 
@@ -89,8 +85,8 @@ async def test_progress_is_shown(tools: dict[str, McpTool]) -> None:
     assert shown == [{"progress": 1.0, "total": 2.0}, {"progress": 2.0, "total": 2.0}]
 
 
-async def test_a_worker_uses_them() -> None:
-    async with mcp_tools(COMMAND, prefix="small_") as made:
+async def test_a_worker_uses_them(mcp_address: str) -> None:
+    async with mcp_tools(url=mcp_address, prefix="small_") as made:
         worker = Worker(ScriptedModel([call("small_echo", text="hi"), "Done."]), tools=made)
         run = worker.run("go")
         records: list[Record] = []
@@ -116,13 +112,14 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(tools: dict[str, McpT
     assert (await ask(tools["hear"])).text == "it has stopped"
 
 
-async def test_a_server_that_goes_away_is_an_error_result(tools: dict[str, McpTool]) -> None:
-    assert (await ask(tools["leave"])).is_error
-    assert (await ask(tools["echo"], text="hi")).is_error
+async def test_a_server_that_goes_away_is_an_error_result() -> None:
+    async with mcp_tools(COMMAND, only=["leave", "echo"]) as (echo, leave):
+        assert (await ask(leave)).is_error
+        assert (await ask(echo, text="hi")).is_error
 
 
-async def test_after_the_block_a_call_is_an_error_result() -> None:
-    async with mcp_tools(COMMAND, only=["echo"]) as made:
+async def test_after_the_block_a_call_is_an_error_result(mcp_address: str) -> None:
+    async with mcp_tools(url=mcp_address, only=["echo"]) as made:
         (echo,) = made
     result = await ask(echo, text="hi")
     assert result.text == "The tool failed: the connection to its server is closed"
@@ -155,9 +152,9 @@ async def test_the_program_gets_no_keys_but_what_it_is_given(
         assert (await ask(odd)).text == "hello"
 
 
-async def test_a_tool_that_is_not_there_is_named() -> None:
+async def test_a_tool_that_is_not_there_is_named(mcp_address: str) -> None:
     with pytest.raises(ConfigurationError, match=r"no tool 'fly'; it has: .*echo"):
-        async with mcp_tools(COMMAND, only=["fly"]):
+        async with mcp_tools(url=mcp_address, only=["fly"]):
             raise AssertionError
 
 
@@ -205,33 +202,8 @@ async def test_without_the_package_the_error_says_what_to_install(
 # Over HTTP.
 
 
-@pytest.fixture
-def address() -> Iterator[str]:
-    """Where the server listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    process = subprocess.Popen(
-        [*COMMAND, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-            except OSError:
-                time.sleep(0.02)  # between two looks
-            else:
-                break
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.terminate()
-        process.wait(PATIENCE)
-
-
-async def test_it_works_over_http_too(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    async with mcp_tools(url=address, headers={"authorization": "Bearer x"}) as made:
+async def test_it_works_over_http_too(mcp_address: str) -> None:
+    async with mcp_tools(url=mcp_address, headers={"authorization": "Bearer x"}) as made:
         tools = {tool.meta.name: tool for tool in made}
         assert (await ask(tools["echo"], text="hi")).text == "hi"
         assert (await ask(tools["fail"])).is_error
@@ -263,10 +235,11 @@ def test_every_sort_of_content_becomes_something_to_read() -> None:
     assert content_of(result(pdf, image, other, sound, link)) == (
         Document("application/pdf", "QQ==", title="a.pdf"),
         Image("image/png", "QQ=="),
-        Text("[a file, of an unknown sort, at a.zip, which cannot be shown]"),
+        Text("[a file, of an unknown type, at a.zip, which cannot be shown]"),
         Text("[a sound, audio/wav, which cannot be shown]"),
         Text("[a](x:/a): About a"),
     )
+    assert content_of(result(sound), audio=True) == (Audio("audio/wav", "QQ=="),)
     assert text_of(result(part("text", text="a"), image, part("text", text="b"))) == "a\nb"
 
 

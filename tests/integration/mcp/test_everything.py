@@ -11,11 +11,11 @@ import pytest
 
 from rxworker import Worker
 from rxworker.events import Record, RunAbort, ToolProgress
-from rxworker.messages import Image, Text, ToolResult
+from rxworker.messages import Image, Message, Text, ToolResult
 from rxworker.providers import Anthropic, OpenAIChat
 from rxworker.testing import ReplayServer, Reply, ScriptedModel, call, lint, say
 from rxworker.testing.reply import Call
-from rxworker.tools import mcp_tools
+from rxworker.tools import mcp_client, mcp_tools
 
 pytest.importorskip("mcp")
 
@@ -93,6 +93,29 @@ async def test_resources_come_back_as_their_text(command: list[str]) -> None:
         command, call("get-resource-reference", resourceType="Text", resourceId=1)
     )
     assert "Resource 1" in result.text
+
+
+async def test_its_resources_and_prompts_are_read(command: list[str]) -> None:
+    async with mcp_client(command) as client:
+        listed = await client.resources()
+        assert all(each.uri.startswith("demo://resource/static/") for each in listed)
+        [document] = await client.read_resource(listed[0].uri)
+        assert isinstance(document, Text)
+        templates = {each.uri_template for each in await client.resource_templates()}
+        text = "demo://resource/dynamic/text/{resourceId}"
+        assert text in templates
+        [dynamic] = await client.read_resource(text, {"resourceId": "7"})
+        assert isinstance(dynamic, Text)
+        assert "Resource 7" in dynamic.text
+        prompts = {prompt.name: prompt for prompt in await client.prompts()}
+        arguments = prompts["args-prompt"].arguments or []
+        assert ("city", True) in [(each.name, each.required) for each in arguments]
+        [asked] = await client.get_prompt("args-prompt", {"city": "Brest"})
+        assert asked == Message.user("What's weather in Brest?")
+        given = {"resourceType": "Text", "resourceId": "7"}
+        about, resource = await client.get_prompt("resource-prompt", given)
+        assert "7" in about.text
+        assert "Resource 7" in resource.text
 
 
 async def test_calls_run_side_by_side(command: list[str]) -> None:
