@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import cast
 
-from rxworker.cli.demo_script import demo_worker
 from rxworker.cli.process import MISUSED, CommandError, explain, run_until_stopped, write_line
-from rxworker.cli.resolve import import_object, read_variable, worker_maker
+from rxworker.cli.resolve import import_maker, import_object, read_variable, worker_maker
 from rxworker.errors import ConfigurationError
 from rxworker.log import open_log
 from rxworker.ui.clean import one_line
@@ -81,6 +79,10 @@ def mcp(
         )
         workers[name] = McpWorker(make, description)
     if demo:
+        from rxworker.cli.demo_script import (
+            demo_worker,
+        )  # with the testing kit, which takes a while
+
         workers["demo"] = McpWorker(
             demo_worker, "Plan a short trip. The answers come from a script."
         )
@@ -112,12 +114,7 @@ def mcp(
 def _import_worker(given: str) -> tuple[str, McpWorker | Callable[[], Worker]]:
     """The name and the worker of an argument."""
     name, _, path = given.rpartition("=")
-    where = one_line(given, 80)
-    found = import_object(where, path, "my_workers:make_clerk")
-    if isinstance(found, Worker):
-        message = "that is a Worker, which has one conversation: give a function that returns one"
-        raise CommandError(f"{where}: {message}", MISUSED)
-    if not isinstance(found, McpWorker) and not callable(found):
-        raise CommandError(f"{where}: that is {found!r:.60}, no function", MISUSED)
+    found = import_object(one_line(given, 80), path, "my_workers:make_clerk")
+    made = found if isinstance(found, McpWorker) else import_maker(path)
     attribute = path.rpartition(":")[2].rpartition(".")[2]
-    return name or attribute.removeprefix("make_"), cast("McpWorker | Callable[[], Worker]", found)
+    return name or attribute.removeprefix("make_"), made

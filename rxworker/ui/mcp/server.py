@@ -16,7 +16,7 @@ from rxworker.errors import ConfigurationError
 from rxworker.log import EventLog
 from rxworker.ui.mcp.calls import Calls, Context
 from rxworker.ui.mcp.tool import McpWorker, ServedTool
-from rxworker.ui.mcp.transports import GuardedApp, listening, standard_streams
+from rxworker.ui.mcp.transports import GuardedApp, listening, standard_messages
 from rxworker.ui.web.runs import MakeServedWorker, Runs, WorkerSource
 from rxworker.ui.web.settings import Settings, is_loopback
 from rxworker.ui.web.store import RunStore
@@ -92,7 +92,7 @@ class McpServer:
         Raises:
             OSError: Standard input or output is closed.
         """
-        async with self._closed(), standard_streams(self._settings.max_body) as (source, sink):
+        async with self._closed(), standard_messages(self._settings.max_body) as (source, sink):
             await self._server.run(source, sink, self._server.create_initialization_options())
 
     @asynccontextmanager

@@ -1,150 +1,93 @@
 """The transports of an MCP server: standard input and output, and streamable HTTP.
 
-Theory of operation. The package reads standard input in a thread that cannot be stopped, so that a server would not end before its client does. Here a
-daemon thread reads it, and limits the length of a line. While the server runs, descriptor 0 is empty and descriptor 1 is standard error, so that output of a
-tool does not end up among the messages.
+The package has a transport for standard input and output, too. It waits for the thread that reads, so that a server would not end before its client
+does, takes lines of any length, and does not answer what is no message.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import sys
-import threading
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
-from io import BufferedReader
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, nullcontext, suppress
+from typing import TypeAlias
 
 import anyio
-import msgspec
 import uvicorn
-from mcp.server.stdio import stdio_server
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from mcp.types.jsonrpc import jsonrpc_message_adapter
+from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rxworker.errors import ConfigurationError
 from rxworker.ui.asgi import AsgiRequest
+from rxworker.ui.stdio import LineStreams, standard_streams
 from rxworker.ui.web.guard import Guard
 from rxworker.ui.web.responses import ApiError, json_response
 from rxworker.ui.web.settings import Settings
 
-if TYPE_CHECKING:
-    from mcp.shared._stream_protocols import WriteStream
-
 CLOSE_SECONDS = 5
 """Seconds that requests may take when the server is stopped."""
 
+Streams: TypeAlias = tuple[
+    MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
+]
+
 
 @asynccontextmanager
-async def standard_streams(max_line: int) -> AsyncGenerator[tuple[Any, Any], None]:
-    """The streams of messages over standard input and output.
+async def standard_messages(limit: int) -> AsyncGenerator[Streams, None]:
+    """The messages over standard input and output, as the package reads and writes them.
 
     Args:
-        max_line: The maximum number of bytes of a message. A longer one is answered with an error, and dropped.
+        limit: The maximum number of bytes of a message. A longer one is answered with an error, and dropped.
     """
-    with _claimed() as (source, sink):
-        lines = _Lines(source, max_line)
-        given = cast("anyio.AsyncFile[str]", lines)
-        async with stdio_server(given, anyio.wrap_file(sink)) as streams:
-            lines.messages = streams[1]
-            yield streams
+    received, source = anyio.create_memory_object_stream[SessionMessage | Exception]()
+    sink, sent = anyio.create_memory_object_stream[SessionMessage]()
+    with standard_streams(limit=limit) as lines:
+        receiving = asyncio.create_task(_receive(lines, received, limit))
+        sending = asyncio.create_task(_send(lines, sent))
+        try:
+            yield source, sink
+            await sink.aclose()
+            await asyncio.wait({sending}, timeout=CLOSE_SECONDS)
+        finally:
+            receiving.cancel()
+            sending.cancel()
+            await asyncio.wait({receiving, sending})
 
 
-@contextmanager
-def _claimed() -> Generator[tuple[BufferedReader, TextIO], None, None]:
-    sys.stdout.flush()
-    source, sink = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, 0)
-    try:
-        os.dup2(2, 1)
-    except OSError:  # standard error is closed
-        os.dup2(nothing, 1)
-    os.close(nothing)
-    try:
-        # The thread may still read: its descriptor must not be closed, and used again, under it.
-        yield (
-            os.fdopen(source, "rb", closefd=False),
-            os.fdopen(sink, "w", encoding="utf-8", closefd=False),
-        )
-    finally:
-        sys.stdout.flush()  # what tools have printed must not come after the messages
-        os.dup2(source, 0)
-        os.dup2(sink, 1)
-
-
-class _Lines:
-    """The lines of standard input, as the package reads them from a file.
-
-    Args:
-        source: Standard input.
-        max_line: The maximum number of bytes of a line.
-
-    Attributes:
-        messages: Where the messages of the server are sent.
-    """
-
-    messages: WriteStream[SessionMessage]
-
-    def __init__(self, source: BufferedReader, max_line: int) -> None:
-        self._source = source
-        self._max_line = max_line
-        self._loop = asyncio.get_running_loop()
-        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._is_wanted = threading.Semaphore(0)
-        threading.Thread(target=self._read, name="rxworker-mcp-stdin", daemon=True).start()
-
-    def _read(self) -> None:
-        """Read a line whenever one is wanted: what is not read stays in the pipe."""
-        while True:
-            self._is_wanted.acquire()
-            try:
-                line = self._source.readline(self._max_line + 1)
-                rest = line
-                while rest and not rest.endswith(b"\n") and len(line) > self._max_line:
-                    rest = self._source.readline(65536)
-            except (OSError, ValueError):
-                line = b""
-            try:
-                self._loop.call_soon_threadsafe(self._lines.put_nowait, line or None)
-            except RuntimeError:
-                return  # the event loop has ended
-            if not line:
-                return
-
-    def __aiter__(self) -> _Lines:
-        return self
-
-    async def __anext__(self) -> str:
-        while True:
-            self._is_wanted.release()
-            line = await self._lines.get()
+async def _receive(
+    lines: LineStreams, received: MemoryObjectSendStream[SessionMessage | Exception], limit: int
+) -> None:
+    async with received:
+        async for line in lines.lines():
             if line is None:
-                raise StopAsyncIteration
-            if len(line) > self._max_line:
-                text = f"a message may have at most {self._max_line} bytes"
-                await self._refuse(INVALID_REQUEST, text)
+                refused = _error(INVALID_REQUEST, f"a message may have at most {limit} bytes")
+            elif not line.strip():
                 continue
-            if not line.strip():
-                continue
-            try:
-                msgspec.json.decode(line, type=_Envelope)
-            except msgspec.ValidationError:
-                await self._refuse(INVALID_REQUEST, "this is no message of JSON-RPC 2.0")
-            except (msgspec.DecodeError, RecursionError):
-                await self._refuse(PARSE_ERROR, "this is no JSON")
             else:
-                return line.decode("utf-8", "replace")
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValidationError as error:
+                    is_json = error.errors()[0]["type"] != "json_invalid"
+                    code = INVALID_REQUEST if is_json else PARSE_ERROR
+                    refused = _error(code, "this is no message of JSON-RPC 2.0")
+                else:
+                    await received.send(SessionMessage(message))
+                    continue
+            with suppress(OSError):
+                await lines.write(refused.model_dump_json(exclude_unset=True).encode())
 
-    async def _refuse(self, code: int, message: str) -> None:
-        await self.messages.send(SessionMessage(_error(code, message)))
 
-
-class _Envelope(msgspec.Struct):
-    jsonrpc: Literal["2.0"]
+async def _send(lines: LineStreams, sent: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    """Write messages until the client no longer reads."""
+    async with sent:
+        with suppress(OSError):
+            async for each in sent:
+                data = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await lines.write(data.encode())
 
 
 def _error(code: int, message: str) -> JSONRPCError:
