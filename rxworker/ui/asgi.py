@@ -94,7 +94,11 @@ class AsgiApp:
         """Load the runs of the log, and follow it. The first request does it otherwise."""
         if self._start is None:
             self._start = asyncio.ensure_future(self.state.start())
-        await asyncio.shield(self._start)
+        try:
+            await asyncio.shield(self._start)
+        except Exception:
+            self._start = None  # the next request tries again
+            raise
 
     async def close(self) -> None:
         """Cancel the runs of clients, and close all connections. Runs of a log are handed over."""
@@ -220,7 +224,7 @@ class AsgiRequest(WebRequest):
         self.remote = None if client is None else str(client[0])
         self.is_secure = scope.get("scheme") in ("https", "wss")
         self.params = params
-        self.route = "" if route is None else route.name
+        self.route = None if route is None else route.name
         self.max_body = settings.max_body
         self.body_seconds = settings.body_seconds
         self._is_socket = scope["type"] == "websocket"
@@ -276,7 +280,7 @@ class AsgiRequest(WebRequest):
             return None
         await self._receive()  # websocket.connect
         headers: CIMultiDict[str] = CIMultiDict()
-        add_headers(headers)
+        add_headers(headers, self.origin)
         await self._send({"type": "websocket.accept", "headers": _encoded(headers)})
         return _Socket(self._receive, self._send, max_message, self._stall_seconds)
 
@@ -297,10 +301,10 @@ class AsgiRequest(WebRequest):
             headers["Content-Length"] = str(len(body))
         await self._begin(kind, response.status, headers)
         sent = b"" if self.method == "HEAD" else bytes(body)
-        await self._send({"type": f"{kind}.body", "body": sent})
+        await _send_body(self._send, sent, self._stall_seconds, kind)
 
     async def _begin(self, kind: str, status: int, headers: CIMultiDict[str]) -> None:
-        add_headers(headers)
+        add_headers(headers, self.origin)
         await self._send({"type": f"{kind}.start", "status": status, "headers": _encoded(headers)})
 
 
@@ -334,14 +338,31 @@ class _Stream:
         self._stall_seconds = stall_seconds
 
     async def write(self, data: bytes) -> None:
-        message = {"type": "http.response.body", "body": data, "more_body": True}
-        await _sent(self._send, message, self._stall_seconds)
+        await _send_body(self._send, data, self._stall_seconds, more=True)
 
     async def end(self) -> None:
-        await _sent(self._send, {"type": "http.response.body"}, self._stall_seconds)
+        await _send_body(self._send, b"", self._stall_seconds)
 
     def abort(self) -> None:
         """Do nothing: the server closes a connection whose response is not complete."""
+
+
+PIECE = 64 * 1024
+"""Bytes that a client has to read within ``stall_seconds``: a slow client that reads a little is not disconnected."""
+
+
+async def _send_body(
+    send: Send, data: bytes, seconds: float, kind: str = "http.response", *, more: bool = False
+) -> None:
+    """Send a part of a body in pieces; the last part unless there is ``more``.
+
+    Raises:
+        ConnectionError: The client has disconnected, or reads nothing.
+    """
+    for start in range(0, len(data) or 1, PIECE):
+        body, is_last = data[start : start + PIECE], start + PIECE >= len(data)
+        message = {"type": f"{kind}.body", "body": body, "more_body": more or not is_last}
+        await _sent(send, message, seconds)
 
 
 async def _sent(send: Send, message: Message, seconds: float) -> None:

@@ -164,7 +164,7 @@ def clients() -> Generator[Clients, None, None]:
     node = shutil.which("node")
     if node is None:
         _missing("the clients need node, which is not installed")
-    if not (CLIENTS / "node_modules" / "ai").exists():
+    if not (CLIENTS / "node_modules" / "@ai-sdk" / "open-responses").exists():
         _missing(
             "the clients are not installed: npm install --no-package-lock --prefix tests/integration/ui_clients"
         )

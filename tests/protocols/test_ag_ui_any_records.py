@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionMessage
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
@@ -61,6 +62,7 @@ from rxworker.messages import (
     ToolCall,
     ToolResult,
 )
+from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.common import data_line
 from rxworker.protocols.openai import ChatEncoder, ResponseEncoder, ResponseHead
@@ -245,58 +247,87 @@ class PartGrammar:
 
 
 class ResponseGrammar:
-    """What a client of OpenAI's Responses demands of a stream."""
+    """What a client of OpenAI's Responses demands of a stream, and of the whole response."""
 
     def __init__(self) -> None:
-        self.open: set[str] = set()
-        self.indexes: dict[int, str] = {}
+        self.items: dict[int, Wire] = {}
+        self.open: set[int] = set()
+        self.parts: dict[int, str] = {}
 
     def read(self, events: list[Wire]) -> None:
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
-        assert [event["type"] for event in events[:2]] == [
-            "response.created",
-            "response.in_progress",
-        ]
-        for event in events:
-            EVENTS.validate_python(event)
-            self._read(event)
-        ends = [e for e in events if e["type"] in ENDS]
-        assert ends == events[-1:]
-        assert {item["id"] for item in ends[0]["response"]["output"]} <= set(self.indexes.values())
+        kinds = [event["type"].removeprefix("response.") for event in events]
+        assert kinds[:2] == ["created", "in_progress"][: len(kinds)]
+        for kind, event in zip(kinds, events, strict=True):
+            EVENTS.validate_json(encode_lenient(event), strict=True)
+            self._read(kind, event)
+        assert not ENDS & set(kinds[:-1])
+        if kinds and kinds[-1] in ENDS:
+            self._end(events[-1]["response"])
 
-    def _read(self, event: Wire) -> None:
-        index = event.get("output_index")
-        match event["type"].removeprefix("response."):
+    def _read(self, kind: str, event: Wire) -> None:
+        index = event.get("output_index", -1)
+        match kind:
             case "output_item.added":
-                assert index == len(self.indexes)
-                self.indexes[len(self.indexes)] = event["item"]["id"]
-                self.open.add(event["item"]["id"])
+                assert index == len(self.items)
+                assert event["item"]["status"] == "in_progress"
+                self.items[index] = event["item"]
+                self.open.add(index)
             case "output_item.done":
-                self.open.remove(event["item"]["id"])
-            case "created" | "in_progress" | "completed" | "incomplete" | "failed":
-                pass
+                self.open.remove(index)
+                assert index not in self.parts
+                before, item = self.items[index], event["item"]
+                assert (item["id"], item["type"]) == (before["id"], before["type"])
+                assert item["status"] != "in_progress"
+                self.items[index] = item
+            case "content_part.added" | "reasoning_summary_part.added":
+                assert index in self.open
+                assert index not in self.parts
+                self.parts[index] = ""
+            case "content_part.done" | "reasoning_summary_part.done":
+                part = event["part"]
+                assert self.parts.pop(index) == part.get("text", part.get("refusal"))
+            case "output_text.delta" | "refusal.delta" | "reasoning_summary_text.delta":
+                self.parts[index] += event["delta"]
+            case "output_text.done" | "refusal.done" | "reasoning_summary_text.done":
+                assert self.parts[index] == event.get("text", event.get("refusal"))
             case _:
-                assert self.indexes[event["output_index"]] == event["item_id"]
-                assert event["item_id"] in self.open
+                pass
+        if "item_id" in event:
+            assert index in self.open
+            assert self.items[index]["id"] == event["item_id"]
+
+    def _end(self, response: Wire) -> None:
+        """The whole response has what was done, and nothing that a client is not to do."""
+        output = [item for item in response["output"] if item["status"] != "incomplete"]
+        assert all(item in self.items.values() for item in output)
+        assert {i["id"] for i in response["output"]} <= {i["id"] for i in self.items.values()}
+        calls = [item for item in response["output"] if item["type"] == "function_call"]
+        assert all(call["status"] == "completed" for call in calls)
+        assert not calls or response["status"] == "completed"
+        assert (response["error"] is not None) is (response["status"] == "failed")
+        assert (response["completed_at"] is not None) is (response["status"] == "completed")
 
 
-ENDS = {"response.completed", "response.incomplete", "response.failed"}
+ENDS = {"completed", "incomplete", "failed"}
 EVENTS: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 CHUNKS = TypeAdapter(ChoiceDelta)
+MESSAGES = TypeAdapter(ChatCompletionMessage)
 
 
 def response_events(records: Iterable[Record]) -> list[Wire]:
     encoder = ResponseEncoder(ResponseHead("run", 0.0, "desk", tools=("look",)))
-    events = [event for record in records for event in encoder.feed(record)]
-    return frames(b"".join(map(data_line, events + encoder.close("the watcher left"))))
+    return [event for record in records for event in encoder.feed(record)]
 
 
-def chat_deltas(records: Iterable[Record]) -> list[Wire]:
+def check_chat(records: Iterable[Record]) -> None:
     encoder = ChatEncoder(["look"])
     deltas = [delta for record in records for delta in encoder.feed(record)]
     deltas += encoder.close("the watcher left")
     assert (encoder.finish_reason is None) is (encoder.error is not None)
-    return frames(b"".join(map(data_line, deltas)))
+    for delta in deltas:
+        CHUNKS.validate_json(encode_lenient(delta), strict=True)
+    MESSAGES.validate_json(encode_lenient(encoder.message), strict=True)
 
 
 def frames(data: bytes) -> list[Wire]:
@@ -324,14 +355,14 @@ def check(records: list[Record]) -> None:
     AgUiGrammar().read(ag_ui(records))
     PartGrammar().read(parts_of(records))
     ResponseGrammar().read(response_events(records))
-    for delta in chat_deltas(records):
-        CHUNKS.validate_python(delta)
+    check_chat(records)
 
 
 indexes = st.integers(0, 2)
 texts = st.sampled_from(TEXTS)
 ids = st.sampled_from(IDS)
-calls = st.builds(ToolCall, ids, st.just("look"), st.sampled_from([{}, {"x": 1}, "free"]))
+names = st.sampled_from(["look", "dig"])
+calls = st.builds(ToolCall, ids, names, st.sampled_from([{}, {"x": 1}, "free"]))
 results = st.builds(ToolResult, ids, texts, st.booleans(), st.just("look"))
 
 
@@ -349,7 +380,7 @@ metadata = st.one_of(
 echoes = st.sampled_from([None, {"x": 1}])
 stops = st.sampled_from([None, StopReason(StopKind.END_TURN), StopReason(StopKind.TOOL_USE)])
 types = st.sampled_from(BlockType)
-asked = st.builds(ToolUseMetadata, ids, st.just("look"))
+asked = st.builds(ToolUseMetadata, ids, names)
 block_events = st.one_of(
     st.builds(BlockStart, indexes, st.just(BlockType.TOOL_USE), asked),
     st.builds(BlockStart, indexes, types, metadata, echoes, st.sampled_from([0, 0, 0, 1])),

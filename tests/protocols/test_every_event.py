@@ -112,7 +112,7 @@ def ui_messages(told: list[Record]) -> bytes:
 def responses(told: list[Record]) -> bytes:
     encoder = ResponseEncoder(ResponseHead("b", 0.0, "desk"))
     events = [event for record in told for event in encoder.feed(record)]
-    return b"".join(map(data_line, [*events, *encoder.close("cut")]))
+    return b"".join(map(data_line, events))
 
 
 def acp(told: list[Record]) -> bytes:

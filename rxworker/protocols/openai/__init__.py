@@ -16,6 +16,7 @@ from rxworker.protocols.openai.read import (
 from rxworker.protocols.openai.responses import (
     ResponseEncoder,
     ResponseHead,
+    response_events,
     response_object,
     response_stream,
 )
@@ -34,6 +35,7 @@ __all__ = [
     # Responses
     "ResponseEncoder",
     "ResponseHead",
+    "response_events",
     "response_object",
     "response_stream",
     # errors

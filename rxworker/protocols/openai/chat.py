@@ -1,21 +1,32 @@
 """From the records of a run to Chat Completions: chunks, or one completion.
 
 A worker may take several turns for an answer. Their texts are one message, with an empty line between two turns; the calls of its own tools are
-not part of it, since a client would try to make them. When the run waits for tools of the client, the message ends with their calls.
+not part of it, since a client would try to make them. When the run waits for tools of the client, the message ends with their calls. They come
+whole and at the end: the protocol cannot retract a call that a hook has answered or a failed attempt has left, and a client would make it.
+Source: https://platform.openai.com/docs/api-reference/chat
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Container,
+    Iterator,
+    Sequence,
+)
 from contextlib import aclosing
 
 from rxworker.events import BlockType, Record
-from rxworker.messages import Json, JsonObject, StopKind, StopReason, Usage
+from rxworker.messages import Json, JsonObject, StopKind, Usage
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.common import data_line, pump
 from rxworker.views import (
     BlockGrow,
     Change,
+    Retract,
+    ShownBlock,
     Tracker,
     ViewAbort,
     ViewCut,
@@ -96,6 +107,32 @@ class ChatEncoder:
         self._tools = frozenset(tools)
         self._tracker = Tracker()
         self._response = ""
+        self._blocks: dict[str, tuple[ShownBlock, list[str]]] = {}
+        self._calls: list[JsonObject] = []
+        self._notice = ""
+
+    @property
+    def message(self) -> JsonObject:
+        """The message so far, without what was retracted."""
+        text, thoughts = self._joined(TEXTS) + self._notice, self._joined((BlockType.THINKING,))
+        message: JsonObject = {
+            "role": "assistant",
+            "content": None if self._calls and not text else text,
+            "refusal": None,
+        }
+        if thoughts:
+            message["reasoning_content"] = thoughts
+        if self._calls:
+            message["tool_calls"] = list(self._calls)
+        return message
+
+    def _joined(self, kinds: Container[BlockType]) -> str:
+        """The texts of the blocks of these types, with an empty line between two responses."""
+        pieces: dict[str, list[str]] = {}
+        for block, texts in self._blocks.values():
+            if block.block_type in kinds:
+                pieces.setdefault(block.response, []).extend(texts)
+        return "\n\n".join(map("".join, pieces.values()))
 
     def feed(self, record: Record) -> list[JsonObject]:
         """Encode a record, which may give no deltas."""
@@ -107,39 +144,15 @@ class ChatEncoder:
 
     def _deltas(self, change: Change) -> Iterator[JsonObject]:
         match change:
-            case BlockGrow(block=block, text=text) if not block.scope.id and not block.choice:
-                if block.block_type is BlockType.THINKING:
-                    yield {"reasoning_content": text}
-                elif block.block_type in TEXTS:
-                    if self._response not in ("", block.response):
-                        text = f"\n\n{text}"
-                    self._response = block.response
-                    yield {"content": text}
-            case ViewPause(pending=pending, reason=reason):
-                asked = [waiting for waiting in pending if waiting.call.name in self._tools]
-                if not asked:
-                    names = ", ".join(waiting.call.name for waiting in pending)
-                    yield {
-                        "content": f"\n\n[The run waits for a decision about {names or 'its turn'}. {reason}]"
-                    }
-                    self.finish_reason = "stop"
-                    return
-                calls: list[Json] = [
-                    {
-                        "index": index,
-                        "id": waiting.call.id,
-                        "type": "function",
-                        "function": {
-                            "name": waiting.call.name,
-                            "arguments": arguments_of(waiting.call.input),
-                        },
-                    }
-                    for index, waiting in enumerate(asked)
-                ]
-                yield {"tool_calls": calls}
-                self.finish_reason = "tool_calls"
+            case BlockGrow(block=block, text=text) if not block.scope.id:
+                yield from self._grow(block, text)
+            case Retract(blocks=blocks):
+                for name in blocks:
+                    self._blocks.pop(name, None)
+            case ViewPause():
+                yield from self._pause(change)
             case ViewFinish(stop_reason=stop):
-                self.finish_reason = _finish_reason(stop)
+                self.finish_reason = "stop" if stop is None else _FINISH.get(stop.kind, "stop")
             case ViewAbort(cause=cause, reason=reason):
                 self.error = CompletionError(cause, reason or cause)
             case ViewCut(reason=reason):
@@ -147,14 +160,50 @@ class ChatEncoder:
             case _:
                 pass
 
+    def _grow(self, block: ShownBlock, text: str) -> Iterator[JsonObject]:
+        if block.block_type is not BlockType.THINKING and block.block_type not in TEXTS:
+            return
+        self._blocks.setdefault(block.id, (block, []))[1].append(text)
+        if block.block_type is BlockType.THINKING:
+            yield {"reasoning_content": text}
+            return
+        starts = self._response not in ("", block.response)
+        self._response = block.response
+        yield {"content": f"\n\n{text}" if starts else text}
+
+    def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
+        asked = [waiting.call for waiting in pause.pending if waiting.call.name in self._tools]
+        if not asked:
+            self._notice = f"\n\n[{waits_for(pause)}]"
+            self.finish_reason = "stop"
+            yield {"content": self._notice}
+            return
+        self._calls = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": arguments_of(call.input)},
+            }
+            for call in asked
+        ]
+        self.finish_reason = "tool_calls"
+        calls: list[Json] = [{"index": index, **call} for index, call in enumerate(self._calls)]
+        yield {"tool_calls": calls}
+
+
+def waits_for(pause: ViewPause) -> str:
+    """What a person has to decide about, for people.
+
+    >>> waits_for(ViewPause("run-1", "hook", "paused by the user"))
+    'the run waits for a decision: paused by the user'
+    """
+    names = ", ".join(waiting.call.name for waiting in pause.pending if waiting.needs_decision)
+    return f"the run waits for a decision{names and ' about '}{names}: {pause.reason}"
+
 
 def arguments_of(given: JsonObject | str) -> str:
     """The arguments of a call as text."""
     return given if isinstance(given, str) else encode_lenient(given).decode()
-
-
-def _finish_reason(stop: StopReason | None) -> str:
-    return "stop" if stop is None else _FINISH.get(stop.kind, "stop")
 
 
 async def chat_stream(
@@ -208,34 +257,14 @@ async def chat_completion(
         CompletionError: The run ended without an answer.
     """
     encoder = ChatEncoder(tools)
-    texts: list[str] = []
-    thoughts: list[str] = []
-    calls: Json = None
     async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
-        async for deltas in pieces:
-            for delta in deltas:
-                texts.append(str(delta.get("content", "")))
-                thoughts.append(str(delta.get("reasoning_content", "")))
-                calls = delta.get("tool_calls", calls)
+        async for _ in pieces:
+            pass
     if encoder.error is not None:
         raise encoder.error
-    text = "".join(texts)
-    message: JsonObject = {
-        "role": "assistant",
-        "content": None if calls and not text else text,
-        "refusal": None,
-    }
-    if any(thoughts):
-        message["reasoning_content"] = "".join(thoughts)
-    if isinstance(calls, list):
-        message["tool_calls"] = [
-            {name: value for name, value in call.items() if name != "index"}
-            for call in calls
-            if isinstance(call, dict)
-        ]
     choice: JsonObject = {
         "index": 0,
-        "message": message,
+        "message": encoder.message,
         "logprobs": None,
         "finish_reason": encoder.finish_reason,
     }

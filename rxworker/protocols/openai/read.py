@@ -1,21 +1,24 @@
 """From the requests of OpenAI's clients to messages, tools and settings.
 
-Source: https://platform.openai.com/docs/api-reference. Members that are not known are ignored, as the service ignores them.
+Sources: https://platform.openai.com/docs/api-reference, https://www.openresponses.org/specification. Unknown members are ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
     Content,
     Conversation,
+    Document,
+    Image,
+    Json,
     JsonObject,
     Message,
     Text,
@@ -25,6 +28,7 @@ from rxworker.messages import (
 )
 from rxworker.protocols.common import media
 from rxworker.providers import Options, OutputFormat, ToolChoice
+from rxworker.tools.inline import inlined
 
 
 class OpenAIRequest(Struct, frozen=True):
@@ -41,7 +45,8 @@ class OpenAIRequest(Struct, frozen=True):
         include_usage: Whether a stream of Chat Completions ends with the usage.
         background: Whether the response continues without its client.
         previous: The id of the response that this one continues.
-        metadata: The client's own data, which the response repeats.
+        repeated: The members of the request that the response repeats.
+        references: The ids of items of earlier responses that it refers to, and that are not known.
     """
 
     model: str
@@ -54,7 +59,8 @@ class OpenAIRequest(Struct, frozen=True):
     include_usage: bool = False
     background: bool = False
     previous: str | None = None
-    metadata: JsonObject = {}
+    repeated: JsonObject = {}
+    references: tuple[str, ...] = ()
 
     @property
     def results(self) -> dict[str, ToolResult]:
@@ -84,6 +90,12 @@ class OpenAIRequest(Struct, frozen=True):
 
 
 Parts: TypeAlias = str | list[dict[str, Any]] | None
+Limit: TypeAlias = Annotated[int, Meta(ge=1)] | None
+Key: TypeAlias = Annotated[str, Meta(max_length=64)]
+Metadata: TypeAlias = Annotated[
+    dict[Key, Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
+]
+"""The client's own data, within the limits of the service."""
 
 
 class _Function(Struct, frozen=True):
@@ -124,13 +136,12 @@ class _Completion(Struct, frozen=True):
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     n: int | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    max_tokens: Limit = None
+    max_completion_tokens: Limit = None
     temperature: float | None = None
     stop: str | tuple[str, ...] | None = None
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
-    metadata: dict[str, Any] | None = None
 
 
 _COMPLETION = msgspec.json.Decoder(_Completion)
@@ -171,7 +182,6 @@ def read_completion_request(data: bytes) -> OpenAIRequest:
         options=options,
         stream=bool(given.stream),
         include_usage=given.stream_options is not None and given.stream_options.include_usage,
-        metadata=given.metadata or {},
     )
 
 
@@ -185,7 +195,7 @@ def _chat_tools(tools: Sequence[_ChatTool]) -> tuple[ToolMeta, ...]:
 
 
 def _meta(function: _Function) -> ToolMeta:
-    schema = function.parameters or {"type": "object", "properties": {}}
+    schema = inlined(function.parameters or {"type": "object", "properties": {}})
     return ToolMeta(function.name, function.description or "", schema, strict=bool(function.strict))
 
 
@@ -227,7 +237,7 @@ def _output(given: object) -> OutputFormat | None:
         raise LocalProtocolError(
             f"a format of type json_schema needs its schema: {error}"
         ) from error
-    return OutputFormat(schema.schema, schema.name)
+    return OutputFormat(inlined(schema.schema), schema.name)
 
 
 def _add_chat(message: _ChatMessage, collector: _Collector) -> None:
@@ -252,26 +262,27 @@ def _add_chat(message: _ChatMessage, collector: _Collector) -> None:
 def _call(call_id: str, name: str, arguments: str) -> ToolCall:
     try:
         return ToolCall(call_id, name, msgspec.json.decode(arguments or "{}", type=dict[str, Any]))
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise LocalProtocolError(f"the arguments of {name} are no JSON object: {error}") from error
+    except (msgspec.DecodeError, RecursionError):
+        return ToolCall(call_id, name, arguments)  # as a model has written them
 
 
 def _content(given: Parts) -> list[Content]:
     """The content of a message of either API."""
-    if given is None or given == "":
-        return []
     if isinstance(given, str):
-        return [Text(given)]
+        given = [{"type": "text", "text": given}]
     content: list[Content] = []
-    for part in given:
+    for part in given or ():
         match part:
-            case {"type": "text" | "input_text" | "output_text", "text": str(text)}:
-                content.append(Text(text))
-            case {"type": "refusal", "refusal": str(text)}:
-                content.append(Text(text))
-            case {"type": "image_url", "image_url": {"url": str(url)}}:
-                content.append(media("image/png" if url.startswith("http") else "", url=url))
-            case {"type": "input_image", "image_url": str(url)}:
+            case {"type": "text" | "input_text" | "output_text", "text": str(text)} | {
+                "type": "refusal",
+                "refusal": str(text),
+            }:
+                if text:  # clients send empty ones, which providers refuse
+                    content.append(Text(text))
+            case {"type": "image_url", "image_url": {"url": str(url)}} | {
+                "type": "image_url" | "input_image",
+                "image_url": str(url),
+            }:
                 content.append(media("image/png" if url.startswith("http") else "", url=url))
             case {"type": "file", "file": {"file_data": str(data), **more}}:
                 content.append(media("", url=data, title=str(more.get("filename", "")) or None))
@@ -299,6 +310,7 @@ class _TextFormat(Struct, frozen=True):
 
 class _Item(Struct, frozen=True):
     type: str = "message"
+    id: str | None = None
     role: str = ""
     content: Parts = None
     call_id: str = ""
@@ -317,18 +329,23 @@ class _Response(Struct, frozen=True):
     tools: tuple[dict[str, Any], ...] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: Limit = None
     temperature: float | None = None
     text: _TextFormat | None = None
     reasoning: _Reasoning | None = None
-    metadata: dict[str, Any] | None = None
+    metadata: Metadata | None = None
+    store: bool | None = None
 
 
 _RESPONSE = msgspec.json.Decoder(_Response)
 
 
-def read_response_request(data: bytes) -> OpenAIRequest:
+def read_response_request(data: bytes, items: Mapping[str, JsonObject] = {}) -> OpenAIRequest:
     """Read a request of Responses.
+
+    Args:
+        data: The body.
+        items: Items of earlier responses by their ids, which the request may refer to.
 
     Raises:
         LocalProtocolError: It is not one, or asks for something that is not supported.
@@ -340,19 +357,28 @@ def read_response_request(data: bytes) -> OpenAIRequest:
         given = _RESPONSE.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise LocalProtocolError(f"this is no request of Responses: {error}") from error
+    if given.background and given.store is False:
+        raise LocalProtocolError("background: a response in the background has to be stored")
     collector = _Collector()
     if given.instructions:
         collector.add_system(given.instructions)
-    items = (
-        (_Item(role="user", content=given.input),) if isinstance(given.input, str) else given.input
-    )
-    for item in items:
-        _add_item(item, collector)
+    asked = given.input
+    input_items = (_Item(role="user", content=asked),) if isinstance(asked, str) else asked
+    references: list[str] = []
+    for item in input_items:
+        name = item.id or ""
+        if item.type != "item_reference":
+            _add_item(item, collector)
+        elif name in items:
+            _add_item(msgspec.convert(items[name], _Item), collector)
+        else:
+            references.append(name)
     kept = (given.text.format if given.text else None) or {}
+    choice = _choice(given.tool_choice)
     options = Options(
         max_tokens=given.max_output_tokens,
         temperature=given.temperature,
-        tool_choice=_choice(given.tool_choice),
+        tool_choice=choice,
         parallel_tool_calls=given.parallel_tool_calls,
         output=_output(kept if kept.get("type") == "json_schema" else None),
         thinking=given.reasoning.effort if given.reasoning else None,
@@ -364,8 +390,28 @@ def read_response_request(data: bytes) -> OpenAIRequest:
         stream=bool(given.stream),
         background=bool(given.background),
         previous=given.previous_response_id,
-        metadata=given.metadata or {},
+        repeated=_repeated(given, choice),
+        references=tuple(references),
     )
+
+
+def _repeated(given: _Response, choice: ToolChoice | None) -> JsonObject:
+    """What a response repeats of its request: small values alone, since they are stored with the run."""
+    named: Json = None
+    if choice is not None and choice.mode == "tool":
+        named = {"type": "function", "name": choice.name}
+    values: JsonObject = {
+        "background": given.background,
+        "max_output_tokens": given.max_output_tokens,
+        "metadata": None if given.metadata is None else dict[str, Json](given.metadata),
+        "parallel_tool_calls": given.parallel_tool_calls,
+        "previous_response_id": given.previous_response_id,
+        "reasoning": given.reasoning and {"effort": given.reasoning.effort, "summary": None},
+        "store": given.store,
+        "temperature": given.temperature,
+        "tool_choice": named or given.tool_choice,
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _response_tool(tool: dict[str, Any]) -> ToolMeta:
@@ -423,8 +469,10 @@ class _Collector:
         """Add the result of a tool."""
         if not call_id:
             raise LocalProtocolError("the result of a tool needs the id of its call")
-        texts = "".join(c.text for c in content if isinstance(c, Text))
-        self.add("user", [ToolResult(call_id, texts)])
+        parts = tuple(c for c in content if isinstance(c, Text | Image | Document))
+        is_text = all(isinstance(part, Text) for part in parts)
+        result = ToolResult(call_id, parts)
+        self.add("user", [replace(result, content=result.text) if is_text else result])
 
     def request(self, model: str, **given: Any) -> OpenAIRequest:
         """The request."""

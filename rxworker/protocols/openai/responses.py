@@ -1,10 +1,12 @@
 """From the records of a run to a response of OpenAI's Responses API, and to its numbered events.
 
 The id of a response is that of its run. The output has the texts and the thoughts of all turns; a call of the worker's own tools is an item
-``mcp_call`` with its result, and a call of a tool of the client is a ``function_call``.
+``mcp_call`` with its result, and a call of a tool of the client is a ``function_call``. Sources:
+https://platform.openai.com/docs/api-reference/responses-streaming, https://www.openresponses.org/specification
 
 The events are a function of the records, one by one and in order, so that their numbers are the same for each client, also in another process
-that reads the run from a log: a client continues behind the last number that it has.
+that reads the run from a log: a client continues behind the last number that it has. A ``function_call`` is done only when the run waits for its
+result: clients make a call as soon as it is done, also one that a hook has answered or that a failed attempt has left.
 """
 
 from __future__ import annotations
@@ -14,12 +16,13 @@ from contextlib import aclosing
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from rxworker.events import BlockType, Record
 from rxworker.messages import Json, JsonObject, StopKind, Usage
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols.common import pump
-from rxworker.protocols.openai.chat import TEXTS
+from rxworker.protocols.common import ENDED, pump
+from rxworker.protocols.openai.chat import DONE, TEXTS, arguments_of, waits_for
 from rxworker.views import (
     BlockClose,
     BlockGrow,
@@ -27,13 +30,14 @@ from rxworker.views import (
     CallResult,
     Change,
     Retract,
+    Scope,
     ShownBlock,
     Tracker,
     ViewAbort,
     ViewBegin,
-    ViewCut,
     ViewFinish,
     ViewPause,
+    WaitingCall,
 )
 
 Status: TypeAlias = Literal[
@@ -55,37 +59,23 @@ class ResponseHead(Struct, frozen=True):
         created_at: When it began, in seconds since the epoch.
         model: The name of the worker.
         tools: The names of the client's tools.
-        background: Whether it continues without its client.
-        previous: The id of the response that it continues.
-        metadata: The client's own data.
+        repeated: The members of the request that it repeats; see `OpenAIRequest`.
     """
 
     id: str
     created_at: float
     model: str
     tools: tuple[str, ...] = ()
-    background: bool = False
-    previous: str | None = None
-    metadata: JsonObject = {}
+    repeated: JsonObject = {}
 
 
-def response_object(
-    head: ResponseHead,
-    status: Status,
-    output: Sequence[JsonObject] = (),
-    usage: Usage | None = None,
-    error: JsonObject | None = None,
-    incomplete: str = "",
-) -> JsonObject:
+def response_object(head: ResponseHead, status: Status, **members: Json) -> JsonObject:
     """A response.
 
     Args:
         head: What is known before its output.
         status: Its status.
-        output: Its items.
-        usage: Its usage.
-        error: Why it failed.
-        incomplete: Why it is incomplete.
+        members: What is known of it: ``output``, ``usage``, ``error``, ``incomplete_details`` and ``completed_at``.
 
     >>> response_object(ResponseHead("run-1", 0.0, "desk"), "queued")["status"]
     'queued'
@@ -95,29 +85,51 @@ def response_object(
         "object": "response",
         "created_at": int(head.created_at),
         "status": status,
-        "background": head.background,
-        "error": error,
-        "incomplete_details": {"reason": incomplete} if incomplete else None,
-        "instructions": None,
-        "max_output_tokens": None,
-        "metadata": head.metadata,
         "model": head.model,
-        "output": list(output),
-        "parallel_tool_calls": True,
-        "previous_response_id": head.previous,
-        "reasoning": {"effort": None, "summary": None},
-        "store": True,
-        "temperature": None,
-        "text": {"format": {"type": "text"}},
-        "tool_choice": "auto",
         "tools": [
-            {"type": "function", "name": name, "parameters": {}, "strict": False}
+            {
+                "type": "function",
+                "name": name,
+                "description": None,
+                "parameters": None,
+                "strict": None,
+            }
             for name in head.tools
         ],
-        "top_p": None,
-        "truncation": "disabled",
-        "usage": None if usage is None else _usage(usage),
+        **_DEFAULTS,
+        **head.repeated,
+        **members,
     }
+
+
+_DEFAULTS: JsonObject = {
+    "background": False,
+    "completed_at": None,
+    "error": None,
+    "frequency_penalty": 0.0,
+    "incomplete_details": None,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "output": [],
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": True,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "usage": None,
+}
+"""The members that each response has; Open Responses requires them."""
 
 
 def _usage(usage: Usage) -> JsonObject:
@@ -195,6 +207,20 @@ class _Item:
     def id(self) -> str:
         return str(self.item["id"])
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether the whole response has it: a call that the client is not to make is left out."""
+        return self.item["type"] != "function_call" or self.item["status"] == "completed"
+
+    def done(self, status: str, **members: Json) -> JsonObject:
+        """The event of its end."""
+        self.item = {**self.item, **members, "status": status}
+        return {
+            "type": "response.output_item.done",
+            "output_index": self.index,
+            "item": self.item,
+        }
+
 
 def _event(known: _Item, name: str, **members: Json) -> JsonObject:
     return {"type": name, "item_id": known.id, "output_index": known.index, **members}
@@ -202,8 +228,7 @@ def _event(known: _Item, name: str, **members: Json) -> JsonObject:
 
 def _calls(known: _Item) -> str:
     """The name of the events of a call's arguments."""
-    kind = "mcp_call" if known.item["type"] == "mcp_call" else "function_call"
-    return f"response.{kind}_arguments"
+    return f"response.{known.item['type']}_arguments"
 
 
 class ResponseEncoder:
@@ -213,6 +238,9 @@ class ResponseEncoder:
         head: What is known before the output.
         usage: Returns the usage of the run when it has ended.
 
+    Attributes:
+        status: The status of the response.
+
     >>> from rxworker.events import TextDelta
     >>> encoder = ResponseEncoder(ResponseHead("run-1", 0.0, "desk"))
     >>> record = Record(seq=1, run="run-1", turn=1, attempt=1, time=0.0, event=TextDelta(0, "hi"))
@@ -221,34 +249,26 @@ class ResponseEncoder:
     """
 
     def __init__(self, head: ResponseHead, usage: Callable[[], Usage] = Usage) -> None:
+        self.status: Status = "in_progress"
         self._head = head
         self._usage = usage
         self._tracker = Tracker()
+        self._time = head.created_at
         self._number = 0
         self._count = 0
         self._items: dict[str, _Item] = {}
-        self._status: Status = "in_progress"
-        self._error: JsonObject | None = None
-        self._incomplete = ""
+        self._ended: JsonObject = {}
 
     @property
     def response(self) -> JsonObject:
         """The response so far."""
-        output = [known.item for known in self._items.values()]
-        usage = None if self._status == "in_progress" else self._usage()
-        return response_object(
-            self._head, self._status, output, usage, self._error, self._incomplete
-        )
+        output: list[Json] = [known.item for known in self._items.values()]
+        return response_object(self._head, self.status, output=output, **self._ended)
 
     def feed(self, record: Record) -> list[JsonObject]:
         """Encode a record, which may give no events."""
-        return self._numbered(self._tracker.feed(record))
-
-    def close(self, reason: str) -> list[JsonObject]:
-        """Report the reason why no more records come, unless the run has ended."""
-        return self._numbered(self._tracker.close(reason))
-
-    def _numbered(self, changes: list[Change]) -> list[JsonObject]:
+        self._time = record.time
+        changes = self._tracker.feed(record)
         events = [event for change in changes for event in self._events(change)]
         for event in events:
             event["sequence_number"] = self._number
@@ -258,12 +278,13 @@ class ResponseEncoder:
     def _events(self, change: Change) -> Iterator[JsonObject]:
         match change:
             case ViewBegin():
+                self._head = replace(self._head, created_at=self._time)
                 yield {"type": "response.created", "response": self.response}
                 yield {"type": "response.in_progress", "response": self.response}
             case BlockOpen(block=block) if not block.scope.id:
                 yield from self._open(block)
             case BlockGrow(block=block, text=text) if block.id in self._items:
-                yield from self._grow(block, text)
+                yield from self._grow(self._items[block.id], block.block_type, text)
             case BlockClose(block=block, aborted=aborted) if block.id in self._items:
                 yield from self._close(block, aborted)
             case CallResult(id=name) if name in self._items and not change.scope.id:
@@ -271,57 +292,34 @@ class ResponseEncoder:
             case Retract(blocks=blocks, calls=calls):
                 for name in (*blocks, *calls):
                     self._items.pop(name, None)
-            case ViewPause(pending=pending, reason=reason):
-                asked = [
-                    waiting.call.name
-                    for waiting in pending
-                    if waiting.call.name not in self._head.tools
-                ]
-                if asked:
-                    names = ", ".join(asked)
-                    self._error = {
-                        "code": "server_error",
-                        "message": f"the run waits for a decision about {names}: {reason}",
-                    }
-                yield self._end("failed" if asked else "completed")
+            case ViewPause():
+                yield from self._pause(change)
             case ViewFinish(stop_reason=stop):
-                self._incomplete = "" if stop is None else _INCOMPLETE.get(stop.kind, "")
-                yield self._end("incomplete" if self._incomplete else "completed")
+                reason = None if stop is None else _INCOMPLETE.get(stop.kind)
+                if reason is None:
+                    yield self._end("completed", completed_at=int(self._time))
+                else:
+                    yield self._end("incomplete", incomplete_details={"reason": reason})
             case ViewAbort(cause="cancel"):
                 yield self._end("cancelled")
-            case ViewAbort(reason=reason) | ViewCut(reason=reason):
-                self._error = {"code": "server_error", "message": reason}
-                yield self._end("failed")
+            case ViewAbort(reason=reason):
+                yield self._end("failed", error=_error(reason))
             case _:
                 pass
 
     def _open(self, block: ShownBlock) -> Iterator[JsonObject]:
-        item: JsonObject
+        item: JsonObject = {"id": block.id, "status": "in_progress"}
         if block.is_call:
-            item = {"id": block.id, "name": block.tool, "arguments": ""}
+            item |= {"name": block.tool, "arguments": ""}
             if block.tool in self._head.tools:
-                item |= {
-                    "type": "function_call",
-                    "call_id": block.call_id or block.id,
-                    "status": "in_progress",
-                }
+                item |= {"type": "function_call", "call_id": block.call_id or block.id}
             else:
-                item |= {
-                    "type": "mcp_call",
-                    "server_label": self._head.model,
-                    "output": None,
-                    "error": None,
-                }
+                item |= {"type": "mcp_call", "server_label": self._head.model}
+                item |= {"output": None, "error": None}
         elif block.block_type is BlockType.THINKING:
-            item = {"id": block.id, "type": "reasoning", "summary": [], "status": "in_progress"}
+            item |= {"type": "reasoning", "summary": []}
         elif block.block_type in TEXTS:
-            item = {
-                "id": block.id,
-                "type": "message",
-                "role": "assistant",
-                "content": [],
-                "status": "in_progress",
-            }
+            item |= {"type": "message", "role": "assistant", "content": []}
         else:
             return
         known = self._items[block.id] = _Item(self._count, item)
@@ -337,10 +335,9 @@ class ResponseEncoder:
         elif item["type"] == "mcp_call":
             yield _event(known, "response.mcp_call.in_progress")
 
-    def _grow(self, block: ShownBlock, text: str) -> Iterator[JsonObject]:
-        known = self._items[block.id]
+    def _grow(self, known: _Item, kind: BlockType, text: str) -> Iterator[JsonObject]:
         known.texts.append(text)
-        part = _PARTS.get(block.block_type)
+        part = _PARTS.get(kind)
         if part is None:
             yield _event(known, f"{_calls(known)}.delta", delta=text)
         else:
@@ -350,35 +347,71 @@ class ResponseEncoder:
         known = self._items[block.id]
         text = "".join(known.texts)
         part = _PARTS.get(block.block_type)
-        status: Json = "completed" if aborted is None else "incomplete"
         if part is not None:
             parts: Json = [part.value(text)]
-            known.item = {**known.item, part.holder: parts, "status": status}
             yield part.event(known, f"{part.text}.done", **{part.key: text}, **part.more)
             yield part.event(known, part.done, part=part.value(text))
-        else:
-            known.item = {**known.item, "arguments": text or "{}"}
-            done = _event(known, f"{_calls(known)}.done", arguments=text or "{}")
-            yield {**done, "name": block.tool}
-            if known.item["type"] == "mcp_call":
-                return  # until its result
-            known.item = {**known.item, "status": status}
-        yield _event(known, "response.output_item.done", item=known.item)
+            status = "completed" if aborted is None else "incomplete"
+            yield known.done(status, **{part.holder: parts})
+        elif known.item["type"] == "mcp_call":  # which is done with its result
+            yield self._arguments(known, text or "{}")
+
+    def _arguments(self, known: _Item, text: str) -> JsonObject:
+        """The event of the whole arguments of a call."""
+        known.item = {**known.item, "arguments": text}
+        done = _event(known, f"{_calls(known)}.done", arguments=text)
+        return {**done, "name": known.item["name"]}
 
     def _result(self, known: _Item, change: CallResult) -> Iterator[JsonObject]:
         if known.item["type"] != "mcp_call" or known.item["output"] is not None:
             return
-        text = change.result.text
-        is_error = change.result.is_error
-        known.item = {**known.item, "output": text, "error": text if is_error else None}
-        yield _event(known, f"response.mcp_call.{'failed' if is_error else 'completed'}")
-        yield _event(known, "response.output_item.done", item=known.item)
+        text, is_error = change.result.text, change.result.is_error
+        status = "failed" if is_error else "completed"
+        yield _event(known, f"response.mcp_call.{status}")
+        error: Json = None
+        if is_error:
+            content: Json = [{"type": "text", "text": text}]
+            error = {"type": "mcp_tool_execution_error", "content": content}
+        yield known.done(status, output=text, error=error)
 
-    def _end(self, status: Status) -> JsonObject:
-        self._status = status
+    def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
+        """The response is complete if the run waits for its client; a person who decides is none."""
+        asked = [waiting for waiting in pause.pending if waiting.call.name in self._head.tools]
+        for waiting in asked:
+            yield from self._ask(waiting)
+        if asked:
+            yield self._end("completed", completed_at=int(self._time))
+        else:
+            yield self._end("failed", error=_error(waits_for(pause)))
+
+    def _ask(self, waiting: WaitingCall) -> Iterator[JsonObject]:
+        """Ask the client to make a call. Its arguments are those that the run waits with, which a hook may have changed."""
+        name, arguments = waiting.call.name, arguments_of(waiting.call.input)
+        if waiting.id not in self._items:  # a call of the run that this one resumes
+            kind = BlockType.TOOL_USE
+            yield from self._open(
+                ShownBlock(Scope(), waiting.id, "", kind, name, call_id=waiting.call.id)
+            )
+        known = self._items[waiting.id]
+        if not known.texts:
+            yield from self._grow(known, BlockType.TOOL_USE, arguments)
+        yield self._arguments(known, arguments)
+        yield known.done("completed")
+
+    def _end(self, status: Status, **members: Json) -> JsonObject:
+        self.status = status
+        self._ended = {**members, "usage": _usage(self._usage())}
+        self._items = {name: known for name, known in self._items.items() if known.is_shown}
+        for known in self._items.values():
+            if known.item["status"] == "in_progress":  # a call without a result
+                known.item = {**known.item, "status": "incomplete"}
         # There is no event of its own for a response that was cancelled.
         name = "incomplete" if status == "cancelled" else status
         return {"type": f"response.{name}", "response": self.response}
+
+
+def _error(message: str) -> JsonObject:
+    return {"code": "server_error", "message": message}
 
 
 async def response_stream(
@@ -392,12 +425,25 @@ async def response_stream(
         batches: The records of the run from the first, one by one: merged deltas would have other numbers.
         encoder: Encodes them.
         after: The number of the last event that the client has.
+
+    Raises:
+        ConnectionError: The records stopped before the run had ended. No event reports that, since the next number belongs to the next record.
     """
-    async with aclosing(pump(batches, encoder.feed, encoder.close)) as pieces:
+    async with aclosing(response_events(batches, encoder)) as pieces:
         async for events in pieces:
             frames = [_frame(event) for event in events if _number(event) > after]
             if frames:
                 yield b"".join(frames)
+    if encoder.status == "in_progress":
+        raise ConnectionAbortedError(ENDED)
+    yield DONE
+
+
+def response_events(
+    batches: AsyncIterable[Sequence[Record]], encoder: ResponseEncoder
+) -> AsyncGenerator[list[JsonObject], None]:
+    """The events of a response, as long as records come."""
+    return pump(batches, encoder.feed, lambda _: [])
 
 
 def _number(event: JsonObject) -> int:

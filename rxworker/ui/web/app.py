@@ -72,13 +72,14 @@ def make_app(
     return app
 
 
-async def add_security_headers(_: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Add the security headers to a response of aiohttp."""
-    add_headers(response.headers)
-
-
 SERVED = web.RequestKey("rxworker_request", WebRequest)
 """The key of a request, as the handlers see it."""
+
+
+async def add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Add the security headers to a response of aiohttp."""
+    served = request.get(SERVED)
+    add_headers(response.headers, None if served is None else served.origin)
 
 
 def _guarded(guard: Guard, settings: Settings) -> Middleware:
@@ -135,7 +136,8 @@ class AiohttpRequest(WebRequest):
         self.remote = request.remote
         self.is_secure = request.secure
         self.params = request.match_info
-        self.route = request.match_info.route.name or ""
+        found = request.match_info
+        self.route = None if found.http_exception else found.route.name or ""
         self.max_body = settings.max_body
         self.body_seconds = settings.body_seconds
 

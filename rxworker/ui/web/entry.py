@@ -30,6 +30,7 @@ from rxworker.protocols import (
     pause_of,
     reason_of,
 )
+from rxworker.providers import Options
 from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
@@ -126,6 +127,7 @@ class ConversationEntry:
         name: The name under which the worker was configured.
         owner: The user; ``None`` if the server has no users.
         made: The conversation of the worker when it was created.
+        options: The options of the worker when it was created.
         runs: The ids of its runs that are kept, in order.
         current: Its last run.
         client_tools: The names of the tools that its client has sent.
@@ -141,6 +143,7 @@ class ConversationEntry:
         "id",
         "made",
         "name",
+        "options",
         "output",
         "owner",
         "received",
@@ -164,6 +167,7 @@ class ConversationEntry:
         self.output: type[Any] | None = None
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self.made = Conversation()
+        self.options = Options()
         self._worker: Worker | None = None
         if worker is not None:
             self.use(worker)
@@ -173,6 +177,7 @@ class ConversationEntry:
         self._worker = worker
         self.client_tools = ()
         self.made = worker.conversation
+        self.options = worker.options
 
     @property
     def has_worker(self) -> bool:

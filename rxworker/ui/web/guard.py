@@ -105,10 +105,27 @@ User: TypeAlias = Callable[[WebRequest], str | Awaitable[str | None] | None]
 logger = logging.getLogger("rxworker.ui.web")
 
 
-def add_headers(headers: MutableMapping[str, str]) -> None:
-    """Add the security headers to those of a response."""
+def add_headers(headers: MutableMapping[str, str], origin: str | None = None) -> None:
+    """Add the security headers to those of a response.
+
+    Args:
+        headers: The headers.
+        origin: The other origin whose page may read the response, for a client of OpenAI's APIs that runs in a browser.
+    """
     headers.update(HEADERS)
     headers.setdefault("Cache-Control", "no-store")
+    if origin is not None:
+        headers["Access-Control-Allow-Origin"] = origin
+        headers["Access-Control-Expose-Headers"] = "*"
+        headers["Vary"] = "Origin"
+
+
+PREFLIGHT = {
+    "Access-Control-Allow-Headers": "*, Authorization",
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Max-Age": "600",
+}
+"""What a page of an allowed origin may send: https://fetch.spec.whatwg.org/#http-cors-protocol"""
 
 
 class Guard:
@@ -142,6 +159,8 @@ class Guard:
             if not is_own_origin(origin, hosts[0], self._origins):
                 message = "a page of another origin may send no requests here: see allowed_origins"
                 raise ApiError(403, "foreign_origin", message)
+            if origin in self._origins and _is_openai(request):
+                request.origin = origin
         if "Origin" not in request.headers and _is_foreign(request):
             raise ApiError(403, "foreign_origin", "another site's page may send no requests here")
 
@@ -215,6 +234,8 @@ class Guard:
                 message = "too many requests are open: close a page, or raise max_connections"
                 raise ApiError(503, "too_many_connections", message)
             self.check_source(request)
+            if request.origin is not None and request.method == "OPTIONS":
+                return web.Response(status=204, headers=PREFLIGHT)
             if name in PAGES:
                 exchanged = self.exchange(request)
                 if exchanged is not None:
@@ -280,9 +301,15 @@ def _is_ui_protocol(request: WebRequest) -> bool:
     return is_route and "text/event-stream" in request.headers.get("Accept", "")
 
 
+def _is_openai(request: WebRequest) -> bool:
+    """Whether a client of OpenAI's APIs sends the request, perhaps to an address that the server does not have, or before the request itself."""
+    route = request.route
+    return "/v1/" in request.path if route is None else route.startswith(OPENAI)
+
+
 def _error_response(request: WebRequest) -> Callable[[int, str, str], web.Response]:
     """How an error is written for the client of this route."""
-    if request.route.startswith(OPENAI):
+    if _is_openai(request):
         return _openai_error_response
     shows_body = request.route in CHAT or _is_ui_protocol(request)
     return text_response if shows_body else json_error_response

@@ -1,15 +1,16 @@
 """Workers as the models of OpenAI's APIs: ``/v1/models``, ``/v1/chat/completions`` and ``/v1/responses``.
 
-The name of a worker is the name of a model. Each completion is a run of a new conversation, which has the messages that the client sends; a
-response continues the run of ``previous_response_id``, in this process or from the log. A run that waits for tools of its client continues
-when the client sends their results.
+The name of a worker is the name of a model. A request begins a conversation with the messages that the client sends, or continues that of
+``previous_response_id``, in this process or from the log. A run that waits for tools of its client continues when the client sends their results.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import ExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
+from typing import cast
 
 import msgspec
 from aiohttp import web
@@ -17,9 +18,9 @@ from msgspec import Struct
 
 from rxworker.errors import LocalProtocolError
 from rxworker.events import RunResume
-from rxworker.messages import Conversation, JsonObject, Usage
+from rxworker.messages import Conversation, JsonObject, Text, Usage
 from rxworker.messages.lenient_json import encode_lenient
-from rxworker.protocols import SSE_HEADERS
+from rxworker.protocols import SSE_HEADERS, PauseSummary
 from rxworker.protocols.openai import (
     CompletionError,
     OpenAIRequest,
@@ -30,6 +31,7 @@ from rxworker.protocols.openai import (
     openai_error,
     read_completion_request,
     read_response_request,
+    response_events,
     response_object,
     response_stream,
     usage_of,
@@ -48,6 +50,8 @@ LABEL = "openai"
 """The label of a run with what is stored of its request."""
 
 CANCELLED = "its client has cancelled it"
+
+EVENT_NUMBER = re.compile(r"-1|[0-9]{1,15}")
 
 CANCEL_SECONDS = 5.0
 """Seconds that a request waits for the end of the run that it cancels."""
@@ -88,9 +92,7 @@ def _model(state: ServerState, name: str) -> JsonObject:
 async def post_completion(state: ServerState, request: WebRequest) -> web.Response | None:
     """Answer a request of Chat Completions."""
     given = _read(await read_json_bytes(request), read_completion_request)
-    runs = state.runs_of(request)
-    waiting = await _waiting(runs, given)
-    entry = await (_started(runs, given) if waiting is None else _resumed(runs, waiting, given))
+    entry = await _begin(state.runs_of(request), given)
     head: JsonObject = {"id": entry.id, "created": int(entry.started), "model": given.model}
     names = [meta.name for meta in given.tools]
     async with _connected(state, request, entry, given):
@@ -103,66 +105,72 @@ async def post_completion(state: ServerState, request: WebRequest) -> web.Respon
         try:
             completion = await chat_completion(batches, head, names)
         except CompletionError as error:
-            return _json(entry, openai_error(500, error.code, error.message), 500)
+            failed = _json(entry, openai_error(500, error.code, error.message), 500)
+            failed.headers["X-Should-Retry"] = "false"  # the tools of the run may have done things
+            return failed
     return _json(entry, {**completion, "usage": usage_of(_usage(entry))})
 
 
 async def post_response(state: ServerState, request: WebRequest) -> web.Response | None:
     """Answer a request of Responses."""
-    given = _read(await read_json_bytes(request), read_response_request)
+    data = await read_json_bytes(request)
+    given = _read(data, read_response_request)
     runs = state.runs_of(request)
-    if given.previous is None:
-        entry = await _started(runs, given)
-    else:
-        before = await runs.find(given.previous)
-        await before.open()
-        is_waiting = before.status == "paused" and given.results.keys() & _pending(before)
-        entry = await (
-            _resumed(runs, before, given) if is_waiting else _started(runs, given, before)
-        )
+    if given.references:
+        items = await _items_of(runs, given.references)
+        given = _read(data, partial(read_response_request, items=items))
+    before = None if given.previous is None else await _continued(runs, given.previous)
+    entry = await _begin(runs, given, before)
     async with _connected(state, request, entry, given):
         if given.background and not given.stream:
             return _json(entry, response_object(_head(entry), "queued"))
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
         batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
-        pieces = response_stream(batches, encoder)
         if given.stream:
+            pieces = response_stream(batches, encoder)
             await state.streams.send(request, redacted(pieces, entry), SSE_HEADERS)
             return None
-        async with aclosing(pieces):
-            async for _ in pieces:
+        async with aclosing(response_events(batches, encoder)) as events:
+            async for _ in events:
                 pass
     return _json(entry, encoder.response)
 
 
 async def get_response(state: ServerState, request: WebRequest) -> web.Response | None:
     """Return a response as it is now; with ``stream=true`` its events behind ``starting_after``."""
-    entry = await state.runs_of(request).find(request.params["id"])
-    await entry.open()
-    encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
-    last = entry.run.last_seq
+    entry = await _found(state.runs_of(request), request.params["id"])
     with state.places.take(entry):
+        if request.query.get("stream") != "true":
+            return _json(entry, await _response_of(entry))
+        after = request.query.get("starting_after", "-1")
+        if not EVENT_NUMBER.fullmatch(after):
+            raise ApiError(400, "bad_cursor", "starting_after is the number of an event")
+        encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
         batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
-        if request.query.get("stream") == "true":
-            given = request.query.get("starting_after", "-1")
-            if not given.removeprefix("-").isdecimal():
-                raise ApiError(400, "bad_cursor", "starting_after is the number of an event")
-            pieces = response_stream(batches, encoder, int(given))
-            await state.streams.send(request, redacted(pieces, entry), SSE_HEADERS)
-            return None
-        async with aclosing(batches):
-            async for batch in batches:
-                for record in batch:
-                    encoder.feed(record)
-                if batch[-1].seq >= last:
-                    break
-    return _json(entry, encoder.response)
+        pieces = response_stream(batches, encoder, int(after))
+        await state.streams.send(request, redacted(pieces, entry), SSE_HEADERS)
+    return None
+
+
+async def _response_of(entry: RunEntry) -> JsonObject:
+    """The response of a run as it is now."""
+    last = entry.run.last_seq
+    if not last or entry.summary().cause == "queued":
+        return response_object(_head(entry), "queued")
+    encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
+    async with aclosing(batches_of(entry, watch_run(entry, 0, "reliable", "response"))) as batches:
+        async for batch in batches:
+            for record in batch:
+                encoder.feed(record)
+            if batch[-1].seq >= last:
+                break
+    response = encoder.response
+    return {**response, "status": "cancelled"} if entry.is_dismissed else response
 
 
 async def post_cancel(state: ServerState, request: WebRequest) -> web.Response | None:
     """Cancel a response, and return it."""
-    entry = await state.runs_of(request).find(request.params["id"])
-    await entry.open()
+    entry = await _found(state.runs_of(request), request.params["id"])
     if entry.status == "running":
         await entry.cancel("now", CANCELLED, CANCEL_SECONDS)
     elif entry.status == "paused" and entry.resumed_as is None:
@@ -175,47 +183,98 @@ async def post_cancel(state: ServerState, request: WebRequest) -> web.Response |
 
 def _read(data: bytes, read: Callable[[bytes], OpenAIRequest]) -> OpenAIRequest:
     try:
-        given = read(data)
+        return read(data)
     except LocalProtocolError as error:
         raise ApiError(400, "bad_request", str(error)) from None
-    if not given.input:
+
+
+async def _found(runs: Runs, name: str) -> RunEntry:
+    """The run of a response.
+
+    Raises:
+        ApiError: There is none, or its client did not want it stored.
+    """
+    entry = await runs.find(name)
+    await entry.open()
+    if _head(entry).repeated.get("store") is False:
+        raise ApiError(404, "no_run", "this response was not stored, as its request has it")
+    return entry
+
+
+async def _items_of(runs: Runs, names: Iterable[str]) -> dict[str, JsonObject]:
+    """The items of the responses that these items belong to, by their ids.
+
+    Raises:
+        ApiError: There is no such response any more.
+    """
+    items: dict[str, JsonObject] = {}
+    for name in names:
+        run, *place = name.rsplit(".", 3)
+        if (
+            name in items or not place
+        ):  # the id of a call does not name its run, which knows the call
+            continue
+        response = await _response_of(await _found(runs, run))
+        for item in cast("list[JsonObject]", response["output"]):
+            items[str(item["id"])] = item
+    return items
+
+
+async def _continued(runs: Runs, name: str) -> RunEntry:
+    """The run that a response continues: when a person has resumed the run of a response, the last one."""
+    entry = await _found(runs, name)
+    while entry.resumed_as is not None and (after := runs.get(entry.resumed_as)) is not None:
+        entry = after
+    await entry.open()
+    return entry
+
+
+async def _begin(runs: Runs, given: OpenAIRequest, before: RunEntry | None = None) -> RunEntry:
+    """Resume the run that waits for the results that a client sends; otherwise start one.
+
+    Args:
+        runs: The runs of the user.
+        given: The request.
+        before: The run that it continues, if the client names it.
+    """
+    content = [part for message in given.input for part in message.content]
+    if all(isinstance(part, Text) and not part.text.strip() for part in content):
         raise ApiError(400, "empty", "there is nothing to answer: send a message of the user's")
-    return given
-
-
-def _pending(entry: RunEntry) -> set[str]:
-    """The ids of the calls that a paused run waits for."""
-    pause = entry.summary().pause
-    return set() if pause is None else {call.id for call in pause.pending}
-
-
-async def _waiting(runs: Runs, given: OpenAIRequest) -> RunEntry | None:
-    """The paused run that waits for the results that a client sends; ``None`` if there is none any more."""
-    results = given.results.keys()
-    if not results:
-        return None
-    for known in runs:
+    for known in () if not given.results else runs if before is None else (before,):
         if known.resumed_as is None and not (known.is_over and known.status != "paused"):
             entry = await runs.find(known.id)  # a list of stored runs may be behind
-            if entry.status == "paused" and results & _pending(entry):
-                return entry
-    return None
+            pause = entry.summary().pause if entry.conversation.name == given.model else None
+            if pause is not None and any(call.id in given.results for call in pause.pending):
+                return await _resumed(runs, entry, pause, given)
+    return await _started(runs, given, before)
 
 
-async def _resumed(runs: Runs, before: RunEntry, given: OpenAIRequest) -> RunEntry:
+async def _resumed(
+    runs: Runs, before: RunEntry, pause: PauseSummary, given: OpenAIRequest
+) -> RunEntry:
     """Resume a paused run with the results of its client's tools."""
     await before.open()
     answers = answers_of(before, given.results.values())
+    tools = _head(before).tools
+    for call in pause.pending:
+        if call.id in answers:
+            continue
+        if call.name in tools:
+            raise ApiError(400, "no_output", f"no tool output found for function call {call.id}")
+        if call.id == pause.paused_at:
+            message = f"a person has to decide about {call.name} first: {pause.reason}"
+            raise ApiError(409, "undecided", message)
     await runs.prepare(before.conversation)
     _equip(before.conversation, given)
     return await runs.resume(before.id, answers, without_results(given.input))
 
 
-async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None = None) -> RunEntry:
+async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None) -> RunEntry:
     """Start a run, behind the run that it continues."""
     runs.check_room()
     history = given.conversation.messages
-    if before is not None and before.conversation.current is before:
+    is_next = before is not None and before.conversation.current is before
+    if before is not None and is_next and before.conversation.name == given.model:
         conversation = before.conversation
         runs.check_free(conversation)
         await runs.prepare(conversation)
@@ -224,9 +283,8 @@ async def _started(runs: Runs, given: OpenAIRequest, before: RunEntry | None = N
         conversation = _begun(runs, given.model)
         earlier = conversation.made if before is None else before.run.state.conversation
         history = (*earlier.messages, *history)
-    worker = conversation.worker
     system = "\n\n".join(filter(None, (conversation.made.system, given.system))) or None
-    worker.conversation = Conversation(history, system)
+    conversation.worker.conversation = Conversation(history, system)
     _equip(conversation, given)
     title = " ".join(message.text for message in given.input)
     return runs.next_run(conversation, given.input, title)
@@ -240,13 +298,11 @@ def _begun(runs: Runs, model: str) -> ConversationEntry:
 
 
 def _equip(conversation: ConversationEntry, given: OpenAIRequest) -> None:
-    """Give a worker the tools and the settings of its client, in place of those of the last request."""
+    """Give the worker the tools and the settings of its client, in place of those of the last request."""
     worker = conversation.worker
     equip_client_tools(conversation, given.tools)
-    worker.options = given.settings(worker.options)
-    kept = _Kept(
-        tuple(meta.name for meta in given.tools), given.background, given.previous, given.metadata
-    )
+    worker.options = given.settings(conversation.options)
+    kept = _Kept(tuple(meta.name for meta in given.tools), given.repeated)
     worker.labels[LABEL] = msgspec.json.encode(kept).decode()
 
 
@@ -254,9 +310,7 @@ class _Kept(Struct, frozen=True, omit_defaults=True):
     """What is stored of a request with its run, to read the response again."""
 
     tools: tuple[str, ...] = ()
-    background: bool = False
-    previous: str | None = None
-    metadata: JsonObject = {}
+    repeated: JsonObject = {}
 
 
 def _head(entry: RunEntry) -> ResponseHead:
@@ -264,15 +318,8 @@ def _head(entry: RunEntry) -> ResponseHead:
     kept = _Kept()
     with suppress(msgspec.DecodeError):
         kept = msgspec.json.decode(entry.labels.get(LABEL, "{}"), type=_Kept)
-    return ResponseHead(
-        entry.id,
-        entry.started,
-        entry.conversation.name,
-        kept.tools,
-        kept.background,
-        kept.previous,
-        kept.metadata,
-    )
+    name = entry.conversation.name
+    return ResponseHead(entry.id, entry.started, name, kept.tools, kept.repeated)
 
 
 @asynccontextmanager

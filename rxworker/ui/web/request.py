@@ -29,8 +29,9 @@ class WebRequest(ABC):
         remote: The address of the client, if known.
         is_secure: Whether the connection is encrypted.
         params: The parts of the path that the route names.
-        route: The name of the route; empty for a route without one.
+        route: The name of the route; empty for a route without one, ``None`` if there is no route for the request.
         owner: The name of the user, if the server has users.
+        origin: The other origin whose page may read the response.
         max_body: The maximum number of bytes of the body.
         body_seconds: Seconds that the body may take to arrive.
     """
@@ -45,8 +46,9 @@ class WebRequest(ABC):
     remote: str | None
     is_secure: bool
     params: Mapping[str, str]
-    route: str
+    route: str | None
     owner: str | None = None
+    origin: str | None = None
     max_body: int
     body_seconds: float
 

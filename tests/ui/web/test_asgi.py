@@ -20,11 +20,12 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from rxworker import Worker
-from rxworker.errors import ConfigurationError
+from rxworker.errors import ConfigurationError, LogError
 from rxworker.log import MemoryLog
 from rxworker.testing import ScriptedModel, say, stall
 from rxworker.ui.asgi import AsgiApp, Message, Scope
 from rxworker.ui.web import Settings
+from rxworker.ui.web.state import ServerState
 
 if TYPE_CHECKING:
     from conftest import ServeAsgi
@@ -159,6 +160,43 @@ async def test_it_starts_with_its_first_request_if_nobody_starts_it() -> None:
     await desk.close()
     sent = await talk(desk, scope_of("/readyz"), "http.request")
     assert (sent[0]["status"], sent[1]["body"]) == (503, b"closing\n")
+
+
+async def test_a_start_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(_: ServerState) -> None:
+        raise LogError("the database is away")
+
+    desk = AsgiApp(make_worker)
+    with monkeypatch.context() as patched:
+        patched.setattr(ServerState, "start", fails)
+        with pytest.raises(LogError):
+            await talk(desk, scope_of("/readyz"), "http.request")
+    assert (await talk(desk, scope_of("/readyz"), "http.request"))[0]["status"] == 200
+    await desk.close()
+
+
+async def test_a_large_answer_is_sent_in_pieces_and_not_to_a_client_that_reads_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server waits in ``send`` until its client has read. A slow one needs time for each piece, not for all."""
+    monkeypatch.setattr("rxworker.ui.asgi.PIECE", 1000)
+    desk = AsgiApp(make_worker, settings=Settings(stall_seconds=0.01))
+    sent = await talk(desk, scope_of("/static/main.js"), "http.request")
+    sizes = [len(message["body"]) for message in sent[1:]]
+    assert sum(sizes) == int(dict(sent[0]["headers"])[b"content-length"])
+    assert len(sizes) > 1
+    assert max(sizes) == 1000
+    assert [message["more_body"] for message in sent[1:]] == [True] * (len(sizes) - 1) + [False]
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await asyncio.Event().wait()
+
+    await desk(scope_of("/"), receive, send)
+    await desk.close()
 
 
 async def test_a_server_without_extensions_closes_a_refused_socket() -> None:

@@ -54,6 +54,28 @@ async def test_a_foreign_name_for_this_machine_is_refused(open_desk: OpenDesk, h
             assert told["error"]["code"] == "foreign_host"
 
 
+async def test_a_page_of_an_allowed_origin_may_read_the_answers(open_desk: OpenDesk) -> None:
+    """The preflight request of a browser has no token; https://fetch.spec.whatwg.org/#http-cors-protocol."""
+    origin = "https://chat.example.com"
+    desk = await open_desk(settings=Settings(token=TOKEN, allowed_origins=(origin,)))
+    url = desk.url("v1/models")
+    for given, status in ((origin, 204), ("https://evil.com", 403)):
+        headers = {"Origin": given, "Access-Control-Request-Method": "GET"}
+        async with desk.http.options(url, headers=headers) as answer:
+            assert answer.status == status
+            allowed = answer.headers.get("Access-Control-Allow-Origin")
+            assert allowed == (origin if status == 204 else None)
+            headers_allowed = answer.headers.get("Access-Control-Allow-Headers", "")
+            assert ("Authorization" in headers_allowed) is (status == 204)
+    for token, status in ((TOKEN, 200), ("wrong", 401)):
+        headers = {"Origin": origin, "Authorization": f"Bearer {token}"}
+        async with desk.http.get(url, headers=headers) as answer:
+            assert answer.status == status
+            assert answer.headers["Access-Control-Allow-Origin"] == origin
+    async with desk.http.get(url, headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:99", "127.0.0.1", "[::1]:99"])
 async def test_this_machines_own_names_are_fine(open_desk: OpenDesk, host: str) -> None:
     desk = await open_desk()

@@ -7,17 +7,22 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union, cast
 
+import aiohttp
 import openai
 import pytest
+from openresponses_types import types as open_responses
+from pydantic import BaseModel, TypeAdapter
 
 from rxworker import Worker, tool
-from rxworker.log import SQLiteLog
+from rxworker.hooks import Pause, ToolCallContext, before_tool_call
+from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.messages import Image
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
 from rxworker.ui.web import Settings, WebServer
+from rxworker.worker import Approve, QueuedWorker
 
 if TYPE_CHECKING:
     from conftest import Desk, OpenDesk
@@ -199,6 +204,15 @@ BAD: Sequence[tuple[str, Any, int]] = [
         {"model": "worker", "messages": [{"role": "user", "content": [{"type": "input_audio"}]}]},
         400,
     ),
+    (
+        "chat/completions",
+        {
+            "model": "worker",
+            "messages": [{"role": "user", "content": [{"type": "text", "text": ""}]}],
+        },
+        400,
+    ),
+    ("chat/completions", {"model": "worker", "messages": HI, "max_tokens": 0}, 400),
     ("chat/completions", {"model": "worker", "messages": HI, "tool_choice": "maybe"}, 400),
     ("responses", {"model": "nobody", "input": "hi"}, 404),
     ("responses", {"model": "worker", "input": ""}, 400),
@@ -206,6 +220,15 @@ BAD: Sequence[tuple[str, Any, int]] = [
     ("responses", {"model": "worker", "input": "hi", "tools": [{"type": "web_search"}]}, 400),
     ("responses", {"model": "worker", "input": "hi", "previous_response_id": "no"}, 404),
     ("responses", {"model": "worker", "input": [{"type": "function_call_output"}]}, 400),
+    (
+        "responses",
+        {"model": "worker", "input": [{"type": "item_reference", "id": "run-1.1.1.0"}]},
+        404,
+    ),
+    ("responses", {"model": "worker", "input": "hi", "metadata": {"a": "x" * 513}}, 400),
+    ("responses", {"model": "worker", "input": "hi", "background": True, "store": False}, 400),
+    ("embeddings", {"model": "worker", "input": "hi"}, 404),
+    ("models", {}, 405),
     ("chat/completions", "{", 400),
     ("responses", '{"model":"' + "x" * 3000, 413),
 ]
@@ -239,7 +262,11 @@ async def test_a_failed_run_is_an_error(open_desk: OpenDesk) -> None:
     desk = await open_desk(always=fail("the model is out"))
     async with client_of(desk) as client:
         with pytest.raises(openai.InternalServerError, match="the model is out"):
-            await client.chat.completions.create(model="worker", messages=HI)
+            # The client would try again, and the tools of the worker would do again what they have done.
+            await client.with_options(max_retries=2).chat.completions.create(
+                model="worker", messages=HI
+            )
+        assert len((await desk.get("api/runs"))[1]["runs"]) == 1
         with pytest.raises(openai.APIError, match="the model is out"):
             async for _ in await client.chat.completions.create(
                 model="worker", messages=HI, stream=True
@@ -337,8 +364,10 @@ async def test_a_response_in_the_background_is_read_and_cancelled(open_desk: Ope
         assert (await client.responses.retrieve(begun.id)).status == "cancelled"
         with pytest.raises(openai.NotFoundError):
             await client.responses.retrieve("no")
-        with pytest.raises(openai.BadRequestError):
-            await client.get(f"/responses/{begun.id}?stream=true&starting_after=x", cast_to=object)
+        for after in ("x", "9" * 5000):
+            path = f"/responses/{begun.id}?stream=true&starting_after={after}"
+            with pytest.raises(openai.BadRequestError):
+                await client.get(path, cast_to=object)
 
 
 async def test_every_number_is_a_place_to_continue_from(open_desk: OpenDesk) -> None:
@@ -406,3 +435,283 @@ async def test_secrets_of_the_environment_are_removed(
         chat = await client.chat.completions.create(model="worker", messages=HI)
         response = await client.responses.create(model="worker", input="hi")
     assert "very-secret" not in f"{chat}{response}"
+
+
+# Each request by itself
+
+
+@asynccontextmanager
+async def served(script: Any, **options: Any) -> AsyncGenerator[openai.AsyncOpenAI, None]:
+    """A client of a server whose worker answers by a script."""
+
+    def make() -> Worker:
+        return Worker(ScriptedModel(script))
+
+    async with WebServer(make, port=0, **options) as server, client_at(server.url) as client:
+        yield client
+
+
+async def test_each_request_has_its_own_settings_and_model() -> None:
+    def make(name: str) -> Any:
+        def script(request: Request) -> Reply:
+            options = request.options
+            return say(f"{name} {options.temperature} {options.max_tokens}")
+
+        return lambda: Worker(ScriptedModel(script))
+
+    makers = {"a": make("a"), "b": make("b")}
+    async with WebServer(makers, port=0) as server, client_at(server.url) as client:
+        create = client.responses.create
+        first = await create(model="a", input="hi", temperature=0.5, max_output_tokens=9)
+        assert (first.temperature, first.max_output_tokens) == (0.5, 9)
+        second = await create(model="a", input="hi", previous_response_id=first.id)
+        third = await create(model="b", input="hi", previous_response_id=second.id)
+        texts = [given.output_text for given in (first, second, third)]
+        assert texts == ["a 0.5 9", "a None None", "b None None"]
+        assert (third.model, third.previous_response_id) == ("b", second.id)
+        with pytest.raises(openai.NotFoundError):
+            await create(model="c", input="hi", previous_response_id=first.id)
+
+
+async def test_a_restarted_server_continues_with_the_tools_and_the_settings_of_its_client(
+    tmp_path: Path,
+) -> None:
+    asked: list[Request] = []
+
+    def script(request: Request) -> Reply:
+        asked.append(request)
+        return call("open_tab", url="x") if len(asked) == 1 else say("Open.")
+
+    path = tmp_path / "runs.db"
+    async with SQLiteLog(path) as log, served(script, log=log) as client:
+        first = await client.responses.create(model="worker", input="hi", tools=TOOLS)
+        (asked_for,) = first.output
+        assert asked_for.type == "function_call"
+    output: Any = {"type": "function_call_output", "call_id": asked_for.call_id, "output": "done"}
+    async with SQLiteLog(path) as log, served(script, log=log) as client:
+        second = await client.responses.create(
+            model="worker",
+            input=[output],
+            previous_response_id=first.id,
+            tools=TOOLS,
+            temperature=0.7,
+        )
+        assert (second.output_text, second.previous_response_id) == ("Open.", first.id)
+        assert [known.name for known in asked[1].tools] == ["open_tab"]
+        assert asked[1].options.temperature == 0.7
+
+
+async def test_results_find_their_run_without_its_id() -> None:
+    """A client may send the whole history instead, as it does without ``store``."""
+
+    def script(request: Request) -> Reply:
+        return say("Open.") if request.conversation.messages[1:] else call("open_tab", url="x")
+
+    async with served(script) as client:
+        first = await client.responses.create(
+            model="worker", input="hi", tools=TOOLS, parallel_tool_calls=False, store=False
+        )
+        assert first.model_extra is not None
+        assert (first.model_extra["store"], first.parallel_tool_calls) == (False, False)
+        made: Any = first.output[0].model_dump()
+        output: Any = {"type": "function_call_output", "call_id": made["call_id"], "output": "ok"}
+        history: Any = [*HI, made, output]
+        second = await client.responses.create(model="worker", input=history, tools=TOOLS)
+        assert second.output_text == "Open."
+        assert second.usage is not None
+        assert (
+            second.usage.input_tokens == 10
+        )  # the run was resumed, and its first request is not counted again
+        with pytest.raises(openai.NotFoundError, match="not stored"):
+            await client.responses.retrieve(first.id)
+        with pytest.raises(openai.NotFoundError, match="not stored"):
+            await client.responses.create(
+                model="worker", input="more", previous_response_id=first.id
+            )
+
+
+async def test_each_call_needs_its_result() -> None:
+    script = [call("open_tab", url="a") + call("open_tab", url="b"), say("Open.")]
+    async with served(script) as client:
+        given = await client.chat.completions.create(model="worker", messages=HI, tools=CHAT_TOOLS)
+        message = given.choices[0].message
+        results: list[Any] = [
+            {"role": "tool", "tool_call_id": asked.id, "content": "done"}
+            for asked in message.tool_calls or ()
+        ]
+        history: Any = [*HI, message, results[1]]
+        with pytest.raises(openai.BadRequestError, match="no tool output found"):
+            await client.chat.completions.create(model="worker", messages=history)
+        history = [*HI, message, *results]
+        given = await client.chat.completions.create(model="worker", messages=history)
+        assert given.choices[0].message.content == "Open."
+
+
+async def test_a_person_decides_before_the_client_continues() -> None:
+    @tool
+    def delete(path: str) -> str:
+        """Delete a file."""
+        return f"deleted {path}"
+
+    @before_tool_call(name="permit", matcher="delete")
+    def permit(context: ToolCallContext) -> Pause:
+        return Pause(f"Delete {context.call.id}?")
+
+    def make() -> Worker:
+        replies = [call("delete", path="a") + call("open_tab", url="x"), say("Done.")]
+        return Worker(ScriptedModel(replies), tools=[delete], hooks=[permit])
+
+    async with WebServer(make, port=0) as server, client_at(server.url) as client:
+        first = await client.responses.create(model="worker", input="hi", tools=TOOLS)
+        assert [item.type for item in first.output] == ["mcp_call", "function_call"]
+        asked = first.output[1]
+        assert asked.type == "function_call"
+        output: Any = {"type": "function_call_output", "call_id": asked.call_id, "output": "ok"}
+
+        async def continued() -> Any:
+            return await client.responses.create(
+                model="worker", input=[output], previous_response_id=first.id, tools=TOOLS
+            )
+
+        with pytest.raises(openai.ConflictError, match="has to decide about delete"):
+            await continued()
+        deleted = first.output[0]
+        resumed = await server.state.runs.resume(first.id, {deleted.id or "": Approve()})
+        assert resumed.here is not None
+        await resumed.here
+        assert (await continued()).output_text == "Done."
+
+
+class Address(BaseModel):
+    city: str
+
+
+class Person(BaseModel):
+    address: Address
+
+
+async def test_a_format_with_references_is_written_out() -> None:
+    """Clients make it of nested types, and some providers take no references."""
+    asked: list[Request] = []
+
+    def script(request: Request) -> Reply:
+        asked.append(request)
+        return say('{"address":{"city":"Rome"}}')
+
+    rome = Person(address=Address(city="Rome"))
+    function = {"name": "send", "parameters": Person.model_json_schema()}
+    async with served(script) as client:
+        chat = await client.chat.completions.parse(
+            model="worker",
+            messages=HI,
+            response_format=Person,
+            tools=[openai.pydantic_function_tool(Person, name="send")],
+        )
+        assert chat.choices[0].message.parsed == rome
+        tools: Any = [{"type": "function", **function}]
+        given = await client.responses.parse(
+            model="worker", input="hi", text_format=Person, tools=tools
+        )
+        assert given.output_parsed == rome
+    for request in asked:
+        assert request.options.output is not None
+        assert "$ref" not in str(request.options.output.schema) + str(request.tools)
+
+
+async def test_a_response_that_has_not_begun_is_queued_and_a_dismissed_one_is_cancelled() -> None:
+    async with (
+        MemoryLog() as log,
+        WebServer(lambda: QueuedWorker("worker", log=log), port=0, log=log) as server,
+        client_at(server.url) as client,
+    ):
+        begun = await client.responses.create(model="worker", input="hi", background=True)
+        assert (await client.responses.retrieve(begun.id)).status == "queued"
+        assert (await client.responses.cancel(begun.id)).status == "cancelled"
+    async with served([call("open_tab", url="x")]) as client:
+        given = await client.responses.create(model="worker", input="hi", tools=TOOLS)
+        assert given.status == "completed"
+        assert (await client.responses.cancel(given.id)).status == "cancelled"
+        assert (await client.responses.retrieve(given.id)).status == "cancelled"
+
+
+async def test_too_many_runs_are_refused_and_requests_at_once_are_not_mixed() -> None:
+    """A front end asks for the title of a chat while the answer still comes."""
+
+    def script(request: Request) -> Reply:
+        return say(request.conversation.messages[-1].text)
+
+    async with served(script, settings=Settings(max_runs=3)) as client:
+
+        async def ask(text: str) -> str:
+            messages: Any = [{"role": "user", "content": text}]
+            given = await client.chat.completions.create(model="worker", messages=messages)
+            return given.choices[0].message.content or ""
+
+        assert await asyncio.gather(*map(ask, "abc")) == ["a", "b", "c"]
+    async with served(stalled, settings=Settings(max_runs=1)) as client:
+        await client.responses.create(model="worker", input="hi", background=True)
+        with pytest.raises(openai.RateLimitError):
+            await client.responses.create(model="worker", input="hi")
+
+
+def stalled(request: Request) -> Reply:
+    del request
+    return say("Hello") + stall()
+
+
+# Open Responses
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+USER = {"type": "message", "role": "user"}
+CASES: dict[str, Any] = {
+    "basic": [{**USER, "content": "Say hello in three words."}],
+    "system": [
+        {"type": "message", "role": "system", "content": "Be a pirate."},
+        {**USER, "content": "Hello"},
+    ],
+    "image": [
+        {
+            **USER,
+            "content": [
+                {"type": "input_text", "text": "What is this?"},
+                {"type": "input_image", "image_url": PIXEL},
+            ],
+        }
+    ],
+    "turns": [
+        {**USER, "content": "My name is Alice."},
+        {"type": "message", "role": "assistant", "content": "Hello Alice."},
+        {**USER, "content": "What is my name?"},
+    ],
+    "tool": [{**USER, "content": "Open a tab."}],
+}
+"""What the acceptance tests of https://www.openresponses.org/compliance send."""
+
+RESPONSE = TypeAdapter(open_responses.ResponseResource)
+KINDS: list[Any] = [k for n, k in vars(open_responses).items() if n.endswith("StreamingEvent")]
+EVENT: TypeAdapter[Any] = TypeAdapter(cast("Any", Union)[tuple(KINDS)])
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_responses_follow_the_schema_of_open_responses(case: str) -> None:
+    def script(request: Request) -> Reply:
+        del request
+        return think("Well.") + (call("open_tab", url="x") if case == "tool" else say("Hello!"))
+
+    body = {"model": "worker", "input": CASES[case], "tools": TOOLS}
+    async with (
+        WebServer(lambda: Worker(ScriptedModel(script)), port=0) as server,
+        aiohttp.ClientSession(f"{server.url}v1/", trust_env=False) as http,
+    ):
+        async with http.post("responses", json=body) as answer:
+            response = RESPONSE.validate_json(await answer.read(), strict=True)
+        async with http.post("responses", json={**body, "stream": True}) as answer:
+            assert answer.content_type == "text/event-stream"
+            *frames, done = (await answer.text()).strip().split("\n\n")
+    kind = "function_call" if case == "tool" else "message"
+    assert response.status == "completed"
+    assert [item.type for item in response.output] == ["reasoning", kind]
+    assert done == "data: [DONE]"
+    for frame in frames:
+        name, _, data = frame.partition("\ndata: ")
+        assert EVENT.validate_json(data, strict=True).type == name.removeprefix("event: ")
