@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -146,21 +146,29 @@ def page(module: str) -> str:
 
 
 def summary(definition: str) -> str:
-    """The first line of a docstring."""
+    """The first line of a docstring; a constant and an alias have theirs below them."""
     module, _, name = definition.rpartition(".")
-    body = parsed(module).body
+    body = list(_statements(parsed(module).body))
     for node, below in zip(body, [*body[1:], None], strict=True):
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef() if node.name == name:
-                docstring = ast.get_docstring(node)
-            case ast.Assign() | ast.AnnAssign() if name in ast.unparse(node).split(" = ")[0]:
-                text = below.value if isinstance(below, ast.Expr) else None
-                docstring = text.value if isinstance(text, ast.Constant) else None
+                if docstring := ast.get_docstring(node):  # an overload has none
+                    return docstring.partition("\n")[0]
+            case (
+                ast.AnnAssign(target=ast.Name(id=found)) | ast.Assign(targets=[ast.Name(id=found)])
+            ):
+                if found == name and isinstance(below, ast.Expr):
+                    return str(ast.literal_eval(below.value)).partition("\n")[0]
             case _:
-                continue
-        if isinstance(docstring, str):
-            return docstring.split("\n", 1)[0]
+                pass
     return ""
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        if isinstance(node, ast.If):  # what only a type checker sees
+            yield from _statements(node.body)
 
 
 def pages() -> dict[str, str]:

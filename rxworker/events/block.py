@@ -70,6 +70,7 @@ class OpaqueMetadata(Struct, frozen=True, tag="opaque"):
 
 
 BlockMetadata: TypeAlias = ToolUseMetadata | ToolResultMetadata | OpaqueMetadata
+"""Any metadata of a block."""
 
 
 class BlockStart(Struct, frozen=True, tag="block_start", omit_defaults=True, gc=False):
@@ -190,4 +191,6 @@ Delta: TypeAlias = (
     | SignatureDelta
     | CitationDelta
 )
+"""Any delta."""
 BlockEvent: TypeAlias = BlockStart | Delta | BlockStop | BlockAbort
+"""Any event of a block."""

@@ -86,5 +86,7 @@ class Opaque(Struct, frozen=True, tag="opaque"):
 
 
 Meta: TypeAlias = Ping | Usage | Status | Error | Opaque
+"""Any meta event."""
 
 TRUNCATED = "truncated"
+"""The ``code`` of the `Error` for a stream that stopped without its terminal event."""

@@ -15,7 +15,9 @@ from rxworker.events.meta import Meta
 from rxworker.events.turn import TurnEvent
 
 ResponseEvent: TypeAlias = Meta | BlockEvent
+"""Any event of a response: a meta event or an event of a block. A model emits these."""
 Event: TypeAlias = Meta | BlockEvent | TurnEvent
+"""Any event."""
 
 
 class Record(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -379,3 +379,4 @@ TurnEvent: TypeAlias = (
     | CommandTaken
     | Fork
 )
+"""Any event of a worker."""

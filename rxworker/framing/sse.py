@@ -27,6 +27,7 @@ from rxworker.framing.sse_frame import HEAD, LONGEST_NAME, SseFrame, SseRun
 
 BOM = b"\xef\xbb\xbf"
 STRAY = "stray"
+"""The event name of an `SseFrame` for a line outside the format."""
 CR = ord("\r")
 
 BARE = b"data: "

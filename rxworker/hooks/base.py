@@ -171,8 +171,8 @@ class Hook(Generic[C]):
         return answer
 
 
-# A hook of any point: which context it takes is known by its point.
 AnyHook: TypeAlias = Hook[Any]
+"""A hook of any point. Its point determines the context that it takes."""
 
 
 def _name_of(function: object) -> str:

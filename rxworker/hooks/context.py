@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Emit = Callable[[HookMessage | MessageAdd | ConversationReplace], None]
 CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[ToolResult]]
+"""Runs a tool by its name and arguments, for a hook."""
 
 
 class CallableTool(Protocol):

@@ -114,10 +114,15 @@ class EndRun(Exception):  # noqa: N818 - it is a wish, not an error
 
 
 MessageSendVerdict: TypeAlias = Continue | Cancel
+"""What a hook of ``on_message_send`` may return."""
 BeforeToolCallVerdict: TypeAlias = Continue | Skip | Abort | Pause
+"""What a hook of ``before_tool_call`` may return."""
 AfterToolCallVerdict: TypeAlias = Continue | Abort
+"""What a hook of ``after_tool_call`` may return."""
 TurnEndVerdict: TypeAlias = Finish | ContinueWithMessages | Pause
+"""What a hook of ``on_turn_end`` may return."""
 Verdict: TypeAlias = Continue | Cancel | Skip | Abort | Pause | Finish | ContinueWithMessages
+"""Any verdict."""
 
 
 class HookPoint(Enum):

@@ -13,8 +13,11 @@ from rxworker.hooks.context import HookContext
 from rxworker.hooks.points import HookPoint
 
 OnFailure: TypeAlias = Literal["abort", "skip", "continue"]
+"""What the failure of a hook does: ``abort`` the run, ``skip`` the call, or ``continue`` without the hook."""
 Matcher: TypeAlias = str | re.Pattern[str]
+"""A regular expression for the whole name of a tool."""
 Condition: TypeAlias = Callable[[Any], bool | Awaitable[bool]]
+"""A function of a hook's context that returns whether the hook is called, now or later."""
 
 FAILURES: dict[HookPoint, tuple[OnFailure, ...]] = {
     # the first is what is usual

@@ -98,6 +98,7 @@ class DropOldest(Struct, frozen=True):
 
 
 Delivery: TypeAlias = Reliable | Coalesce | Latest | DropOldest
+"""Any delivery."""
 
 Counts: TypeAlias = tuple[int, int, int]
 """How many records were delivered to a watcher, merged for it, and dropped for it."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 
 WhenFull: TypeAlias = Literal["fail", "drop_oldest"]
+"""What a full buffer does: ``fail`` with an error, or ``drop_oldest``."""
 
 PAUSE = 0.25
 """Seconds between two reports of `Watchers`."""

@@ -12,6 +12,7 @@ from msgspec import Struct
 from rxworker.messages import JsonObject, Message
 
 StoredStatus: TypeAlias = Literal["queued", "running", "paused", "finished", "aborted", "deleted"]
+"""The status of a stored run."""
 TENANT = "tenant"
 """The label by which the runs of a tenant are counted."""
 

@@ -187,6 +187,7 @@ def _read(path: str | os.PathLike[str]) -> str:
 
 
 ResultContent: TypeAlias = str | tuple[Text | Image | Document | Audio, ...]
+"""The content of a tool's result: a text, or blocks."""
 
 
 class ToolResult(ContentBlock, frozen=True, tag="tool_result", gc=False):
@@ -265,6 +266,7 @@ Content: TypeAlias = (
     | OpaqueBlock
     | CachePoint
 )
+"""Any content block."""
 
 
 MADE = "rxw_"

@@ -8,12 +8,14 @@ if TYPE_CHECKING:
     Json: TypeAlias = (
         "bool | int | float | str | list[Json] | tuple[Json, ...] | dict[str, Json] | None"
     )
+    """Any value that JSON text decodes to."""
 else:
     # msgspec resolves the annotations of a Struct when it first decodes one, and has no recursive aliases.
     Json = Any
 from typing import Any, NoReturn, cast
 
 JsonObject: TypeAlias = dict[str, Json]
+"""A JSON object."""
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:

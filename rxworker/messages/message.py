@@ -14,6 +14,7 @@ from rxworker.messages.content import Content, Text, ToolCall, ToolResult
 from rxworker.messages.json import JsonObject
 
 Role: TypeAlias = Literal["system", "user", "assistant"]
+"""The role of a message."""
 
 
 class Message(Struct, frozen=True, omit_defaults=True, gc=False):

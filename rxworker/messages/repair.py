@@ -147,6 +147,7 @@ def _thoughts(messages: Sequence[Message]) -> Iterator[str]:
 
 
 NOT_RUN = "This call was not run: the run ended before it."
+"""The default result of a call that was not run."""
 OPENING = "(The conversation begins here.)"
 
 Reason: TypeAlias = str | Mapping[str, str] | Callable[[ToolCall], str]

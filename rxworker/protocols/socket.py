@@ -56,6 +56,7 @@ class ListRuns(Struct, frozen=True, tag="list"):
 
 
 ClientMessage: TypeAlias = WatchRun | UnwatchRun | ListRuns
+"""Any message of a client."""
 
 
 class Hello(Struct, frozen=True, tag="hello"):
@@ -129,6 +130,7 @@ class RequestRefused(Struct, frozen=True, tag="error", omit_defaults=True):
 
 
 ServerMessage: TypeAlias = Hello | RunList | RunRecords | RunEnd | RunGone | RequestRefused
+"""Any message of a server."""
 
 _client = msgspec.json.Decoder(ClientMessage)
 _server = msgspec.json.Decoder(ServerMessage)

@@ -175,6 +175,7 @@ class Request(Struct, frozen=True):
 
 
 ResponseDecoder: TypeAlias = Decoder[bytes, ResponseEvent]
+"""A decoder from the bytes of a response to its events."""
 
 
 class ResumableDecoder(ResponseDecoder, Protocol):

@@ -29,6 +29,7 @@ from rxworker.messages import JsonObject, StopReason
 from rxworker.state.pieces import NO_TEXT, Pieces, packed
 
 BlockPhase: TypeAlias = Literal["open", "stopped", "aborted"]
+"""Where a block stands."""
 
 
 class BlockState(Struct, frozen=True):

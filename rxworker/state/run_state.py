@@ -25,6 +25,7 @@ from rxworker.state.inner import NOTHING_INSIDE, InnerUsage
 from rxworker.state.response import COMPLETED, STARTED, ResponseState, message_of
 
 RunStatus: TypeAlias = Literal["new", "running", "paused", "finished", "aborted"]
+"""The status of a run."""
 CallPhase: TypeAlias = Literal["waiting", "running", "ended"]
 Round: TypeAlias = tuple[list[tuple[str, JsonObject | str]], list[tuple[ResultContent, bool]]]
 """The names and arguments of calls, and the contents of their results and whether they are errors."""

@@ -23,6 +23,7 @@ CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
 }
 GARBAGE = b"\xff\xfe\x00{]: neither text nor JSON \xc3\x28\r\n\r\n"
+"""Bytes that are neither text nor JSON."""
 PAGE = "<!DOCTYPE html><html><body><h1>502 Bad Gateway</h1></body></html>"
 
 

@@ -40,9 +40,11 @@ class _Never:
 
 
 NEVER = _Never()
+"""An answer that never arrives."""
 HookAnswer: TypeAlias = (
     Verdict | Exception | _Never | Callable[[Any], "Verdict | None"] | str | int | None
 )
+"""An answer of a `HookStub` that may be scripted."""
 
 
 class HookStub(Hook[Any]):

@@ -33,8 +33,11 @@ from reactivex.testing.subscription import Subscription
 A = TypeVar("A")
 
 SUBSCRIBED = ReactiveTest.subscribed
+"""The tick at which a test subscribes."""
 DISPOSED = ReactiveTest.disposed
+"""The tick at which a test disposes its subscription."""
 FAILURE = Exception("error")
+"""The error that ``#`` stands for, unless another one is given."""
 
 _TOKEN = re.compile(r"(?P<group>\([^()]*\))|(?P<ticks>-+)|(?P<item>[^-,()#|]+|[#|])")
 

@@ -65,6 +65,7 @@ class TextBlockAbort(Struct, frozen=True):
 TextBlockEvent: TypeAlias = (
     TextBlockStart | TextDelta | CitationDelta | TextBlockStop | TextBlockAbort
 )
+"""Any event of a text block."""
 
 
 class ThinkingBlockStart(Struct, frozen=True):
@@ -89,6 +90,7 @@ class ThinkingBlockAbort(Struct, frozen=True):
 ThinkingBlockEvent: TypeAlias = (
     ThinkingBlockStart | ThinkingDelta | SignatureDelta | ThinkingBlockStop | ThinkingBlockAbort
 )
+"""Any event of a thinking block."""
 
 
 class ToolUseBlockStart(Struct, frozen=True):
@@ -140,6 +142,7 @@ class ToolUseBlockAbort(Struct, frozen=True):
 ToolUseBlockEvent: TypeAlias = (
     ToolUseBlockStart | InputJsonDelta | InputValueDelta | ToolUseBlockStop | ToolUseBlockAbort
 )
+"""Any event of a tool call."""
 
 
 class Kind(Generic[E_co]):
@@ -163,12 +166,19 @@ class Kind(Generic[E_co]):
 
 
 USAGE: Kind[Usage] = Kind("usage")
+"""The kind of `Usage`."""
 PING: Kind[Ping] = Kind("ping")
+"""The kind of `Ping`."""
 STATUS: Kind[Status] = Kind("status")
+"""The kind of `Status`."""
 ERROR: Kind[Error] = Kind("error")
+"""The kind of `Error`."""
 TEXT_BLOCK: Kind[TextBlockEvent] = Kind("text block", TextDelta, CitationDelta)
+"""The kind of the events of a text block, and of the text of tool results."""
 THINKING_BLOCK: Kind[ThinkingBlockEvent] = Kind("thinking block", ThinkingDelta, SignatureDelta)
+"""The kind of the events of a thinking block."""
 TOOL_USE_BLOCK: Kind[ToolUseBlockEvent] = Kind("tool use block", InputJsonDelta, InputValueDelta)
+"""The kind of the events of a tool call."""
 
 KIND_OF_META: dict[type[object], Kind[object]] = {
     Usage: USAGE,

@@ -19,6 +19,7 @@ TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 # About 25,000 tokens of English text: much for one result, and little beside the context of a model.
 MAX_OUTPUT = 100_000
 Effect: TypeAlias = Literal["write", "idempotent", "pure"]
+"""What a call does: ``write`` changes something, ``idempotent`` may be repeated, ``pure`` only reads."""
 
 
 class ToolPolicy(Struct, frozen=True):

@@ -35,6 +35,7 @@ from rxworker.tools.results import must_pass, to_result
 
 ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop
 Emit: TypeAlias = Callable[[ToolEvent], None]
+"""Receives the start, the progress and the end of each call."""
 Forwarder: TypeAlias = Callable[[str, Record], None]
 """Takes the id of a call, and a record of a run that this call has begun."""
 

@@ -54,6 +54,7 @@ class Plan(Struct, frozen=True, tag="plan", tag_field="report"):
 
 
 Report: TypeAlias = FileEdit | Plan
+"""Any report."""
 
 
 def read_report(progress: Json) -> Report | None:

@@ -289,3 +289,4 @@ Change: TypeAlias = (
     | ViewAbort
     | ViewCut
 )
+"""Any change of a view."""

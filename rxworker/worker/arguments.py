@@ -99,6 +99,7 @@ def as_model(model: Provider | Model) -> Model:
 
 
 Input: TypeAlias = str | Message | Sequence[Message | Content | str]
+"""The input of a run: a text, a message, a list of messages, or the content of one message."""
 
 
 def to_messages(given: Input) -> tuple[Message, ...]:

@@ -36,6 +36,7 @@ from rxworker.worker.run import Run
 from rxworker.worker.worker import Worker
 
 MakeWorker: TypeAlias = Callable[[], Worker]
+"""Makes the worker of each call."""
 
 TASK = "What to do, with everything that has to be known for it: nothing else of this conversation is seen."
 

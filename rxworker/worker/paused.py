@@ -69,6 +69,7 @@ class Answer(Struct, frozen=True, tag="answer"):
 
 
 Decision: TypeAlias = Approve | Deny | Answer
+"""A decision about a pending call."""
 Decisions: TypeAlias = Mapping[str, Decision] | Sequence[Decision | None]
 """Decisions about pending calls: by the ids of the calls, or one for each call in order, ``None`` for no decision."""
 

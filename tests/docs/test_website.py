@@ -66,6 +66,10 @@ def test_every_public_name_is_described_once() -> None:
         assert api_pages.names(module) == importlib.import_module(module).__all__
 
 
+def test_every_public_name_has_a_docstring_also_a_constant_and_an_alias() -> None:
+    assert [name for name in api_pages.homes() if not api_pages.summary(name)] == []
+
+
 def test_names_in_code_lead_to_the_api_where_they_are_mentioned_first() -> None:
     linker = api_pages.Linker(["a.One", "a.Two", "b.Two", "a.word", "a.two_words"])
     page = (

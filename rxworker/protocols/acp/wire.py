@@ -12,6 +12,7 @@ from msgspec import Struct
 from rxworker.messages import Json
 
 PROTOCOL_VERSION = 1
+"""The version of the protocol that is spoken."""
 
 ToolKind: TypeAlias = Literal[
     "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"
@@ -169,6 +170,7 @@ class SessionInfoUpdate(
 Update: TypeAlias = (
     UserChunk | AgentChunk | ThoughtChunk | CallOpen | CallUpdate | PlanUpdate | SessionInfoUpdate
 )
+"""Any update of a session."""
 
 
 class SessionNotification(AcpStruct, frozen=True):

@@ -300,6 +300,7 @@ AgUiEvent: TypeAlias = (
     | MessagesSnapshot
     | Custom
 )
+"""Any event of AG-UI that is sent."""
 
 
 def call_object(call_id: str, name: str, arguments: str) -> JsonObject:

@@ -143,6 +143,7 @@ def _table(
 
 
 DONE = b"data: [DONE]\n\n"
+"""The last frame of a response."""
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "content-type": "text/event-stream",
@@ -151,6 +152,7 @@ HEADERS: Mapping[str, str] = MappingProxyType(
         "x-vercel-ai-ui-message-stream": "v1",
     }
 )
+"""The headers of a response."""
 
 
 async def ui_message_stream(

@@ -212,3 +212,4 @@ UiMessagePart: TypeAlias = (
     | Abort
     | ErrorPart
 )
+"""Any part of the UI Message Stream that is sent."""
