@@ -9,14 +9,11 @@ from __future__ import annotations
 import asyncio
 import importlib
 import io
-import json
 import logging
 import os
-import re
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -26,9 +23,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 from rxworker.errors import ConfigurationError, LogError, RxWorkerError
 from rxworker.messages import JsonObject
 from rxworker.ui.clean import clean, one_line, redact
-
-# JSON does not escape these; a terminal may interpret some as the start of a command.
-_LATE_CONTROLS = re.compile("[\x7f-\x9f]")
+from rxworker.ui.logs import JsonFormatter, to_line
 
 
 def prepare_streams() -> None:
@@ -61,15 +56,6 @@ def write_json(value: JsonObject) -> None:
         print(data.decode(), end="", flush=True)
 
 
-def to_line(value: JsonObject) -> str:
-    r"""The value as one line of JSON without control characters.
-
-    >>> to_line({"text": "京\n\x9b"})
-    '{"text": "京\\n\\u009b"}'
-    """
-    return _LATE_CONTROLS.sub(_escape, json.dumps(value, ensure_ascii=False))
-
-
 def read_input() -> bytes:
     """Read all of standard input.
 
@@ -97,10 +83,6 @@ def silence() -> None:
         os.close(nowhere)
 
 
-def _escape(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
-
-
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
 Format: TypeAlias = Literal["text", "json"]
 
@@ -112,10 +94,10 @@ def set_up_logging(level: Level = "info", form: Format = "text") -> None:
 
     Args:
         level: The least important messages to write.
-        form: ``text``, or ``json`` for one object a line: ``time`` in UTC, ``level``, ``logger``, ``message``, and ``exception``, if there is one.
+        form: ``text``, or ``json`` for one object a line; see `JsonFormatter`.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(TEXT))
+    handler.setFormatter(JsonFormatter() if form == "json" else _TextFormatter(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
@@ -123,20 +105,6 @@ class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         # An exception of a tool may contain anything, also commands for the terminal.
         return clean(redact(super().format(record)))
-
-
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        fields: JsonObject = {
-            "time": f"{moment}.{int(record.msecs):03}Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": redact(record.getMessage()),
-        }
-        if record.exc_info:
-            fields["exception"] = redact(self.formatException(record.exc_info))
-        return to_line(fields)
 
 
 FAILED = 1

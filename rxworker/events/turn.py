@@ -23,11 +23,13 @@ class RunStart(Struct, frozen=True, tag="run_start", omit_defaults=True):
         conversation: The conversation before the run, with the input of this run at its end.
         added: How many of the messages, from the end, are that input.
         tools: A digest of the description of each tool, by its name, where the run is logged. Only a worker with these tools can recover it.
+        traceparent: The trace context of the caller, as the header of that name of W3C Trace Context; empty without one. See ``Worker(tracing=)``.
     """
 
     conversation: Conversation
     added: int = 0
     tools: dict[str, str] = {}
+    traceparent: str = ""
 
 
 class TurnStart(Struct, frozen=True, tag="turn_start", gc=False):
@@ -270,6 +272,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
         key: The prefix of the idempotency keys of the pending calls.
         spared: For each pending call, the hooks that are not asked about it again.
         approved: The places of the calls that a person has approved as they are.
+        traceparent: The trace context of the caller, as in `RunStart`.
     """
 
     conversation: Conversation
@@ -284,6 +287,7 @@ class RunResume(Struct, frozen=True, tag="run_resume", omit_defaults=True):
     key: str = ""
     spared: tuple[tuple[tuple[str, int], ...], ...] = ()
     approved: tuple[int, ...] = ()
+    traceparent: str = ""
 
 
 class RunStop(Struct, frozen=True, tag="run_stop"):

@@ -155,14 +155,22 @@ class StatefulOperator(OperatorFunction[C]):
                     item
                 )  # several items are a mistake, and so is one for several contexts
         if not meant:
-            logger.warning("hook %s emitted %r while it was asked nothing", self.__name__, item)
+            logger.warning(
+                "hook %s emitted %r while it was asked nothing",
+                self.__name__,
+                item,
+                extra={"hook": self.__name__},
+            )
 
     def _on_error(self, error: Exception) -> None:
         # The next context begins anew: an observable that has failed emits nothing more.
         self._loop = None
         if not self._asked:
             logger.warning(
-                "hook %s failed while it was asked nothing", self.__name__, exc_info=error
+                "hook %s failed while it was asked nothing",
+                self.__name__,
+                exc_info=error,
+                extra={"hook": self.__name__},
             )
         self._end(error)
 

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from reactivex import abc
 
 from rxworker.errors import RxWorkerError, as_exception, describe
+from rxworker.hub.history import History
 
 OnRaise: TypeAlias = Callable[[str, BaseException], None]
 
@@ -29,15 +30,22 @@ class DetachReporter:
     Args:
         on_detach: Called with the name of the watcher, and what it raised.
         loop: The event loop of the hub, if any.
+        history: The records of the hub, which name the run.
 
     Attributes:
         on_interrupt: Called with a ``KeyboardInterrupt`` that a watcher has raised; by default it leaves the event loop at once.
     """
 
-    def __init__(self, on_detach: OnRaise | None, loop: asyncio.AbstractEventLoop | None) -> None:
+    def __init__(
+        self,
+        on_detach: OnRaise | None,
+        loop: asyncio.AbstractEventLoop | None,
+        history: History | None = None,
+    ) -> None:
         self.on_interrupt: Callable[[KeyboardInterrupt], None] | None = None
         self._on_detach = on_detach
         self._loop = loop
+        self._history = history
 
     def report(self, name: str, error: BaseException) -> None:
         """Report that a watcher has raised. Raises nothing: the code that pushed the record did not cause it.
@@ -47,19 +55,32 @@ class DetachReporter:
             error: What it raised.
         """
         try:
-            logger.warning("watcher %s has raised and is detached", name, exc_info=error)
+            logger.warning(
+                "watcher %s has raised and is detached",
+                name,
+                exc_info=error,
+                extra={"watcher": name, "run": self._run()},
+            )
             for reporter in tuple(reporters):
                 reporter(name, error)
             if self._on_detach is not None:
                 self._on_detach(name, error)
         except BaseException as failure:
             with suppress(BaseException):
-                text = "on_detach has raised, called for watcher %s"
-                logger.warning(text, name, exc_info=failure)
+                logger.warning(
+                    "on_detach has raised, called for watcher %s",
+                    name,
+                    exc_info=failure,
+                    extra={"watcher": name, "run": self._run()},
+                )
             if not isinstance(error, KeyboardInterrupt):
                 error = failure
         if isinstance(error, KeyboardInterrupt):
             self._forward(error)
+
+    def _run(self) -> str:
+        records = () if self._history is None else self._history.records(0, 1)
+        return next((record.run for record in records), "")
 
     def _forward(self, interrupt: KeyboardInterrupt) -> None:
         if self.on_interrupt is not None:

@@ -78,7 +78,7 @@ class Hub(Stage[Record]):
         self.history = History()
         self.loop = loop or running_loop()
         self.over = OneShotEvent()
-        self.detach_reporter = reporter = DetachReporter(on_detach, self.loop)
+        self.detach_reporter = reporter = DetachReporter(on_detach, self.loop, self.history)
         self._interrupt: KeyboardInterrupt | None = None
         if self.loop is None:
             reporter.on_interrupt = self._keep_interrupt
@@ -206,6 +206,25 @@ class Hub(Stage[Record]):
         stage.is_direct = True
         return stage
 
+    def entries(self, after: int = 0, name: str = "") -> Stage[Record]:
+        """The records after a number, for instruments, which need not see each delta: deltas from one network read are one record, with a `Deltas`.
+
+        Its observers are no watchers: the hub counts as unwatched with them alone, and they are not listed.
+
+        Args:
+            after: The number of the last record to skip.
+            name: For people.
+        """
+
+        def subscribe(
+            observer: abc.ObserverBase[Record], _: abc.SchedulerBase | None = None
+        ) -> abc.DisposableBase:
+            return Watcher(self, None, after, name or "instrument", observer, takes="entries")
+
+        stage: Stage[Record] = Stage(subscribe)
+        stage.is_direct = True
+        return stage
+
     def _subscribe_core(
         self,
         observer: abc.ObserverBase[Record],
@@ -218,7 +237,7 @@ class Hub(Stage[Record]):
         observer: abc.ObserverBase[Event],
         scheduler: abc.SchedulerBase | None = None,  # noqa: ARG002 - part of the signature
     ) -> abc.DisposableBase:
-        return Watcher(self, None, 0, "", observer, wants_events=True)
+        return Watcher(self, None, 0, "", observer, takes="events")
 
     def __aiter__(self) -> AsyncIterator[Record]:
         """Everything from the start, record by record, at the reader's own pace."""
@@ -228,12 +247,12 @@ class Hub(Stage[Record]):
 
     def name_watcher(self, name: str) -> str:
         """The name of a new watcher."""
-        self._was_watched = True
         number = next(self._names)  # in one step, since any thread may call this
         return name or f"watcher-{number}"
 
     def attach(self, watcher: Watcher) -> None:
         """Serve a new watcher. One without a delivery is pushed everything so far at once."""
+        self._was_watched = self._was_watched or watcher.takes != "entries"
         if watcher.delivery is not None:
             self.call_in_loop(partial(self.flush_scheduler.add, watcher))
         elif self._immediate.add(watcher):
@@ -267,7 +286,7 @@ class Hub(Stage[Record]):
     @property
     def watching(self) -> int:
         """The number of watchers now."""
-        return len(self._immediate.watchers) + len(self.flush_scheduler)
+        return len(self._immediate) + len(self.flush_scheduler)
 
     def states(self) -> tuple[WatcherState, ...]:
         """The states of the watchers."""

@@ -45,6 +45,9 @@ class ImmediateWatchers:
         self._on_raise = on_raise
         self._pushed_to = 0
 
+    def __len__(self) -> int:
+        return sum([watcher.takes != "entries" for watcher in self.watchers])
+
     def push(self, entries: Sequence[Record]) -> None:
         """Push the newest entries, and whatever is added to the history meanwhile."""
         self.is_pushing = True
@@ -66,8 +69,10 @@ class ImmediateWatchers:
             try:
                 if only is not None:
                     watcher.push_record(only)
-                elif watcher.wants_events:
+                elif watcher.takes == "events":
                     watcher.push_many([entry.event for entry in entries if not entry.path])
+                elif watcher.takes == "entries":
+                    watcher.push_many(entries)
                 else:
                     records = records or list(chain.from_iterable(map(expand, entries)))
                     watcher.push_many(records)
@@ -77,7 +82,7 @@ class ImmediateWatchers:
 
     def add(self, watcher: Watcher) -> bool:
         """Push everything that the others have received, and add it to them. ``False`` if it has raised."""
-        seen, history = 0, self._history
+        seen, history = watcher.seen, self._history
         try:
             while seen < (until := self._pushed_to if self.is_pushing else history.last_seq):
                 for record in history.records(seen, until):
@@ -103,7 +108,8 @@ class ImmediateWatchers:
 
     def states(self, last_seq: int) -> list[WatcherState]:
         """Their states."""
-        return [watcher.state(last_seq, last_seq, (last_seq, 0, 0)) for watcher in self.watchers]
+        listed = [watcher for watcher in self.watchers if watcher.takes != "entries"]
+        return [watcher.state(last_seq, last_seq, (last_seq, 0, 0)) for watcher in listed]
 
 
 class WatcherGroup:

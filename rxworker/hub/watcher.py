@@ -12,7 +12,7 @@ import asyncio
 import concurrent.futures
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from reactivex import abc
@@ -83,7 +83,8 @@ class Watcher(abc.DisposableBase):
         after: The number of the last record that it does not need.
         name: A label for people; the hub numbers watchers without one.
         observer: Where to push; without it, the watcher pulls with `now`, `next`, `wait` or `next_from_other_loop`.
-        wants_events: Push the bare events of the run itself, not records.
+        takes: What is pushed within ``Hub.push``: ``records``, the bare ``events`` of the run itself, or ``entries``: records of which one
+            stands for adjacent deltas that arrived together.
 
     Attributes:
         seen: The number of the last record that it has received. For a member of a group, the group keeps this number.
@@ -106,7 +107,7 @@ class Watcher(abc.DisposableBase):
         "push",
         "push_many",
         "seen",
-        "wants_events",
+        "takes",
     )
 
     def __init__(
@@ -117,7 +118,7 @@ class Watcher(abc.DisposableBase):
         name: str,
         observer: abc.ObserverBase[Any] | None = None,
         *,
-        wants_events: bool = False,
+        takes: Literal["records", "events", "entries"] = "records",
     ) -> None:
         self.name = hub.name_watcher(name)
         self.delivery = delivery
@@ -128,7 +129,7 @@ class Watcher(abc.DisposableBase):
         self.push_many: Many[Any] = (
             many(observer) if observer is not None and delivery is None else ignore
         )
-        self.wants_events = wants_events
+        self.takes = takes
         self.place = -1
         self._hub = hub
         self._attached_at = hub.last_seq
@@ -165,7 +166,7 @@ class Watcher(abc.DisposableBase):
 
     def push_record(self, record: Record) -> None:
         """Push a record; where events are wanted, the event of a record of the run itself."""
-        if not self.wants_events:
+        if self.takes != "events":
             self.push(record)
         elif not record.path:
             self.push(record.event)

@@ -36,7 +36,7 @@ _NOT_COMPARED = frozenset({Ping, Fork, RunRecover, HandOver, CommandTaken, Watch
 _IDS = frozenset({"id", "tool_use_id", "call_id", "paused_at"})
 # Seals, names and times that are made anew each time.
 _RANDOM = frozenset(
-    {"delay", "echo", "key", "request_id", "response_id", "resumes", "retry_after", "seconds", "signature"}
+    {"delay", "echo", "key", "request_id", "response_id", "resumes", "retry_after", "seconds", "signature", "traceparent"}
 )  # fmt: skip
 
 

@@ -71,7 +71,12 @@ class Heartbeat:
                 lost = self._renew(claims)
             except RxWorkerError as error:
                 # The next beat tries again; if the lease ends before that, an append is refused.
-                logger.warning("the claims of %d runs could not be renewed: %s", len(claims), error)
+                logger.warning(
+                    "the claims of %d runs could not be renewed: %s",
+                    len(claims),
+                    error,
+                    extra={"runs": [claim.run for claim in claims]},
+                )
                 continue
             for run in lost:
                 with self._lock:

@@ -205,7 +205,12 @@ class Connection:
 
         async def failed(error: Exception) -> None:
             self._error = error
-            logger.debug("NATS at %r: %s", self._address, type(error).__name__)
+            logger.debug(
+                "NATS at %r: %s",
+                self._address,
+                type(error).__name__,
+                extra={"error": type(error).__name__},
+            )
             if _is_about_credentials(error) and not refused.done():
                 refused.set_result(error)
 

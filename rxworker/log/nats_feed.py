@@ -149,11 +149,21 @@ class Feed:
                 if not self._is_due:
                     return
             except (LogError, ApiError) as error:
-                logger.warning("%s cannot be followed: %s", self._stream, error)
+                logger.warning(
+                    "%s cannot be followed: %s",
+                    self._stream,
+                    error,
+                    extra={"stream": self._stream},
+                )
             except (AwayError, OSError, TimeoutError):
                 pass
             except Exception as error:  # of nats-py
-                logger.debug("%s cannot be followed: %s", self._stream, type(error).__name__)
+                logger.debug(
+                    "%s cannot be followed: %s",
+                    self._stream,
+                    type(error).__name__,
+                    extra={"stream": self._stream},
+                )
             await asyncio.sleep(pause)
             pause = min(2 * pause, 1.0)
 
@@ -356,7 +366,10 @@ class Tail:
         entries = assembler.feed(data)
         if assembler.is_broken:
             logger.warning(
-                "a record of %s is missing after %d: reading it again", self.run, self.last
+                "a record of %s is missing after %d: reading it again",
+                self.run,
+                self.last,
+                extra={"run": self.run, "seq": self.last},
             )
             return False
         if entries:

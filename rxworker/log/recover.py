@@ -144,14 +144,14 @@ class RunSource:
             self.pending.defer(info.run, time.time() + self.log.lease / 3)
         except ConfigurationError as error:
             self.pending.drop(info.run)
-            logger.warning("%s is not recovered: %s", info.run, error)
+            logger.warning("%s is not recovered: %s", info.run, error, extra={"run": info.run})
         except RxWorkerError as error:
             now = await self.log.info(info.run)
             if now is None or now.status not in ("queued", "running", "paused"):
                 self.pending.drop(info.run)  # another process was faster
                 return None
             self.pending.defer(info.run, time.time() + self.log.lease / 3)
-            logger.warning("%s is not recovered now: %s", info.run, error)
+            logger.warning("%s is not recovered now: %s", info.run, error, extra={"run": info.run})
         return None
 
     async def refresh(self, run: str) -> None:

@@ -96,6 +96,7 @@ class RunState(Struct, frozen=True):
         base: The conversation that the last request carried, before its response, which a retracted attempt goes back to; before the
             first request that from before the run.
         is_closed: Whether the response is in the conversation.
+        traceparent: The trace context of the caller of the run; empty without one.
     """
 
     status: RunStatus = "new"
@@ -122,6 +123,7 @@ class RunState(Struct, frozen=True):
     inner: InnerUsage = NOTHING_INSIDE
     base: Conversation = Conversation()
     is_closed: bool = False
+    traceparent: str = ""
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:

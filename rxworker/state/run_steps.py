@@ -51,7 +51,13 @@ def _run_start(state: RunState, event: RunStart) -> RunState:
     before = conversation
     if event.added:
         before = conversation.with_messages(conversation.messages[: -event.added])
-    return RunState(status="running", conversation=conversation, path=state.path, base=before)
+    return RunState(
+        status="running",
+        conversation=conversation,
+        path=state.path,
+        base=before,
+        traceparent=event.traceparent,
+    )
 
 
 def _run_resume(state: RunState, event: RunResume) -> RunState:
@@ -68,6 +74,7 @@ def _run_resume(state: RunState, event: RunResume) -> RunState:
         turns=event.turns,
         tool_calls=event.tool_calls,
         continuations=event.continuations,
+        traceparent=event.traceparent,
     )
 
 

@@ -125,8 +125,12 @@ async def _stop(task: asyncio.Task[Any], name: str) -> bool:
 
 
 def _warn(name: str) -> None:
-    text = "tool %s was cancelled and has not stopped within %g seconds: it is left behind"
-    logger.warning(text, name, GRACE)
+    logger.warning(
+        "tool %s was cancelled and has not stopped within %g seconds: it is left behind",
+        name,
+        GRACE,
+        extra={"tool": name},
+    )
 
 
 def _hear(task: asyncio.Task[Any]) -> None:

@@ -89,7 +89,14 @@ async def run_now(
             is_error = isinstance(value, ToolResult) and value.is_error
             content = value.content if isinstance(value, ToolResult) else value
         except ToolError as error:
-            logger.debug("tool %s, call %s: %s", call.name, call.id, error, exc_info=error)
+            logger.debug(
+                "tool %s, call %s: %s",
+                call.name,
+                call.id,
+                error,
+                exc_info=error,
+                extra={"tool": call.name, "call": call.id},
+            )
             content = toolbox.format_error(error)
     if not (isinstance(content, str) and content.isascii()):
         content = clean(content)

@@ -116,7 +116,12 @@ class Toolbox:
         try:
             return str(self.error_formatter(error))
         except (Exception, SystemExit) as failure:
-            logger.warning("the error formatter failed at %r", error, exc_info=failure)
+            logger.warning(
+                "the error formatter failed at %r",
+                error,
+                exc_info=failure,
+                extra={"tool": error.tool},
+            )
             return format_error(error)
 
     def remove(self, name: str) -> Tool:

@@ -16,7 +16,7 @@ from rxworker.worker.paused import (
 )
 from rxworker.worker.queue import QueuedWorker, submit, work
 from rxworker.worker.result import Finished, Paused, RunResult
-from rxworker.worker.run import Run
+from rxworker.worker.run import Run, Tracing
 from rxworker.worker.stream import RunStream
 from rxworker.worker.worker import Worker
 
@@ -28,6 +28,7 @@ __all__ = [
     "Budget",
     "Run",
     "RunStream",
+    "Tracing",
     "WhenBusy",
     "run_inputs",
     # the result of a run

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -372,7 +373,8 @@ def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:
     """The result of a call of an unknown tool."""
     call = each.call
     result = ToolResult(call.id, context.tools.missing(call.name), is_error=True, name=call.name)
-    emit(ToolStart(call, each.place))
+    # In a context of its own, as any call: an observer of its start may set the current span.
+    copy_context().run(emit, ToolStart(call, each.place))
     emit(ToolStop(result, place=each.place))
     return result
 

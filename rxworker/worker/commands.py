@@ -138,7 +138,9 @@ class CommandReader:
             async for command in self._log.commands(self._run):
                 self._apply(command)
         except RxWorkerError as error:
-            logger.warning("the commands to %s cannot be read: %s", self._run, error)
+            logger.warning(
+                "the commands to %s cannot be read: %s", self._run, error, extra={"run": self._run}
+            )
 
     def _apply(self, command: Command) -> None:
         if command.number in self._applied:
@@ -152,7 +154,11 @@ class CommandReader:
                     sent = msgspec.convert(command.data, SentMessages)
                 except msgspec.ValidationError as error:
                     logger.warning(
-                        "command %d to %s is ignored: %s", command.number, self._run, error
+                        "command %d to %s is ignored: %s",
+                        command.number,
+                        self._run,
+                        error,
+                        extra={"run": self._run, "command": command.number},
                     )
                     return
                 delivered = self._sending.pop(sent.id, None)

@@ -81,7 +81,11 @@ def checked(emit: Emit, has_ended: Callable[[], bool] = lambda: False) -> Emit:
 
 def _too_late(event: Event) -> None:
     if isinstance(event, HookMessage):
-        logger.warning("hook %s sent a message after its run had ended: it is dropped", event.hook)
+        logger.warning(
+            "hook %s sent a message after its run had ended: it is dropped",
+            event.hook,
+            extra={"hook": event.hook},
+        )
         return
     raise LocalProtocolError(
         "this run has ended, and its conversation with it: a hook adds messages while it is asked; "

@@ -383,4 +383,7 @@ class RunDriver(Generic[T_co]):
         if not (self.is_awaited or self._journal.hub.watched or is_cancelled):
             # A log file cannot hold one half of a surrogate pair.
             text = whole(reason_of(error))
-            logger.warning("run %s ended without a watcher: %s", self._journal.run, text)
+            run, turn = self._journal.run, self._journal.turn
+            logger.warning(
+                "run %s ended without a watcher: %s", run, text, extra={"run": run, "turn": turn}
+            )

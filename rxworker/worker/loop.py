@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from typing import Any, Generic, TypeAlias, TypeVar, final
 
 from reactivex import Observable, abc
@@ -67,11 +68,17 @@ class Emitter(abc.ObserverBase[A]):
         return self.listen(source, scheduler)
 
     async def listen(
-        self, source: Observable[A], scheduler: abc.SchedulerBase | None = None
+        self,
+        source: Observable[A],
+        scheduler: abc.SchedulerBase | None = None,
+        context: Context | None = None,
     ) -> None:
-        """The same for any other observable."""
+        """The same for any other observable; ``context`` is that in which it is subscribed to, by default the current one."""
         self._is_over, self._error = False, None
-        following = self._following = connect(source, self, scheduler)
+        if context is None:
+            following = self._following = connect(source, self, scheduler)
+        else:
+            following = self._following = context.run(connect, source, self, scheduler)
         try:
             if not self._is_over:
                 self._over = asyncio.get_running_loop().create_future()

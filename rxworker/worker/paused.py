@@ -252,7 +252,11 @@ Spared = frozenset[tuple[str, int]]
 
 
 def resume_turn(
-    paused: Paused[Any], decisions: Decisions | None, added: Sequence[Message], hooks: Hooks
+    paused: Paused[Any],
+    decisions: Decisions | None,
+    added: Sequence[Message],
+    hooks: Hooks,
+    traceparent: str = "",
 ) -> tuple[list[Event], TurnScope]:
     """The first events and the scope of the turn that continues a paused run.
 
@@ -261,6 +265,7 @@ def resume_turn(
         decisions: By the ids of the calls, or one for each call. Without any, the call that the run paused at is approved.
         added: Messages for the model, after the results.
         hooks: The hooks that are in force now.
+        traceparent: The trace context of the caller; by default that of the paused run.
 
     Raises:
         LocalProtocolError: A call was changed other than by its decision, or the decisions do not fit the calls.
@@ -323,6 +328,7 @@ def resume_turn(
         key=scope.key,
         spared=tuple([tuple(sorted(each.spared)) for each in pending]),
         approved=tuple([each.place for each in pending if each.is_approved]),
+        traceparent=traceparent or paused.traceparent,
     )
     first: list[Event] = [resume]
     first += [ToolStop(result, place=place) for place, result in denied.items()]

@@ -37,7 +37,7 @@ from rxworker.messages import Conversation, Message
 from rxworker.providers import Request
 from rxworker.worker.arguments import Input
 from rxworker.worker.paused import Decisions, decide_command
-from rxworker.worker.run import Run
+from rxworker.worker.run import Run, Tracing
 from rxworker.worker.worker import Worker
 
 logger = logging.getLogger("rxworker.worker")
@@ -55,6 +55,7 @@ async def submit(
     priority: int = 0,
     labels: Mapping[str, str] | None = None,
     conversation: Conversation | None = None,
+    tracing: Tracing | None = None,
 ) -> str:
     """Store a run for `work` to take, in this process or another.
 
@@ -66,6 +67,7 @@ async def submit(
         priority: Of two queued runs the one with the higher priority is taken first; of two with the same, the older one.
         labels: Stored with the run.
         conversation: What to continue.
+        tracing: Gives the trace context of the caller, which is stored with the run: the process that takes it continues the trace.
 
     Returns:
         The id of the run. It is stored; a `Replica` watches and steers it.
@@ -85,7 +87,13 @@ async def submit(
         Hi clerk {'tenant': 'acme'}
     """
     worker = QueuedWorker(
-        kind, log=log, tenant=tenant, priority=priority, labels=labels, conversation=conversation
+        kind,
+        log=log,
+        tenant=tenant,
+        priority=priority,
+        labels=labels,
+        conversation=conversation,
+        tracing=tracing,
     )
     run = worker.run(input)
     with suppress(RunHandedOverError):
@@ -105,6 +113,7 @@ class QueuedWorker(Worker):
         priority: Of two queued runs the one with the higher priority is taken first.
         labels: Stored with the runs.
         conversation: What to continue.
+        tracing: As for `submit`.
 
     Example:
         >>> from rxworker.log import MemoryLog
@@ -126,10 +135,16 @@ class QueuedWorker(Worker):
         priority: int = 0,
         labels: Mapping[str, str] | None = None,
         conversation: Conversation | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         named = {**(labels or {}), **({TENANT: tenant} if tenant else {})}
         super().__init__(
-            _Nowhere(kind), log=log, name=kind, labels=named, conversation=conversation
+            _Nowhere(kind),
+            log=log,
+            name=kind,
+            labels=named,
+            conversation=conversation,
+            tracing=tracing,
         )
         self._priority = priority
 
@@ -160,6 +175,9 @@ class QueuedWorker(Worker):
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         row = super()._row(title, resumes=resumes)
         return replace(row, status="queued", priority=self._priority)
+
+    def _trace(self, run: Run[Any]) -> None:
+        """Leave it to the process that takes the run."""
 
     def _begin(self, first: Sequence[Event], *args: Any, **options: Any) -> Run[Any]:
         if isinstance(first[0], RunResume):
@@ -272,7 +290,12 @@ async def begin(
     try:
         worker = make_worker(info)
     except Exception as error:
-        logger.exception("the worker of %s cannot be made: %s", info.run, describe(error))
+        logger.exception(
+            "the worker of %s cannot be made: %s",
+            info.run,
+            describe(error),
+            extra={"run": info.run},
+        )
         worker = None
     if worker is None:
         pending.drop(info.run)

@@ -15,6 +15,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
 from msgspec import Struct
@@ -53,7 +54,7 @@ async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
     model, history = context.model, context.journal.hub.history
     request = scope.request or Request(context.journal.state.conversation)
     started = AttemptStart(model.name, model.model)
-    PRESSURE.set(RunPressure(context))  # the subscriptions follow in this context
+    PRESSURE.set(RunPressure(context))  # the subscriptions follow in copies of this context
     attempts = 0
     while True:
         attempts += 1
@@ -64,10 +65,12 @@ async def respond(context: RunContext, scope: TurnScope, emitter: Emitter[Event]
         response = context.timeline(response)
         if context.tools.starts_early:
             response = start_early(context, scope, response)
-        emitter.emit(started)
+        # What an observer sets when the request begins, such as the current span, holds for this request alone.
+        of_request = copy_context()
+        of_request.run(emitter.emit, started)
         begun = history.last_seq
         try:
-            await emitter.listen(response, context.scheduler)
+            await emitter.listen(response, context.scheduler, of_request)
             _expect_end(context)
             return
         except Exception as error:

@@ -192,6 +192,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
         variables: The variables of hooks and tools; the resumed run has them again. `save_paused` accepts JSON values only.
         called: The names of the tools that the model has called in the run, each once.
         unknown: The places of the calls whose effects are not known, since the process that started them has ended; each needs a decision.
+        traceparent: The trace context of the caller of the run; see `RunStart`.
     """
 
     pending: tuple[ToolCall, ...] = ()
@@ -210,6 +211,7 @@ class Paused(RunResult[T_co], Generic[T_co], frozen=True):
     variables: dict[str, object] = {}
     called: tuple[str, ...] = ()
     unknown: tuple[int, ...] = ()
+    traceparent: str = ""
 
 
 def result_of(
@@ -258,6 +260,7 @@ def result_of(
         variables=dict(variables),
         called=tuple(called),
         unknown=pause.unknown,
+        traceparent=state.traceparent,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast, overload
 
 from msgspec.structs import replace
 from reactivex import Observable, abc
@@ -54,10 +54,12 @@ class Run(Generic[T_co]):
     Attributes:
         id: The id of the run in the records.
         worker: The worker that started it.
+        first_seq: The number of the first record of this process: more than 1 for a run that was recovered.
     """
 
     id: str
     worker: Worker
+    first_seq: int
 
     def __init__(
         self,
@@ -72,6 +74,7 @@ class Run(Generic[T_co]):
         self._journal = context.journal
         self._loop = loop
         self.id = self._journal.run
+        self.first_seq = self._journal.hub.last_seq + 1
         for event in first:
             self._journal.emit(event)
         writer = self._journal.writer
@@ -96,6 +99,18 @@ class Run(Generic[T_co]):
         records: Stage[Record] = Stage(partial(connect, self._journal.hub))
         records.is_direct = records.emits_records = True
         return records
+
+    def entries(self, after: int = 0, *, name: str = "") -> Observable[Record]:
+        """The observable of the records for instruments, which need not see each delta: deltas from one network read are one record with a `Deltas`.
+
+        The observer is called at once, in the context in which the event is emitted: at the start of a request or a tool, that of the request or of the tool's
+        task alone. It is no watcher: a run that has no other is unobserved.
+
+        Args:
+            after: The number of the last record to skip.
+            name: For people.
+        """
+        return self._journal.hub.entries(after, name)
 
     @property
     def events(self) -> Observable[Event]:
@@ -183,6 +198,11 @@ class Run(Generic[T_co]):
     def partial_output(self) -> Observable[Json]:
         """The partial value of the answer, each time that it changes; see `partial_values`."""
         return self.events.pipe(partial_values())
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The ids of the runs that contain this one, the innermost first; their records contain the records of this one."""
+        return tuple([outer.journal.run for outer in self._context.parents])
 
     @property
     def state(self) -> RunState:
@@ -407,6 +427,18 @@ class Run(Generic[T_co]):
         if not is_own_loop:
             message = f"{call}() belongs into the run's event loop; elsewhere use run.loop.call_soon_threadsafe(run.{call})"
             raise LocalProtocolError(message)
+
+
+class Tracing(Protocol):
+    """Observes the runs of workers, and gives each the trace context of its caller; for example `rxworker.ui.opentelemetry.OpenTelemetry`."""
+
+    def traceparent(self) -> str:
+        """The trace context of the caller, as the header of that name of W3C Trace Context; empty without one. It is stored with the run."""
+        ...
+
+    def __call__(self, run: Run[Any], /) -> object:
+        """Observe a run that begins or is recovered. What this raises is logged and does not affect the run."""
+        ...
 
 
 def when_idle(

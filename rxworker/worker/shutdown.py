@@ -79,12 +79,20 @@ async def leave(context: RunContext, error: Exception) -> None:
     try:
         context.timeline.cancel(reason_of(error))
     except Exception as raised:
-        logger.warning("a handler raised when its block was aborted", exc_info=raised)
+        _log_handler(context, raised)
     if isinstance(error, RunHandedOverError):
         state = context.journal.state
         if state.response is not None and not state.is_closed:
             context.journal.emit(AttemptRetract(reason_of(error)))
         context.journal.emit(HandOver(error.reason))
+
+
+def _log_handler(context: RunContext, raised: BaseException) -> None:
+    logger.warning(
+        "a handler raised when its block was aborted",
+        exc_info=raised,
+        extra={"run": context.journal.run, "turn": context.journal.turn},
+    )
 
 
 def cause_of(error: Exception) -> Cause:
@@ -117,7 +125,7 @@ def _close_response(
     except KeyboardInterrupt as raised:
         interrupt = raised
     except BaseException as raised:
-        logger.warning("a handler raised when its block was aborted", exc_info=raised)
+        _log_handler(context, raised)
     response = context.journal.state.response
     if response is not None:
         for block in response.open.values():

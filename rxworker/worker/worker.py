@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, get_args, overload
+from typing import Any, TypeAlias, TypeVar, cast, get_args, overload
 from weakref import ref
 
 from msgspec import Struct
@@ -61,8 +62,10 @@ from rxworker.worker.recovery import (
     too_many_deaths,
 )
 from rxworker.worker.result import Output, Paused, RunResult, result_of
-from rxworker.worker.run import Run
+from rxworker.worker.run import Run, Tracing
 from rxworker.worker.stream import RunStream
+
+logger = logging.getLogger("rxworker.worker")
 
 T = TypeVar("T")
 ClaimFn: TypeAlias = Callable[[str], bool]
@@ -99,6 +102,7 @@ class Worker:
         on_unknown: What a recovered run does about a call whose process ended while it ran, if neither the effect of its tool nor its ``reconcile``
             settles it: ``ask`` pauses the run for a decision, ``fail`` ends it, ``tell_model`` makes it an error result. A nested run cannot be paused: there ``ask`` means
             ``tell_model``.
+        tracing: Observes each run, and keeps the trace context of its caller with it, such as `rxworker.ui.opentelemetry.OpenTelemetry`.
 
     Attributes:
         conversation: The conversation so far; the next run continues it.
@@ -137,6 +141,7 @@ class Worker:
         name: str = "",
         labels: Mapping[str, str] | None = None,
         on_unknown: OnUnknown = "ask",
+        tracing: Tracing | None = None,
     ) -> None:
         self.model = as_model(model)
         several = expect_several("tools", tools, "tools=[get_weather]")
@@ -179,6 +184,9 @@ class Worker:
             message = f"on_unknown={on_unknown!r}: give one of {get_args(OnUnknown)}"
             raise ConfigurationError(message)
         self.on_unknown: OnUnknown = on_unknown
+        if tracing is not None and not callable(cast("object", tracing)):
+            raise ConfigurationError(f"tracing={tracing!r}: give tracing=OpenTelemetry()")
+        self.tracing = tracing
         self._current: Run[Any] | None = None
         self._paused: Paused[Any] | None = None
         self._output: Output[Any] | None = None
@@ -238,7 +246,7 @@ class Worker:
             conversation = repair(self.conversation).add(*added)
         stored = self._stored_in(log, self._row(_title(added)))
         digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
-        start = RunStart(conversation, len(added), digests)
+        start = RunStart(conversation, len(added), digests, self._traceparent())
         return self._begin((start,), TurnScope(), stored=stored, run=run)
 
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
@@ -346,7 +354,7 @@ class Worker:
                 "nothing is paused: resume() needs a run whose result is Paused"
             )
         several = expect_several("add", add, "add=[Message.user('...')]")
-        first, scope = resume_turn(waiting, decisions, several, self.hooks)
+        first, scope = resume_turn(waiting, decisions, several, self.hooks, self._traceparent())
         if waiting.run in self._resumed:
             message = (
                 f"{waiting.run} was resumed already, or another run has begun since: no call is run twice, and none "
@@ -615,7 +623,19 @@ class Worker:
             journal.writer.keep_answers(answered)
         begun = self._current = Run(context, first, scope, self._ended, loop, taken)
         begun.worker = self
+        self._trace(begun)
         return begun
+
+    def _traceparent(self) -> str:
+        return "" if self.tracing is None else self.tracing.traceparent()
+
+    def _trace(self, run: Run[Any]) -> None:
+        if self.tracing is None:
+            return
+        try:
+            self.tracing(run)
+        except Exception:
+            logger.warning("run %s is not traced", run.id, exc_info=True, extra={"run": run.id})
 
     def _ended(self, state: RunState, result: RunResult[Any] | None) -> None:
         self.conversation = state.conversation

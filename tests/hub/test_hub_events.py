@@ -146,3 +146,15 @@ def test_an_end_within_a_burst_follows_the_burst() -> None:
     push(hub, "together")
     assert len(seen) == 6
     assert seen[-1] == "end"
+
+
+def test_an_instrument_receives_deltas_that_came_together_as_one_record_and_is_no_watcher() -> None:
+    hub = Hub()
+    push(hub, "together")
+    seen: list[Record] = []
+    hub.entries(after=hub.last_seq).subscribe(seen.append)
+    assert (hub.watching, hub.watched, hub.states()) == (0, False, ())
+    first = hub.last_seq + 1
+    push(hub, "together")
+    assert (seen[0].first, seen[-1].seq) == (first, hub.last_seq)
+    assert len(seen) < sum(record.covers for record in seen)

@@ -271,7 +271,13 @@ class Guard:
         except LocalProtocolError as error:
             return error_response(409, "conflict", str(error))
         except LogError as error:
-            logger.error("%s %s failed: %s", request.method, request.raw_path, error)
+            logger.error(
+                "%s %s failed: %s",
+                request.method,
+                request.raw_path,
+                error,
+                extra={"method": request.method, "path": request.raw_path},
+            )
             message = "the log cannot be read or written; the log of the server has the details"
             return error_response(503, "log", message)
         except (
@@ -327,7 +333,14 @@ def _unexpected_error(
     number = secrets.token_hex(4)
     # The path alone, as it was sent: the query and the headers may contain a token.
     path = request.raw_path
-    logger.error("error %s: %s %s failed\n%s", number, request.method, path, format_error(error))
+    logger.error(
+        "error %s: %s %s failed\n%s",
+        number,
+        request.method,
+        path,
+        format_error(error),
+        extra={"error_id": number, "method": request.method, "path": path},
+    )
     return error_response(
         500, "error", f"the server failed; its log has the details under {number}"
     )

@@ -178,7 +178,9 @@ class Connection:
         except ConnectionError:
             return  # the client has disconnected, which the reading task notices
         except Exception as error:
-            logger.error("sending %r failed\n%s", asked.run, format_error(error))
+            logger.error(
+                "sending %r failed\n%s", asked.run, format_error(error), extra={"run": asked.run}
+            )
             await self._try_send_message(
                 RequestRefused("error", "the server failed; its log has the details", asked.run)
             )

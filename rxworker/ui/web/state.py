@@ -256,7 +256,9 @@ class ServerState:
         try:
             _, worker = self.workers.make(info.row.worker)
         except MakeWorkerError as error:
-            logger.error("%s is not recovered\n%s", info.run, format_error(error))
+            logger.error(
+                "%s is not recovered\n%s", info.run, format_error(error), extra={"run": info.run}
+            )
             return None
         if isinstance(worker, QueuedWorker):
             return None  # other processes run it

@@ -385,14 +385,18 @@ class RunStore:
             except LOGGED as error:
                 self._observers.pop(observer, None)
                 logger.error(
-                    "an observer of the server's runs was detached\n%s", format_error(error)
+                    "an observer of the server's runs was detached\n%s",
+                    format_error(error),
+                    extra={"run": run.id},
                 )
         if self._on_run is None or entry.is_added:
             return
         try:
             self._on_run(run)
         except LOGGED as error:
-            logger.error("on_run failed for %s\n%s", run.id, format_error(error))
+            logger.error(
+                "on_run failed for %s\n%s", run.id, format_error(error), extra={"run": run.id}
+            )
 
     async def _follow(self, entry: LiveEntry) -> None:
         """Wait for a run's end, and store its outcome."""

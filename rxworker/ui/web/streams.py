@@ -147,7 +147,13 @@ class Streams:
             # The response has begun, so its status cannot change.
             if not isinstance(error, ConnectionError):  # the client has disconnected
                 path = request.raw_path
-                logger.error("%s %s broke off\n%s", request.method, path, format_error(error))
+                logger.error(
+                    "%s %s broke off\n%s",
+                    request.method,
+                    path,
+                    format_error(error),
+                    extra={"method": request.method, "path": path},
+                )
             if response is not None:
                 response.abort()
         finally:

@@ -1,0 +1,145 @@
+"""The names of OpenTelemetry's semantic conventions for generative AI, by version: the one table of them.
+
+Sources: https://github.com/open-telemetry/semantic-conventions, ``docs/gen-ai`` of v1.37.0 and v1.41.0, and since then
+https://github.com/open-telemetry/semantic-conventions-genai, ``docs/gen-ai`` (0.1.0, October 2026). All are in development, so that names change; a name that a
+version does not have is empty, and nothing is recorded under it. The names that begin with ``rxworker.`` are ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.errors import ConfigurationError
+
+Semconv: TypeAlias = Literal["1.37", "1.41", "latest"]
+"""A version of the conventions: the first with messages as attributes, the last of the common repository, and that of their own repository."""
+
+OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
+"""The environment variable of the conventions; with ``gen_ai_latest_experimental`` in it, the latest version is the default."""
+
+SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+TOKENS = (1, 4, 16, 64, 256, *(4**n for n in range(5, 14)))
+
+
+class Names(Struct, frozen=True):
+    """The names of one version. The defaults are those of 1.41.
+
+    >>> SEMCONV["1.37"].cache_read, SEMCONV["latest"].duration
+    ('', 'gen_ai.client.inference.duration')
+    """
+
+    schema_url: str = "https://opentelemetry.io/schemas/1.41.0"
+    # attributes of several spans, and of metrics
+    operation: str = "gen_ai.operation.name"
+    provider: str = "gen_ai.provider.name"
+    request_model: str = "gen_ai.request.model"
+    conversation: str = "gen_ai.conversation.id"
+    error_type: str = "error.type"
+    # invoke_agent
+    agent_name: str = "gen_ai.agent.name"
+    run: str = "rxworker.run.id"
+    status: str = "rxworker.run.status"
+    cause: str = "rxworker.run.cause"
+    resumes: str = "rxworker.run.resumes"
+    # chat
+    stream: str = "gen_ai.request.stream"
+    response_id: str = "gen_ai.response.id"
+    response_model: str = "gen_ai.response.model"
+    finish_reasons: str = "gen_ai.response.finish_reasons"
+    first_chunk_of_response: str = "gen_ai.response.time_to_first_chunk"
+    input_tokens: str = "gen_ai.usage.input_tokens"
+    output_tokens: str = "gen_ai.usage.output_tokens"
+    cache_read: str = "gen_ai.usage.cache_read.input_tokens"
+    cache_creation: str = "gen_ai.usage.cache_creation.input_tokens"
+    reasoning: str = "gen_ai.usage.reasoning.output_tokens"
+    turn: str = "rxworker.turn"
+    # execute_tool
+    tool_name: str = "gen_ai.tool.name"
+    tool_call_id: str = "gen_ai.tool.call.id"
+    tool_type: str = "gen_ai.tool.type"
+    tool_description: str = "gen_ai.tool.description"
+    # content
+    system_instructions: str = "gen_ai.system_instructions"
+    input_messages: str = "gen_ai.input.messages"
+    output_messages: str = "gen_ai.output.messages"
+    tool_arguments: str = "gen_ai.tool.call.arguments"
+    tool_result: str = "gen_ai.tool.call.result"
+    # metrics
+    duration: str = "gen_ai.client.operation.duration"
+    first_chunk: str = "gen_ai.client.operation.time_to_first_chunk"
+    per_chunk: str = "gen_ai.client.operation.time_per_output_chunk"
+    agent_duration: str = ""
+    tool_duration: str = ""
+    token_usage: str = "gen_ai.client.token.usage"
+    token_type: str = "gen_ai.token.type"
+    token_modality: str = "gen_ai.token.modality"
+    input_counter: str = ""
+    output_counter: str = ""
+    cache_read_counter: str = ""
+    cache_creation_counter: str = ""
+    reasoning_counter: str = ""
+
+
+_1_41 = Names()
+SEMCONV: Mapping[Semconv, Names] = {
+    "1.37": replace(
+        _1_41,
+        schema_url="https://opentelemetry.io/schemas/1.37.0",
+        stream="",
+        first_chunk_of_response="",
+        cache_read="",
+        cache_creation="",
+        reasoning="",
+        tool_arguments="",
+        tool_result="",
+        first_chunk="",
+        per_chunk="",
+    ),
+    "1.41": _1_41,
+    "latest": replace(
+        _1_41,
+        schema_url="",
+        cache_creation="gen_ai.usage.cache_write.input_tokens",
+        duration="gen_ai.client.inference.duration",
+        first_chunk="gen_ai.client.inference.time_to_first_chunk",
+        per_chunk="gen_ai.client.inference.time_per_output_chunk",
+        agent_duration="gen_ai.invoke_agent.duration",
+        tool_duration="gen_ai.execute_tool.duration",
+        token_usage="",
+        input_counter="gen_ai.client.inference.usage.input_tokens",
+        output_counter="gen_ai.client.inference.usage.output_tokens",
+        cache_read_counter="gen_ai.client.inference.usage.cache_read.input_tokens",
+        cache_creation_counter="gen_ai.client.inference.usage.cache_write.input_tokens",
+        reasoning_counter="gen_ai.client.inference.usage.reasoning.output_tokens",
+    ),
+}
+"""The names of each version."""
+
+PROVIDERS = {
+    "openai_chat": "openai",
+    "openai_responses": "openai",
+    "gemini": "gcp.gemini",
+}
+"""The conventions' names of our providers, where they differ."""
+
+
+def semconv_of(version: Semconv | None = None) -> Semconv:
+    """The version to use: the one that is given, else the latest if the environment opts in, else 1.41.
+
+    Raises:
+        ConfigurationError: There is no such version.
+
+    >>> semconv_of("1.37")
+    '1.37'
+    """
+    if version is None:
+        opted = [each.strip() for each in os.environ.get(OPT_IN, "").split(",")]
+        return "latest" if "gen_ai_latest_experimental" in opted else "1.41"
+    if version not in SEMCONV:
+        raise ConfigurationError(f"semconv={version!r}: give one of {get_args(Semconv)}")
+    return version

@@ -1,0 +1,610 @@
+"""The spans of one run: a fold of its records.
+
+Theory of operation. A scope is a run: the observed one, or one inside it, by the path of its records. It has a span ``invoke_agent``, at most one open span
+``chat``, which covers a request with its retries, and the open spans ``execute_tool``. Parents are explicit, and times are those of the records, so that nothing depends on
+when or where the observer is called, but for one thing: at the start of a request and of a tool the observer is called in the context of its task, or in a copy
+that the request alone has. There it makes the span the current one, so that the spans of an HTTP client and of the tool's own code have the right parent. That
+context ends with the request or the tool, so that nothing is to be detached.
+
+A run ends with the stream of its records: only then is the exception known. What is open then is ended with the time of the last record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from opentelemetry import context as contexts
+from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer, set_span_in_context
+from opentelemetry.trace import Status as SpanStatus
+from reactivex import abc
+
+from rxworker.errors import ProviderError, RunCancelledError, RunHandedOverError, reason_of
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    Error,
+    HandOver,
+    HookVerdict,
+    LimitReached,
+    Record,
+    ResponseStatus,
+    RunAbort,
+    RunPause,
+    RunRecover,
+    RunResume,
+    RunStart,
+    RunStop,
+    Status,
+    ToolOutput,
+    ToolStart,
+    ToolStop,
+    TurnStop,
+    Usage,
+    WatcherDetach,
+)
+from rxworker.events.deltas import Deltas
+from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
+from rxworker.messages import ResultContent, StopReason
+from rxworker.messages.lenient_json import whole
+from rxworker.operators.stage import connect
+from rxworker.state import RunState, fold_run
+from rxworker.ui.clean import redact
+from rxworker.ui.opentelemetry.content import Recorder
+from rxworker.ui.opentelemetry.metrics import Attributes, Instruments
+from rxworker.ui.opentelemetry.names import PROVIDERS, Names
+from rxworker.worker import Run
+
+CONVERSATION = "conversation"
+"""The label of a worker, and of a stored run, with the id of the conversation. The web server sets it."""
+TOOL_ERROR = "tool_error"
+"""The ``error.type`` of a tool call whose result is an error."""
+CAUSES = {
+    "cancel": "RunCancelledError",
+    "limit": "LimitExceededError",
+    "abort": "RunAbortedError",
+    "error": "_OTHER",
+}
+"""The ``error.type`` of a run inside a run, by the cause of its end."""
+
+
+class _Failure(Struct, frozen=True):
+    """Why something ended without a result.
+
+    Attributes:
+        type: The ``error.type``.
+        text: For people.
+        is_error: Whether the status of the span is an error; not where it was cancelled or handed over.
+    """
+
+    type: str
+    text: str
+    is_error: bool = True
+
+
+class _Chat:
+    """A request that is open."""
+
+    __slots__ = ("attempts", "attributes", "began", "context", "error", "first", "last", "model", "requested", "response", "span", "stop", "usage")  # fmt: skip
+
+    def __init__(self, span: Span, began: float, attributes: Attributes) -> None:
+        self.span = span
+        self.context = set_span_in_context(span)
+        self.attributes = attributes  # of its metrics
+        self.began = self.requested = began
+        self.attempts = 1
+        self.first: float | None = None  # when the first chunk of this attempt came
+        self.last = began  # when the last one came
+        self.response: str | None = None
+        self.model: str | None = None
+        self.stop: StopReason | None = None
+        self.usage: Usage | None = None
+        self.error: _Failure | None = None
+
+
+class _Tool:
+    """A tool call that is open."""
+
+    __slots__ = ("began", "context", "name", "span", "stopped")
+
+    def __init__(self, span: Span, began: float, name: str) -> None:
+        self.span = span
+        self.context = set_span_in_context(span)
+        self.began = began
+        self.name = name
+        self.stopped: tuple[float, bool] | None = (
+            None  # it waits for its hooks: since when, and whether it failed
+        )
+
+
+class _Scope:
+    """A run that is open."""
+
+    __slots__ = ("abort", "began", "chat", "context", "metric", "span", "state", "status", "tools", "usage")  # fmt: skip
+
+    def __init__(self, span: Span, began: float, metric: Attributes, state: RunState) -> None:
+        self.span = span
+        self.context = set_span_in_context(span)
+        self.began = began
+        self.metric = metric
+        self.state = state  # folded only where content is recorded
+        self.status = "running"
+        self.abort: RunAbort | None = None
+        self.usage: Usage | None = None
+        self.chat: _Chat | None = None
+        self.tools: dict[tuple[int, str], _Tool] = {}
+
+
+class RunSpans(abc.ObserverBase[Record]):
+    """The observer of one run.
+
+    Args:
+        run: The run.
+        tracer: Makes the spans.
+        names: What attributes are called.
+        instruments: The metrics.
+        recorder: Writes the content, where that is recorded.
+        parent: The context of the parent of the run's span.
+        links: The links of the run's span.
+        ended: Called when the run has ended.
+    """
+
+    def __init__(
+        self,
+        run: Run[Any],
+        tracer: Tracer,
+        names: Names,
+        instruments: Instruments,
+        recorder: Recorder | None,
+        parent: contexts.Context,
+        links: Sequence[Link],
+        ended: Callable[[], object],
+    ) -> None:
+        self._id = run.id
+        self._worker = run.worker
+        self._tracer = tracer
+        self._names = names
+        self._instruments = instruments
+        self._recorder = recorder
+        self._parent = parent
+        self._links = links
+        self._ended = ended
+        self._is_live = False
+        self._last = 0.0
+        self._scopes: dict[tuple[str, ...], _Scope] = {}
+        self._seed = run.state if recorder is not None and run.first_seq > 1 else RunState()
+
+    def begin(self, run: Run[Any]) -> None:
+        """Take the records so far, and from then on each record within the task that emits it."""
+        connect(run.entries(run.first_seq - 1, name="opentelemetry"), self)
+        self._is_live = True
+
+    def on_next(self, value: Record) -> None:
+        """Take a record, or one for deltas that arrived together."""
+        record = value
+        self._last = time = record.time
+        event: Any = record.event
+        kind: type[object] = event.__class__
+        handler = _HANDLERS.get(kind)
+        scope = self._scopes.get(record.path)
+        if scope is None:
+            if kind in _BEGINNINGS:
+                self._begin_scope(record, event)
+            return
+        if self._recorder is not None:
+            scope.state = fold_run((record,), scope.state)
+        if kind in _CHUNKS and (chat := scope.chat) is not None and chat.last != time:
+            self._chunk(chat, time)
+        if handler is not None:
+            handler(self, scope, record, event)
+
+    def on_error(self, error: Exception) -> None:
+        """The run ended without a result."""
+        is_error = not isinstance(error, RunCancelledError | RunHandedOverError)
+        self._finish(_Failure(_type_of(error), reason_of(error), is_error))
+
+    def on_completed(self) -> None:
+        """The run has ended."""
+        self._finish(None)
+
+    def _finish(self, failure: _Failure | None) -> None:
+        """End what is open, the innermost first."""
+        self._ended()
+        for path in sorted(self._scopes, key=len, reverse=True):
+            self._end_scope(path, self._scopes[path], failure)
+
+    # Runs
+
+    def _began_again(self, scope: _Scope, record: Record, event: RunStart) -> None:
+        """A tool that is run again begins another run."""
+        self._end_scope(record.path, scope, None)
+        self._begin_scope(record, event)
+
+    def _begin_scope(self, record: Record, event: RunStart | RunResume | RunRecover) -> None:
+        path, names = record.path, self._names
+        attributes: Attributes = {names.operation: "invoke_agent"}
+        conversation = self._worker.labels.get(CONVERSATION)
+        if conversation:
+            attributes[names.conversation] = conversation
+        if path:
+            outer = self._scopes.get(path[:-1])
+            if outer is None:
+                return
+            calls = outer.tools.items()
+            call = next((tool for key, tool in calls if key[1] == path[-1]), None)
+            name, parent, links = "", outer.context, ()
+            if call is not None:
+                name, parent = call.name, call.context
+        else:
+            name, parent, links = self._worker.name, self._parent, self._links
+            model = self._worker.model
+            attributes[names.provider] = PROVIDERS.get(model.name, model.name)
+            attributes[names.request_model] = model.model
+            attributes[names.run] = self._id
+        if name:
+            attributes[names.agent_name] = name
+        if isinstance(event, RunResume) and event.resumes:
+            attributes[names.resumes] = event.resumes
+        span = self._tracer.start_span(
+            f"invoke_agent {name}" if name else "invoke_agent",
+            parent,
+            SpanKind.INTERNAL,
+            attributes,
+            links,
+            _ns(record.time),
+        )
+        metric: Attributes = {names.agent_name: name} if name else {}
+        state = RunState(path=path) if path else self._seed
+        scope = self._scopes[path] = _Scope(span, record.time, metric, state)
+        if self._recorder is not None:
+            scope.state = fold_run((record,), state)
+            if not isinstance(event, RunRecover):
+                self._record_input(scope, event.added if isinstance(event, RunStart) else 0)
+        if isinstance(event, RunRecover):
+            taken: Attributes = {
+                "epoch": event.epoch,
+                "owner": event.owner,
+                "reason": _shown(event.reason),
+            }
+            self._note(span, record, "rxworker.run.recover", taken)
+
+    def _end_scope(self, path: tuple[str, ...], scope: _Scope, failure: _Failure | None) -> None:
+        del self._scopes[path]
+        names, span, time = self._names, scope.span, self._last
+        for tool in scope.tools.values():
+            since, is_error = tool.stopped or (time, True)
+            self._end_tool(tool, since, is_error, None)
+        if scope.chat is not None:
+            self._end_chat(scope, scope.chat, time, failure or scope.chat.error)
+        if failure is not None and isinstance(scope.abort, RunAbort):
+            scope.status = "aborted"
+        elif failure is not None:
+            scope.status = "handed_over" if not failure.is_error else "failed"
+        if span.is_recording():
+            ended: Attributes = {names.status: scope.status}
+            if scope.abort is not None:
+                ended[names.cause] = scope.abort.cause
+            self._put_usage(ended, scope.usage)
+            self._fail(span, ended, failure)
+            if self._recorder is not None and scope.status == "finished":
+                last = scope.state.conversation.last
+                if last is not None:
+                    output = self._recorder.output(last, scope.state.stop_reason)
+                    ended[names.output_messages] = output
+            span.set_attributes(ended)
+        metric = scope.metric
+        if failure is not None:
+            metric = {**metric, names.error_type: failure.type}
+        self._instruments.run(max(time - scope.began, 0.0), metric, scope.context)
+        span.end(_ns(time))
+
+    def _record_input(self, scope: _Scope, added: int) -> None:
+        recorder, names, conversation = self._recorder, self._names, scope.state.conversation
+        if recorder is None or not scope.span.is_recording():
+            return
+        if conversation.system:
+            scope.span.set_attribute(
+                names.system_instructions, recorder.system(conversation.system)
+            )
+        scope.span.set_attribute(names.input_messages, recorder.input(conversation, added))
+
+    def _stopped(self, scope: _Scope, record: Record, _: RunStop) -> None:
+        scope.status = "finished"
+        if record.path:
+            self._end_scope(record.path, scope, None)
+
+    def _paused(self, scope: _Scope, record: Record, event: RunPause) -> None:
+        scope.status = "paused"
+        about: Attributes = {"hook": event.hook, "pending": len(event.pending)}
+        self._note(scope.span, record, "rxworker.run.pause", about)
+        if record.path:
+            self._end_scope(record.path, scope, None)
+
+    def _aborted(self, scope: _Scope, record: Record, event: RunAbort) -> None:
+        scope.abort = event
+        if record.path:  # the exception is known only of the observed run
+            known = scope.chat.error if scope.chat is not None else None
+            kind = known.type if known and event.cause == "error" else CAUSES[event.cause]
+            failure = _Failure(kind, event.reason, event.cause != "cancel")
+            self._end_scope(record.path, scope, failure)
+
+    # Requests
+
+    def _requested(self, scope: _Scope, record: Record, event: AttemptStart) -> None:
+        chat = scope.chat
+        if chat is None:
+            chat = self._begin_chat(scope, record, event.provider, event.model)
+        else:
+            chat.attempts += 1
+            chat.requested = chat.last = record.time
+            chat.first = chat.error = None
+        if self._is_live:
+            contexts.attach(chat.context)
+
+    def _begin_chat(self, scope: _Scope, record: Record, provider: str, model: str) -> _Chat:
+        names = self._names
+        metric: Attributes = {
+            names.operation: "chat",
+            names.provider: PROVIDERS.get(provider, provider),
+        }
+        if model:
+            metric[names.request_model] = model
+        attributes: Attributes = {**metric, names.turn: record.turn}
+        conversation = self._worker.labels.get(CONVERSATION)
+        if conversation:
+            attributes[names.conversation] = conversation
+        if names.stream:
+            attributes[names.stream] = True
+        span = self._tracer.start_span(
+            f"chat {model}" if model else "chat",
+            scope.context,
+            SpanKind.CLIENT,
+            attributes,
+            start_time=_ns(record.time),
+        )
+        chat = scope.chat = _Chat(span, record.time, metric)
+        if record.path:  # the models of a run inside are known from its requests alone
+            scope.span.set_attributes(metric | {names.operation: "invoke_agent"})
+        recorder = self._recorder
+        if recorder is not None and span.is_recording():
+            conversation = scope.state.conversation
+            if conversation.system:
+                span.set_attribute(names.system_instructions, recorder.system(conversation.system))
+            span.set_attribute(names.input_messages, recorder.input(conversation))
+        return chat
+
+    def _chunk(self, chat: _Chat, time: float) -> None:
+        """What arrived in one network read is a chunk."""
+        if chat.first is None:
+            chat.first = time
+            seconds = max(time - chat.requested, 0.0)
+            self._instruments.first_chunk(seconds, chat.attributes, chat.context)
+        elif self._instruments.per_chunk is not None:
+            seconds = max(time - chat.last, 0.0)
+            self._instruments.per_chunk.record(seconds, chat.attributes, chat.context)
+        chat.last = time
+
+    def _used(self, scope: _Scope, _: Record, event: Usage) -> None:
+        if scope.chat is not None:
+            scope.chat.usage = event
+
+    def _status(self, scope: _Scope, record: Record, event: Status) -> None:
+        chat = scope.chat
+        if event.status is _STARTED:
+            if chat is None:  # the response begins again although it was complete
+                model = event.model or ""
+                chat = self._begin_chat(scope, record, event.provider or "", model)
+            chat.response = event.response_id
+            chat.model = None if event.model is None else _safe(event.model)
+        elif event.status is _COMPLETED and chat is not None:
+            chat.stop = event.stop_reason
+            self._end_chat(scope, chat, record.time, None)
+
+    def _failed(self, scope: _Scope, _: Record, event: Error) -> None:
+        if scope.chat is not None:
+            kind = event.kind if event.kind != "unknown" else _safe(event.code or "_OTHER")
+            scope.chat.error = _Failure(kind, event.message)
+
+    def _retracted(self, scope: _Scope, record: Record, event: AttemptRetract) -> None:
+        chat = scope.chat
+        about: Attributes = {"delay": event.delay, "attempt": record.attempt}
+        if chat is not None and chat.error is not None:
+            about[self._names.error_type] = chat.error.type
+        about["reason"] = _shown(event.reason)
+        span = scope.span if chat is None else chat.span
+        self._note(span, record, "rxworker.attempt.retract", about)
+
+    def _end_chat(self, scope: _Scope, chat: _Chat, time: float, failure: _Failure | None) -> None:
+        scope.chat = None
+        names, span = self._names, chat.span
+        if chat.model:
+            chat.attributes = {**chat.attributes, names.response_model: chat.model}
+        if span.is_recording():
+            if chat.usage is not None:
+                scope.usage = chat.usage if scope.usage is None else scope.usage + chat.usage
+            ended: Attributes = {}
+            if chat.response:
+                ended[names.response_id] = _safe(chat.response)
+            if chat.model:
+                ended[names.response_model] = chat.model
+            stop = chat.stop
+            if stop is not None:
+                ended[names.finish_reasons] = [_safe(stop.raw or stop.kind.value)]
+            elif failure is not None:
+                ended[names.finish_reasons] = ["error"]
+            if chat.first is not None and names.first_chunk_of_response:
+                ended[names.first_chunk_of_response] = max(chat.first - chat.requested, 0.0)
+            if chat.attempts > 1:
+                ended["rxworker.attempts"] = chat.attempts
+            self._put_usage(ended, chat.usage)
+            self._fail(span, ended, failure)
+            if self._recorder is not None and failure is None:
+                last = scope.state.conversation.last
+                if last is not None and last.role == "assistant":
+                    ended[names.output_messages] = self._recorder.output(last, stop)
+            span.set_attributes(ended)
+        error_type = "" if failure is None else failure.type
+        seconds = max(time - chat.began, 0.0)
+        self._instruments.chat(seconds, chat.usage, chat.attributes, error_type, chat.context)
+        span.end(_ns(time))
+
+    # Tools
+
+    def _tool_started(self, scope: _Scope, record: Record, event: ToolStart) -> None:
+        names, call = self._names, event.call
+        name = _safe(call.name)  # a model may call a tool by any name
+        attributes: Attributes = {
+            names.operation: "execute_tool",
+            names.tool_name: name,
+            names.tool_call_id: _safe(call.id),
+            names.tool_type: "function",
+        }
+        known = None if record.path else self._worker.tools.get(call.name)
+        if known is not None:
+            attributes[names.tool_description] = known.meta.description
+        span = self._tracer.start_span(
+            f"execute_tool {name}",
+            scope.context,
+            SpanKind.INTERNAL,
+            attributes,
+            start_time=_ns(record.time),
+        )
+        if self._recorder is not None and names.tool_arguments and span.is_recording():
+            span.set_attribute(names.tool_arguments, self._recorder.arguments(call.input))
+        tool = scope.tools[event.place, call.id] = _Tool(span, record.time, name)
+        if self._is_live:
+            contexts.attach(tool.context)
+
+    def _tool_stopped(self, scope: _Scope, record: Record, event: ToolStop) -> None:
+        tool = scope.tools.get((event.place, event.call_id))
+        if tool is None:
+            return  # it has not run: a hook or a person refused it
+        if event.result is None and self._recorder is not None:
+            tool.stopped = record.time, event.is_error  # the hooks may change the result
+            return
+        del scope.tools[event.place, event.call_id]
+        content = None if event.result is None else event.result.content
+        self._end_tool(tool, record.time, event.is_error, content)
+
+    def _tool_output(self, scope: _Scope, _: Record, event: ToolOutput) -> None:
+        key = event.place, event.result.tool_use_id
+        tool = scope.tools.get(key)
+        if tool is not None and tool.stopped is not None:
+            del scope.tools[key]
+            self._end_tool(tool, *tool.stopped, event.result.content)
+
+    def _end_tool(
+        self, tool: _Tool, time: float, is_error: bool, content: ResultContent | None
+    ) -> None:
+        names, span = self._names, tool.span
+        metric: Attributes = {names.operation: "execute_tool", names.tool_name: tool.name}
+        if is_error:
+            metric[names.error_type] = TOOL_ERROR
+            span.set_attribute(names.error_type, TOOL_ERROR)
+            span.set_status(_ERROR)
+        recorder = self._recorder
+        if recorder is not None and content is not None and names.tool_result:
+            span.set_attribute(names.tool_result, recorder.result(content))
+        self._instruments.tool(max(time - tool.began, 0.0), metric, tool.context)
+        span.end(_ns(time))
+
+    # Notes
+
+    def _verdict(self, scope: _Scope, record: Record, event: HookVerdict) -> None:
+        calls = scope.tools.items()
+        tool = next((tool for key, tool in calls if key[1] == event.call_id), None)
+        about: Attributes = {"hook": event.hook, "point": event.point, "verdict": event.verdict}
+        if event.call_id is not None:
+            about[self._names.tool_call_id] = _safe(event.call_id)
+        span = scope.span if tool is None else tool.span
+        self._note(span, record, "rxworker.hook.verdict", about)
+
+    def _limited(self, scope: _Scope, record: Record, event: LimitReached) -> None:
+        about: Attributes = {"limit": event.limit, "value": event.value}
+        self._note(scope.span, record, "rxworker.limit", about)
+
+    def _detached(self, scope: _Scope, record: Record, event: WatcherDetach) -> None:
+        about: Attributes = {"watcher": event.watcher, "error": _shown(event.error)}
+        self._note(scope.span, record, "rxworker.watcher.detach", about)
+
+    def _handed_over(self, scope: _Scope, record: Record, event: HandOver) -> None:
+        self._note(scope.span, record, "rxworker.run.hand_over", {"reason": _shown(event.reason)})
+
+    def _turn_stopped(self, scope: _Scope, record: Record, _: TurnStop) -> None:
+        """End the tools whose results the hooks have left as they were."""
+        for tool in scope.tools.values():
+            since, is_error = tool.stopped or (record.time, True)
+            self._end_tool(tool, since, is_error, None)
+        scope.tools.clear()
+
+    def _note(self, span: Span, record: Record, name: str, about: Attributes) -> None:
+        if span.is_recording():
+            span.add_event(name, about, _ns(record.time))
+
+    def _put_usage(self, attributes: Attributes, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        names = self._names
+        for name, count in (
+            (names.input_tokens, usage.input_tokens),
+            (names.output_tokens, usage.output_tokens),
+            (names.cache_read, usage.cache_read_tokens),
+            (names.cache_creation, usage.cache_creation_tokens),
+            (names.reasoning, usage.reasoning_tokens),
+        ):
+            if name and count is not None:
+                attributes[name] = count
+
+    def _fail(self, span: Span, attributes: Attributes, failure: _Failure | None) -> None:
+        if failure is None:
+            return
+        attributes[self._names.error_type] = failure.type
+        if failure.is_error:
+            span.set_status(SpanStatus(StatusCode.ERROR, _shown(failure.text)))
+
+
+def _ns(time: float) -> int:
+    return int(time * 1e9)
+
+
+def _safe(text: str) -> str:
+    """A text of a model or a provider as UTF-8 can hold it: a batch of spans with another one would be lost."""
+    return text if text.isascii() else whole(text)
+
+
+def _shown(text: str) -> str:
+    """A text of an error, without the secrets of the environment."""
+    return whole(redact(text))
+
+
+def _type_of(error: Exception) -> str:
+    if isinstance(error, ProviderError):
+        kind = error.kind if error.kind != "unknown" else error.code or type(error).__name__
+        return _safe(kind)
+    return type(error).__name__
+
+
+_STARTED, _COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
+_ERROR = SpanStatus(StatusCode.ERROR)
+_CHUNKS = META_EVENTS | BLOCK_EVENTS | {Deltas}
+_BEGINNINGS: frozenset[type[object]] = frozenset({RunStart, RunResume, RunRecover})
+_HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, Record, Any], None]] = {
+    RunStart: RunSpans._began_again,
+    RunStop: RunSpans._stopped,
+    RunPause: RunSpans._paused,
+    RunAbort: RunSpans._aborted,
+    HandOver: RunSpans._handed_over,
+    TurnStop: RunSpans._turn_stopped,
+    AttemptStart: RunSpans._requested,
+    AttemptRetract: RunSpans._retracted,
+    Status: RunSpans._status,
+    Usage: RunSpans._used,
+    Error: RunSpans._failed,
+    ToolStart: RunSpans._tool_started,
+    ToolStop: RunSpans._tool_stopped,
+    ToolOutput: RunSpans._tool_output,
+    HookVerdict: RunSpans._verdict,
+    LimitReached: RunSpans._limited,
+    WatcherDetach: RunSpans._detached,
+}
