@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -30,3 +33,20 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReplayServer]:
             monkeypatch.setenv(f"{name}_API_KEY", "none")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield server
+
+
+@pytest.fixture(autouse=True)
+def process() -> Iterator[None]:
+    """What a page sets up in its process, the logging and the environment, is undone."""
+    root = logging.getLogger()
+    names = [name for name in root.manager.loggerDict if name.startswith("rxworker")]
+    loggers = [root, *map(logging.getLogger, {*names, "rxworker", "rxworker.hub"})]
+    kept = [(each, each.level, each.handlers[:], each.propagate) for each in loggers]
+    with patch.dict(os.environ):
+        yield
+    for logger in map(logging.getLogger, root.manager.loggerDict):
+        if logger not in loggers and logger.name.startswith("rxworker"):
+            logger.setLevel(logging.NOTSET)
+    for logger, level, handlers, propagate in kept:
+        logger.setLevel(level)
+        logger.handlers, logger.propagate = handlers, propagate
