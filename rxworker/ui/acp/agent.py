@@ -264,7 +264,12 @@ async def connect(
         for tool in tools:
             worker.tools.add(tool)
     except (RxWorkerError, RpcError) as error:
-        logger.warning("the MCP server %r of the client is left out: %s", server.name[:80], error)
+        logger.warning(
+            "the MCP server %r of the client is left out: %s",
+            server.name[:80],
+            error,
+            extra={"server": server.name[:80]},
+        )
 
 
 def check_folder(cwd: str) -> None:

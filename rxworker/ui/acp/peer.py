@@ -198,7 +198,12 @@ class Peer:
             if message.id is not UNSET:
                 await self._refuse(message.id, error)
             elif not name.startswith("$/"):  # these may be ignored
-                logger.warning("the notification %r failed: %s", name[:80], error)
+                logger.warning(
+                    "the notification %r failed: %s",
+                    name[:80],
+                    error,
+                    extra={"method": name[:80]},
+                )
         else:
             if message.id is not UNSET:
                 await self._send({"id": message.id, "result": result})
@@ -221,7 +226,7 @@ class Peer:
         except RxWorkerError as error:
             raise RpcError(INTERNAL_ERROR, redact(error.message)) from error
         except Exception as error:
-            logger.error("%s failed\n%s", name, format_error(error))
+            logger.error("%s failed\n%s", name, format_error(error), extra={"method": name})
             raise RpcError(
                 INTERNAL_ERROR, f"{name} failed; the reason is on standard error"
             ) from error

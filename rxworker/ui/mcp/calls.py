@@ -125,7 +125,13 @@ class Calls:
             SystemExit,
         ) as error:  # SystemExit in a function of the program must not end the server
             number = secrets.token_hex(4)
-            logger.error("error %s: the tool %s failed\n%s", number, tool.name, format_error(error))
+            logger.error(
+                "error %s: the tool %s failed\n%s",
+                number,
+                tool.name,
+                format_error(error),
+                extra={"error_id": number, "tool": tool.name},
+            )
             result = error_result(f"The server failed; its log has the details under {number}.")
         if isinstance(result, InputRequiredResult):
             return result
