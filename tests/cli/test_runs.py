@@ -1,16 +1,18 @@
-"""``rxworker runs``, in a process of its own."""
+"""``rxworker runs``."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import json
-import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from rxworker import Worker, tool
+from rxworker.cli import main
 from rxworker.log import LogError, MemoryLog, SQLiteLog, export_run, fork_run, import_run
 from rxworker.testing import call, say
 from rxworker.tools import ToolContext
@@ -38,19 +40,25 @@ def log(tmp_path: Path) -> str:
     return f"sqlite:{tmp_path}/runs.db"
 
 
-def rxworker(*args: str, given: str = "", code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "rxworker.cli", "runs", *args],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    return done.stdout if code == 0 else done.stderr
+class Rxworker(Protocol):
+    def __call__(self, *args: str, given: str = "", code: int = 0) -> str: ...
 
 
-def test_runs_are_listed_and_shown(log: str) -> None:
+@pytest.fixture
+def rxworker(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Rxworker:
+    """Runs ``rxworker runs``; returns what it prints, or what it reports if it fails."""
+
+    def run(*args: str, given: str = "", code: int = 0) -> str:
+        stdin = io.TextIOWrapper(io.BytesIO(given.encode()))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert main(["runs", *args]) == code, capsys.readouterr()
+        done = capsys.readouterr()
+        return done.out if code == 0 else done.err
+
+    return run
+
+
+def test_runs_are_listed_and_shown(rxworker: Rxworker, log: str) -> None:
     lines = rxworker("--log", log, "list").splitlines()
     assert len(lines) == 2
     assert "cut-off" in lines[0]
@@ -68,7 +76,9 @@ def test_runs_are_listed_and_shown(log: str) -> None:
     assert "finished: 2 turns, 1 tool calls" in shown
 
 
-def test_a_run_is_replayed_exported_imported_and_deleted(log: str, tmp_path: Path) -> None:
+def test_a_run_is_replayed_exported_imported_and_deleted(
+    rxworker: Rxworker, log: str, tmp_path: Path
+) -> None:
     run = rxworker("--log", log, "list", "--status", "finished").split()[0]
     records = [
         json.loads(line)
@@ -87,7 +97,9 @@ def test_a_run_is_replayed_exported_imported_and_deleted(log: str, tmp_path: Pat
     assert rxworker("--log", other, "list") == "no runs\n"
 
 
-def test_runs_are_compared_and_one_that_is_cut_off_is_replayed_to_its_end(log: str) -> None:
+def test_runs_are_compared_and_one_that_is_cut_off_is_replayed_to_its_end(
+    rxworker: Rxworker, log: str
+) -> None:
     run = rxworker("--log", log, "list", "--status", "finished").split()[0]
     cut_off = rxworker("--log", log, "list", "--status", "cut-off").split()[0]
     last = rxworker("--log", log, "replay", cut_off, "--speed", "0").splitlines()[-1]
@@ -102,7 +114,7 @@ def test_runs_are_compared_and_one_that_is_cut_off_is_replayed_to_its_end(log: s
     assert "no run 'run-9'" in rxworker("--log", log, "diff", run, "run-9", code=1)
 
 
-def test_what_is_not_there_is_one_line(log: str, tmp_path: Path) -> None:
+def test_what_is_not_there_is_one_line(rxworker: Rxworker, log: str, tmp_path: Path) -> None:
     assert "there is no log at" in rxworker("--log", f"sqlite:{tmp_path}/no.db", "list", code=1)
     assert "no run 'run-9'" in rxworker("--log", log, "show", "run-9", code=1)
     assert "not the address of a log" in rxworker("--log", "redis:x", "list", code=1)

@@ -79,7 +79,8 @@ def steps(request: pytest.FixtureRequest) -> Steps:
 @pytest.fixture
 def copy(tmp_path: Path, steps: Steps) -> Path:
     """A copy of the package and of the tests of its tables, with the new event."""
-    ignore = shutil.ignore_patterns("__pycache__", "static")
+    # With the compiled modules, which hold as long as a module has the same time.
+    ignore = shutil.ignore_patterns("static", "ui")
     shutil.copytree(ROOT / "rxworker", tmp_path / "rxworker", ignore=ignore)
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     for test in TESTS:

@@ -125,12 +125,15 @@ async def test_after_the_block_a_call_is_an_error_result(mcp_address: str) -> No
     assert result.text == "The tool failed: the connection to its server is closed"
 
 
-async def test_the_block_may_be_left_in_another_task() -> None:
+async def test_the_block_may_be_left_in_another_task_after_which_a_call_is_an_error_result() -> (
+    None
+):
     block = mcp_tools(COMMAND, only=["echo"])
     (echo,) = await asyncio.create_task(enter(block))
     assert (await ask(echo, text="hi")).text == "hi"
     await asyncio.create_task(leave(block))
-    assert (await ask(echo, text="hi")).is_error
+    result = await ask(echo, text="hi")
+    assert result.text == "The tool failed: the connection to its server is closed"
 
 
 async def enter(block: Any) -> list[McpTool]:

@@ -31,8 +31,13 @@ from rxworker.worker import RunStream
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
     yield
-    gc.collect()
-    assert [t for t in threading.enumerate() if t.name == "rxworker-run"] == []
+    if are_left():
+        gc.collect()
+    assert not are_left()
+
+
+def are_left() -> bool:
+    return any(thread.name == "rxworker-run" for thread in threading.enumerate())
 
 
 @tool

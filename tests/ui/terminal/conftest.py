@@ -19,7 +19,7 @@ from contextlib import (
     suppress,
 )
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from textual.pilot import Pilot
@@ -115,6 +115,13 @@ import fcntl, os, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, "-m", "rxworker.cli", *sys.argv[1:]])
 """
+HURRIED = """
+import sys
+from rxworker.ui.terminal import lifecycle
+lifecycle.Guard.__init__.__kwdefaults__["grace"] = 0.5
+from rxworker.cli import main
+sys.exit(main())
+"""
 """Makes the terminal the one that controls the process, as it is in a window: its end is a signal then."""
 
 
@@ -125,6 +132,7 @@ class Terminal:
         arguments: Of the command.
         folder: Where it works.
         controls: Whether the terminal controls the process.
+        hurried: Whether the app has half a second to end after a signal, and not three.
         errors: The file that its standard error goes to, in place of the terminal.
     """
 
@@ -134,6 +142,7 @@ class Terminal:
         folder: Path,
         *,
         controls: bool = False,
+        hurried: bool = False,
         errors: Path | None = None,
     ) -> None:
         import termios
@@ -142,6 +151,7 @@ class Terminal:
         termios.tcsetwinsize(self._theirs, (30, 100))
         self.before = termios.tcgetattr(self._theirs)
         command = ["-c", CONTROLLED] if controls else ["-m", "rxworker.cli"]
+        command = ["-c", HURRIED] if hurried else command
         with _heard(signal.SIGINT, signal.SIGHUP), ExitStack() as files:
             self.process = subprocess.Popen(
                 [sys.executable, *command, *arguments],
@@ -259,11 +269,9 @@ def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
     opened: list[Terminal] = []
 
-    def open_chat(
-        address: str, *options: str, controls: bool = False, errors: Path | None = None
-    ) -> Terminal:
+    def open_chat(address: str, *options: str, **settings: Any) -> Terminal:
         asked = ["chat", "--provider", "anthropic", "--model", "m", "--base-url", address]
-        opened.append(Terminal([*asked, *options], tmp_path, controls=controls, errors=errors))
+        opened.append(Terminal([*asked, *options], tmp_path, **settings))
         return opened[-1]
 
     yield open_chat

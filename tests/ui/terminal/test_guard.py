@@ -64,7 +64,7 @@ def test_it_ends_with_a_signal_where_nobody_reads_what_it_shows(
     """The terminal is full, so is the queue before it, and the event loop stands still."""
     endless = ServedResponse.from_reply(say("word " * 100_000), pace=0.0005)
     with ReplayServer([endless]) as server:
-        opened = chat(server.base_url)
+        opened = chat(server.base_url, hurried=True)
         opened.wait_for("Type a message to begin.")
         opened.type("A lot\r")
         opened.wait_for("word word")
@@ -86,7 +86,7 @@ def test_it_ends_with_a_signal_where_a_tool_holds_the_event_loop(
         "    return 'never'\n"
     )
     with ReplayServer([call("hold")]) as server:
-        opened = chat(server.base_url, "--tool", "holding:hold")
+        opened = chat(server.base_url, "--tool", "holding:hold", hurried=True)
         opened.wait_for("Type a message to begin.")
         opened.type("Hold.\r")
         opened.until((tmp_path / "held").exists)

@@ -19,6 +19,7 @@ from rxworker.log import EventLog, MemoryLog
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel
 from rxworker.tools import tool
+from rxworker.transport import Retry
 from rxworker.ui.asgi import AsgiApp
 from rxworker.ui.web import Settings, WebServer, Workers
 
@@ -128,7 +129,8 @@ class Desk:
             return f"deleted {path}"
 
         model = ScriptedModel(self._replies, delay=self._delay, model="scripted-1")
-        worker = Worker(model, tools=[wait, delete], hooks=[permit])
+        retry = Retry(first=0.0)
+        worker = Worker(model, tools=[wait, delete], hooks=[permit], retry=retry)
         self.workers.append(worker)
         return worker
 
