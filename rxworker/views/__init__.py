@@ -26,6 +26,7 @@ from rxworker.views.changes import (
     ViewPause,
     WaitingCall,
 )
+from rxworker.views.html import view_html
 from rxworker.views.run_view import (
     AttemptView,
     BlockView,
@@ -49,6 +50,8 @@ __all__ = [
     "NoteView",
     "AttemptView",
     "ItemStage",
+    # a run as HTML
+    "view_html",
     # a response in one value
     "Summary",
     "CalledTool",

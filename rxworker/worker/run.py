@@ -93,6 +93,18 @@ class Run(Generic[T_co]):
     def __repr__(self) -> str:
         return f"Run({self.id!r}, {self.state.status})"
 
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002 - as IPython calls it
+        """The run as it is now, for a notebook; `rxworker.ui.jupyter.display_run` draws it while it goes on."""
+        from rxworker.views import RunView, view_html  # few programs are notebooks
+
+        view = RunView()
+
+        def step(record: Record) -> None:
+            view.step(record)
+
+        self.subscribe(step, lambda _: None).dispose()
+        return {"text/plain": repr(self), "text/html": view_html(view)}
+
     @property
     def records(self) -> Observable[Record]:
         """The observable of the records. Each subscriber receives all of them, from the first. It fails with the error that ended the run."""

@@ -34,8 +34,11 @@ def test_the_notebook_runs_and_shows_the_answer(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     cells = msgspec.json.decode(done.read_bytes())["cells"]
     outputs = {cell["id"]: cell.get("outputs", []) for cell in cells}
-    [shown] = outputs["watch"]
-    assert "".join(shown["data"]["text/markdown"]) == "**The moon** is a stone that shines."
+    for shown in (*outputs["watch"], *outputs["static"]):
+        html = "".join(shown["data"]["text/html"])
+        assert "**The moon** is a stone that shines." in html
+        assert "finished" in html
+        assert "".join(shown["data"]["text/plain"]).endswith("finished)")
     [printed] = outputs["result"]
     assert "".join(printed["text"]) == "**The moon** is a stone that shines. 15 tokens\n"
     [counted] = outputs["again"]

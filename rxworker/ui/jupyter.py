@@ -1,0 +1,63 @@
+"""A run in a notebook: drawn in place while it goes on, without a widget. Needs IPython, which every notebook has.
+
+A run that is the value of a cell is drawn once, as it is then: ``Run._repr_mimebundle_``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from rxworker.errors import ConfigurationError
+from rxworker.hub import Coalesce
+from rxworker.log import Replica
+from rxworker.views import RunView, view_html
+from rxworker.worker import Run
+
+_FOLLOWING: set[asyncio.Task[None]] = set()
+
+
+def display_run(run: Run[Any] | Replica, *, every: float = 0.25) -> asyncio.Task[None]:
+    """Draw a run below the cell, and draw it again while it goes on, also when the cell has ended.
+
+    With ``await display_run(run)`` the cell ends with the run. Interrupting it, or cancelling the task, ends the drawing and not the run.
+
+    Args:
+        run: The run; on the event loop of the notebook.
+        every: Seconds between two drawings, at least.
+
+    Returns:
+        A task that is done when the run has ended, however it ended; it need not be awaited.
+
+    Raises:
+        ConfigurationError: This is no notebook.
+        LocalProtocolError: There is no running event loop.
+    """
+    if "IPython" not in sys.modules or import_module("IPython").get_ipython() is None:
+        raise ConfigurationError("display_run() draws in a notebook, and this program runs in none")
+    show: Callable[..., Any] = import_module("IPython.display").display
+    view = RunView()
+    handle = show(_bundle(run, view), raw=True, display_id=True)
+
+    async def follow() -> None:
+        try:
+            async for batch in run.watch(Coalesce(every=every), name="notebook").batches():
+                for record in batch:
+                    view.step(record)
+                handle.update(_bundle(run, view), raw=True)
+        except Exception:
+            if not run.done():
+                raise
+            # The last record has the reason, and was drawn.
+
+    task = asyncio.get_running_loop().create_task(follow(), name="rxworker notebook")
+    _FOLLOWING.add(task)
+    task.add_done_callback(_FOLLOWING.discard)
+    return task
+
+
+def _bundle(run: Run[Any] | Replica, view: RunView) -> dict[str, str]:
+    return {"text/plain": repr(run), "text/html": view_html(view)}
