@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Sequence
 
-from rxworker.cli.process import MISUSED, CommandError, run_until_stopped
+from rxworker.cli.process import MISUSED, CommandError, run_until_stopped, write_error
 from rxworker.cli.resolve import import_maker, worker_maker
 from rxworker.log import open_log
 from rxworker.ui.acp import serve_acp
@@ -67,6 +68,10 @@ def acp(
             max_tokens=max_tokens,
             tools=tools,
         )
+
+    if os.isatty(0):
+        write_error("An editor starts this, and sends it messages of the Agent Client Protocol.")
+        write_error("Ctrl-D ends it.")
 
     async def run() -> None:
         async with contextlib.AsyncExitStack() as stack:

@@ -8,9 +8,9 @@ resumes that run with the new message; one that finds a run whose process has en
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing
-from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from rxworker.events import Record, RunStart
 from rxworker.messages import Conversation, Message, StopKind
@@ -44,8 +44,6 @@ LIMITS: dict[str, StopReason] = {
     "max_continuations": "max_turn_requests",
 }
 """The limits of a run for which the protocol has a reason."""
-
-Notify: TypeAlias = Callable[[Update], Awaitable[None]]
 
 
 class Session:
@@ -257,7 +255,11 @@ class Session:
         key = pause.hook, waiting.call.name
         if key in self._always:
             return self._always[key]
-        choice = await self._ask(call_fields(waiting.id, waiting.call, self._cwd))
+        call = call_fields(waiting.id, waiting.call, self._cwd)
+        if pause.reason:
+            reason = wire.CallContent(wire.TextContent(pause.reason))
+            call = replace(call, content=[*(call.content or ()), reason])
+        choice = await self._ask(call)
         if choice is None:
             return None
         is_allowed = choice.startswith("allow")

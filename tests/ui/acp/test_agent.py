@@ -351,6 +351,7 @@ async def test_a_pause_of_a_hook_is_a_question_also_at_the_end_of_a_turn() -> No
     async with serving(make, "allow_once", "reject_once") as client:
         session = await client.open()
         assert await client.prompt(session, "Go") == {"stopReason": "end_turn"}
+    assert client.questions[0]["toolCall"]["content"][0]["content"]["text"] == "Really?"
     assert client.questions[1]["toolCall"]["title"] == "Publish this?"
     assert len(client.questions[1]["options"]) == 2
 
