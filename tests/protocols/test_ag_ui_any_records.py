@@ -63,11 +63,14 @@ from rxworker.messages import (
     ToolResult,
 )
 from rxworker.messages.lenient_json import encode_lenient
+from rxworker.protocols.acp import AcpEncoder
+from rxworker.protocols.acp import Update as AcpUpdate
 from rxworker.protocols.ag_ui import AgUiEncoder
 from rxworker.protocols.common import data_line
 from rxworker.protocols.openai import ChatEncoder, ResponseEncoder, ResponseHead
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.state import fold_run
+from rxworker.views import Tracker, ViewBegin, ViewCut, ViewPause
 
 Wire = dict[str, Any]
 IDS = ["c1", "c2", "c3"]
@@ -309,6 +312,27 @@ class ResponseGrammar:
         assert (response["completed_at"] is not None) is (response["status"] == "completed")
 
 
+class AcpGrammar:
+    """What an editor demands of the updates of a session."""
+
+    def __init__(self, known: Iterable[str]) -> None:
+        self.status: dict[str, str] = dict.fromkeys(known, "pending")
+
+    def read(self, updates: Iterable[Wire], *, may_go_on: bool) -> None:
+        for update in updates:
+            assert None not in update.values()
+            name = update.get("toolCallId", "")
+            if update["sessionUpdate"] == "tool_call":
+                assert name not in self.status
+                assert update["title"]
+                self.status[name] = update.get("status", "pending")
+            elif update["sessionUpdate"] == "tool_call_update":
+                self.status[name] = update.get("status", self.status[name])
+            else:
+                assert update["content"]["text"]
+        assert may_go_on or {*self.status.values()} <= {"completed", "failed"}
+
+
 ENDS = {"completed", "incomplete", "failed"}
 EVENTS: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 CHUNKS = TypeAdapter(ChoiceDelta)
@@ -351,7 +375,21 @@ def parts_of(records: Iterable[Record], encoder: UiMessageEncoder | None = None)
     return frames(b"".join(map(data_line, parts)))
 
 
+def check_acp(records: Iterable[Record]) -> None:
+    encoder, tracker, pending = AcpEncoder("/home/me"), Tracker(), set[str]()
+    updates: list[AcpUpdate] = []
+    for record in records:
+        begins = [change for change in tracker.feed(record) if isinstance(change, ViewBegin)]
+        pending.update(waiting.id for begin in begins for waiting in begin.pending)
+        updates += encoder.feed(record)
+    updates += encoder.close("the watcher left")
+    assert encoder.end is not None
+    shown = frames(b"".join(map(data_line, updates)))
+    AcpGrammar(pending).read(shown, may_go_on=isinstance(encoder.end, ViewPause | ViewCut))
+
+
 def check(records: list[Record]) -> None:
+    check_acp(records)
     AgUiGrammar().read(ag_ui(records))
     PartGrammar().read(parts_of(records))
     ResponseGrammar().read(response_events(records))

@@ -32,6 +32,8 @@ NEW = ("content", "new_text", "file_text", "text")
 """The arguments of tools that write a file."""
 
 MOST = 80
+UNNAMED = "call"
+"""The title of a call whose tool has no name."""
 
 
 def kind_of(name: str) -> ToolKind:
@@ -57,7 +59,8 @@ def title_of(call: ToolCall) -> str:
     first = next((value for value in given if isinstance(value, str) and value.strip()), "")
     line = " ".join(first[: 4 * MOST].split())
     line = line if len(line) <= MOST else f"{line[: MOST - 1]}…"
-    return f"{call.name}: {line}" if line else call.name
+    name = call.name or UNNAMED
+    return f"{name}: {line}" if line else name
 
 
 def call_fields(name: str, call: ToolCall, cwd: str) -> CallFields:

@@ -22,7 +22,7 @@ from rxworker.events.arguments import parse_arguments
 from rxworker.messages import Json, Message, ToolCall
 from rxworker.messages.lenient_json import encode_lenient
 from rxworker.protocols.acp import wire
-from rxworker.protocols.acp.calls import call_fields, diff_of, kind_of
+from rxworker.protocols.acp.calls import UNNAMED, call_fields, diff_of, kind_of
 from rxworker.protocols.acp.content import blocks_of, result_blocks
 from rxworker.protocols.acp.wire import CallContent, CallOpen, CallUpdate, Diff, TextContent, Update
 from rxworker.tools.reports import FileEdit, Plan, read_report
@@ -216,9 +216,10 @@ class _Calls:
         block = change.block
         if block.is_call:
             self._pieces[block.id] = []
-            self._known.add(block.id)
             kind = kind_of(block.tool)
-            yield CallOpen(tool_call_id=block.id, title=block.tool, kind=kind, status="pending")
+            yield self._shown(block.id)(
+                tool_call_id=block.id, title=block.tool or UNNAMED, kind=kind, status="pending"
+            )
 
     def grow(self, change: BlockGrow) -> None:
         self._pieces[change.block.id].append(change.text)
@@ -240,6 +241,8 @@ class _Calls:
                 yield wire.PlanUpdate(
                     [wire.PlanEntry(s.content, s.priority, s.status) for s in steps]
                 )
+            case _ if change.id not in self._known:
+                pass  # the watcher has missed the call
             case FileEdit() as edit:
                 if change.id not in self._edited:  # it knows better than the arguments
                     self._edited.add(change.id)
@@ -250,7 +253,9 @@ class _Calls:
                 yield self._update(change.id, TextContent(_line(change.progress)))
 
     def add(self, name: str, block: wire.ContentBlock) -> Iterator[Update]:
-        """Add content to a call."""
+        """Add content to a call, if it is shown."""
+        if name not in self._known:
+            return
         self._content.setdefault(name, []).append(CallContent(block))
         yield self._update(name)
 
@@ -274,9 +279,7 @@ class _Calls:
         fields = call_fields(name, call, self._cwd)
         if fields.content is not None:
             self._content[name] = list(fields.content)
-        kind = CallUpdate if name in self._known else CallOpen
-        self._known.add(name)
-        return kind(
+        return self._shown(name)(
             tool_call_id=name,
             title=fields.title,
             kind=fields.kind,
@@ -285,6 +288,12 @@ class _Calls:
             locations=fields.locations,
             raw_input=fields.raw_input,
         )
+
+    def _shown(self, name: str) -> type[CallOpen | CallUpdate]:
+        """The type of the next update of a call."""
+        kind = CallUpdate if name in self._known else CallOpen
+        self._known.add(name)
+        return kind
 
     def _update(self, name: str, *last: wire.ContentBlock) -> CallUpdate:
         content = [*self._content.get(name, ()), *map(CallContent, last)]

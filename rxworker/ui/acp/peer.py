@@ -9,7 +9,6 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -23,7 +22,7 @@ from rxworker.ui.clean import format_error, json_redactor, redact
 A = TypeVar("A")
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
-INVALID_PARAMS, INTERNAL_ERROR, NOT_FOUND = -32602, -32603, -32002
+INVALID_PARAMS, INTERNAL_ERROR, NOT_FOUND, CANCELLED = -32602, -32603, -32002, -32800
 
 Id: TypeAlias = int | str | None
 
@@ -88,6 +87,12 @@ class _Message(Struct, frozen=True, omit_defaults=True):
     error: Raw | UnsetType = UNSET
 
 
+class _CancelRequest(Struct, frozen=True, rename="camel"):
+    """The parameters of ``$/cancel_request``."""
+
+    request_id: Id
+
+
 _decode = msgspec.json.Decoder(_Message).decode
 
 
@@ -101,11 +106,12 @@ class Peer:
 
     def __init__(self, connection: Lines, methods: Mapping[str, Method]) -> None:
         self._connection = connection
-        self._methods = methods
+        self._methods = {"$/cancel_request": Method(_CancelRequest, self._cancel), **methods}
         self._redact = json_redactor()
         self._numbers = itertools.count(1)
         self._waiting: dict[Id, asyncio.Future[Raw]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._answering: dict[Id, asyncio.Task[None]] = {}
 
     async def serve(self) -> None:
         """Take requests until the other side leaves. `close` waits for those that are still being answered."""
@@ -133,7 +139,7 @@ class Peer:
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(self._tasks, timeout=seconds)
 
     async def notify(self, method: str, params: Struct) -> None:
         """Send a notification.
@@ -171,6 +177,8 @@ class Peer:
             task = asyncio.get_running_loop().create_task(self._answer(message, message.method))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            if message.id is not UNSET:
+                self._answering[message.id] = task
         elif message.id is UNSET or (message.result is UNSET and message.error is UNSET):
             await self._refuse(None, RpcError(INVALID_REQUEST, "no request: it has no method"))
         else:
@@ -188,12 +196,25 @@ class Peer:
             future.set_exception(_error_in(message.error))
 
     async def _answer(self, message: _Message, name: str) -> None:
-        with suppress(OSError):  # it has left, which `serve` notices
+        try:
             await self._respond(message, name)
+        except OSError:
+            pass  # it has left, which `serve` notices
+        finally:
+            if message.id is not UNSET:
+                self._answering.pop(message.id, None)
+
+    async def _cancel(self, given: _CancelRequest) -> None:
+        task = self._answering.get(given.request_id)
+        if task is not None:
+            task.cancel()
 
     async def _respond(self, message: _Message, name: str) -> None:
         try:
             result = await self._call(message, name)
+        except asyncio.CancelledError:
+            if message.id is not UNSET:
+                await self._refuse(message.id, RpcError(CANCELLED, f"{name} was cancelled"))
         except RpcError as error:
             if message.id is not UNSET:
                 await self._refuse(message.id, error)

@@ -103,6 +103,11 @@ class Session:
         try:
             entry = await self._begin(message)
             return "cancelled" if entry is None else await self._follow(entry)
+        except asyncio.CancelledError:  # the request itself was cancelled
+            current = self.conversation.current
+            if current is not None and current.here is not None and not current.here.done():
+                current.here.cancel(reason=CANCELLED)
+            raise
         finally:
             self._is_busy = False
 

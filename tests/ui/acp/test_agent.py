@@ -69,7 +69,7 @@ class Client:
         self.choices = [*choices]
         self._sent: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._results: dict[int, asyncio.Future[Told]] = {}
-        self._number = 0
+        self.number = 0
 
     # The end of the agent
 
@@ -114,9 +114,9 @@ class Client:
         self._sent.put_nowait(b"left")
 
     def begin(self, method: str, **params: Any) -> asyncio.Task[Told]:
-        self._number += 1
-        future = self._results[self._number] = asyncio.get_running_loop().create_future()
-        self.send({"id": self._number, "method": method, "params": params})
+        self.number += 1
+        future = self._results[self.number] = asyncio.get_running_loop().create_future()
+        self.send({"id": self.number, "method": method, "params": params})
         return asyncio.create_task(self._result(method, future))
 
     async def ask(self, method: str, **params: Any) -> Told:
@@ -369,6 +369,20 @@ async def test_a_cancel_ends_the_run_and_the_next_prompt_is_answered() -> None:
         assert await prompt == {"stopReason": "cancelled"}
         assert model.left == 1
         assert await client.prompt(session, "Hi again") == {"stopReason": "end_turn"}
+
+
+async def test_a_prompt_whose_request_is_cancelled_ends_its_run() -> None:
+    make, model = scripted(say("Well") + stall(), "Hello!")
+    async with serving(make) as client:
+        session = await client.open()
+        prompt = client.prompt(session, "Hi")
+        await client.until(lambda: client.text == "Well")
+        client.send({"method": "$/cancel_request", "params": {"requestId": client.number}})
+        with pytest.raises(RefusedError, match="was cancelled") as caught:
+            await prompt
+        assert caught.value.code == -32800
+        assert await client.prompt(session, "Hi again") == {"stopReason": "end_turn"}
+    assert model.left == 1
 
 
 async def test_a_cancel_answers_an_open_question() -> None:
