@@ -32,7 +32,7 @@ def rows(heading: str) -> list[list[str]]:
 def test_the_settings_are_those_of_the_page_with_their_defaults() -> None:
     told: dict[str, object] = {}
     for names, defaults, *_ in rows("Settings"):
-        written = defaults.replace("1 MiB", "1048576").replace("`", "").split(", ")
+        written = defaults.replace("8 MiB", "8388608").replace("`", "").split(", ")
         values = [ast.literal_eval(default) for default in written]
         told.update(zip(re.findall(r"`(\w+)`", names), values, strict=True))
     settings = Settings()

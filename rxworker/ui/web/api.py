@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 import rxworker
 from rxworker.hub import Watch
-from rxworker.messages import JsonObject
+from rxworker.messages import Document, Image, JsonObject, Message, Text
 from rxworker.protocols import SSE_HEADERS, end_frame, read_last_event_id, record_frame, retry_frame
 from rxworker.ui.web.agents import (
     get_chat,
@@ -138,18 +138,37 @@ class RunsAnswer(Struct, frozen=True):
     runs: list[msgspec.Raw]
 
 
-class StartBody(Struct, frozen=True):
-    """The body of a request that starts a run."""
+Said: TypeAlias = str | tuple[Text | Image | Document, ...]
+"""What a person sends: a text, or content blocks in the form of a stored message."""
 
-    input: str
+
+class EditBody(Struct, frozen=True):
+    """Begin a new conversation with what preceded a message of the user in the conversation of a run.
+
+    Attributes:
+        run: The id of the run.
+        message: The number of the message among those of the user, from 0.
+        text: Its text, to recognise it.
+    """
+
+    run: str
+    message: int
+    text: str
+
+
+class StartBody(Struct, frozen=True):
+    """The body of a request that starts a run: of a new conversation, the next one of a conversation, or one in place of an earlier message."""
+
+    input: Said
     worker: str | None = None
     conversation: str | None = None
+    edits: EditBody | None = None
 
 
 class SendBody(Struct, frozen=True):
     """The body of a request that sends a message into a run."""
 
-    message: str
+    message: Said
 
 
 class PauseBody(Struct, frozen=True):
@@ -249,10 +268,14 @@ async def post_run(state: ServerState, request: WebRequest) -> web.Response:
     """Start a run."""
     runs = state.runs_of(request)
     body = await read_json(request, StartBody)
-    text = _said(body.input, "input")
-    if body.conversation is not None:
-        await runs.prepare(runs.conversation(body.conversation))
-    entry = runs.start(text, worker=body.worker, conversation=body.conversation)
+    message = _said(body.input, "input")
+    if body.edits is not None:
+        edits = body.edits
+        entry = await runs.start_instead(edits.run, edits.message, edits.text, message)
+    else:
+        if body.conversation is not None:
+            await runs.prepare(runs.conversation(body.conversation))
+        entry = runs.start(message, worker=body.worker, conversation=body.conversation)
     await entry.accepted()
     return bytes_response(entry.encoded(), 201)
 
@@ -322,10 +345,13 @@ def _decision(body: ApproveBody | DenyBody | AnswerBody) -> Decision:
             return Answer(content)
 
 
-def _said(text: str, name: str) -> str:
-    if not text.strip():
-        raise ApiError(400, "empty", f"{name} must be a text that is not empty")
-    return text
+def _said(said: Said, name: str) -> Message:
+    message = Message.user(said) if isinstance(said, str) else Message("user", said)
+    if not message.text.strip() and not any(
+        not isinstance(block, Text) for block in message.content
+    ):
+        raise ApiError(400, "empty", f"{name} must be a text that is not empty, or have content")
+    return message
 
 
 RETRY = 1000

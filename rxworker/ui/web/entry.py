@@ -335,7 +335,7 @@ class RunEntry(ABC):
             await self.here.barrier()
 
     @abstractmethod
-    async def send(self, text: str) -> None:
+    async def send(self, message: Message) -> None:
         """Send a message into the run.
 
         Raises:
@@ -472,16 +472,16 @@ class LiveEntry(RunEntry):
         """The reason of the status."""
         return reason_of(self.run.state) if self.dismissed is None else self.dismissed
 
-    async def send(self, text: str) -> None:
+    async def send(self, message: Message) -> None:
         """Send a message into the run."""
         if self._unread >= MOST_UNREAD:
-            message = f"{self._unread} messages wait to be read: wait until the model answers"
-            raise ApiError(429, "too_many_messages", message)
+            problem = f"{self._unread} messages wait to be read: wait until the model answers"
+            raise ApiError(429, "too_many_messages", problem)
 
         def on_read(_future: asyncio.Future[None]) -> None:
             self._unread -= 1
 
-        self.run.send(text).add_done_callback(on_read)
+        self.run.send(message).add_done_callback(on_read)
         self._unread += 1
 
     async def pause(self, reason: str) -> None:

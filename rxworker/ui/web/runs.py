@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError
 from rxworker.log import EventLog, RunInfo, RunRow, fork_run
-from rxworker.messages import Message, Prices
+from rxworker.messages import Document, Image, Message, Prices, ToolResult
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
@@ -272,7 +272,7 @@ class Runs:
 
     def start(
         self,
-        text: str,
+        said: str | Message,
         *,
         worker: str | None = None,
         conversation: str | None = None,
@@ -280,13 +280,14 @@ class Runs:
         """Start a run: the next one of a conversation, or the first of a new one.
 
         Args:
-            text: The user's message.
+            said: The user's message.
             worker: The name of the worker of a new conversation.
             conversation: The id of the conversation to continue.
 
         Raises:
             ApiError: Too many runs are running, the conversation is busy, or there is no such conversation or worker.
         """
+        message = Message.user(said) if isinstance(said, str) else said
         self.check_room()
         if conversation is None:
             entry = self.begin_conversation(worker)
@@ -297,7 +298,33 @@ class Runs:
                     404, "no_conversation", "there is no such conversation; begin a new one"
                 )
             entry = found
-        return self.next_run(entry, (Message.user(text),), text)
+        return self.next_run(entry, (message,), title_of(message))
+
+    async def start_instead(self, run: str, number: int, text: str, message: Message) -> RunEntry:
+        """Start a run of a new conversation, which begins with what preceded a message of the user in the conversation of another run.
+
+        Args:
+            run: The id of that run.
+            number: The number of the message among those of the user, from 0.
+            text: Its text, to recognise it.
+            message: The message that takes its place.
+
+        Raises:
+            ApiError: There is no such run or worker, too many runs are running, or that message has another text.
+        """
+        before = await self.find(run)
+        self.check_room()
+        await before.open()
+        messages = before.run.state.conversation.messages
+        places = [at for at, one in enumerate(messages) if is_said(one)]
+        if not 0 <= number < len(places) or messages[places[number]].text != text:
+            raise ApiError(
+                409, "no_message", f"{run} has no such message any more: reload the page"
+            )
+        conversation = self.begin_conversation(before.conversation.name or None)
+        worker = conversation.worker
+        worker.conversation = worker.conversation.with_messages(messages[: places[number]])
+        return self.next_run(conversation, (message,), title_of(message))
 
     def begin_conversation(self, worker: str | None, id: str | None = None) -> ConversationEntry:  # noqa: A002 - what it is
         """Return a new conversation without a run. It is stored with its first run.
@@ -487,6 +514,22 @@ def _is_running(entry: RunEntry) -> bool:
     if entry.here is not None and not isinstance(entry.here.worker, QueuedWorker):
         return not entry.here.done()
     return entry.status == "running"
+
+
+def is_said(message: Message) -> bool:
+    """Whether a message of the user has more than the results of tools."""
+    content = message.content
+    return message.role == "user" and any(not isinstance(block, ToolResult) for block in content)
+
+
+def title_of(message: Message) -> str:
+    """The title of a run with this input: its text, or else what is attached."""
+    attached = [
+        (block.title or "document") if isinstance(block, Document) else "image"
+        for block in message.content
+        if isinstance(block, Document | Image)
+    ]
+    return message.text.strip() or ", ".join(attached)
 
 
 def new_id() -> str:

@@ -157,7 +157,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     token: str | None = None
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
-    max_body: int = 1024 * 1024
+    max_body: int = 8 * 1024 * 1024
     max_runs: int = 16
     max_runs_per_user: int = 8
     max_kept: int = 100

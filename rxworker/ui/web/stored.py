@@ -148,13 +148,13 @@ class StoredEntry(RunEntry):
             message = f"this run is {self.status}: start another one"
             raise ApiError(409, "conflict", message)
 
-    async def send(self, text: str) -> None:
+    async def send(self, message: Message) -> None:
         """Send a message into the run."""
         self._check_running()
         if self.info.sent >= MOST_COMMANDS:
-            message = f"{self.info.sent} messages were sent to this run: start another one"
-            raise ApiError(429, "too_many_messages", message)
-        await self.run.send(Message.user(text))
+            problem = f"{self.info.sent} messages were sent to this run: start another one"
+            raise ApiError(429, "too_many_messages", problem)
+        await self.run.send(message)
 
     async def pause(self, reason: str) -> None:
         """Request a pause of the run."""

@@ -72,13 +72,13 @@ export class Actions {
   }
 
   // Returns an error message for the user, or "".
-  async submit(text, worker) {
+  async submit(input, worker) {
     const { store, selection } = this.page, { id, status, summary } = selection;
     try {
-      if (status === "running" || status === "new") await this.send(id, text);
+      if (status === "running" || status === "new") await this.send(id, input);
       else {
         const conversation = OVER.includes(status) ? summary?.conversation : null;
-        const begun = await api.start(text, conversation ? null : worker, conversation);
+        const begun = await api.start(input, conversation ? null : worker, conversation ? { conversation } : {});
         store.summaries.set(begun.id, begun);
         // If the user has selected another run meanwhile, stay there.
         if (selection.id === id) this.follow(begun.id);
@@ -89,12 +89,23 @@ export class Actions {
     }
   }
 
-  async send(id, text) {
+  // Answer a message of the user again, or another one in its place, in a new conversation.
+  edit(run, message, text, original) {
+    const { selection } = this.page, shown = selection.id;
+    return this.attempt(async () => {
+      const begun = await api.start(text, null, { edits: { run, message, text: original } });
+      this.page.store.summaries.set(begun.id, begun);
+      if (selection.id === shown) this.select(begun.id);
+      return begun;
+    });
+  }
+
+  async send(id, input) {
     const { selection, outbox, renderer } = this.page;
-    const entry = outbox.add(selection.run, text);
+    const entry = outbox.add(selection.run, textIn(input));
     renderer.schedule();
     try {
-      await api.send(id, text);
+      await api.send(id, input);
       outbox.accept(id, entry);
     } catch (problem) {
       outbox.drop(id, entry);
@@ -120,6 +131,8 @@ export class Actions {
     }
   }
 }
+
+const textIn = (input) => (typeof input === "string" ? input : input.map((block) => block.text ?? "").join(""));
 
 function decoded(text) {
   try {

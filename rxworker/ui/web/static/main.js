@@ -30,7 +30,7 @@ const connection = new Connection(handlers, { name: OWN });
 const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
 const views = {
-  conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open")),
+  conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message)),
   lanes: new LanesView((run, thing) => actions.reveal(run, thing)),
   charts: new ChartsView(), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView(), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)),

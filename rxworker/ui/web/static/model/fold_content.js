@@ -217,7 +217,7 @@ function answer(call, result) {
 
 // One message of a conversation: texts, thinking and calls become items, results are added to their calls.
 export function addMessage(run, scope, message, source) {
-  const texts = [];
+  const texts = [], said = [], parts = [];
   for (const part of message.content) {
     if (part.type === "tool_result") {
       const call = callFor(run, scope, part.tool_use_id, part.name ?? "", notDone);
@@ -225,9 +225,13 @@ export function addMessage(run, scope, message, source) {
       if (call.from === null && source === "tools") call.state = "skipped";
       run.changed.add(call);
     } else if (message.role === "assistant") addPart(run, scope, part, source);
-    else texts.push(part.type === "text" ? part.text : part.type === "cache_point" ? "" : `[${part.type}]`);
+    else {
+      if (part.type === "text") said.push(part.text);
+      else if (part.type !== "cache_point") parts.push(part);
+      texts.push(part.type === "text" ? part.text : part.type === "cache_point" ? "" : `[${part.type}]`);
+    }
   }
-  if (texts.length) put(run, scope, makeMessage(scope, message.role, texts.join(""), { source }));
+  if (texts.length) put(run, scope, makeMessage(scope, message.role, texts.join(""), { source, parts, said: said.join("") }));
 }
 
 function addPart(run, scope, part, source) {

@@ -33,7 +33,7 @@ export function makeCall(scope, id, name, fields = {}) {
 }
 
 export function makeMessage(scope, role, text, fields = {}) {
-  return item("message", scope, { role, text, source: "", ...fields });
+  return item("message", scope, { role, text, source: "", parts: [], said: text, ...fields });
 }
 
 export function makeNote(scope, tone, title, text, fields = {}) {

@@ -167,7 +167,8 @@ export async function info() {
 
 
 export const fleet = (query) => ask(`api/fleet?${query}`);
-export const start = (input, worker, conversation) => post("api/runs", { input, ...(worker && { worker }), ...(conversation && { conversation }) });
+// `where` is the conversation to continue, or the message that the input replaces: { conversation } or { edits: { run, message, text } }.
+export const start = (input, worker, where = {}) => post("api/runs", { input, ...(worker && { worker }), ...where });
 export const send = (run, message) => post(of(run, "send"), { message });
 export const pause = (run) => post(of(run, "pause"), { reason: "paused from the page" });
 export const cancel = (run, when) => post(of(run, "cancel"), { when, reason: "cancelled from the page" });

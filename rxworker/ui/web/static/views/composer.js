@@ -9,8 +9,11 @@
 // sent several times, so each entry stores how many messages with its text there are once it is delivered. If the run ends before that,
 // the messages return to the message box.
 //
+// Files are attached by the button, by dropping or by pasting; they last until the page is closed.
+//
 // Drafts and outbox are kept in the tab's session storage; if storage is forbidden or full, they last until the page is closed.
 
+import { Attachments } from "./attachments.js";
 import { byId, el, setText, show } from "./dom.js";
 import { words } from "../model/language.js";
 
@@ -31,7 +34,8 @@ export class Composer {
     this.button = byId("composer-send");
     this.note = byId("composer-note");
     this.workers = byId("worker");
-    this.submit = submit; // (text, worker) => promise of an error message for the user, or ""
+    this.attached = new Attachments(byId("attached"), () => this.field.focus(), (text) => this.showNote(text, "bad"));
+    this.submit = submit; // (input, worker) => promise of an error message for the user, or ""
     this.busy = false;
     this.id = null;
     this.form.addEventListener("submit", (event) => {
@@ -47,8 +51,36 @@ export class Composer {
       this.showNote("");
       this.write(this.field.value);
     });
+    this.receiveFiles();
     this.write(recall(keyOf(null)) ?? "");
     this.mode("start");
+  }
+
+  receiveFiles() {
+    const picker = byId("attach-input"), zone = this.form.parentElement;
+    byId("attach").addEventListener("click", () => picker.click());
+    picker.addEventListener("change", () => {
+      this.attached.add(picker.files);
+      picker.value = "";
+    });
+    this.field.addEventListener("paste", (event) => {
+      if (event.clipboardData.files.length === 0) return;
+      event.preventDefault();
+      this.attached.add(event.clipboardData.files);
+    });
+    const isDrag = (event) => event.dataTransfer?.types.includes("Files") && this.current !== "paused";
+    zone.addEventListener("dragover", (event) => {
+      if (!isDrag(event)) return;
+      event.preventDefault();
+      zone.classList.add("dropping");
+    });
+    zone.addEventListener("dragleave", (event) => !zone.contains(event.relatedTarget) && zone.classList.remove("dropping"));
+    zone.addEventListener("drop", (event) => {
+      zone.classList.remove("dropping");
+      if (!isDrag(event)) return;
+      event.preventDefault();
+      this.attached.add(event.dataTransfer.files);
+    });
   }
 
   mode(mode) {
@@ -113,16 +145,18 @@ export class Composer {
 
   async send() {
     const text = this.field.value.trim(), { id } = this;
-    if (text === "" || this.busy || this.current === "paused") return;
+    if ((text === "" && this.attached.blocks.length === 0) || this.busy || this.current === "paused") return;
+    const files = this.attached.take(), input = files.length === 0 ? text : [...files, ...(text ? [{ type: "text", text }] : [])];
     this.busy = true;
     this.button.disabled = true;
     this.showNote("");
     this.write("");
-    const problem = await this.submit(text, this.workers.options.length > 1 ? this.workers.value : null);
+    const problem = await this.submit(input, this.workers.options.length > 1 ? this.workers.value : null);
     this.busy = false;
     this.button.disabled = this.current === "paused";
     if (!problem) return;
     this.putBack(id, text);
+    if (id === this.id) this.attached.put([...files, ...this.attached.blocks]);
     this.showNote(problem, "bad");
   }
 }

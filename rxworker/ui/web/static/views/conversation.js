@@ -2,9 +2,11 @@
 
 import { byId, el, StickToEnd, GrowingText, setData, setText, show } from "./dom.js";
 import { plural, seconds } from "../model/format.js";
-import { tookOf } from "../model/run_state.js";
+import { textOf, tookOf } from "../model/run_state.js";
 import { fill, words } from "../model/language.js";
+import { attachmentNode } from "./attachments.js";
 import { CallView } from "./call.js";
+import { copyButton } from "./code.js";
 import { Markdown } from "./markdown.js";
 
 const STEP = 150, MOST = 600;
@@ -12,7 +14,9 @@ const AGAIN = 50; // entries of the past: they are drawn again with each move of
 const MARKED = 1_600; // milliseconds
 
 export class ConversationView {
-  constructor(onText) {
+  // `onText(block, added)` receives text of an answer; `edit(run, number, text, original)` sends a message of the user again.
+  constructor(onText, edit) {
+    this.edit = edit;
     this.pane = byId("conversation");
     this.latest = byId("latest");
     this.onText = onText;
@@ -45,9 +49,15 @@ export class ConversationView {
     this.offer();
   }
 
+  // Messages of the user are numbered as in the conversation of the run.
+  send(message, text) {
+    const said = this.run.root.items.filter((item) => item.kind === "message" && item.role === "user");
+    return this.edit(this.run.id, said.indexOf(message), text, message.said);
+  }
+
   // The view of an item; items of a nested run are placed within its call.
   place(item, container, before = null) {
-    const view = viewOf(item, this.onText);
+    const view = item.kind === "message" ? new MessageView(item, (text) => this.send(item, text)) : viewOf(item, this.onText);
     this.views.set(item, view);
     if (before) before.before(view.node);
     else container.append(view.node);
@@ -144,21 +154,51 @@ const SPEAKER = { user: talk.you, system: talk.instructions, assistant: talk.mod
 const LABELS = { thinking: talk.thinking, refusal: talk.refusal, tool_result: talk.result, image: talk.image, opaque: talk.other };
 
 class MessageView {
-  constructor(message) {
-    const source = message.source && message.source !== "start" ? message.source : "";
-    const who = source === "send" ? talk.intoRun : source ? fill(talk.addedBy, { source }) : message.scope.depth > 0 && message.role === "user" ? talk.task : SPEAKER[message.role];
-    const text = el("div", { class: "text" });
-    new GrowingText(text).grow([message.text]);
-    if (message.role === "system") {
-      this.node = el("details", { class: "item message system" }, el("summary", { text: who }), text);
-    } else {
-      this.node = el("div", { class: `item message ${message.role}${source && source !== "send" ? " added" : ""}` },
-        el("h3", { class: "speaker", text: who }), text);
+  // `send(text)` sends the message again, with this text.
+  constructor(message, send) {
+    this.message = message;
+    this.send = send;
+    const source = message.source && message.source !== "start" ? message.source : "", { role, scope } = message;
+    const who = source === "send" ? talk.intoRun : source ? fill(talk.addedBy, { source }) : scope.depth > 0 && role === "user" ? talk.task : SPEAKER[role];
+    this.text = el("div", { class: "text" });
+    new GrowingText(this.text).grow([message.said]);
+    const files = message.parts.length ? el("div", { class: "attached-list" }, ...message.parts.map(attachmentNode)) : null;
+    if (role === "system") this.node = el("details", { class: "item message system" }, el("summary", { text: who }), this.text);
+    else {
+      this.node = el("div", { class: `item message ${role}${source && source !== "send" ? " added" : ""}` }, el("h3", { class: "speaker", text: who }), files, this.text);
+      if (role === "user" && scope.depth === 0 && (source === "" || source === "send")) this.node.append(this.actions());
     }
-    this.node.dataset.role = message.role;
+    this.node.dataset.role = role;
   }
 
   update() {}
+
+  actions() {
+    const { message } = this, button = (text, act) => el("button", { type: "button", text, onclick: act });
+    this.bar = el("div", { class: "item-actions", role: "group", "aria-label": words.message.actions }, copyButton(() => message.said));
+    if (message.parts.length === 0) this.bar.append(button(words.message.edit, () => this.edit()), button(words.message.again, () => this.send(message.said)));
+    return this.bar;
+  }
+
+  edit() {
+    const field = el("textarea", { rows: Math.min(12, this.message.said.split("\n").length + 1), dir: "auto", "aria-label": words.message.editing });
+    const close = () => {
+      form.remove();
+      show(this.text, true);
+      show(this.bar, true);
+      this.bar.querySelector("button").focus();
+    };
+    const form = el("form", { class: "edit", onsubmit: async (event) => {
+      event.preventDefault();
+      if (field.value.trim() !== "" && (await this.send(field.value.trim())) !== null) close();
+    }, onkeydown: (event) => event.key === "Escape" && close() }, field,
+    el("div", {}, el("button", { class: "button small primary", type: "submit", text: words.message.save }), el("button", { class: "button small", type: "button", text: words.message.cancel, onclick: close })));
+    field.value = this.message.said;
+    show(this.text, false);
+    show(this.bar, false);
+    this.node.append(form);
+    field.focus();
+  }
 }
 
 class BlockView {
@@ -169,7 +209,8 @@ class BlockView {
     this.growing = block.type === "text" ? new Markdown(this.text) : new GrowingText(this.text);
     this.label = el("h3", { class: "speaker" });
     this.reason = el("p", { class: "reason", hidden: true });
-    this.node = el("div", { class: `item block ${block.type}`, "data-type": block.type, "data-role": block.role }, this.label, this.text, this.reason);
+    this.bar = block.type === "text" ? el("div", { class: "item-actions", hidden: true }, copyButton(() => textOf(block))) : null;
+    this.node = el("div", { class: `item block ${block.type}`, "data-type": block.type, "data-role": block.role }, this.label, this.text, this.reason, this.bar);
     if (block.type === "thinking") this.text.tabIndex = 0;
     if (block.choice) this.node.dataset.choice = block.choice;
   }
@@ -178,6 +219,7 @@ class BlockView {
     const { block } = this;
     const added = this.growing.grow(block.pieces);
     if (block.phase !== "open") this.growing.end?.();
+    if (this.bar) show(this.bar, block.phase !== "open");
     setText(this.label, this.title());
     setData(this.node, "phase", block.phase);
     this.node.classList.toggle("retracted", block.retracted);
@@ -216,7 +258,6 @@ export function viewOf(item, onText) {
   switch (item.kind) {
     case "call": return new CallView(item);
     case "block": return new BlockView(item, item.type === "text" && item.scope.depth === 0 ? onText : null);
-    case "message": return new MessageView(item);
     default: return new NoteView(item);
   }
 }

@@ -1,0 +1,91 @@
+"""Messages on the page: with files, edited and sent again, answered again, copied."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker.messages import Document, Image, Text
+from rxworker.testing import say
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import FilePayload, expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+
+
+def file(name: str, kind: str, data: bytes) -> FilePayload:
+    return {"name": name, "mimeType": kind, "buffer": data}
+
+
+async def test_files_go_with_a_message_and_are_shown_with_it(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("A dot.")], free=True)):
+        page = await desk.open()
+        files = [
+            file("dot.png", "image/png", PNG),
+            file("a.pdf", "application/pdf", b"%PDF-"),
+            file("b.txt", "text/plain", b"x"),
+        ]
+        await page.locator("#attach-input").set_input_files(files)
+        await expect(page.locator("#attached li")).to_have_count(3)
+        await page.get_by_role("button", name="Remove b.txt").click()
+        await expect(page.locator("#attached li")).to_have_count(2)
+        await desk.ask(page, "What is this?")
+        await desk.status(page, "finished")
+        assert await page.locator("#attached").is_hidden()
+        message = page.locator(".message.user")
+        assert await message.locator("img.thumbnail").evaluate("(node) => node.naturalWidth") == 1
+        await expect(message.locator(".attached")).to_have_text("a.pdf")
+        await expect(message.locator(".text")).to_have_text("What is this?")
+        content = desk.runs[0].state.conversation.messages[0].content
+        assert [type(block) for block in content] == [Image, Document, Text]
+
+
+async def test_a_file_that_is_too_large_is_refused_with_its_name(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("Hi")])):
+        page = await desk.open()
+        await page.locator("#attach-input").set_input_files(
+            [file("big.png", "image/png", bytes(5_000_001))]
+        )
+        await expect(page.locator("#composer-note")).to_have_text("big.png is larger than 5 MB.")
+        assert await page.locator("#attached").is_hidden()
+
+
+async def test_a_message_is_edited_and_answered_again(desk: Desk, gated: type[GatedModel]) -> None:
+    model = gated([say("One."), say("Two."), say("Three."), say("Four.")], free=True)
+    async with desk.serve(model):
+        page = await desk.open()
+        await desk.ask(page, "first")
+        await desk.answers(page, "One.")
+        await desk.ask(page, "second")
+        await desk.answers(page, "One.", "Two.")
+        second = page.locator(".message.user", has_text="second")
+        await second.hover()
+        await second.get_by_role("button", name="Edit").click()
+        field = second.get_by_role("textbox", name="Edit the message")
+        await field.press("Escape")
+        await expect(second.locator(".text")).to_be_visible()
+        await second.get_by_role("button", name="Edit").click()
+        await field.fill("other")
+        await second.get_by_role("button", name="Send").click()
+        await desk.answers(page, "One.", "Three.")
+        await expect(page.locator(".message.user .text")).to_have_text(["first", "other"])
+        first = page.locator(".message.user", has_text="first")
+        await first.hover()
+        await first.get_by_role("button", name="Answer again").click()
+        await desk.answers(page, "Four.")
+        assert len({run.worker for run in desk.runs}) == 3

@@ -1,0 +1,90 @@
+"""Messages with images and documents, and messages in place of earlier ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker.messages import Document, Image, Text
+from rxworker.testing import call
+
+if TYPE_CHECKING:
+    from conftest import OpenDesk
+
+IMAGE = {"type": "image", "media_type": "image/png", "data": "iVBORw0KGgo="}
+DOCUMENT = {
+    "type": "document",
+    "media_type": "application/pdf",
+    "data": "JVBERi0=",
+    "title": "a.pdf",
+}
+
+
+async def test_a_message_has_images_and_documents(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one", "two")
+    run = await desk.begin([IMAGE, DOCUMENT, {"type": "text", "text": "What is it?"}])  # pyright: ignore[reportArgumentType]
+    assert run["title"] == "What is it?"
+    await desk.ended(run["id"])
+    [said, _] = desk.workers[0].conversation.messages
+    assert said.content == (
+        Image("image/png", "iVBORw0KGgo="),
+        Document("application/pdf", "JVBERi0=", title="a.pdf"),
+        Text("What is it?"),
+    )
+    bare = await desk.begin([IMAGE, DOCUMENT])  # pyright: ignore[reportArgumentType]
+    assert bare["title"] == "image, a.pdf"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [],
+        [{"type": "text", "text": " "}],
+        [{"type": "tool_call", "id": "1", "name": "a", "input": {}}],
+        [{"type": "image", "data": 5}],
+        {"type": "text"},
+    ],
+)
+async def test_what_is_no_message_is_refused(open_desk: OpenDesk, body: object) -> None:
+    desk = await open_desk("one")
+    status, told = await desk.post("api/runs", {"input": body})
+    assert status == 400
+    assert told["error"]["message"]
+
+
+async def test_a_message_takes_the_place_of_an_earlier_one(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("wait"), "one", "two", "three", "four")
+    desk.release.set()
+    first = await desk.begin("a")
+    await desk.ended(first["id"])
+    second = await desk.begin("b", conversation=first["conversation"])
+    await desk.ended(second["id"])
+    edits = {"run": second["id"], "message": 1, "text": "b"}
+    status, other = await desk.post("api/runs", {"input": "B", "edits": edits})
+    assert status == 201
+    await desk.ended(other["id"])
+    assert other["conversation"] != second["conversation"]
+    assert other["title"] == "B"
+    # each conversation has a model of its own, which begins with the first reply
+    texts = [m.text for m in desk.workers[-1].conversation.messages]
+    assert texts == ["a", "", "", "one", "B", "", "", "one"]
+    edits = {"run": second["id"], "message": 0, "text": "a"}
+    _, third = await desk.post("api/runs", {"input": "A", "edits": edits})
+    await desk.ended(third["id"])
+    assert next(m.text for m in desk.workers[-1].conversation.messages) == "A"
+    assert [m.text for m in desk.workers[0].conversation.messages][-2:] == ["b", "two"]
+
+
+async def test_a_message_that_is_not_there_is_not_edited(open_desk: OpenDesk) -> None:
+    desk = await open_desk("one")
+    run = await desk.begin("a")
+    await desk.ended(run["id"])
+    for number, text in ((0, "b"), (1, "a"), (-1, "a")):
+        edits = {"run": run["id"], "message": number, "text": text}
+        status, told = await desk.post("api/runs", {"input": "B", "edits": edits})
+        assert (status, told["error"]["code"]) == (409, "no_message")
+    status, told = await desk.post(
+        "api/runs", {"input": "B", "edits": {"run": "no", "message": 0, "text": "a"}}
+    )
+    assert (status, told["error"]["code"]) == (404, "no_run")
