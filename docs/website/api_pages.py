@@ -126,7 +126,7 @@ def anchors() -> dict[str, str]:
 def page(module: str) -> str:
     """The page of a module, in Markdown: mkdocstrings replaces its ``:::`` lines by what the docstrings describe."""
     options = "members: false\n      show_root_heading: false\n      show_root_toc_entry: false"
-    parts = [f"# {module}", f"::: {module}\n    options:\n      {options}"]
+    parts = [f"# {module} {{#{module}}}", f"::: {module}\n    options:\n      {options}"]
     for group in groups(module):
         level = 2
         if group.title:

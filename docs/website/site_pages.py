@@ -33,7 +33,7 @@ EXAMPLES = [
 def pages() -> dict[str, str]:
     """The text of each page of the site, by its path."""
     found = {"index.md": home()}
-    linker = api_pages.Linker(api_pages.anchors().values())
+    linker = api_pages.Linker([*api_pages.anchors().values(), *api_pages.modules()])
     for path in sorted(DOCS.rglob("*.md")):
         if DOCS / "changes" not in path.parents:
             found[place(path)] = linker(linked(path))

@@ -86,6 +86,7 @@ def test_links_to_files_of_the_repository_lead_to_their_pages(pages: dict[str, s
     assert "](../examples/deploy/Containerfile.md)" in pages["how-to/deploy.md"]
     assert "](how-to/watch-a-run.md)" in pages["index.md"]
     assert "](contents.md)" in pages["index.md"]
+    assert "From [`rxworker.operators`][rxworker.operators]." in pages["reference/operators.md"]
     assert "from rxworker import Worker" in pages["examples/weather.py.md"]
     with pytest.raises(ValueError, match=r"does not show pyproject\.toml"):
         site_pages.place(ROOT / "pyproject.toml")
