@@ -16,13 +16,15 @@ from collections.abc import Iterator
 from html import escape
 from typing import Literal, NamedTuple
 
+# Pixels.
 COLUMN = 14
 RADIUS = 10.5
 MARGIN = 14
 ROW = 38
+"""The height of a stream, and of an operator."""
 LINE = 17
+"""The height of a line of notes."""
 CHARACTER = 7.6
-"""Pixels: of a moment, of an item, around the drawing, of a stream, of a line of notes, of a character of code."""
 NOTE_CHARACTER = 6.3
 COLOURS = 6
 
@@ -83,170 +85,188 @@ def _joined(line: list[Piece]) -> list[Piece]:
 def svg(text: str) -> str:
     """The drawing as an ``<svg>`` element, to be placed into a page that defines the colours."""
     lines = parse(text)
-    streams = [p for line in lines for p in line if p.kind == "stream"]
-    colour = _Colours()
-    left = min(p.column for p in streams)
-    right = max(p.end for p in streams)
-    labels = [p for line in lines for p in line if p.kind == "label"]
-    width = max(x(right) + MARGIN, *(x(p.column) + len(p.text) * CHARACTER for p in labels), 0.0)
+    drawing = _Drawing([piece for line in lines for piece in line])
     for line in lines:
-        for piece in line:
-            if piece.kind == "box":
-                start = left if len(line) == 1 or line[0] is piece else piece.column
-                width = max(width, x(start) + len(piece.text) * CHARACTER + MARGIN)
-    note_width = max(46, int((width - 2 * MARGIN) / NOTE_CHARACTER))
-    body: list[str] = []
-    forks: dict[int, float] = {}
-    y = float(MARGIN) / 2
-    for line in lines:
-        if not line:
-            y += ROW / 2
-            continue
-        kinds = [piece.kind for piece in line]
-        middle = y + ROW / 2
-        if kinds[0] == "box":
-            note = line[1].text if len(line) > 1 else ""
-            height = ROW + (LINE - 4 if note else 0)
-            body.append(
-                _box(line[0].text, note, x(left), y + 3, width - x(left) - MARGIN, height - 6)
-            )
-            y += height
-            continue
-        for piece in line:
-            match piece.kind:
-                case "stream":
-                    body.append(_stream(piece, middle, colour, forks))
-                case "box":
-                    body.append(
-                        _box(
-                            piece.text,
-                            "",
-                            x(piece.column),
-                            y + 6,
-                            len(piece.text) * COLUMN,
-                            ROW - 12,
-                        )
-                    )
-                case "label":
-                    body.append(_text(piece.text, x(piece.column), middle + 4, "marble-label"))
-                case _:
-                    pass
-        notes = [piece for piece in line if piece.kind == "note"]
-        if "stream" not in kinds and len(notes) > 1:
-            body += [_text(p.text, x(p.column), y + LINE - 4, "marble-note") for p in notes]
-            width = max(width, x(notes[-1].column) + len(notes[-1].text) * NOTE_CHARACTER + MARGIN)
-            y += LINE + 4
-            continue
-        if "stream" in kinds:
-            y += ROW
-        start = x(next((piece.column for piece in line if piece.kind == "stream"), left))
-        for note in notes:
-            for row in textwrap.wrap(note.text, note_width):
-                body.append(_text(row, start, y + 10, "marble-note"))
-                width = max(width, start + len(row) * NOTE_CHARACTER + MARGIN)
-                y += LINE
-        y += 3 if notes else 0
-    height = y + MARGIN / 2
+        drawing.add(line)
+    width, height = drawing.width, drawing.y + MARGIN / 2
     described = escape(textwrap.dedent(text).strip("\n"), quote=True).replace("\n", "&#10;")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="marble" role="img" aria-label="{described}" '
-        f'width="{width:.0f}" height="{height:.0f}" style="min-width:{0.8 * width:.0f}px" viewBox="0 0 {width:.0f} {height:.0f}">'
-        f"{''.join(body)}</svg>"
+        f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
+        f'style="min-width:{0.8 * width:.0f}px">{"".join(drawing.shapes)}</svg>'
     )
 
 
-def x(column: float) -> float:
-    """Where a column begins."""
-    return MARGIN + column * COLUMN
+class _Drawing:
+    """The shapes of a drawing, line by line from the top.
 
+    Attributes:
+        shapes: The elements so far.
+        width: How wide the drawing is.
+        y: Where the next line begins.
+    """
 
-class _Colours:
-    """A colour for each letter, in the order in which they appear: ``A`` has the colour of ``a``, and ``s1`` that of ``s0``."""
+    def __init__(self, pieces: list[Piece]) -> None:
+        streams = [piece for piece in pieces if piece.kind == "stream"]
+        labels = [piece for piece in pieces if piece.kind == "label"]
+        self.shapes: list[str] = []
+        self.y = MARGIN / 2
+        # Labels have narrow columns if all streams are to their right.
+        self._left = min(piece.column for piece in streams)
+        self._indent = max((p.end for p in labels), default=0) * CHARACTER + MARGIN
+        self.width = self._x(max(piece.end for piece in streams)) + MARGIN
+        for piece in pieces:
+            if piece.kind == "box":
+                left = self._x(max(piece.column, self._left))
+                self._fit(left + len(piece.text) * CHARACTER)
+        self._colours: dict[str, int] = {}
+        self._openings: dict[int, float] = {}
 
-    def __init__(self) -> None:
-        self._of: dict[str, int] = {}
+    def add(self, line: list[Piece]) -> None:
+        """Draw a line below the others."""
+        notes = [piece for piece in line if piece.kind == "note"]
+        if not line:
+            self.y += ROW / 2
+        elif line[0].kind == "box":
+            self._add_operator(line[0].text, notes[0].text if notes else "")
+        elif len(notes) > 1:
+            self._add_words(notes)
+        else:
+            self._add_streams(line)
+            if notes:
+                self._add_note(notes[0].text, line)
 
-    def __call__(self, item: str) -> int:
-        key = next((c for c in item.lower() if c.isalnum()), item)
-        return self._of.setdefault(key, len(self._of) % COLOURS + 1)
+    def _add_operator(self, text: str, note: str) -> None:
+        left = self._x(self._left)
+        height = ROW + (LINE - 4 if note else 0)
+        self._box(text, left, self.y + 3, self.width - left - MARGIN, height - 6)
+        if note:
+            middle = (left + self.width - MARGIN) / 2
+            self._text(note, middle, self.y + height - 12, "note", "middle")
+        self.y += height
 
+    def _add_words(self, words: list[Piece]) -> None:
+        for word in words:
+            self._text(word.text, self._x(word.column), self.y + LINE - 4, "note")
+            self._fit(self._x(word.column) + len(word.text) * NOTE_CHARACTER)
+        self.y += LINE + 4
 
-def _stream(piece: Piece, y: float, colour: _Colours, forks: dict[int, float]) -> str:
-    """The line of a stream, and what happens along it."""
-    marks: list[str] = []
-    column = piece.column
-    start, end, terminated = x(column), x(piece.end), False
-    for token in TOKEN.findall(piece.text):
-        centre = x(column + len(token) / 2)
-        if token.startswith("("):
-            items = token[1:-1].split(",") if "," in token else list(token[1:-1])
-            marks.append(_group(items, x(column + 0.5), y, colour))
-            if items[-1] in "|#":
-                terminated, end = True, x(column + 0.5) + sum(map(_wide, items[:-1]))
-        elif token == "+":
-            if column in forks and column == piece.column:
-                marks.append(
-                    f'<path class="marble-line" d="M{centre:.1f} {forks[column] + 4:.1f}V{y:.1f}"/>'
-                )
+    def _add_streams(self, line: list[Piece]) -> None:
+        middle = self.y + ROW / 2
+        for piece in line:
+            left = self._x(piece.column)
+            match piece.kind:
+                case "stream":
+                    self._stream(piece, middle)
+                case "box":
+                    self._box(piece.text, left, self.y + 6, len(piece.text) * COLUMN, ROW - 12)
+                case "label":
+                    self._text(piece.text, left, middle + 4, "label")
+                case _:
+                    pass
+        if any(piece.kind == "stream" for piece in line):
+            self.y += ROW
+
+    def _add_note(self, note: str, line: list[Piece]) -> None:
+        columns = [piece.column for piece in line if piece.kind == "stream"]
+        start = self._x(columns[0] if columns else self._left)
+        characters = max(46, int((self.width - start - MARGIN) / NOTE_CHARACTER))
+        for row in textwrap.wrap(note, characters):
+            self._text(row, start, self.y + 10, "note")
+            self._fit(start + len(row) * NOTE_CHARACTER)
+            self.y += LINE
+        self.y += 3
+
+    def _stream(self, piece: Piece, y: float) -> None:
+        """The line of a stream, with an arrow unless it has ended, and over it what happens along it."""
+        before = len(self.shapes)
+        column, start, end, ended = piece.column, self._x(piece.column), self._x(piece.end), False
+        for token in TOKEN.findall(piece.text):
+            centre = self._x(column + len(token) / 2)
+            if token == "+" and column == piece.column and column in self._openings:
                 start = centre
-            else:
-                marks.append(f'<circle class="marble-fork" cx="{centre:.1f}" cy="{y:.1f}" r="4"/>')
-            forks.setdefault(column, y)
-        elif not token.startswith("-"):
-            if token in "|#":
-                terminated, end = True, centre
-            marks.append(_mark(token, centre, y, colour))
-        column += len(token)
-    arrow = (
-        "" if terminated else f'<path class="marble-line" d="M{end - 6:.1f} {y - 4:.1f}l6 4l-6 4"/>'
-    )
-    return f'<path class="marble-line" d="M{start:.1f} {y:.1f}H{end:.1f}"/>{arrow}{"".join(marks)}'
+                self._line(f"M{centre:.1f} {self._openings[column] + 4:.1f}V{y:.1f}")
+            elif token == "+":
+                self._openings[column] = y
+                self._shape(f'circle class="marble-fork" cx="{centre:.1f}" cy="{y:.1f}" r="4"')
+            elif not token.startswith("-"):
+                at = self._x(column + 0.5) if token.startswith("(") else centre
+                last = self._moment(token, at, y)
+                ended, end = (True, last) if token.strip(")")[-1] in "|#" else (ended, end)
+            column += len(token)
+        marks = self.shapes[before:]
+        del self.shapes[before:]
+        self._line(f"M{start:.1f} {y:.1f}H{end:.1f}")
+        if not ended:
+            self._line(f"M{end - 6:.1f} {y - 4:.1f}l6 4l-6 4")
+        self.shapes += marks
+
+    def _moment(self, token: str, at: float, y: float) -> float:
+        """What happens at one moment, side by side from its column on; where the last of it is."""
+        inside = token[1:-1] if token.startswith("(") else ""
+        items = inside.split(",") if "," in inside else list(inside) or [token]
+        values = [item for item in items if item not in "|#"]
+        if len(values) > 1:
+            width, height = sum(map(_width, values)) + 5, 2 * RADIUS + 6
+            self._rect("group", at - RADIUS - 3, y - height / 2, width, height, RADIUS + 3)
+        place = at - _width(items[0]) / 2 if len(items) == 1 else at - RADIUS
+        for item in items:
+            at = place + _width(item) / 2
+            self._mark(item, at, y)
+            place += _width(item)
+        return at
+
+    def _mark(self, item: str, at: float, y: float) -> None:
+        """Completion, an error, or an item, whose colour is that of its letter: ``A`` has that of ``a``, ``s1`` that of ``s0``."""
+        if item == "|":
+            self._shape(f'path class="marble-end" d="M{at:.1f} {y - 10:.1f}v20"')
+        elif item == "#":
+            cross = f"M{at - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12"
+            self._shape(f'path class="marble-error" d="{cross}"')
+        else:
+            letter = next((c for c in item.lower() if c.isalnum()), item)
+            colour = self._colours.setdefault(letter, len(self._colours) % COLOURS + 1)
+            width = _width(item) - 1
+            left, top = at - width / 2, y - RADIUS
+            self._rect(f"item marble-{colour}", left, top, width, 2 * RADIUS, RADIUS)
+            self._text(item, at, y + 4, "value", "middle")
+
+    def _box(self, text: str, left: float, top: float, width: float, height: float) -> None:
+        """An operator in its box, ``[ text ]``."""
+        self._rect("box", left, top, width, height, 6)
+        self._text(
+            text[2:-2], left + width / 2, top + min(20, height / 2 + 4), "operator", "middle"
+        )
+
+    def _x(self, column: float) -> float:
+        """Where a column begins."""
+        if column < self._left:
+            return MARGIN + column * CHARACTER
+        indent = self._indent if self._left else 0
+        return MARGIN + indent + (column - self._left) * COLUMN
+
+    def _fit(self, right: float) -> None:
+        self.width = max(self.width, right + MARGIN)
+
+    def _line(self, path: str) -> None:
+        self._shape(f'path class="marble-line" d="{path}"')
+
+    def _rect(
+        self, name: str, left: float, top: float, width: float, height: float, radius: float
+    ) -> None:
+        self._shape(
+            f'rect class="marble-{name}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius}"'
+        )
+
+    def _text(self, text: str, at: float, y: float, name: str, anchor: str = "start") -> None:
+        self.shapes.append(
+            f'<text class="marble-{name}" x="{at:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+        )
+
+    def _shape(self, shape: str) -> None:
+        self.shapes.append(f"<{shape}/>")
 
 
-def _wide(item: str) -> float:
+def _width(item: str) -> float:
     """The space that an item takes beside others."""
     return max(2 * RADIUS, len(item) * CHARACTER + 10) + 1
-
-
-def _group(items: list[str], centre: float, y: float, colour: _Colours) -> str:
-    """What happens at one moment, side by side from its column on."""
-    marks: list[str] = []
-    values = [item for item in items if item not in "|#"]
-    if len(values) > 1:
-        marks.append(
-            f'<rect class="marble-group" x="{centre - RADIUS - 3:.1f}" y="{y - RADIUS - 3:.1f}" '
-            f'width="{sum(map(_wide, values)) + 5:.1f}" height="{2 * RADIUS + 6:.1f}" rx="{RADIUS + 3}"/>'
-        )
-    place = centre - RADIUS
-    for item in items:
-        marks.append(_mark(item, place + _wide(item) / 2, y, colour))
-        place += _wide(item)
-    return "".join(marks)
-
-
-def _mark(item: str, centre: float, y: float, colour: _Colours) -> str:
-    """What happens at one moment: completion, an error, or an item."""
-    if item == "|":
-        return f'<path class="marble-end" d="M{centre:.1f} {y - 10:.1f}v20"/>'
-    if item == "#":
-        return f'<path class="marble-error" d="M{centre - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12"/>'
-    wide = _wide(item) - 1
-    return (
-        f'<g class="marble-item marble-{colour(item)}"><rect x="{centre - wide / 2:.1f}" y="{y - RADIUS:.1f}" '
-        f'width="{wide:.1f}" height="{2 * RADIUS}" rx="{RADIUS}"/>'
-        f'<text x="{centre:.1f}" y="{y + 4:.1f}" text-anchor="middle">{escape(item)}</text></g>'
-    )
-
-
-def _box(text: str, note: str, left: float, top: float, width: float, height: float) -> str:
-    """An operator, over the width of its streams."""
-    centre, middle = left + width / 2, top + height / 2 + (-4 if note else 4)
-    return (
-        f'<rect class="marble-box" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}" rx="6"/>'
-        + _text(text[2:-2], centre, middle, "marble-operator", "middle")
-        + (_text(note, centre, middle + LINE - 1, "marble-note", "middle") if note else "")
-    )
-
-
-def _text(text: str, at: float, y: float, name: str, anchor: str = "start") -> str:
-    return f'<text class="{name}" x="{at:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'

@@ -81,6 +81,15 @@ def test_a_line_is_read_as_label_stream_operator_and_note() -> None:
     assert [piece.column for piece in parse("    yes   no")[0]] == [0, 6]
 
 
+def test_labels_take_little_room_where_all_streams_are_right_of_them() -> None:
+    wide, narrow = (
+        draw("label      -a-|\n[ x ]\n-b-|"),
+        draw("label      -a-|\n[ x ]\n           -b-|"),
+    )
+    assert float(narrow.attrib["width"]) < float(wide.attrib["width"]) - 50
+    assert places(narrow)["a"][0] == places(narrow)["b"][0] > places(narrow)["label"][0] + 40
+
+
 def test_an_item_has_one_colour_in_lower_and_upper_case() -> None:
     drawn = names(draw("-a-b-|\n[ x ]\n-A-(b,A)-|"))
     items = [name for name in drawn if name.startswith("marble-item")]
