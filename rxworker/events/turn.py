@@ -154,6 +154,20 @@ class ConversationReplace(Struct, frozen=True, tag="conversation_replace"):
     source: str
 
 
+class SharedStateChange(Struct, frozen=True, tag="shared_state_change", omit_defaults=True):
+    """The state that tools and hooks share with user interfaces has changed. It is one operation of JSON Patch (RFC 6902).
+
+    Attributes:
+        op: ``add``, ``replace`` or ``remove``.
+        path: The place, as a JSON Pointer; empty for the whole state.
+        value: The new value.
+    """
+
+    op: Literal["add", "replace", "remove"]
+    path: str = ""
+    value: Json = None
+
+
 class HookMessage(Struct, frozen=True, tag="hook_message", omit_defaults=True):
     """A message of a hook to the watchers. The model does not see it.
 
@@ -369,6 +383,7 @@ TurnEvent: TypeAlias = (
     | ToolOutput
     | MessageAdd
     | ConversationReplace
+    | SharedStateChange
     | HookMessage
     | HookVerdict
     | LimitReached

@@ -11,7 +11,16 @@ from rxworker.errors import LocalProtocolError
 from rxworker.events import ConversationReplace, HookMessage, MessageAdd
 from rxworker.hooks.points import HookPoint
 from rxworker.hooks.rewrite import Change, rewrite
-from rxworker.messages import Conversation, JsonObject, Message, Role, Text, ToolMeta, ToolResult
+from rxworker.messages import (
+    Conversation,
+    Json,
+    JsonObject,
+    Message,
+    Role,
+    Text,
+    ToolMeta,
+    ToolResult,
+)
 
 if TYPE_CHECKING:
     from rxworker.hooks.command import CommandResult
@@ -43,6 +52,23 @@ class KnownTools(Protocol):
         ...
 
 
+class KnownSharedState(Protocol):
+    """The shared state of a run, as far as a hook needs to know it."""
+
+    @property
+    def value(self) -> Json:
+        """A copy of the state."""
+        ...
+
+    def set(self, value: object, path: str = "", /) -> None:
+        """Set the state, or a place in it."""
+        ...
+
+    def remove(self, path: str, /) -> None:
+        """Remove what is at a place."""
+        ...
+
+
 REWRITTEN = (HookPoint.ON_MESSAGE_SEND, HookPoint.ON_TURN_END)
 """Where the conversation can be rewritten: no call waits for its result there."""
 
@@ -66,6 +92,7 @@ class HookContext:
         workspace: The folder that the run works in.
         toolbox: The worker's tools.
         call_tool: Runs one of them; ``run_tool`` does it for you.
+        shared: The state that tools and hooks share with user interfaces; the methods below read and set it for you.
         asked: The names of the hooks of this point that come before this one, and its own; those in chains as ``chain/hook``.
         spared: Hooks that are not asked again after a pause: the name of each, and how many of the same name come before it.
     """
@@ -81,6 +108,7 @@ class HookContext:
     workspace: Path = field(default_factory=Path)
     toolbox: KnownTools | None = None
     call_tool: CallTool | None = None
+    shared: KnownSharedState | None = None
     asked: list[str] = field(default_factory=list[str])
     spared: frozenset[tuple[str, int]] = frozenset()
 
@@ -156,6 +184,36 @@ class HookContext:
     def set_variable(self, key: str, value: object) -> None:
         """Put something under a name, for the hooks and tools of this run."""
         self.variables[key] = value
+
+    @property
+    def shared_state(self) -> Json:
+        """A copy of the state that the tools and hooks of the run share with user interfaces; ``None`` if there is none."""
+        return None if self.shared is None else self.shared.value
+
+    def set_shared_state(self, value: object, path: str = "") -> None:
+        """Set the shared state, or a place in it; watchers see it at once, and the model does not.
+
+        Args:
+            value: Anything that has a JSON form.
+            path: The place, as a JSON Pointer such as ``/steps/0``; ``/steps/-`` adds to an array. All that is around it must exist.
+
+        Raises:
+            LocalProtocolError: The value has no JSON form or is longer than `MAX_SHARED_STATE`, there is no such place, or the run has ended.
+        """
+        self._expect_shared().set(value, path)
+
+    def remove_shared_state(self, path: str) -> None:
+        """Remove a member of an object of the shared state, or an item of an array.
+
+        Raises:
+            LocalProtocolError: There is no such place, or the run has ended.
+        """
+        self._expect_shared().remove(path)
+
+    def _expect_shared(self) -> KnownSharedState:
+        if self.shared is None:
+            raise LocalProtocolError("there is no worker here whose state could be shared")
+        return self.shared
 
     async def run_tool(self, name: str, args: JsonObject | None = None) -> ToolResult:
         """Run a tool for the hook's own use. The model does not receive it, and hooks are not called for it.

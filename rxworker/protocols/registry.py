@@ -12,7 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from rxworker.events import Record
-from rxworker.messages import Conversation, Message, ToolMeta, ToolResult
+from rxworker.messages import Conversation, Json, Message, ToolMeta, ToolResult
 from rxworker.protocols.ag_ui import ag_ui_stream, read_run_input
 from rxworker.protocols.common import InterruptReply
 from rxworker.protocols.native import SSE_HEADERS
@@ -58,6 +58,7 @@ class RunRequest(Struct, frozen=True):
         replies: The client's replies to a paused run.
         results: The results of the client's tools after the last answer. Those that no run waits for are ignored.
         tools: The tools of the client.
+        shared_state: The state that it shares with the worker; an empty one is none.
         replaces: Whether the client replaces messages: it edits one, or regenerates an answer.
         message_id: The client's message that a resumed run continues.
         stream: Encodes the run for this client, if the encoding depends on the request.
@@ -69,6 +70,7 @@ class RunRequest(Struct, frozen=True):
     replies: tuple[InterruptReply, ...] = ()
     results: tuple[ToolResult, ...] = ()
     tools: tuple[ToolMeta, ...] = ()
+    shared_state: Json = None
     replaces: bool = False
     message_id: str | None = None
     stream: EncodeRun | None = None
@@ -110,6 +112,7 @@ def _read_ag_ui(data: bytes) -> RunRequest:
         given.replies,
         given.results,
         given.tools,
+        given.state or None,
         stream=stream,
     )
 
@@ -133,6 +136,7 @@ def _read_chat(data: bytes) -> RunRequest:
         given.replies,
         given.results,
         given.tools,
+        given.state or None,
         replaces=given.trigger == "regenerate-message" or given.message_id is not None,
         message_id=given.last_message_id if given.replies or given.results else None,
     )

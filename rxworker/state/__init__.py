@@ -12,6 +12,7 @@ from rxworker.state.pieces import Pieces, joined
 from rxworker.state.response import ResponseState, message_of, step_response
 from rxworker.state.run import fold_run, step_run
 from rxworker.state.run_state import RunState, RunStatus
+from rxworker.state.shared_state import MAX_SHARED_STATE, apply_change
 
 __all__ = [
     # of a block
@@ -28,6 +29,9 @@ __all__ = [
     "RunStatus",
     "step_run",
     "fold_run",
+    # shared with user interfaces
+    "apply_change",
+    "MAX_SHARED_STATE",
     # of a text that grows
     "Pieces",
     "joined",

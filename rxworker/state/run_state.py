@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from rxworker.events import RunPause
 from rxworker.messages import (
     Conversation,
+    Json,
     JsonObject,
     Message,
     ResultContent,
@@ -97,6 +98,7 @@ class RunState(Struct, frozen=True):
             first request that from before the run.
         is_closed: Whether the response is in the conversation.
         traceparent: The trace context of the caller of the run; empty without one.
+        shared_state: The state that tools and hooks share with user interfaces; ``None`` if there is none.
     """
 
     status: RunStatus = "new"
@@ -124,6 +126,7 @@ class RunState(Struct, frozen=True):
     base: Conversation = Conversation()
     is_closed: bool = False
     traceparent: str = ""
+    shared_state: Json = None
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:

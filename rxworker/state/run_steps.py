@@ -22,6 +22,7 @@ from rxworker.events import (
     RunResume,
     RunStart,
     RunStop,
+    SharedStateChange,
     ToolOutput,
     ToolStart,
     ToolStop,
@@ -41,6 +42,7 @@ from rxworker.state.run_state import (
     settle,
     with_duration,
 )
+from rxworker.state.shared_state import apply_change
 
 STARTED_ONLY = "This call was started and did not finish: the run ended before it."
 HELD_BACK = "This tool ran to its end; its result was held back: the run ended before the result was checked."
@@ -283,6 +285,10 @@ def _conversation_replace(state: RunState, event: ConversationReplace) -> RunSta
     return replace(state, conversation=event.conversation, base=base)
 
 
+def _shared_state_change(state: RunState, event: SharedStateChange) -> RunState:
+    return replace(state, shared_state=apply_change(state.shared_state, event))
+
+
 def _limit_reached(state: RunState, event: LimitReached) -> RunState:
     return replace(state, reason=event.limit)
 
@@ -301,6 +307,7 @@ TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
     MessageAdd: _message_add,
     ToolOutput: _tool_output,
     ConversationReplace: _conversation_replace,
+    SharedStateChange: _shared_state_change,
     LimitReached: _limit_reached,
     HookVerdict: _hook_verdict,
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 
 from rxworker.errors import RunAbortedError, RunCancelledError
-from rxworker.events import ConversationReplace, HookMessage, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, MessageAdd, SharedStateChange
 from rxworker.hooks import (
     AbortContext,
     CallTool,
@@ -29,7 +29,8 @@ from rxworker.hooks import (
     TurnEndContext,
     Verdict,
 )
-from rxworker.messages import Conversation, Message, ToolCall, ToolMeta, ToolResult
+from rxworker.messages import Conversation, Json, Message, ToolCall, ToolMeta, ToolResult
+from rxworker.tools import SharedState
 
 
 class _Never:
@@ -107,7 +108,8 @@ class ContextFields(TypedDict, total=False):
 
     Attributes:
         conversation: The conversation so far.
-        received: A list that receives the hook's messages to the watchers and to the conversation.
+        received: A list that receives the hook's messages to the watchers and to the conversation, and its changes of the shared state.
+        shared_state: The state that tools and hooks share with user interfaces.
         variables: Shared by the hooks and tools of a run.
         workspace: The folder that the run works in.
         toolbox: The worker's tools.
@@ -115,7 +117,8 @@ class ContextFields(TypedDict, total=False):
     """
 
     conversation: Conversation
-    received: list[HookMessage | MessageAdd | ConversationReplace]
+    received: list[HookMessage | MessageAdd | ConversationReplace | SharedStateChange]
+    shared_state: Json
     variables: dict[str, object]
     workspace: Path
     toolbox: KnownTools
@@ -198,10 +201,13 @@ def abort_context(
 def _common(messages: tuple[Message | str, ...], fields: ContextFields) -> Any:
     """What every context is given. Their types were checked where they came in."""
     all_messages = (Message.user(m) if isinstance(m, str) else m for m in messages)
-    rest = {key: value for key, value in fields.items() if key not in ("conversation", "received")}
+    own = ("conversation", "received", "shared_state")
+    rest = {key: value for key, value in fields.items() if key not in own}
+    received = fields.get("received", [])
     return {
         "conversation": fields.get("conversation", Conversation()).add(*all_messages),
-        "emit": fields.get("received", []).append,
+        "emit": received.append,
+        "shared": SharedState(fields.get("shared_state"), received.append),
         "run": "run-test",
         "turn": 1,
         **rest,

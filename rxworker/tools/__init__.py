@@ -22,6 +22,7 @@ from rxworker.tools.reports import FileEdit, Plan, PlanStep, Report, read_report
 from rxworker.tools.results import ErrorFormatter, to_content
 from rxworker.tools.run import EarlyCalls, FinishedCall, run_call, run_calls
 from rxworker.tools.schema import schema_of
+from rxworker.tools.shared_state import SharedState
 from rxworker.tools.signature import Docstring, parse_docstring
 from rxworker.tools.toolbox import Toolbox
 
@@ -48,6 +49,7 @@ __all__ = [
     # the context of a running tool, and its progress
     "ToolContext",
     "Progress",
+    "SharedState",
     # progress that user interfaces draw
     "FileEdit",
     "Plan",

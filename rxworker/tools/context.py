@@ -11,6 +11,7 @@ from msgspec import Struct
 from rxworker.events import Record
 from rxworker.messages import Json
 from rxworker.tools.custom_types import to_json_value
+from rxworker.tools.shared_state import SharedState
 
 A = TypeVar("A")
 
@@ -52,6 +53,7 @@ class ToolContext:
         variables: dict[str, Any] | None = None,
         report: Callable[[Json], None] | None = None,
         relay: Callable[[Record], None] | None = None,
+        shared: SharedState | None = None,
     ) -> None:
         self.call_id = call_id
         self.tool = tool
@@ -60,6 +62,7 @@ class ToolContext:
         self.cancelled = False
         self._report = report
         self._relay = relay
+        self._shared = SharedState() if shared is None else shared
 
     @property
     def idempotency_key(self) -> str:
@@ -88,6 +91,41 @@ class ToolContext:
                 f"progress of type {type(value).__qualname__} has no JSON form: {error}"
             ) from error
         report(shown)
+
+    @property
+    def shared_state(self) -> Json:
+        """A copy of the state that the tools and hooks of the run share with user interfaces; ``None`` if there is none."""
+        return self._shared.value
+
+    def set_shared_state(self, value: object, path: str = "") -> None:
+        """Set the shared state, or a place in it; watchers see it at once. It may be called from any thread.
+
+        After the call has ended it does nothing.
+
+        Args:
+            value: Anything that has a JSON form.
+            path: The place, as a JSON Pointer such as ``/steps/0``; ``/steps/-`` adds to an array. All that is around it must exist.
+
+        Raises:
+            LocalProtocolError: The value has no JSON form or is longer than `MAX_SHARED_STATE`, or there is no such place.
+
+        >>> context = ToolContext()
+        >>> context.set_shared_state({"steps": []})
+        >>> context.set_shared_state("plan", "/steps/-")
+        >>> context.shared_state
+        {'steps': ['plan']}
+        """
+        if not self.cancelled:
+            self._shared.set(to_json_value(value), path)
+
+    def remove_shared_state(self, path: str) -> None:
+        """Remove a member of an object of the shared state, or an item of an array.
+
+        Raises:
+            LocalProtocolError: There is no such place.
+        """
+        if not self.cancelled:
+            self._shared.remove(path)
 
     def relay(self, record: Record) -> None:
         """Show the watchers a record of a run that this call has begun. They see it under the call's id.

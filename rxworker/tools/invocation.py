@@ -32,6 +32,7 @@ from rxworker.tools.base import Tool, ToolPolicy, text_parameter
 from rxworker.tools.cancellation import TooLateError, at_work, within
 from rxworker.tools.context import ToolContext
 from rxworker.tools.results import must_pass, to_result
+from rxworker.tools.shared_state import SharedState
 
 ToolEvent: TypeAlias = ToolStart | ToolProgress | ToolStop
 Emit: TypeAlias = Callable[[ToolEvent], None]
@@ -60,6 +61,7 @@ class CallScope(Struct, frozen=True):
         scope: What idempotency keys begin with, such as the run and the turn.
         variables: Values that the tools share.
         barrier: Awaited after the start of a call was emitted and before a tool with effects runs. What it raises ends the run.
+        shared: The state that tools and hooks share with user interfaces.
     """
 
     emit: Emit = ignore
@@ -67,6 +69,7 @@ class CallScope(Struct, frozen=True):
     scope: str = ""
     variables: dict[str, Any] = field(default_factory=dict[str, Any])
     barrier: Callable[[], Awaitable[None]] | None = None
+    shared: SharedState = field(default_factory=SharedState)
 
 
 class _Line(ToolContext):
@@ -91,6 +94,7 @@ class _Line(ToolContext):
         self._call_scope = call_scope
         self._loop = loop
         self._home = threading.get_ident()
+        self._shared = call_scope.shared
 
     @property
     def idempotency_key(self) -> str:

@@ -31,6 +31,7 @@ from rxworker.tools.invocation import (
 )
 from rxworker.tools.limiter import Gate
 from rxworker.tools.results import clean, truncate
+from rxworker.tools.shared_state import SharedState
 from rxworker.tools.toolbox import Toolbox
 
 logger = logging.getLogger("rxworker.tools")
@@ -150,6 +151,7 @@ async def run_call(
     scope: str = "",
     variables: dict[str, Any] | None = None,
     relay: Forwarder = ignore_record,
+    shared: SharedState | None = None,
 ) -> ToolResult:
     """Run one call. A failure becomes an error result.
 
@@ -160,12 +162,15 @@ async def run_call(
         scope: What the idempotency key begins with; by default the id of the call.
         variables: Values that the tools share.
         relay: Receives the records of a run that the tool starts.
+        shared: The state that tools and hooks share with user interfaces.
 
     >>> result = asyncio.run(run_call(Toolbox(), ToolCall("1", "fly", {})))
     >>> result.is_error, result.text
     (True, "There is no tool called 'fly'. These are the tools: none.")
     """
-    call_scope = CallScope(emit, relay, scope, {} if variables is None else variables)
+    call_scope = CallScope(
+        emit, relay, scope, {} if variables is None else variables, shared=shared or SharedState()
+    )
     loop = asyncio.get_running_loop()
     return (await run_at(Gate(1), toolbox, call, 0, call_scope, loop, own_task=False)).result
 
@@ -332,6 +337,7 @@ async def run_calls(
     variables: dict[str, Any] | None = None,
     early: EarlyCalls | None = None,
     barrier: Callable[[], Awaitable[None]] | None = None,
+    shared: SharedState | None = None,
 ) -> list[FinishedCall]:
     """Run calls side by side. Their results come in the order of the calls.
 
@@ -349,6 +355,7 @@ async def run_calls(
         variables: Values that the tools share.
         early: Calls that have started already; its limit is then the limit.
         barrier: Awaited before each tool with effects runs; see `CallScope`.
+        shared: The state that tools and hooks share with user interfaces.
 
     Raises:
         ConfigurationError: The limit is below 1.
@@ -366,7 +373,14 @@ async def run_calls(
         if task.cancelled() and not is_stopping and place not in cancelled:
             cancelled[place] = _cancelled(call, place, emit)
 
-    call_scope = CallScope(emit_open, relay, scope, {} if variables is None else variables, barrier)
+    call_scope = CallScope(
+        emit_open,
+        relay,
+        scope,
+        {} if variables is None else variables,
+        barrier,
+        shared or SharedState(),
+    )
     loop = asyncio.get_running_loop()
     called = list(calls)
     placed = list(zip(called, range(len(called)) if places is None else places, strict=True))

@@ -18,6 +18,7 @@ from rxworker.events import (
     RefusalDelta,
     RunResume,
     RunStart,
+    SharedStateChange,
     SignatureDelta,
     TextDelta,
     ThinkingDelta,
@@ -88,7 +89,7 @@ class Tracker:
         return changes
 
     def catch_up(self, state: RunState, run: str) -> list[Change]:
-        """Return the changes that bring a late watcher to this state: `ViewBegin` with the conversation, and the blocks of the current response.
+        """Return the changes that bring a late watcher to this state: `ViewBegin` with the conversation, the shared state, and the blocks of the current response.
 
         Args:
             state: The state before the first record that the watcher receives.
@@ -101,6 +102,9 @@ class Tracker:
         begin = RunResume(state.conversation, state.pending, state.results)
         changes = list(self._begin(Record(state.seq, run, 0, 0, 0.0, begin)))
         tracked.refused.clear()
+        if state.shared_state is not None:
+            whole = SharedStateChange("replace", "", state.shared_state)
+            changes.append(Note(Scope(), Record(state.seq, run, 0, 0, 0.0, whole)))
         tracker = tracked.scopes.enter((), changes)
         response = None if state.is_closed else state.response
         if response is not None:

@@ -187,7 +187,9 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
         journal = context.journal
         scope.key = f"{journal.run}/{journal.state.turns}"
         emit = hold_back(context, journal.emit)
-        call_scope = CallScope(emit, journal.relay, scope.key, scope.variables)
+        call_scope = CallScope(
+            emit, journal.relay, scope.key, scope.variables, shared=context.shared
+        )
         scope.early = EarlyCalls(context.tools, call_scope, limit=context.parallel)
     return scope.early
 
@@ -275,6 +277,7 @@ async def _ask_and_run(
         variables=scope.variables,
         early=early,
         barrier=None if context.journal.writer is None else context.journal.barrier,
+        shared=context.shared,
     )
     for each, done in zip(allowed, finished, strict=True):
         results[each.place] = done.result

@@ -24,6 +24,7 @@ from rxworker.events import (
     ResponseEvent,
     RunResume,
     RunStart,
+    SharedStateChange,
 )
 from rxworker.hooks import HookPoint, Hooks, MessageSendContext, ToolResultContext
 from rxworker.messages import (
@@ -39,7 +40,7 @@ from rxworker.messages import (
 from rxworker.providers import Options, Request
 from rxworker.state import RunState
 from rxworker.timeline import Timeline
-from rxworker.tools import EarlyCalls, Toolbox, run_call
+from rxworker.tools import EarlyCalls, SharedState, Toolbox, run_call
 from rxworker.transport import Model, Retry
 from rxworker.worker.commands import CommandReader
 from rxworker.worker.journal import Journal, Mailbox, PauseRequest
@@ -87,6 +88,8 @@ def _too_late(event: Event) -> None:
             extra={"hook": event.hook},
         )
         return
+    if isinstance(event, SharedStateChange):
+        raise LocalProtocolError("this run has ended: its shared state cannot be changed any more")
     raise LocalProtocolError(
         "this run has ended, and its conversation with it: a hook adds messages while it is asked; "
         "afterwards change worker.conversation between two runs"
@@ -162,6 +165,7 @@ class HookInput(TypedDict):
     workspace: Path
     toolbox: Toolbox
     call_tool: Callable[[str, JsonObject], Awaitable[ToolResult]]
+    shared: SharedState
 
 
 # The run whose tools run here, and the run whose tool call a run that starts here is.
@@ -188,6 +192,7 @@ class RunContext(Struct, frozen=True, eq=False):
         retry: When a response that failed in the middle is requested again.
         scheduler: The clock of the run.
         journal: Records the events.
+        shared: The state that its tools and hooks share with user interfaces.
         workspace: The folder that hooks work in.
         parents: The runs that contain this one: the run whose tool call it is, that run's parent, and so on.
         variables: Shared by the hooks and tools of the run, from its first turn to its end.
@@ -211,6 +216,7 @@ class RunContext(Struct, frozen=True, eq=False):
     retry: Retry
     scheduler: abc.SchedulerBase
     journal: Journal
+    shared: SharedState
     workspace: Path
     parents: tuple[RunContext, ...]
     variables: dict[str, object] = {}
@@ -238,6 +244,7 @@ class RunContext(Struct, frozen=True, eq=False):
             workspace=self.workspace,
             toolbox=self.tools,
             call_tool=partial(self._call_tool, variables),
+            shared=self.shared,
         )
 
     @property
@@ -252,7 +259,9 @@ class RunContext(Struct, frozen=True, eq=False):
         """Run a tool for a hook. It is not a call of the model, so no events are recorded."""
         call = ToolCall(f"hook_{uuid.uuid4().hex[:12]}", name, args)
         scope = f"{self.journal.run}/{call.id}"
-        return await run_call(self.tools, call, scope=scope, variables=variables)
+        return await run_call(
+            self.tools, call, scope=scope, variables=variables, shared=self.shared
+        )
 
 
 class Waiting(Struct, frozen=True):

@@ -15,7 +15,15 @@ import msgspec
 from msgspec import Struct, field
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
-from rxworker.messages import Conversation, JsonObject, StopReason, ToolCall, ToolResult, Usage
+from rxworker.messages import (
+    Conversation,
+    Json,
+    JsonObject,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
 from rxworker.providers import OutputFormat
 from rxworker.state import RunState
 from rxworker.tools import schema_of
@@ -157,6 +165,7 @@ class RunResult(Struct, Generic[T_co], frozen=True):
         stop_reason: Why the last response ended.
         run: The run's id.
         output: The answer as a value, if a type was requested; ``None`` if the model refused.
+        shared_state: The state that its tools and hooks share with user interfaces; ``None`` if there is none.
     """
 
     conversation: Conversation
@@ -166,6 +175,7 @@ class RunResult(Struct, Generic[T_co], frozen=True):
     stop_reason: StopReason | None
     run: str
     output: T_co | None = None
+    shared_state: Json = None
 
 
 class Finished(RunResult[T_co], Generic[T_co], frozen=True):
@@ -236,6 +246,7 @@ def result_of(
             stop_reason=state.stop_reason,
             run=run,
             output=None if output is None or output.complaint(text) else output.decode(text),
+            shared_state=state.shared_state,
         )
     return Paused(
         conversation=state.conversation,
@@ -261,6 +272,7 @@ def result_of(
         called=tuple(called),
         unknown=pause.unknown,
         traceparent=state.traceparent,
+        shared_state=state.shared_state,
     )
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast, get_args, overload
@@ -20,17 +21,18 @@ from rxworker.errors import (
     LocalProtocolError,
     WorkerBusyError,
 )
-from rxworker.events import Event, Record, RunAbort, RunRecover, RunStart
+from rxworker.events import Event, Record, RunAbort, RunRecover, RunStart, SharedStateChange
 from rxworker.hooks import HookLike, Hooks
 from rxworker.log.base import EventLog, no_run
 from rxworker.log.recover import resumed_id
 from rxworker.log.values import Claim, RunRow
 from rxworker.log.writer import RunWriter
-from rxworker.messages import Conversation, Message, Prices, repair
+from rxworker.messages import Conversation, Json, Message, Prices, repair
 from rxworker.providers import Options, Provider
 from rxworker.state import RunState, step_run
+from rxworker.state.shared_state import checked_json
 from rxworker.timeline import TextBlockCollector, Timeline, ToolCallCollector
-from rxworker.tools import ErrorFormatter, Tool, Toolbox
+from rxworker.tools import ErrorFormatter, SharedState, Tool, Toolbox
 from rxworker.transport import Model, Retry
 from rxworker.transport.clock import loop_clock
 from rxworker.worker.arguments import (
@@ -43,7 +45,7 @@ from rxworker.worker.arguments import (
     expect_several,
     to_messages,
 )
-from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnScope
+from rxworker.worker.context import INSIDE, ResponseOperator, RunContext, TurnScope, checked
 from rxworker.worker.journal import Journal
 from rxworker.worker.limits import Budget, Limits
 from rxworker.worker.paused import RESERVED, Decisions, decide_command, decision_of, resume_turn
@@ -103,12 +105,14 @@ class Worker:
             settles it: ``ask`` pauses the run for a decision, ``fail`` ends it, ``tell_model`` makes it an error result. A nested run cannot be paused: there ``ask`` means
             ``tell_model``.
         tracing: Observes each run, and keeps the trace context of its caller with it, such as `rxworker.ui.opentelemetry.OpenTelemetry`.
+        shared_state: The state that tools and hooks share with user interfaces, at the beginning; any JSON.
 
     Attributes:
         conversation: The conversation so far; the next run continues it.
         tools: The toolbox; tools may be added and removed between turns.
         hooks: The hooks; they may be added and removed.
         labels: Stored with the next run.
+        shared_state: The state that tools and hooks share with user interfaces; the next run continues it.
         timeline: Handlers may be added to it.
 
     Raises:
@@ -142,6 +146,7 @@ class Worker:
         labels: Mapping[str, str] | None = None,
         on_unknown: OnUnknown = "ask",
         tracing: Tracing | None = None,
+        shared_state: Json = None,
     ) -> None:
         self.model = as_model(model)
         several = expect_several("tools", tools, "tools=[get_weather]")
@@ -187,6 +192,7 @@ class Worker:
         if tracing is not None and not callable(cast("object", tracing)):
             raise ConfigurationError(f"tracing={tracing!r}: give tracing=OpenTelemetry()")
         self.tracing = tracing
+        self.shared_state = shared_state
         self._current: Run[Any] | None = None
         self._paused: Paused[Any] | None = None
         self._output: Output[Any] | None = None
@@ -305,6 +311,7 @@ class Worker:
         decisions: Decisions | None = None,
         add: Sequence[Message] = (),
         claim: ClaimFn | None = None,
+        shared_state: Json = None,
     ) -> Run[Any]: ...
     @overload
     def resume(
@@ -314,6 +321,7 @@ class Worker:
         decisions: Decisions | None = None,
         add: Sequence[Message] = (),
         claim: ClaimFn | None = None,
+        shared_state: Json = None,
         output: type[T],
     ) -> Run[T]: ...
     def resume(
@@ -323,6 +331,7 @@ class Worker:
         decisions: Decisions | None = None,
         add: Sequence[Message] = (),
         claim: ClaimFn | None = None,
+        shared_state: Json = None,
         output: type[Any] | None = None,
     ) -> Run[Any]:
         """Resume a paused run as a new run.
@@ -338,6 +347,7 @@ class Worker:
             add: Messages to add to the conversation; with them a run that was paused at the end of a turn continues.
             claim: For several processes that may hold the same saved run: called once with its id, and returns whether this process may
                 resume it, for example by inserting the id into a table where it must be unique.
+            shared_state: Replaces the shared state of the paused run.
             output: The type of the answer; by default that of the run that was paused, if this worker ran it.
 
         Raises:
@@ -368,6 +378,7 @@ class Worker:
         if output is not None:
             self._output = Output(output)
         scope.variables = dict(waiting.variables)
+        self.shared_state = waiting.shared_state if shared_state is None else shared_state
         title = _title(waiting.conversation.messages[:1])
         stored = self._stored_in(None, self._row(title, resumes=waiting.run))
         # Two processes that resume one paused run make one id of it: the log takes the first.
@@ -407,7 +418,12 @@ class Worker:
         return self.run(input) if output is None else self.run(input, output=output)
 
     async def decide(
-        self, run: str, decisions: Decisions | None = None, *, add: Sequence[Message] = ()
+        self,
+        run: str,
+        decisions: Decisions | None = None,
+        *,
+        add: Sequence[Message] = (),
+        shared_state: Json = None,
     ) -> Run[Any]:
         """Resume a stored paused run as a new run. The decisions are stored first: they are made once, and survive the end of this process.
 
@@ -415,6 +431,7 @@ class Worker:
             run: The id of the paused run.
             decisions: As for ``resume``.
             add: As for ``resume``.
+            shared_state: As for ``resume``. It is not stored with the decisions: the resumed run has it.
 
         Raises:
             CommandConflictError: It was decided about before, here or in another process.
@@ -429,7 +446,7 @@ class Worker:
         several = expect_several("add", add, "add=[Message.user('...')]")
         command = decide_command(paused, decisions, several, self.hooks, reserved=RESERVED)
         await log.send(run, command)
-        return self.resume(paused, decisions=decisions, add=several)
+        return self.resume(paused, decisions=decisions, add=several, shared_state=shared_state)
 
     async def _load_paused(self, run: str) -> Paused[None]:
         paused = await self.load(run)
@@ -592,6 +609,11 @@ class Worker:
             journal = Journal(run, loop=loop)
         else:
             journal = stored.journal(run, scope, self.limits.prices, outer, loop)
+        value = journal.state.shared_state
+        if not journal.hub.last_seq and self.shared_state is not None:
+            value = checked_json(self.shared_state)
+            first = (first[0], SharedStateChange("replace", "", value), *first[1:])
+        emit = checked(journal.emit, lambda: journal.hub.ended)
         context = RunContext(
             model=self.model,
             tools=self.tools,
@@ -612,6 +634,7 @@ class Worker:
             called=dict.fromkeys(called),
             scheduler=loop_clock(),
             journal=journal,
+            shared=SharedState(value, emit, partial(_call_soon, loop)),
         )
         self._paused = None
         self._texts.clear()
@@ -638,7 +661,7 @@ class Worker:
             logger.warning("run %s is not traced", run.id, exc_info=True, extra={"run": run.id})
 
     def _ended(self, state: RunState, result: RunResult[Any] | None) -> None:
-        self.conversation = state.conversation
+        self.conversation, self.shared_state = state.conversation, state.shared_state
         self._current = None
         self._paused = result if isinstance(result, Paused) else None
 
@@ -654,7 +677,8 @@ class Worker:
         if current.loop.is_closed():
             # Its event loop was closed before it ended; the conversation until then is kept.
             closed = Record(current.state.seq + 1, current.id, 0, 0, 0.0, LOOP_CLOSED)
-            self.conversation = step_run(current.state, closed).conversation
+            last = step_run(current.state, closed)
+            self.conversation, self.shared_state = last.conversation, last.shared_state
             self._current = None
             return
         message = (
@@ -701,6 +725,16 @@ class _Stored(Struct, frozen=True):
 
         journal.writer = RunWriter(self.log, run, last_values, scope.variables, self.claim)
         return journal
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
+    # The loop may be closed while a thread that was given up still runs, and its run may have ended.
+    def call() -> None:
+        with suppress(LocalProtocolError):
+            function()
+
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)
 
 
 def _logged_time(now: Callable[[], float] = time.time) -> float:

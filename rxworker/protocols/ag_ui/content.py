@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rxworker.events import BlockType, MessageAdd, Record, SignatureDelta
+from rxworker.events import BlockType, MessageAdd, Record, SharedStateChange, SignatureDelta
 from rxworker.messages import (
     Conversation,
     Document,
@@ -28,6 +28,8 @@ from rxworker.protocols.ag_ui.wire import (
     ReasoningMessageEnd,
     ReasoningMessageStart,
     ReasoningStart,
+    StateDelta,
+    StateSnapshot,
     SubagentError,
     SubagentFinished,
     SubagentStarted,
@@ -200,7 +202,19 @@ def note(change: Note) -> Iterator[AgUiEvent]:
     if isinstance(event, MessageAdd):
         yield from _added(record, event, scope_id)
         return
+    if isinstance(event, SharedStateChange) and scope_id is None:
+        yield _state(event)
+        return
     yield Custom(f"rxworker.{type_name(event)}", event, scope_id)
+
+
+def _state(event: SharedStateChange) -> AgUiEvent:
+    if not event.path:
+        return StateSnapshot(event.value)
+    operation: JsonObject = {"op": event.op, "path": event.path}
+    if event.op != "remove":
+        operation["value"] = event.value
+    return StateDelta((operation,))
 
 
 def _added(record: Record, event: MessageAdd, scope_id: str | None) -> Iterator[AgUiEvent]:

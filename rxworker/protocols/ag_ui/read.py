@@ -30,6 +30,7 @@ from rxworker.protocols.common import (
     split_interrupt,
     tool_meta,
 )
+from rxworker.state.shared_state import checked_json
 from rxworker.worker import Answer, Approve, Decision, Deny
 
 
@@ -167,7 +168,7 @@ def read_run_input(data: bytes) -> AgUiInput:
         sent.results,
         tuple([tool_meta(t.name, t.description, t.parameters) for t in read.tools or ()]),
         read.context or (),
-        read.state,
+        checked_json(read.state),
         read.forwarded_props,
         read.protocol_version,
         read.parent_run_id,

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from rxworker.messages import JsonObject
+from rxworker.messages import Json, JsonObject
 
 
 class _Wire(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -266,6 +266,18 @@ class MessagesSnapshot(_Wire, frozen=True, tag="MESSAGES_SNAPSHOT"):
     messages: tuple[WireMessage, ...]
 
 
+class StateSnapshot(_Wire, frozen=True, tag="STATE_SNAPSHOT"):
+    """The whole shared state."""
+
+    snapshot: Json
+
+
+class StateDelta(_Wire, frozen=True, tag="STATE_DELTA"):
+    """A change of the shared state, as JSON Patch."""
+
+    delta: tuple[JsonObject, ...]
+
+
 class Custom(_Wire, frozen=True, tag="CUSTOM"):
     """An event that the protocol does not have."""
 
@@ -298,6 +310,8 @@ AgUiEvent: TypeAlias = (
     | SubagentError
     | ActivitySnapshot
     | MessagesSnapshot
+    | StateSnapshot
+    | StateDelta
     | Custom
 )
 """Any event of AG-UI that is sent."""

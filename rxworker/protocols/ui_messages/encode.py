@@ -14,7 +14,7 @@ from rxworker.events import Record
 from rxworker.messages import StopKind, StopReason
 from rxworker.protocols.common import data_line, interrupt_id, pump
 from rxworker.protocols.ui_messages import wire
-from rxworker.protocols.ui_messages.parts import BlockParts, CallParts, NestedRuns, note
+from rxworker.protocols.ui_messages.parts import BlockParts, CallParts, NestedRuns, NoteParts
 from rxworker.protocols.ui_messages.wire import Data, Finish, Start, UiMessagePart
 from rxworker.state import RunState
 from rxworker.views import (
@@ -138,7 +138,7 @@ def _table(
         CallStart: calls.start,
         CallProgress: calls.progress,
         CallResult: calls.result,
-        Note: note,
+        Note: NoteParts().note,
     }
 
 

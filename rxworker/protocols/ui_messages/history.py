@@ -11,6 +11,7 @@ from rxworker.messages import (
     Conversation,
     Document,
     Image,
+    Json,
     JsonObject,
     Message,
     OpaqueBlock,
@@ -44,7 +45,12 @@ class UiMessage(Struct, frozen=True):
 
 
 def ui_messages_of(
-    conversation: Conversation, prefix: str, *, run: str = "", pause: RunPause | None = None
+    conversation: Conversation,
+    prefix: str,
+    *,
+    run: str = "",
+    pause: RunPause | None = None,
+    shared_state: Json = None,
 ) -> list[UiMessage]:
     """The messages of a conversation, for the initial ``messages`` of ``useChat``.
 
@@ -57,6 +63,7 @@ def ui_messages_of(
         run: The id of the paused run.
         pause: The pause of the run: the call that it waits at has the state ``approval-requested``; calls that the client runs have the
             state ``input-available``.
+        shared_state: The state that tools and hooks share with user interfaces, for a ``data-state`` part at the end of the last answer.
 
     >>> conversation = Conversation((Message.user("hi"), Message.assistant("hello")))
     >>> [(message.id, message.role, message.parts[-1]["text"]) for message in ui_messages_of(conversation, "chat-1")]
@@ -70,6 +77,10 @@ def ui_messages_of(
         history.ask(run, pause, waiting)
     for call in history.unanswered(waiting):
         call.update(state="output-error", errorText=NOT_RUN)
+    if shared_state is not None:
+        answers = [message for message in history.messages if message.role == "assistant"]
+        for last in answers[-1:]:
+            last.parts.append({"type": "data-state", "id": "state", "data": shared_state})
     return history.messages
 
 

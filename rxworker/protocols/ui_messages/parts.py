@@ -16,6 +16,8 @@ from rxworker.events import (
     HookVerdict,
     LimitReached,
     MessageAdd,
+    Record,
+    SharedStateChange,
     SignatureDelta,
     Usage,
 )
@@ -24,6 +26,7 @@ from rxworker.messages import Audio, Json, JsonObject, Text, ToolCall, ToolResul
 from rxworker.protocols.common import type_name
 from rxworker.protocols.ui_messages import wire
 from rxworker.protocols.ui_messages.wire import Data, UiMessagePart
+from rxworker.state import apply_change
 from rxworker.views import (
     BlockClose,
     BlockExtra,
@@ -301,9 +304,31 @@ def _about(block: ShownBlock) -> JsonObject:
     return about
 
 
-def note(change: Note) -> Iterator[UiMessagePart]:
-    """Any other event. The client keeps those that matter later; the others are transient."""
-    record = change.record
+class NoteParts:
+    """The parts of other events. The client keeps those that matter later; the others are transient.
+
+    >>> notes = NoteParts()
+    >>> def change(*operation: object) -> Note:
+    ...     return Note(Scope(), Record(1, "run-1", 1, 1, 0.0, SharedStateChange(*operation)))
+    >>> parts = [*notes.note(change("replace", "", {"done": 0})), *notes.note(change("replace", "/done", 1))]
+    >>> [(part.type, part.id, part.data) for part in parts]
+    [('data-state', 'state', {'done': 0}), ('data-state', 'state', {'done': 1})]
+    """
+
+    def __init__(self) -> None:
+        self._shared: Json = None
+
+    def note(self, change: Note) -> Iterator[UiMessagePart]:
+        """Any other event. The shared state is sent whole, since a client replaces a part by its id."""
+        record = change.record
+        if isinstance(record.event, SharedStateChange) and not record.path:
+            self._shared = apply_change(self._shared, record.event)
+            yield Data("data-state", self._shared, "state")
+        else:
+            yield from _note(record)
+
+
+def _note(record: Record) -> Iterator[UiMessagePart]:
     event = record.event
     match event:
         case Usage():

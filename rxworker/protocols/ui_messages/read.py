@@ -12,6 +12,7 @@ from rxworker.errors import LocalProtocolError
 from rxworker.messages import (
     Content,
     Conversation,
+    Json,
     JsonObject,
     Message,
     Text,
@@ -27,6 +28,7 @@ from rxworker.protocols.common import (
     split_interrupt,
     tool_meta,
 )
+from rxworker.state.shared_state import checked_json
 from rxworker.worker import Answer, Approve, Deny
 
 DENIED = "This call was not approved."
@@ -43,6 +45,7 @@ class ChatRequest(Struct, frozen=True):
         replies: Its replies to a paused run.
         results: The results of tools in the last answer, those of the client among them.
         tools: The tools of the client, if its requests have a member ``tools``.
+        state: The state that it shares with the worker, if its requests have a member ``state``.
         trigger: ``submit-message``, or ``regenerate-message`` to regenerate the last answer.
         message_id: The message to regenerate or edit.
         last_message_id: The last answer, which a resumed run continues.
@@ -54,6 +57,7 @@ class ChatRequest(Struct, frozen=True):
     replies: tuple[InterruptReply, ...] = ()
     results: tuple[ToolResult, ...] = ()
     tools: tuple[ToolMeta, ...] = ()
+    state: Json = None
     trigger: str = "submit-message"
     message_id: str | None = None
     last_message_id: str | None = None
@@ -99,8 +103,9 @@ class _Request(Struct, frozen=True, rename="camel"):
     messages: tuple[_Message, ...]
     trigger: str = "submit-message"
     message_id: str | None = None
-    # No part of the protocol: the body that a page adds, as assistant-ui does.
+    # No part of the protocol: what a page adds to the body. The tools are as assistant-ui sends them.
     tools: dict[str, _Tool] | None = None
+    state: Any = None
 
 
 _DECODER = msgspec.json.Decoder(_Request)
@@ -139,6 +144,7 @@ def read_chat_request(data: bytes) -> ChatRequest:
         replies,
         sent.results,
         tuple([tool_meta(n, t.description, t.parameters) for n, t in (read.tools or {}).items()]),
+        checked_json(read.state),
         read.trigger,
         read.message_id,
         last.id if last is not None and is_answer else None,

@@ -27,6 +27,7 @@ from rxworker.events import (
     RunPause,
     RunResume,
     RunStart,
+    SharedStateChange,
     WatcherDetach,
 )
 from rxworker.messages import JsonObject, Message, ToolResult
@@ -156,6 +157,9 @@ def note_of(record: Record) -> Iterable[Lane]:
             return _added(record, messages, source)
         case WatcherDetach(watcher=watcher, error=error):
             return (_note(record, "watcher", f"{watcher} failed and was detached: {error}"),)
+        case SharedStateChange(op=op, path=path, value=value):
+            what = "removed" if op == "remove" else describe_json(value)
+            return (_note(record, f"shared state {path}".strip(), what),)
         case Gap(first=first, last=last):
             return (_note(record, "gap", f"records {first} to {last} were too many for this view"),)
         case RunPause(hook=hook, reason=reason) if not record.path:

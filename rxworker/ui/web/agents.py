@@ -127,7 +127,10 @@ async def get_chat_messages(state: ServerState, request: WebRequest) -> web.Resp
             if isinstance(first, RunStart | RunResume)
             else (history, None)
         )
-    messages = ui_messages_of(history, entry.conversation.id, run=entry.id, pause=pause)
+    shared_state = shown.shared_state if entry.run.done() else None
+    messages = ui_messages_of(
+        history, entry.conversation.id, run=entry.id, pause=pause, shared_state=shared_state
+    )
     return bytes_response(entry.redact(encode_json(messages)))
 
 
@@ -272,6 +275,8 @@ def _start(runs: Runs, given: RunRequest, worker: str | None) -> RunEntry:
     else:
         messages = conversation.new_in(messages)
     equip_client_tools(conversation, given.tools)
+    if given.shared_state is not None:
+        conversation.worker.shared_state = given.shared_state
     title = " ".join(message.text for message in messages)
     entry = runs.next_run(conversation, messages, title)
     conversation.received = given.messages
@@ -294,7 +299,8 @@ async def _resume(runs: Runs, waiting: RunEntry, given: RunRequest) -> RunEntry:
     decisions = {**answers_of(waiting, given.results), **decisions_of(given.replies)}
     texts = tuple([reply.message for reply in given.replies if reply.message is not None])
     equip_client_tools(waiting.conversation, given.tools)
-    return await runs.resume(waiting.id, decisions, (*texts, *given.messages))
+    messages = (*texts, *given.messages)
+    return await runs.resume(waiting.id, decisions, messages, shared_state=given.shared_state)
 
 
 def _go_back(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError
 from rxworker.log import EventLog, RunInfo, RunRow, fork_run
-from rxworker.messages import Document, Image, Message, Prices, ToolResult
+from rxworker.messages import Document, Image, Json, Message, Prices, ToolResult
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
@@ -268,7 +268,9 @@ class Runs:
         if info is not None:
             self._store.note(info)
         await entry.open()
-        conversation.worker.conversation = entry.run.state.conversation
+        state = entry.run.state
+        conversation.worker.conversation = state.conversation
+        conversation.worker.shared_state = state.shared_state
 
     def start(
         self,
@@ -366,9 +368,14 @@ class Runs:
         return self._keep(entry.run(messages), entry, title)
 
     async def resume(
-        self, run: str, decisions: Mapping[str, Decision], add: tuple[Message, ...] = ()
+        self,
+        run: str,
+        decisions: Mapping[str, Decision],
+        add: tuple[Message, ...] = (),
+        *,
+        shared_state: Json = None,
     ) -> RunEntry:
-        """Resume a paused run as a new run.
+        """Resume a paused run as a new run. A shared state replaces that of the run, unless the worker runs in other processes.
 
         Raises:
             ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running.
@@ -385,7 +392,9 @@ class Runs:
         if isinstance(before, LiveEntry):
             assert before.paused is not None
             worker = before.conversation.worker
-            resumed = worker.resume(before.paused, decisions=decisions, add=add)
+            resumed = worker.resume(
+                before.paused, decisions=decisions, add=add, shared_state=shared_state
+            )
         else:
             await self.prepare(before.conversation)
             worker = before.conversation.worker
@@ -393,7 +402,9 @@ class Runs:
                 if isinstance(worker, QueuedWorker):
                     resumed = await worker.decide_later(run, decisions, add=add)
                 else:
-                    resumed = await worker.decide(run, decisions, add=add)
+                    resumed = await worker.decide(
+                        run, decisions, add=add, shared_state=shared_state
+                    )
             except CommandConflictError as error:
                 raise ApiError(409, "conflict", f"{run} was resumed already") from error
         entry = self._keep(resumed, before.conversation, before.title, resumes=before.id)

@@ -83,7 +83,7 @@ export const words = {
   },
   notes: {
     title: "Notices", none: "Verdicts of hooks, errors and limits appear here.", count: { one: "{n} notice", other: "{n} notices" }, data: "Data", at: "at {at}",
-    error: "Error", limit: "Limit reached", detached: "Watcher detached", notShown: "Not shown here", records: "records {first} to {last}",
+    error: "Error", limit: "Limit reached", detached: "Watcher detached", sharedState: "Shared state", removed: "removed", notShown: "Not shown here", records: "records {first} to {last}",
     retracted: "Retracted", again: ", again in {seconds} s", cancelled: "Cancelled", stopped: "Stopped by a limit", ended: "Ended early", paused: "Paused", by: "by {hook}",
   },
   charts: {

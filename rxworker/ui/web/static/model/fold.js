@@ -62,8 +62,14 @@ function gap(run, scope, event, record) {
   note(run, scope, record, "warn", words.notes.notShown, fill(words.notes.records, event), { inline: true });
 }
 
+function sharedStateChange(run, scope, event, record) {
+  const value = event.op === "remove" ? words.notes.removed : JSON.stringify(event.value ?? null);
+  note(run, scope, record, "quiet", words.notes.sharedState, `${event.path ?? ""} ${value}`.trim());
+}
+
 export const NOTE_STEPS = {
   error, limit_reached: limitReached, hook_message: hookMessage, hook_verdict: hookVerdict, watcher_detach: watcherDetach, gap,
+  shared_state_change: sharedStateChange,
 };
 
 // The response is over: open blocks are closed, and its tokens are added to the total.

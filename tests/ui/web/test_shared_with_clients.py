@@ -1,7 +1,8 @@
-"""Tools of AG-UI's and useChat's clients: offered to the model, run by the client, and continued with its results."""
+"""What AG-UI's and useChat's clients share with a run: tools that the client runs, and a state."""
 
 from __future__ import annotations
 
+import io
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,17 @@ from rxworker import Worker
 from rxworker.log import MemoryLog
 from rxworker.messages import ToolMeta
 from rxworker.providers import Request
+from rxworker.state import MAX_SHARED_STATE
 from rxworker.testing import Reply, ScriptedModel, call, say
-from rxworker.tools import ClientTool
+from rxworker.tools import ClientTool, ToolContext
+from rxworker.tools import tool as function_tool
 from rxworker.ui.web import WebServer
 
 if TYPE_CHECKING:
     from conftest import Desk, OpenDesk
 
 Body = dict[str, Any]
+JSON = {"Content-Type": "application/json"}
 PARAMETERS = {"type": "object", "properties": {"color": {"type": "string"}}}
 TOOLS = [{"name": "paint", "description": "Paint the page.", "parameters": PARAMETERS}]
 ASK = {"id": "1", "role": "user", "content": "paint it"}
@@ -227,3 +231,91 @@ async def test_a_run_waits_for_its_client_across_a_restart_of_the_server() -> No
                 response = await http.post(server.url + "ag-ui", json=body)
                 text = await response.text()
     assert "It is red." in text
+
+
+# Shared state
+
+
+def with_state(desk: Desk) -> None:
+    """Give the worker a tool that sets the state."""
+    make = desk.make_worker
+
+    def make_worker() -> Worker:
+        worker = make()
+
+        @function_tool
+        def plan(context: ToolContext, step: str) -> str:
+            """Add a step."""
+            context.set_shared_state(step, "/steps/-")
+            return json.dumps(context.shared_state)
+
+        worker.tools.add(plan)
+        start: Any = {"steps": []}
+        worker.shared_state = start
+        return worker
+
+    desk.server.state.workers._makers["worker"] = make_worker  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_the_state_of_an_ag_ui_client_is_that_of_the_run(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("plan", step="write"), "Done.", "Bye.")
+    with_state(desk)
+    # A client without a state sends an empty one.
+    events = await post(desk, "ag-ui", ag_ui(ASK))
+    assert [
+        (e["type"], e.get("snapshot", e.get("delta"))) for e in events if "STATE" in e["type"]
+    ] == [
+        ("STATE_SNAPSHOT", {"steps": []}),
+        ("STATE_DELTA", [{"op": "add", "path": "/steps/-", "value": "write"}]),
+    ]
+    assert types(events)[:2] == ["RUN_STARTED", "STATE_SNAPSHOT"]
+    done = {"id": "2", "role": "assistant", "content": "Done."}
+    more = [ASK, done, {"id": "3", "role": "user", "content": "bye"}]
+    events = await post(desk, "ag-ui", ag_ui(*more))
+    assert events[1]["snapshot"] == {"steps": ["write"]}
+    run = (await desk.get("api/runs"))[1]["runs"][0]["id"]
+    watched = await desk.frames(f"api/runs/{run}/ag-ui")
+    assert any("STATE_SNAPSHOT" in frame["data"] for frame in watched)
+    # Another conversation, whose client has a state of its own.
+    events = await post(desk, "ag-ui", ag_ui(ASK, threadId="t-2", state={"steps": ["mine"]}))
+    (result,) = [e["content"] for e in events if e["type"] == "TOOL_CALL_RESULT"]
+    assert json.loads(result) == {"steps": ["mine", "write"]}
+
+
+async def test_a_client_changes_the_state_while_it_runs_its_tool(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("paint", color="red"), call("plan", step="b"), "Done.")
+    with_state(desk)
+    await post(desk, "ag-ui", ag_ui(ASK))
+    history = [ASK, called("paint", "call_1_1"), tool("call_1_1")]
+    events = await post(desk, "ag-ui", ag_ui(*history, state={"steps": ["a"]}))
+    (result,) = [e["content"] for e in events if e["type"] == "TOOL_CALL_RESULT"]
+    assert json.loads(result) == {"steps": ["a", "b"]}
+
+
+async def test_a_state_that_cannot_be_shared_is_refused(open_desk: OpenDesk) -> None:
+    desk = await open_desk("unused")
+    chat: Body = {"id": "c-1", "messages": [], "state": "STATE"}
+    for path, body in (("ag-ui", ag_ui(ASK, state="STATE")), ("api/chat", chat)):
+        for state in ("[" * 5000 + "]" * 5000, '"' + "x" * MAX_SHARED_STATE + '"', "{"):
+            data = json.dumps(body).replace('"STATE"', state)
+            async with desk.http.post(
+                desk.url(path), data=io.BytesIO(data.encode()), headers=JSON
+            ) as response:
+                assert response.status == 400, await response.text()
+    assert (await desk.get("api/runs"))[1]["runs"] == []
+
+
+async def test_a_chat_has_the_state_as_a_part_of_its_message(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("plan", step="write"), "Done.")
+    with_state(desk)
+    user = {"id": "1", "role": "user", "parts": [{"type": "text", "text": "plan it"}]}
+    body = {"id": "c-1", "messages": [user], "state": {"steps": ["mine"]}}
+    parts = await post(desk, "api/chat", body)
+    shown = [(p["id"], p["data"]) for p in parts if p["type"] == "data-state"]
+    assert shown == [("state", {"steps": ["mine"]}), ("state", {"steps": ["mine", "write"]})]
+    history = (await desk.get("api/chat/c-1/messages"))[1]
+    assert history[-1]["parts"][-1] == {
+        "type": "data-state",
+        "id": "state",
+        "data": {"steps": ["mine", "write"]},
+    }
