@@ -117,7 +117,10 @@ class ContextFields(TypedDict, total=False):
     """
 
     conversation: Conversation
-    received: list[HookMessage | MessageAdd | ConversationReplace | SharedStateChange]
+    received: (
+        list[HookMessage | MessageAdd | ConversationReplace]
+        | list[HookMessage | MessageAdd | ConversationReplace | SharedStateChange]
+    )
     shared_state: Json
     variables: dict[str, object]
     workspace: Path
@@ -203,7 +206,7 @@ def _common(messages: tuple[Message | str, ...], fields: ContextFields) -> Any:
     all_messages = (Message.user(m) if isinstance(m, str) else m for m in messages)
     own = ("conversation", "received", "shared_state")
     rest = {key: value for key, value in fields.items() if key not in own}
-    received = fields.get("received", [])
+    received: list[Any] = [] if "received" not in fields else fields["received"]
     return {
         "conversation": fields.get("conversation", Conversation()).add(*all_messages),
         "emit": received.append,
