@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast
 
 from rxworker.errors import RunAbortedError, RunCancelledError
 from rxworker.events import ConversationReplace, HookMessage, MessageAdd, SharedStateChange
@@ -206,7 +206,7 @@ def _common(messages: tuple[Message | str, ...], fields: ContextFields) -> Any:
     all_messages = (Message.user(m) if isinstance(m, str) else m for m in messages)
     own = ("conversation", "received", "shared_state")
     rest = {key: value for key, value in fields.items() if key not in own}
-    received: list[Any] = [] if "received" not in fields else fields["received"]
+    received = cast("list[Any]", fields.get("received", []))
     return {
         "conversation": fields.get("conversation", Conversation()).add(*all_messages),
         "emit": received.append,
