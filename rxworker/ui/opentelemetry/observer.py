@@ -17,8 +17,9 @@ try:
     from opentelemetry.trace import Link
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
-    raise ConfigurationError(
-        f"traces need the package opentelemetry-api ({error}): pip install 'rxworker[otel]'"
+    raise ImportError(
+        f"traces need the package opentelemetry-api ({error}): pip install 'rxworker[otel]'",
+        name="opentelemetry",
     ) from error
 
 from rxworker.ui.opentelemetry.metrics import Instruments

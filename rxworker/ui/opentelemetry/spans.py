@@ -121,7 +121,7 @@ class _Tool:
 class _Scope:
     """A run that is open."""
 
-    __slots__ = ("abort", "began", "chat", "context", "metric", "span", "state", "status", "tools", "usage")  # fmt: skip
+    __slots__ = ("abort", "asked", "began", "chat", "context", "metric", "span", "state", "status", "tools", "usage")  # fmt: skip
 
     def __init__(self, span: Span, began: float, metric: Attributes, state: RunState) -> None:
         self.span = span
@@ -131,6 +131,7 @@ class _Scope:
         self.state = state  # folded only where content is recorded
         self.status = "running"
         self.abort: RunAbort | None = None
+        self.asked = "", ""  # the provider and the model of the last request
         self.usage: Usage | None = None
         self.chat: _Chat | None = None
         self.tools: dict[tuple[int, str], _Tool] = {}
@@ -333,8 +334,9 @@ class RunSpans(abc.ObserverBase[Record]):
 
     def _requested(self, scope: _Scope, record: Record, event: AttemptStart) -> None:
         chat = scope.chat
+        scope.asked = event.provider, event.model
         if chat is None:
-            chat = self._begin_chat(scope, record, event.provider, event.model)
+            chat = self._begin_chat(scope, record, *scope.asked)
         else:
             chat.attempts += 1
             chat.requested = chat.last = record.time
@@ -393,8 +395,7 @@ class RunSpans(abc.ObserverBase[Record]):
         chat = scope.chat
         if event.status is _STARTED:
             if chat is None:  # the response begins again although it was complete
-                model = event.model or ""
-                chat = self._begin_chat(scope, record, event.provider or "", model)
+                chat = self._begin_chat(scope, record, *scope.asked)
             chat.response = event.response_id
             chat.model = None if event.model is None else _safe(event.model)
         elif event.status is _COMPLETED and chat is not None:

@@ -10,9 +10,22 @@ import pytest
 from rxworker import Message, Worker, tool, worker_tool
 from rxworker.errors import ToolError
 from rxworker.hooks import ToolResultContext, after_tool_call
-from rxworker.messages import Document, Image, Text
+from rxworker.messages import (
+    Audio,
+    CachePoint,
+    Document,
+    Image,
+    OpaqueBlock,
+    Refusal,
+    ServerToolCall,
+    ServerToolResult,
+    StopKind,
+    StopReason,
+    Text,
+)
 from rxworker.testing import ScriptedModel, call, say, think
 from rxworker.ui.opentelemetry import SEMCONV
+from rxworker.ui.opentelemetry.content import Recorder
 from tests.ui.opentelemetry.conftest import Received, attributes
 
 CONTENT = {
@@ -125,6 +138,46 @@ async def test_a_result_is_recorded_as_the_hooks_have_left_it(received: Received
     span = received.spans["execute_tool find"]
     assert json.loads(attributes(span)["gen_ai.tool.call.result"]) == "at home"
     assert "Hill" not in span.to_json()
+
+
+def test_each_block_of_a_message_has_the_form_of_the_conventions() -> None:
+    message = Message.assistant(
+        Refusal("No."),
+        ServerToolCall("s1", "web_search", {"query": "Ada"}),
+        ServerToolResult("s1", "web_search"),
+        Image(file_id="f1"),
+        Audio(data="QUJD"),
+        OpaqueBlock("novelty", {"secret": "x"}),
+        CachePoint(),
+    )
+    stop = StopReason(StopKind.OTHER, "recitation")
+    (told,) = json.loads(Recorder(str.upper).output(message, stop))
+    assert told["finish_reason"] == "recitation"
+    assert told["parts"] == [
+        {"type": "refusal", "content": "NO."},
+        {
+            "type": "server_tool_call",
+            "id": "s1",
+            "name": "web_search",
+            "server_tool_call": {"type": "web_search", "input": {"query": "ADA"}},
+        },
+        {
+            "type": "server_tool_call_response",
+            "id": "s1",
+            "server_tool_call_response": {"type": "web_search"},
+        },
+        {"type": "file", "mime_type": "image/png", "modality": "image", "file_id": "f1"},
+        {
+            "type": "blob",
+            "mime_type": "audio/wav",
+            "modality": "audio",
+            "content": "",
+            "base64_length": 4,
+        },
+        {"type": "novelty"},
+    ]
+    blocks = json.loads(Recorder().result((Text("seen"), Image(url="https://example.com/a.png"))))
+    assert [block["type"] for block in blocks] == ["text", "uri"]
 
 
 async def test_files_are_recorded_by_their_address_or_size_and_never_as_bytes(

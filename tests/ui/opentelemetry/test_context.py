@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import weakref
 from typing import Any
 
@@ -265,3 +267,14 @@ async def test_a_traced_run_leaves_no_garbage(received: Received) -> None:
         assert run() is None
     finally:
         gc.enable()
+
+
+def test_without_the_package_the_error_names_the_extra() -> None:
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None\n"
+        "import rxworker.worker\n"
+        "try:\n    import rxworker.ui.opentelemetry\n"
+        "except ImportError as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "pip install 'rxworker[otel]'" in done.stdout, done.stderr

@@ -6,15 +6,18 @@ import asyncio
 from typing import Any
 
 import pytest
+import reactivex
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
+from reactivex import Observable
 
 from rxworker import Limits, Paused, Worker, tool, worker_tool
 from rxworker.errors import LimitExceededError, ProviderError, RunCancelledError
-from rxworker.events import Record, RunStop, ToolStart, ToolStop
+from rxworker.events import Record, ResponseEvent, RunStop, ToolStart, ToolStop
 from rxworker.hooks import Pause, Skip, ToolCallContext, before_tool_call
 from rxworker.messages import StopKind, StopReason, Usage
-from rxworker.testing import ScriptedModel, call, cut, fail, say, stall
+from rxworker.providers import Request
+from rxworker.testing import Call, Reply, ScriptedModel, call, cut, fail, reply_events, say, stall
 from rxworker.transport import Retry
 from rxworker.ui.opentelemetry import OpenTelemetry, Semconv
 from tests.ui.opentelemetry.conftest import Received, attributes, events
@@ -407,6 +410,51 @@ async def test_the_environment_opts_into_the_latest_version(
     await Worker(ScriptedModel(["Hello."]), tracing=received.observer()).run("Hi")
     assert "gen_ai.client.inference.duration" in received.metrics()
     assert "gen_ai.client.operation.duration" not in received.metrics()
+
+
+async def test_a_response_that_begins_again_after_its_end_is_another_span(
+    received: Received,
+) -> None:
+    class Proxy(ScriptedModel):
+        def stream(self, request: Request) -> Observable[ResponseEvent]:
+            return reactivex.of(*reply_events(say("It is 41.")), *reply_events(say("It is 42."), 2))
+
+    worker = Worker(Proxy([]), tracing=received.observer(content=True))
+    assert (await worker.run("Hi")).text == "It is 42."
+    first, second, _ = received.all
+    assert attributes(second)["gen_ai.provider.name"] == "scripted"
+    assert attributes(second)["gen_ai.response.id"] == "response_2"
+    assert "41" in attributes(first)["gen_ai.output.messages"]
+    assert "41" not in attributes(second)["gen_ai.input.messages"]
+
+
+async def test_two_calls_of_one_id_are_two_spans(received: Received) -> None:
+    twice = tuple([Call("scout", {"task": "Look."}, id="x")] * 2)
+
+    def inner() -> Worker:
+        return Worker(ScriptedModel(["Seen."], delay=0.001))
+
+    scout = worker_tool(inner, name="scout", description="Look around.")
+    model = ScriptedModel([Reply(tool_calls=twice), "Done."])
+    await Worker(model, tools=[scout], tracing=received.observer()).run("Look.")
+    names = [span.name for span in received.all]
+    assert names.count("execute_tool scout") == 2
+    assert names[-1] == "invoke_agent"
+
+
+async def test_a_watcher_that_is_detached_is_an_event_without_the_secrets_of_its_error(
+    received: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOORS_API_KEY", "open sesame")
+
+    def broken(_: Record) -> None:
+        raise ValueError("no door opens to open sesame")
+
+    run = Worker(ScriptedModel(["Hello."]), tracing=received.observer()).run("Hi")
+    run.watch(name="dashboard").subscribe(broken, print)
+    await run
+    about = {"watcher": "dashboard", "error": "ValueError: no door opens to (hidden)"}
+    assert ("rxworker.watcher.detach", about) in events(received.spans["invoke_agent"])
 
 
 def test_arguments_that_cannot_be_are_refused() -> None:
