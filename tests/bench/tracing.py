@@ -3,14 +3,13 @@
     python tests/bench/tracing.py            half a minute
     python tests/bench/tracing.py --quick    seconds, and rough
 
-Each figure is the median of differences of neighbours: a traced run, and the same run without, in turn, so that the machine drops out.
+A traced run and the same run without are measured in turn; each figure is that of the fastest twentieth, which other programs have disturbed least.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import statistics
 import sys
 import time
 
@@ -19,7 +18,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.trace import NoOpTracerProvider
 
 from rxworker import Worker
-from rxworker.testing import ScriptedModel, say
+from rxworker.testing import Reply, ScriptedModel, say
 from rxworker.ui.opentelemetry import OpenTelemetry
 
 DELTAS = 2000
@@ -41,37 +40,28 @@ class Costs(Struct, frozen=True):
     traced_delta: float
 
 
-def measure(rounds: int = 40) -> Costs:
+def measure(rounds: int = 1000) -> Costs:
     """Measure both."""
     tracing = OpenTelemetry(
         tracer_provider=NoOpTracerProvider(), meter_provider=NoOpMeterProvider()
     )
 
-    async def seconds(worker: Worker) -> float:
-        begun = time.process_time()
-        await worker.run("Hi")
-        return time.process_time() - begun
-
-    async def pairs(text: str, runs: int, chunk: int, delay: float) -> tuple[float, float]:
-        plain: list[float] = []
-        added: list[float] = []
+    async def pairs(answer: Reply, delay: float, rounds: int) -> tuple[float, float]:
+        taken: dict[bool, list[float]] = {False: [], True: []}
         for _ in range(rounds):
-            taken: list[float] = []
-            for observer in (None, tracing):
-                workers = [
-                    Worker(ScriptedModel([say(text, chunk=chunk)], delay=delay), tracing=observer)
-                    for _ in range(runs)
-                ]
-                gc.collect()
-                taken.append(sum([await seconds(worker) for worker in workers]) / runs)
-            plain.append(taken[0])
-            added.append(taken[1] - taken[0])
-        return 1e6 * min(plain), 1e6 * statistics.median(added)
+            for is_traced, seconds in taken.items():
+                model = ScriptedModel([answer], delay=delay)
+                worker = Worker(model, tracing=tracing if is_traced else None)
+                begun = time.thread_time()
+                await worker.run("Hi")
+                seconds.append(time.thread_time() - begun)
+        plain, traced = (1e6 * sorted(each)[len(each) // 20] for each in taken.values())
+        return plain, traced - plain
 
     async def both() -> Costs:
-        run, traced = await pairs("ok", 100, 16, 0.0)
-        delta, traced_delta = await pairs("x" * DELTAS, 1, 1, 1e-9)
-        return Costs(run, traced, delta / DELTAS, traced_delta / DELTAS)
+        run, traced = await pairs(say("ok"), 0.0, rounds)
+        delta, more = await pairs(say("x" * DELTAS, chunk=1), 1e-9, max(rounds // 40, 10))
+        return Costs(run, traced, delta / DELTAS, more / DELTAS)
 
     gc.disable()
     try:
@@ -81,6 +71,6 @@ def measure(rounds: int = 40) -> Costs:
 
 
 if __name__ == "__main__":
-    costs = measure(12 if "--quick" in sys.argv else 40)
+    costs = measure(200 if "--quick" in sys.argv else 1000)
     print(f"a run {costs.run:.1f} µs, traced {costs.traced:+.1f} µs")
     print(f"a delta {costs.delta:.2f} µs, traced {costs.traced_delta:+.2f} µs")

@@ -45,7 +45,7 @@ from rxworker.events import (
     WatcherDetach,
 )
 from rxworker.events.deltas import Deltas
-from rxworker.events.kinds import BLOCK_EVENTS, META_EVENTS
+from rxworker.events.kinds import BLOCK_TYPE_OF
 from rxworker.messages import ResultContent, StopReason
 from rxworker.messages.lenient_json import whole
 from rxworker.operators.stage import connect
@@ -88,9 +88,11 @@ class _Chat:
 
     __slots__ = ("attempts", "attributes", "began", "context", "error", "first", "last", "model", "requested", "response", "span", "stop", "usage")  # fmt: skip
 
-    def __init__(self, span: Span, began: float, attributes: Attributes) -> None:
+    def __init__(
+        self, span: Span, context: contexts.Context, began: float, attributes: Attributes
+    ) -> None:
         self.span = span
-        self.context = set_span_in_context(span)
+        self.context = context
         self.attributes = attributes  # of its metrics
         self.began = self.requested = began
         self.attempts = 1
@@ -108,9 +110,9 @@ class _Tool:
 
     __slots__ = ("began", "context", "name", "span", "stopped")
 
-    def __init__(self, span: Span, began: float, name: str) -> None:
+    def __init__(self, span: Span, context: contexts.Context, began: float, name: str) -> None:
         self.span = span
-        self.context = set_span_in_context(span)
+        self.context = context
         self.began = began
         self.name = name
         self.stopped: tuple[float, bool] | None = (
@@ -131,7 +133,7 @@ class _Scope:
         self.state = state  # folded only where content is recorded
         self.status = "running"
         self.abort: RunAbort | None = None
-        self.asked = "", ""  # the provider and the model of the last request
+        self.asked: tuple[str, str] = "", ""  # the provider and the model of the last request
         self.usage: Usage | None = None
         self.chat: _Chat | None = None
         self.tools: dict[tuple[int, str], _Tool] = {}
@@ -172,6 +174,7 @@ class RunSpans(abc.ObserverBase[Record]):
         self._links = links
         self._ended = ended
         self._is_live = False
+        self._has_tracer = True
         self._last = 0.0
         self._scopes: dict[tuple[str, ...], _Scope] = {}
         self._seed = run.state if recorder is not None and run.first_seq > 1 else RunState()
@@ -179,7 +182,7 @@ class RunSpans(abc.ObserverBase[Record]):
     def begin(self, run: Run[Any]) -> None:
         """Take the records so far, and from then on each record within the task that emits it."""
         connect(run.entries(run.first_seq - 1, name="opentelemetry"), self)
-        self._is_live = True
+        self._is_live = self._has_tracer
 
     def on_next(self, value: Record) -> None:
         """Take a record, or one for deltas that arrived together."""
@@ -195,7 +198,7 @@ class RunSpans(abc.ObserverBase[Record]):
             return
         if self._recorder is not None:
             scope.state = fold_run((record,), scope.state)
-        if kind in _CHUNKS and (chat := scope.chat) is not None and chat.last != time:
+        if kind in _DELTAS and (chat := scope.chat) is not None and chat.last != time:
             self._chunk(chat, time)
         if handler is not None:
             handler(self, scope, record, event)
@@ -255,6 +258,8 @@ class RunSpans(abc.ObserverBase[Record]):
             links,
             _ns(record.time),
         )
+        if not path:
+            self._has_tracer = span.get_span_context().is_valid  # else no SDK is set up
         metric: Attributes = {names.agent_name: name} if name else {}
         state = RunState(path=path) if path else self._seed
         scope = self._scopes[path] = _Scope(span, record.time, metric, state)
@@ -358,14 +363,9 @@ class RunSpans(abc.ObserverBase[Record]):
             attributes[names.conversation] = conversation
         if names.stream:
             attributes[names.stream] = True
-        span = self._tracer.start_span(
-            f"chat {model}" if model else "chat",
-            scope.context,
-            SpanKind.CLIENT,
-            attributes,
-            start_time=_ns(record.time),
-        )
-        chat = scope.chat = _Chat(span, record.time, metric)
+        name = f"chat {model}" if model else "chat"
+        span, context = self._start(scope, record, name, attributes, SpanKind.CLIENT)
+        chat = scope.chat = _Chat(span, context, record.time, metric)
         if record.path:  # the models of a run inside are known from its requests alone
             scope.span.set_attributes(metric | {names.operation: "invoke_agent"})
         recorder = self._recorder
@@ -377,7 +377,7 @@ class RunSpans(abc.ObserverBase[Record]):
         return chat
 
     def _chunk(self, chat: _Chat, time: float) -> None:
-        """What arrived in one network read is a chunk."""
+        """The start of a response, and the deltas of one network read, are a chunk each."""
         if chat.first is None:
             chat.first = time
             seconds = max(time - chat.requested, 0.0)
@@ -396,6 +396,8 @@ class RunSpans(abc.ObserverBase[Record]):
         if event.status is _STARTED:
             if chat is None:  # the response begins again although it was complete
                 chat = self._begin_chat(scope, record, *scope.asked)
+            if chat.first is None:
+                self._chunk(chat, record.time)
             chat.response = event.response_id
             chat.model = None if event.model is None else _safe(event.model)
         elif event.status is _COMPLETED and chat is not None:
@@ -464,16 +466,10 @@ class RunSpans(abc.ObserverBase[Record]):
         known = None if record.path else self._worker.tools.get(call.name)
         if known is not None:
             attributes[names.tool_description] = known.meta.description
-        span = self._tracer.start_span(
-            f"execute_tool {name}",
-            scope.context,
-            SpanKind.INTERNAL,
-            attributes,
-            start_time=_ns(record.time),
-        )
+        span, context = self._start(scope, record, f"execute_tool {name}", attributes)
         if self._recorder is not None and names.tool_arguments and span.is_recording():
             span.set_attribute(names.tool_arguments, self._recorder.arguments(call.input))
-        tool = scope.tools[event.place, call.id] = _Tool(span, record.time, name)
+        tool = scope.tools[event.place, call.id] = _Tool(span, context, record.time, name)
         if self._is_live:
             contexts.attach(tool.context)
 
@@ -510,7 +506,23 @@ class RunSpans(abc.ObserverBase[Record]):
         self._instruments.tool(max(time - tool.began, 0.0), metric, tool.context)
         span.end(_ns(time))
 
-    # Notes
+    # Spans
+
+    def _start(
+        self,
+        scope: _Scope,
+        record: Record,
+        name: str,
+        attributes: Attributes,
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> tuple[Span, contexts.Context]:
+        """A span in a run, and the context in which it is current."""
+        if not self._has_tracer:
+            return scope.span, scope.context
+        span = self._tracer.start_span(
+            name, scope.context, kind, attributes, start_time=_ns(record.time)
+        )
+        return span, set_span_in_context(span)
 
     def _verdict(self, scope: _Scope, record: Record, event: HookVerdict) -> None:
         calls = scope.tools.items()
@@ -588,7 +600,7 @@ def _type_of(error: Exception) -> str:
 
 _STARTED, _COMPLETED = ResponseStatus.STARTED, ResponseStatus.COMPLETED
 _ERROR = SpanStatus(StatusCode.ERROR)
-_CHUNKS = META_EVENTS | BLOCK_EVENTS | {Deltas}
+_DELTAS: frozenset[type[object]] = frozenset({*BLOCK_TYPE_OF, Deltas})
 _BEGINNINGS: frozenset[type[object]] = frozenset({RunStart, RunResume, RunRecover})
 _HANDLERS: dict[type[object], Callable[[RunSpans, _Scope, Record, Any], None]] = {
     RunStart: RunSpans._began_again,
