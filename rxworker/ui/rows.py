@@ -1,0 +1,312 @@
+"""Rows of the records of runs, for tables: a row for each call of a tool, each response, or each run.
+
+They are operators over the records of one run, of several (`merge_runs`), or of a log. A row is emitted when what it describes has ended. Nested runs are included: their
+``path`` has the calls that lead to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from msgspec import Struct
+from reactivex import Observable, abc
+
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    BlockStart,
+    Record,
+    ResponseStatus,
+    RunAbort,
+    RunPause,
+    RunStop,
+    Status,
+    Usage,
+)
+from rxworker.messages.lenient_json import encode_lenient
+from rxworker.operators.stage import Operator
+from rxworker.protocols import reason_of
+from rxworker.state import RunState, step_run
+from rxworker.views import CallView, RunView
+
+R = TypeVar("R")
+Fold: TypeAlias = Callable[[Record], Iterator[R]]
+"""Takes the records of one run, and returns the rows that each completes."""
+
+ENDS = (RunStop, RunPause, RunAbort)
+
+
+class CallRow(Struct, frozen=True):
+    """A call of a tool.
+
+    Attributes:
+        run: The run.
+        path: The calls that lead to the nested run that made it, joined by ``/``; empty for the run itself.
+        turn: The turn.
+        call: The id of the call.
+        tool: The tool.
+        arguments: Its arguments, as JSON or as the text of a tool that takes free text.
+        result: The text of its result; ``None`` if there is none.
+        stage: How it ended: ``done``, ``failed``, ``refused``, ``stopped`` or ``retracted``; see `ItemStage`.
+        began: When the model began to write it.
+        seconds: How long the tool ran.
+    """
+
+    run: str
+    path: str
+    turn: int
+    call: str
+    tool: str
+    arguments: str
+    result: str | None
+    stage: str
+    began: datetime
+    seconds: float
+
+
+class ResponseRow(Struct, frozen=True):
+    """A request to a provider and its response.
+
+    Attributes:
+        run: The run.
+        path: As for `CallRow`.
+        turn: The turn.
+        attempt: Its number in the turn.
+        provider: Who was asked.
+        model: The model.
+        status: ``Completed``, ``Cancelled``, ``Failed``, or ``Retracted`` for one that was requested again.
+        stop_reason: Why it ended, if the provider reported it.
+        began: When the request was sent.
+        first_seconds: Seconds until its first block; ``None`` if there was none.
+        seconds: Seconds until its end.
+        input_tokens: As in `Usage`, as are the others.
+    """
+
+    run: str
+    path: str
+    turn: int
+    attempt: int
+    provider: str
+    model: str
+    status: str
+    stop_reason: str | None
+    began: datetime
+    first_seconds: float | None
+    seconds: float
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    reasoning_tokens: int | None
+
+
+class RunRow(Struct, frozen=True):
+    """A run.
+
+    Attributes:
+        run: The run.
+        status: ``finished``, ``paused`` or ``aborted``.
+        reason: Why it was paused or ended early.
+        turns: How many turns it took.
+        tool_calls: How many tools it started, those of nested runs included.
+        began: When it began.
+        seconds: How long it took.
+        input_tokens: As in `Usage`, as are the others, of all its requests.
+    """
+
+    run: str
+    status: str
+    reason: str
+    turns: int
+    tool_calls: int
+    began: datetime
+    seconds: float
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    reasoning_tokens: int | None
+
+
+def call_rows() -> Operator[Record, CallRow]:
+    """A row for each call of a tool.
+
+    >>> from rxworker import Worker, tool
+    >>> from rxworker.testing import ScriptedModel, call, say
+    >>> @tool
+    ... def add(a: int, b: int) -> int:
+    ...     "Add."
+    ...     return a + b
+    >>> async def main() -> None:
+    ...     run = Worker(ScriptedModel([call("add", a=1, b=2), say("3")]), tools=[add]).run("1 + 2?")
+    ...     run.pipe(call_rows()).subscribe(lambda row: print(row.tool, row.arguments, row.result))
+    ...     await run
+    >>> import asyncio
+    >>> asyncio.run(main())
+    add {"a":1,"b":2} 3
+    """
+    return partial(_rows, _Calls)
+
+
+def response_rows() -> Operator[Record, ResponseRow]:
+    """A row for each response of a provider, also for those that failed."""
+    return partial(_rows, _Responses)
+
+
+def run_rows() -> Operator[Record, RunRow]:
+    """A row for each run that has ended or paused."""
+    return partial(_rows, _Runs)
+
+
+def _rows(make: Callable[[], Fold[R]], source: Observable[Record]) -> Observable[R]:
+    def subscribe(
+        observer: abc.ObserverBase[R], scheduler: abc.SchedulerBase | None = None
+    ) -> abc.DisposableBase:
+        folds: dict[str, Fold[R]] = {}
+
+        def on_next(record: Record) -> None:
+            fold = folds.get(record.run)
+            if fold is None:
+                fold = folds[record.run] = make()
+            for row in fold(record):
+                observer.on_next(row)
+            if _is_end(record):
+                folds.pop(record.run, None)
+
+        return source.subscribe(
+            on_next, observer.on_error, observer.on_completed, scheduler=scheduler
+        )
+
+    return Observable(subscribe)
+
+
+class _Calls:
+    def __init__(self) -> None:
+        self._view = RunView()
+        self._emitted: set[CallView] = set()
+
+    def __call__(self, record: Record) -> Iterator[CallRow]:
+        for item in self._view.step(record).items:
+            if isinstance(item, CallView) and item.is_over:
+                has_result = item.result is not None or item.stage not in ("done", "failed")
+                if has_result and item not in self._emitted:
+                    yield self._row(record.run, item)
+        if _is_end(record):
+            for item in self._view.items:
+                if isinstance(item, CallView) and item.is_over and item not in self._emitted:
+                    yield self._row(record.run, item)
+
+    def _row(self, run: str, item: CallView) -> CallRow:
+        self._emitted.add(item)
+        given = item.text if item.call is None else item.call.input
+        return CallRow(
+            run=run,
+            path="/".join(item.scope.path),
+            turn=item.turn,
+            call=item.block.call_id or item.block.id,
+            tool=item.block.tool,
+            arguments=given if isinstance(given, str) else encode_lenient(given).decode(),
+            result=None if item.result is None else item.result.text,
+            stage=item.stage,
+            began=_moment(item.began),
+            seconds=item.seconds,
+        )
+
+
+class _Attempt:
+    """A request that has not ended."""
+
+    def __init__(self, record: Record, provider: str, model: str) -> None:
+        self.record = record
+        self.provider = provider
+        self.model = model
+        self.first: float | None = None
+        self.usage = Usage()
+
+    def row(self, end: Record, status: str, stop_reason: str | None = None) -> ResponseRow:
+        began = self.record.time
+        return ResponseRow(
+            run=end.run,
+            path="/".join(end.path),
+            turn=self.record.turn,
+            attempt=self.record.attempt,
+            provider=self.provider,
+            model=self.model,
+            status=status,
+            stop_reason=stop_reason,
+            began=_moment(began),
+            first_seconds=None if self.first is None else self.first - began,
+            seconds=end.time - began,
+            input_tokens=self.usage.input_tokens,
+            output_tokens=self.usage.output_tokens,
+            cache_read_tokens=self.usage.cache_read_tokens,
+            reasoning_tokens=self.usage.reasoning_tokens,
+        )
+
+
+class _Responses:
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, ...], _Attempt] = {}
+
+    def __call__(self, record: Record) -> Iterator[ResponseRow]:
+        event, path = record.event, record.path
+        if isinstance(event, AttemptStart):
+            self._open[path] = _Attempt(record, event.provider, event.model)
+            return
+        attempt = self._open.get(path)
+        if attempt is None:
+            return
+        match event:
+            case BlockStart():
+                attempt.first = record.time if attempt.first is None else attempt.first
+            case Usage():
+                attempt.usage = event
+            case Status(status=ResponseStatus.STARTED):
+                attempt.model = event.model or attempt.model
+                attempt.provider = event.provider or attempt.provider
+            case Status():
+                del self._open[path]
+                reason = None if event.stop_reason is None else event.stop_reason.kind.value
+                yield attempt.row(record, event.status.value, reason)
+            case AttemptRetract():
+                del self._open[path]
+                yield attempt.row(record, "Retracted")
+            case RunStop() | RunPause() | RunAbort():
+                del self._open[path]
+                yield attempt.row(record, ResponseStatus.CANCELLED.value)
+            case _:
+                pass
+
+
+class _Runs:
+    def __init__(self) -> None:
+        self._state = RunState()
+        self._began: float | None = None
+
+    def __call__(self, record: Record) -> Iterator[RunRow]:
+        self._began = record.time if self._began is None else self._began
+        self._state = state = step_run(self._state, record)
+        if _is_end(record):
+            usage = state.usage
+            yield RunRow(
+                run=record.run,
+                status=state.status,
+                reason=reason_of(state),
+                turns=state.turns,
+                tool_calls=state.all_tool_calls,
+                began=_moment(self._began),
+                seconds=record.time - self._began,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                cache_read_tokens=usage.cache_read_tokens,
+                reasoning_tokens=usage.reasoning_tokens,
+            )
+
+
+def _is_end(record: Record) -> bool:
+    return not record.path and isinstance(record.event, ENDS)
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
