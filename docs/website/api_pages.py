@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-MODULES = ["rxworker.errors", "rxworker.hooks.ready", "rxworker.ui.asgi"]
+MODULES = [
+    "rxworker.errors",
+    "rxworker.hooks.ready",
+    "rxworker.ui.asgi",
+    "rxworker.ui.jupyter",
+    "rxworker.ui.rows",
+    "rxworker.ui.tables",
+]
 """Modules that programs import from, beside the packages."""
 EXPORTS = re.compile(r"^__all__ = \[\n(.*?)^\]|^__all__ = \[(.+?)\]$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(

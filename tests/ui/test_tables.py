@@ -27,7 +27,6 @@ parquet: Any = importlib.import_module("pyarrow.parquet")
 ipc: Any = importlib.import_module("pyarrow.ipc")
 
 
-
 def read_file(path: str) -> Any:
     return ipc.open_file(path).read_all()
 
