@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Union, cast
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessage
 from openai.types.chat.chat_completion_chunk import ChoiceDelta
 from openai.types.responses import ResponseStreamEvent
+from openresponses_types import types as open_responses
 from pydantic import TypeAdapter
 
 from rxworker.events import (
@@ -264,6 +265,8 @@ class ResponseGrammar:
         for kind, event in zip(kinds, events, strict=True):
             EVENTS.validate_json(encode_lenient(event), strict=True)
             self._read(kind, event)
+            if "mcp_call" not in str(event):  # which Open Responses does not have
+                OPEN_EVENTS.validate_json(encode_lenient(event), strict=True)
         assert not ENDS & set(kinds[:-1])
         if kinds and kinds[-1] in ENDS:
             self._end(events[-1]["response"])
@@ -335,6 +338,11 @@ class AcpGrammar:
 
 ENDS = {"completed", "incomplete", "failed"}
 EVENTS: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
+OPEN_EVENTS: TypeAdapter[Any] = TypeAdapter(
+    cast("Any", Union)[
+        tuple(v for name, v in vars(open_responses).items() if name.endswith("StreamingEvent"))
+    ]
+)
 CHUNKS = TypeAdapter(ChoiceDelta)
 MESSAGES = TypeAdapter(ChatCompletionMessage)
 

@@ -121,9 +121,10 @@ async def post_response(state: ServerState, request: WebRequest) -> web.Response
         given = _read(data, partial(read_response_request, items=items))
     before = None if given.previous is None else await _continued(runs, given.previous)
     entry = await _begin(runs, given, before)
+    if given.background and not given.stream:
+        await entry.accepted()
+        return _json(entry, response_object(_head(entry), "queued"))
     async with _connected(state, request, entry, given):
-        if given.background and not given.stream:
-            return _json(entry, response_object(_head(entry), "queued"))
         encoder = ResponseEncoder(_head(entry), partial(_usage, entry))
         batches = batches_of(entry, watch_run(entry, 0, "reliable", "response"))
         if given.stream:

@@ -21,7 +21,7 @@ from rxworker.log import MemoryLog, SQLiteLog
 from rxworker.messages import Image
 from rxworker.providers import Request
 from rxworker.testing import Reply, ScriptedModel, call, fail, say, stall, think
-from rxworker.ui.web import Settings, WebServer
+from rxworker.ui.web import Settings, WebRequest, WebServer
 from rxworker.worker import Approve, QueuedWorker
 
 if TYPE_CHECKING:
@@ -234,18 +234,16 @@ BAD: Sequence[tuple[str, Any, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("path", "body", "status"), BAD)
-async def test_bad_requests_get_the_errors_of_the_protocol(
-    open_desk: OpenDesk, path: str, body: Any, status: int
-) -> None:
+async def test_bad_requests_get_the_errors_of_the_protocol(open_desk: OpenDesk) -> None:
     desk = await open_desk(settings=Settings(max_body=2000))
     headers = {"Content-Type": "application/json"}
-    data = body if isinstance(body, str) else json.dumps(body)
-    async with desk.http.post(desk.url(f"v1/{path}"), data=data, headers=headers) as answer:
-        assert answer.status == status, await answer.text()
-        error = (await answer.json())["error"]
-    assert error["message"]
-    assert error["type"] == "invalid_request_error"
+    for path, body, status in BAD:
+        data = body if isinstance(body, str) else json.dumps(body)
+        async with desk.http.post(desk.url(f"v1/{path}"), data=data, headers=headers) as answer:
+            assert answer.status == status, (path, body, await answer.text())
+            error = (await answer.json())["error"]
+        assert error["message"], (path, body)
+        assert error["type"] == "invalid_request_error", (path, body)
     assert (await desk.get("api/runs"))[1]["runs"] == []
 
 
@@ -259,7 +257,7 @@ async def test_the_key_is_the_token(open_desk: OpenDesk) -> None:
 
 
 async def test_a_failed_run_is_an_error(open_desk: OpenDesk) -> None:
-    desk = await open_desk(always=fail("the model is out"))
+    desk = await open_desk(always=say("Half") + fail("the model is out", retryable=False))
     async with client_of(desk) as client:
         with pytest.raises(openai.InternalServerError, match="the model is out"):
             # The client would try again, and the tools of the worker would do again what they have done.
@@ -275,6 +273,9 @@ async def test_a_failed_run_is_an_error(open_desk: OpenDesk) -> None:
         response = await client.responses.create(model="worker", input="hi")
         assert response.error is not None
         assert (response.status, response.error.message) == ("failed", "the model is out")
+        stream = await client.responses.create(model="worker", input="hi", stream=True)
+        kinds = [event.type async for event in stream]
+        assert kinds[-2:] == ["response.output_item.done", "response.failed"]
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -393,7 +394,8 @@ async def test_the_numbers_are_the_same_in_another_process(tmp_path: Path) -> No
         return "nothing"
 
     def make() -> Worker:
-        return Worker(ScriptedModel([call("look"), say("Hello!"), say("Again.")]), tools=[look])
+        replies = [call("look"), say("Hello, all of you!", chunk=2), say("Again.")]
+        return Worker(ScriptedModel(replies, delay=0.001), tools=[look])
 
     async with (
         SQLiteLog(tmp_path / "runs.db") as log,
@@ -657,6 +659,29 @@ async def test_too_many_runs_are_refused_and_requests_at_once_are_not_mixed() ->
 def stalled(request: Request) -> Reply:
     del request
     return say("Hello") + stall()
+
+
+async def test_a_user_has_the_responses_of_no_other() -> None:
+    def user(request: WebRequest) -> str:
+        return request.headers["Authorization"].removeprefix("Bearer ")
+
+    def make() -> Worker:
+        return Worker(ScriptedModel([say("Hello!")]))
+
+    async with (
+        WebServer(make, port=0, user=user) as server,
+        client_at(server.url) as client,
+    ):
+        other = client.with_options(api_key="other")
+        first = await client.responses.create(model="worker", input="hi")
+        reference: Any = {"type": "item_reference", "id": first.output[0].id}
+        for body in ({"previous_response_id": first.id}, {"input": [reference]}):
+            given: Any = {"model": "worker", "input": "hi", **body}
+            with pytest.raises(openai.NotFoundError):
+                await other.responses.create(**given)
+        with pytest.raises(openai.NotFoundError):
+            await other.responses.retrieve(first.id)
+        assert (await client.responses.retrieve(first.id)).output_text == "Hello!"
 
 
 # Open Responses
