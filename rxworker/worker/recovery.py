@@ -8,15 +8,12 @@ latter with the same key; for ``write`` the tool's ``reconcile`` is asked; what 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
-from rxworker.errors import ConfigurationError, LocalProtocolError, RunCancelledError, WorkerError
+from rxworker.errors import LocalProtocolError, RunCancelledError, WorkerError
 from rxworker.events import (
     AttemptRetract,
     AttemptStart,
@@ -37,14 +34,13 @@ from rxworker.events import (
 )
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.ask import names_in, numbered
-from rxworker.log.entry import Entry, check_continuable, private_of, records_of
-from rxworker.log.values import RunRow
-from rxworker.messages import Prices, StopKind, ToolCall, ToolMeta, ToolResult
-from rxworker.state import RunState, fold_run
+from rxworker.messages import StopKind, ToolCall, ToolResult
+from rxworker.state import RunState
 from rxworker.state.run_state import CallState
 from rxworker.tools import Done, NotDone, Toolbox, Unknown, policy_of, reconcile_of
 from rxworker.tools.invocation import key_of
 from rxworker.worker.context import TurnScope, Waiting
+from rxworker.worker.stored import StoredRun
 
 OnUnknown: TypeAlias = Literal["ask", "fail", "tell_model"]
 
@@ -56,92 +52,6 @@ DEATHS = 3
 
 CUT = "its process ended before the response was complete"
 UNKNOWN = "The process that ran this tool ended before it. Whether it had an effect is not known."
-
-
-class StoredRun(Struct, frozen=True):
-    """A run as its log has it.
-
-    Attributes:
-        records: Its records; spans of deltas are one each.
-        state: Their fold.
-        variables: The variables of hooks and tools that were stored.
-        held: The results that ``after_tool_call`` hooks had not seen, by the numbers of the ends of their calls.
-        answered: The results that a person gave when the run was resumed, by the places of their calls.
-        called: The names of the tools that the model has called.
-        taken: The numbers of the commands that were taken.
-    """
-
-    records: list[Record]
-    state: RunState
-    variables: dict[str, object]
-    held: dict[int, ToolResult]
-    answered: dict[int, ToolResult]
-    called: list[str]
-    taken: frozenset[int]
-
-
-def read_run(run: str, entries: Sequence[Entry]) -> StoredRun:
-    """A run from its entries.
-
-    Raises:
-        LogError: The log is damaged, or has a kind of entry that this rxworker cannot continue from.
-    """
-    check_continuable(entries, run)
-    records = list(records_of(entries, run))
-    variables: dict[str, object] = {}
-    held: dict[int, ToolResult] = {}
-    answered: dict[int, ToolResult] = {}
-    for entry in entries:
-        private = private_of(entry, run)
-        if private is None:
-            continue
-        if private.variables is not None:
-            variables = private.variables
-        answered.update(private.answered)
-        if private.held is not None:
-            held[entry.last] = private.held
-    own = [record.event for record in records if not record.path]
-    state = fold_run(records)
-    begin = own[0] if own else None
-    since = len(begin.conversation.messages) if isinstance(begin, RunStart | RunResume) else 0
-    called = [
-        call.name for message in state.conversation.messages[since:] for call in message.tool_calls
-    ]
-    if isinstance(begin, RunResume):
-        called = [*(call.name for call in begin.pending), *called]
-    return StoredRun(
-        records,
-        state,
-        variables,
-        held,
-        answered,
-        list(dict.fromkeys(called)),
-        frozenset(event.number for event in own if isinstance(event, CommandTaken)),
-    )
-
-
-def digest_of(meta: ToolMeta) -> str:
-    """A digest of the description of a tool."""
-    return hashlib.sha256(msgspec.json.encode(meta, order="sorted")).hexdigest()[:16]
-
-
-def check_tools(stored: StoredRun, tools: Toolbox, run: str) -> None:
-    """Refuse to continue a run without the tools that it was started with.
-
-    Raises:
-        ConfigurationError: A tool is missing, or has other parameters.
-    """
-    start = stored.records[0].event if stored.records else None
-    wanted = start.tools if isinstance(start, RunStart) else {}
-    known = {meta.name: digest_of(meta) for meta in tools.metas}
-    missing = sorted(name for name in wanted if name not in known)
-    changed = sorted(name for name in wanted if name in known and known[name] != wanted[name])
-    if missing or changed:
-        what = [f"lacks {', '.join(missing)}"] if missing else []
-        what += [f"has another description of {', '.join(changed)}"] if changed else []
-        raise ConfigurationError(
-            f"{run} cannot be recovered by this worker: it {' and '.join(what)}. Use a worker with the tools that the run was started with"
-        )
 
 
 def progress_of(records: Iterable[Record]) -> int:
@@ -372,36 +282,6 @@ def _last(turn: Sequence[Record], *kinds: type[object]) -> object:
 def _is_complete(state: RunState) -> bool:
     response = state.response
     return response is not None and response.status is ResponseStatus.COMPLETED
-
-
-def row_of(state: RunState, row: RunRow, prices: Prices | None) -> RunRow:
-    """What a list shows of a run now.
-
-    Args:
-        state: The state of the run.
-        row: What it has shown so far.
-        prices: The prices of its tokens, if they are known.
-    """
-    usage = state.usage
-    status = state.status
-    if status in ("new", "running"):
-        status = row.status if not state.turns and row.status == "queued" else "running"
-    return replace(
-        row,
-        status=status,
-        turns=state.turns,
-        tool_calls=state.all_tool_calls,
-        tool_errors=state.tool_errors,
-        tool_seconds=round(state.tool_seconds, 3),
-        tool_durations=state.tool_durations,
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cache_read_tokens=usage.cache_read_tokens or 0,
-        cache_creation_tokens=usage.cache_creation_tokens or 0,
-        cost=None if prices is None else prices.cost(usage),
-        reason=state.reason if state.pause is None else state.pause.reason,
-        cause=state.cause,
-    )
 
 
 def cancelled_before(stored: StoredRun) -> RunCancelledError | None:

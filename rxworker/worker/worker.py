@@ -11,9 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast, get_args, overload
-from weakref import ref
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from rxworker.errors import (
@@ -26,8 +24,7 @@ from rxworker.hooks import HookLike, Hooks
 from rxworker.log.base import EventLog, no_run
 from rxworker.log.recover import resumed_id
 from rxworker.log.values import Claim, RunRow
-from rxworker.log.writer import RunWriter
-from rxworker.messages import Conversation, Json, Message, Prices, repair
+from rxworker.messages import Conversation, Json, Message, repair
 from rxworker.providers import Options, Provider
 from rxworker.state import RunState, step_run
 from rxworker.state.shared_state import checked_json
@@ -52,19 +49,15 @@ from rxworker.worker.paused import RESERVED, Decisions, decide_command, decision
 from rxworker.worker.recovery import (
     Continuation,
     OnUnknown,
-    StoredRun,
     cancelled_before,
-    check_tools,
     continue_run,
     deaths_at,
-    digest_of,
     progress_of,
-    read_run,
-    row_of,
     too_many_deaths,
 )
-from rxworker.worker.result import Output, Paused, RunResult, result_of
+from rxworker.worker.result import Output, Paused, RunResult
 from rxworker.worker.run import Run, Tracing
+from rxworker.worker.stored import LoggedRun, check_tools, digest_of, read_run, title_of
 from rxworker.worker.stream import RunStream
 
 logger = logging.getLogger("rxworker.worker")
@@ -250,7 +243,7 @@ class Worker:
             conversation = repair(self.conversation.add(*added))
         else:
             conversation = repair(self.conversation).add(*added)
-        stored = self._stored_in(log, self._row(_title(added)))
+        stored = self._stored_in(log, self._row(title_of(added)))
         digests = {} if stored is None else {m.name: digest_of(m) for m in self.tools.metas}
         start = RunStart(conversation, len(added), digests, self._traceparent())
         return self._begin((start,), TurnScope(), stored=stored, run=run)
@@ -258,9 +251,9 @@ class Worker:
     def _row(self, title: str, *, resumes: str = "") -> RunRow:
         return RunRow(title=title, worker=self.name, resumes=resumes, labels=dict(self.labels))
 
-    def _stored_in(self, log: EventLog | None, row: RunRow) -> _Stored | None:
+    def _stored_in(self, log: EventLog | None, row: RunRow) -> LoggedRun | None:
         log = self.log or log
-        return None if log is None else _Stored(log, row)
+        return None if log is None else LoggedRun(log, row)
 
     @overload
     def run_sync(self, input: Input) -> RunResult[None]: ...
@@ -379,7 +372,7 @@ class Worker:
             self._output = Output(output)
         scope.variables = dict(waiting.variables)
         self.shared_state = waiting.shared_state if shared_state is None else shared_state
-        title = _title(waiting.conversation.messages[:1])
+        title = title_of(waiting.conversation.messages[:1])
         stored = self._stored_in(None, self._row(title, resumes=waiting.run))
         # Two processes that resume one paused run make one id of it: the log takes the first.
         name = "" if stored is None else resumed_id(waiting.run)
@@ -492,14 +485,14 @@ class Worker:
             raise LocalProtocolError(
                 f"{run} is aborted: {info.row.reason}, so that it has no result"
             )
-        stored = read_run(run, [entry async for entry in log.read(run)])
+        stored = await read_run(log, run)
         if stored.state.status not in ("finished", "paused"):
             what = f"{run} is {stored.state.status}"
             why = f": {stored.state.reason}" if stored.state.reason else ""
             raise LocalProtocolError(
                 f"{what}{why}, so that it has no result; recover a run whose process has ended"
             )
-        return result_of(stored.state, run, None, stored.variables, stored.called)
+        return stored.result(run)
 
     async def _recover(
         self, log: EventLog, run: str, reason: str, claim: Claim | None = None
@@ -517,7 +510,7 @@ class Worker:
             )
         claim = claim or await log.claim(run)
         try:
-            stored = read_run(run, [entry async for entry in log.read(run)])
+            stored = await read_run(log, run)
             check_tools(stored, self.tools, run)
             self._check_free("recover")
             progress = progress_of(stored.records)
@@ -542,7 +535,7 @@ class Worker:
             (recovered, *after.first),
             after.scope or TurnScope(variables=stored.variables),
             stored.called,
-            stored=_Stored(log, row, claim, stored, after.error),
+            stored=LoggedRun(log, row, claim, stored, after.error),
             run=run,
         )
 
@@ -565,8 +558,8 @@ class Worker:
             if info.status == "aborted":
                 raise LocalProtocolError(info.row.reason or "it was aborted")
             if info.status != "running":
-                stored = read_run(run, [entry async for entry in log.read(run)])
-                return result_of(stored.state, run, None, stored.variables, stored.called)
+                stored = await read_run(log, run)
+                return stored.result(run)
             if info.owner and info.lease_until > time.time():
                 # The process that held both has ended; its lease has not.
                 await asyncio.sleep(info.lease_until - time.time() + 0.01)
@@ -591,7 +584,7 @@ class Worker:
         scope: TurnScope,
         called: Sequence[str] = (),
         *,
-        stored: _Stored | None = None,
+        stored: LoggedRun | None = None,
         run: str = "",
     ) -> Run[Any]:
         loop = asyncio.get_running_loop()
@@ -687,46 +680,6 @@ class Worker:
         raise WorkerBusyError(message)
 
 
-class _Stored(Struct, frozen=True):
-    """Where a run is stored, and what is stored of it already.
-
-    Attributes:
-        log: The log.
-        row: What a list shows of it.
-        claim: The claim of a run that exists.
-        run: What is stored of it.
-        error: Why a recovered run ends at once, if it does.
-    """
-
-    log: EventLog
-    row: RunRow
-    claim: Claim | None = None
-    run: StoredRun | None = None
-    error: Exception | None = None
-
-    def journal(
-        self,
-        run: str,
-        scope: TurnScope,
-        prices: Prices | None,
-        outer: RunContext | None,
-        loop: asyncio.AbstractEventLoop,
-    ) -> Journal:
-        """The journal of the run. Its times have the resolution of a log, so that watchers of this process see what is stored."""
-        journal = Journal(run, clock=_logged_time, loop=loop)
-        if self.run is not None:
-            journal.load(self.run.records)
-        row = self.row if outer is None else replace(self.row, outer=outer.journal.run)
-        kept = ref(journal)
-
-        def last_values() -> RunRow:
-            journal = kept()
-            return row if journal is None else row_of(journal.state, row, prices)
-
-        journal.writer = RunWriter(self.log, run, last_values, scope.variables, self.claim)
-        return journal
-
-
 def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
     # The loop may be closed while a thread that was given up still runs, and its run may have ended.
     def call() -> None:
@@ -735,18 +688,6 @@ def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) ->
 
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
-
-
-def _logged_time(now: Callable[[], float] = time.time) -> float:
-    return round(now(), 3)
-
-
-TITLE = 120
-"""The maximum number of characters of the title of a run."""
-
-
-def _title(messages: Sequence[Message]) -> str:
-    return " ".join(" ".join(message.text for message in messages).split())[:TITLE]
 
 
 async def _complete(begin: Callable[[], Run[Any]]) -> RunResult[Any]:

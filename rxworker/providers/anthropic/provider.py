@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from rxworker.errors import ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.anthropic.decode import AnthropicDecoder
 from rxworker.providers.anthropic.encode import NAME, MessagesEncoder, encode
 from rxworker.providers.anthropic.finish import count
 from rxworker.providers.anthropic.options import encode_tool
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
     base_address,
     checked_headers,
-    current_secrets,
     endpoint,
     read_key,
-    read_model,
 )
-from rxworker.providers.http_error import explain
+from rxworker.providers.service import Service
 
 PATH = "/messages"
 BASE_URL = "https://api.anthropic.com"
@@ -34,7 +31,7 @@ KEY = "ANTHROPIC_API_KEY"
 DEFAULT_MAX_TOKENS = 8192
 
 
-class Anthropic:
+class Anthropic(Service):
     """Claude, by Anthropic's Messages protocol.
 
     Args:
@@ -65,26 +62,10 @@ class Anthropic:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._url = endpoint(base_url, PATH) if base_url else None
-        self._model = read_model(model)
-        self._api_key = api_key
-        self._base_url = base_url
+        super().__init__(NAME, KEY, model, api_key, base_url)
         self._max_tokens = max_tokens
         self._now = now
         self._remembered = Remembered[MessagesEncoder](encode_tool)
-
-    def __repr__(self) -> str:
-        where = f", base_url={hidden_url(self._base_url)!r}" if self._base_url else ""
-        return f"Anthropic({self._model!r}{where})"
-
-    @property
-    def name(self) -> str:
-        """``anthropic``."""
-        return NAME
-
-    @property
-    def model(self) -> str:
-        """The model it asks."""
-        return self._model
 
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
@@ -118,18 +99,6 @@ class Anthropic:
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
         return BatchDecoder(SseDecoder(stray=True), AnthropicDecoder())
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The error of a response that is no stream, and its remedy."""
-        return explain(
-            NAME,
-            status,
-            headers,
-            body,
-            model=self._model,
-            variable=KEY,
-            secrets=current_secrets(self._api_key, KEY),
-        )
 
     def counts(self, usage: Usage) -> Counts:
         """The usage as Anthropic counts it: its input is what no cache held."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 
-from rxworker.errors import ConfigurationError, ProviderError
+from rxworker.errors import ConfigurationError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
 from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
@@ -20,12 +20,11 @@ from rxworker.providers.endpoint import (
     current_secrets,
     endpoint,
     read_key,
-    read_model,
 )
 from rxworker.providers.gemini.decode import GeminiDecoder
 from rxworker.providers.gemini.encode import NAME, encode
 from rxworker.providers.gemini.finish import count
-from rxworker.providers.http_error import explain
+from rxworker.providers.service import Service
 
 DEVELOPER = "https://generativelanguage.googleapis.com"
 METHOD = ":streamGenerateContent"
@@ -90,7 +89,7 @@ PROJECT = "GOOGLE_CLOUD_PROJECT"
 LOCATION = "GOOGLE_CLOUD_LOCATION"
 
 
-class Gemini:
+class Gemini(Service):
     """Gemini, by Google's generateContent protocol.
 
     A ``project``, a ``location`` or an ``access_token`` means Vertex AI; without any of them it is the developer API.
@@ -128,9 +127,7 @@ class Gemini:
     ) -> None:
         if base_url:
             developer_url(base_url, model)
-        self._model = read_model(model)
-        self._api_key = api_key
-        self._base_url = base_url
+        super().__init__(NAME, KEY, model, api_key, base_url)
         self._project = project
         self._location = location
         self._access_token = access_token
@@ -145,16 +142,6 @@ class Gemini:
         }
         shown = [f", {name}={value!r}" for name, value in named.items() if value]
         return f"Gemini({self._model!r}{''.join(shown)})"
-
-    @property
-    def name(self) -> str:
-        """``gemini``."""
-        return NAME
-
-    @property
-    def model(self) -> str:
-        """The model it asks."""
-        return self._model
 
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
@@ -176,24 +163,16 @@ class Gemini:
         """A fresh machine from the answer's bytes to events."""
         return BatchDecoder(SseDecoder(stray=True), GeminiDecoder())
 
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The error of a response that is no stream, and its remedy."""
-        return explain(
-            NAME,
-            status,
-            headers,
-            body,
-            model=self._model,
-            variable="access_token=..." if self._at_vertex else KEY,
-            secrets=(
-                *current_secrets(self._api_key, KEY),
-                *current_secrets(self._last_token, OTHER_KEY),
-            ),
-        )
-
     def counts(self, usage: Usage) -> Counts:
         """The usage as Gemini counts it: its output is without thoughts."""
         return count(usage)
+
+    @property
+    def _credential(self) -> str:
+        return "access_token=..." if self._at_vertex else KEY
+
+    def _secrets(self) -> tuple[str | None, ...]:
+        return (*super()._secrets(), *current_secrets(self._last_token, OTHER_KEY))
 
     def _url(self) -> str:
         if not self._at_vertex:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ipaddress import IPv6Address
 from urllib.parse import urlsplit
 
 import msgspec
 
-from rxworker.errors import ProviderError
 from rxworker.framing import NdjsonDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.endpoint import (
     base_address,
     checked_headers,
-    current_secrets,
     endpoint,
     read_key,
-    read_model,
 )
-from rxworker.providers.http_error import explain
 from rxworker.providers.ollama.decode import OllamaDecoder
 from rxworker.providers.ollama.encode import NAME, encode
 from rxworker.providers.ollama.finish import count
+from rxworker.providers.service import Service
 
 PATH = "/api/chat"
 PORT = 11434
@@ -85,7 +82,7 @@ CLOUD = "ollama.com"
 STREAMS = ("application/x-ndjson", "application/ndjson", "application/json")
 
 
-class Ollama:
+class Ollama(Service):
     """A model that Ollama runs, on this machine or in its cloud.
 
     Args:
@@ -108,23 +105,7 @@ class Ollama:
     ) -> None:
         if base_url:
             chat_address(base_url)
-        self._model = read_model(model)
-        self._base_url = base_url
-        self._api_key = api_key
-
-    def __repr__(self) -> str:
-        where = f", base_url={hidden_url(self._base_url)!r}" if self._base_url else ""
-        return f"Ollama({self._model!r}{where})"
-
-    @property
-    def name(self) -> str:
-        """``ollama``."""
-        return NAME
-
-    @property
-    def model(self) -> str:
-        """The model it asks."""
-        return self._model
+        super().__init__(NAME, KEY, model, api_key, base_url)
 
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
@@ -148,18 +129,6 @@ class Ollama:
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
         return BatchDecoder(NdjsonDecoder(), OllamaDecoder())
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The error of a response that is no stream, and its remedy."""
-        return explain(
-            NAME,
-            status,
-            headers,
-            body,
-            model=self._model,
-            variable=KEY,
-            secrets=current_secrets(self._api_key, KEY),
-        )
 
     def counts(self, usage: Usage) -> Counts:
         """The usage as it was sent."""

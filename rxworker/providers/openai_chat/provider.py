@@ -6,34 +6,24 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from rxworker.errors import ProviderError
 from rxworker.framing import SseDecoder
 from rxworker.messages import Conversation, Counts, ToolMeta, Usage
-from rxworker.providers.base import HttpRequest, Options, ResponseDecoder, hidden_url, is_secret
+from rxworker.providers.base import HttpRequest, Options, ResponseDecoder
 from rxworker.providers.batch_decoder import BatchDecoder
 from rxworker.providers.encode_cache import Remembered
 from rxworker.providers.endpoint import (
-    base_address,
-    checked_headers,
-    current_secrets,
-    endpoint,
     host_of,
-    read_key,
-    read_model,
 )
-from rxworker.providers.http_error import explain
 from rxworker.providers.openai_chat.decode import OpenAIChatDecoder
 from rxworker.providers.openai_chat.dialects import dialect_of
 from rxworker.providers.openai_chat.encode import NAME, MessagesEncoder, encode, encode_tool
 from rxworker.providers.openai_chat.finish import count
+from rxworker.providers.service import OpenAIService
 
-BASE_URL = "https://api.openai.com/v1"
-KEY = "OPENAI_API_KEY"
 PATH = "/chat/completions"
-AZURE = ".azure.com"
 
 
-class OpenAIChat:
+class OpenAIChat(OpenAIService):
     """A model behind the Chat Completions protocol.
 
     Args:
@@ -59,27 +49,8 @@ class OpenAIChat:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        if base_url:
-            endpoint(base_url, PATH)
-        self._model = read_model(model)
-        self._api_key = api_key
-        self._base_url = base_url
-        self._headers = checked_headers(headers or {})
+        super().__init__(NAME, PATH, model, api_key, base_url, headers)
         self._remembered = Remembered[MessagesEncoder](encode_tool)
-
-    def __repr__(self) -> str:
-        where = f", base_url={hidden_url(self._base_url)!r}" if self._base_url else ""
-        return f"OpenAIChat({self._model!r}{where})"
-
-    @property
-    def name(self) -> str:
-        """``openai_chat``."""
-        return NAME
-
-    @property
-    def model(self) -> str:
-        """The model it asks."""
-        return self._model
 
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
@@ -89,19 +60,9 @@ class OpenAIChat:
         Raises:
             ConfigurationError: No key is to be had, or an address, key or header cannot be sent.
         """
-        url = endpoint(base_address(self._base_url, "OPENAI_BASE_URL", BASE_URL), PATH)
-        host = host_of(url)
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        own = self._headers
-        if options.headers:
-            own = own | checked_headers(options.headers)
-        if "authorization" not in own and "api-key" not in own:
-            key = read_key(self._api_key, KEY, needed=url == endpoint(BASE_URL, PATH))
-            if key and host.endswith(AZURE):
-                headers["api-key"] = key
-            elif key:
-                headers["authorization"] = f"Bearer {key}"
-        dialect = dialect_of(host)
+        url = self._endpoint()
+        headers = self._headers_for(url, options)
+        dialect = dialect_of(host_of(url))
         remembered = self._remembered
         encoder = remembered.take(conversation.messages)
         if encoder is None or encoder.dialect is not dialect:
@@ -109,27 +70,11 @@ class OpenAIChat:
         said = encode(self._model, conversation, tools, options, encoder, remembered.tools)
         body = msgspec.json.encode(said)
         remembered.keep(conversation.messages, encoder, len(body))
-        return HttpRequest(url, headers | own, body)
+        return HttpRequest(url, headers, body)
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
         return BatchDecoder(SseDecoder(stray=True), OpenAIChatDecoder())
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The error of a response that is no stream, and its remedy."""
-        return explain(
-            NAME,
-            status,
-            headers,
-            body,
-            model=self._model,
-            variable=KEY,
-            secrets=(*current_secrets(self._api_key, KEY), *self._header_secrets()),
-        )
-
-    def _header_secrets(self) -> list[str]:
-        secret = [v for k, v in self._headers.items() if is_secret(k)]
-        return [value.removeprefix("Bearer ") for value in secret]
 
     def counts(self, usage: Usage) -> Counts:
         """The usage as it was sent."""

@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from rxworker.errors import ProviderError
 from rxworker.events import ResponseEvent
 from rxworker.framing import SseDecoder, SseFrame
 from rxworker.messages import Conversation, Counts, Json, ToolMeta, Usage
@@ -18,34 +17,20 @@ from rxworker.providers.base import (
     Options,
     ResponseDecoder,
     ResumableDecoder,
-    hidden_url,
-    is_secret,
 )
 from rxworker.providers.batch_decoder import BatchDecoder, Part
 from rxworker.providers.encode_cache import Remembered
-from rxworker.providers.endpoint import (
-    base_address,
-    checked_headers,
-    current_secrets,
-    endpoint,
-    host_of,
-    read_key,
-    read_model,
-)
-from rxworker.providers.http_error import explain
 from rxworker.providers.openai_responses.decode import OpenAIResponsesDecoder
 from rxworker.providers.openai_responses.encode import NAME, InputEncoder, encode
 from rxworker.providers.openai_responses.finish import count
 from rxworker.providers.openai_responses.options import encode_tool
 from rxworker.providers.openai_responses.wire import UNREADABLE
+from rxworker.providers.service import OpenAIService
 
-BASE_URL = "https://api.openai.com/v1"
-KEY = "OPENAI_API_KEY"
 PATH = "/responses"
-AZURE = ".azure.com"
 
 
-class OpenAIResponses:
+class OpenAIResponses(OpenAIService):
     """A model behind the Responses protocol.
 
     The service is asked to store nothing, and to send its thoughts along, sealed, so that the next request can bring
@@ -77,27 +62,8 @@ class OpenAIResponses:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        if base_url:
-            endpoint(base_url, PATH)
-        self._model = read_model(model)
-        self._api_key = api_key
-        self._base_url = base_url
-        self._headers = checked_headers(headers or {})
+        super().__init__(NAME, PATH, model, api_key, base_url, headers)
         self._remembered = Remembered[InputEncoder](encode_tool)
-
-    def __repr__(self) -> str:
-        where = f", base_url={hidden_url(self._base_url)!r}" if self._base_url else ""
-        return f"OpenAIResponses({self._model!r}{where})"
-
-    @property
-    def name(self) -> str:
-        """``openai_responses``."""
-        return NAME
-
-    @property
-    def model(self) -> str:
-        """The model it asks."""
-        return self._model
 
     def request(
         self, conversation: Conversation, tools: Sequence[ToolMeta], options: Options
@@ -107,24 +73,14 @@ class OpenAIResponses:
         Raises:
             ConfigurationError: No key is to be had, or an address, key or header cannot be sent.
         """
-        url = endpoint(base_address(self._base_url, "OPENAI_BASE_URL", BASE_URL), PATH)
-        host = host_of(url)
-        headers = {"content-type": "application/json", "accept": "text/event-stream"}
-        own = self._headers
-        if options.headers:
-            own = own | checked_headers(options.headers)
-        if "authorization" not in own and "api-key" not in own:
-            key = read_key(self._api_key, KEY, needed=url == endpoint(BASE_URL, PATH))
-            if key and host.endswith(AZURE):
-                headers["api-key"] = key
-            elif key:
-                headers["authorization"] = f"Bearer {key}"
+        url = self._endpoint()
+        headers = self._headers_for(url, options)
         remembered = self._remembered
         encoder = remembered.take(conversation.messages) or InputEncoder()
         said = encode(self._model, conversation, tools, options, encoder, remembered.tools)
         body = msgspec.json.encode(said)
         remembered.keep(conversation.messages, encoder, len(body))
-        return HttpRequest(url, headers | own, body, is_background=said.get("background") is True)
+        return HttpRequest(url, headers, body, is_background=said.get("background") is True)
 
     def decoder(self) -> ResponseDecoder:
         """A fresh machine from the answer's bytes to events."""
@@ -133,22 +89,6 @@ class OpenAIResponses:
     def background_decoder(self) -> ResumableDecoder:
         """The same, for a response that goes on without its connection (``extra={"background": True}``)."""
         return BackgroundDecoder()
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
-        """The error of a response that is no stream, and its remedy."""
-        return explain(
-            NAME,
-            status,
-            headers,
-            body,
-            model=self._model,
-            variable=KEY,
-            secrets=(*current_secrets(self._api_key, KEY), *self._header_secrets()),
-        )
-
-    def _header_secrets(self) -> list[str]:
-        secret = [v for k, v in self._headers.items() if is_secret(k)]
-        return [value.removeprefix("Bearer ") for value in secret]
 
     def counts(self, usage: Usage) -> Counts:
         """The usage as it was sent."""

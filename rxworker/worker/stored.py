@@ -1,0 +1,200 @@
+"""Runs in a log: what is stored of one, what a list shows of it, and the journal that writes it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from weakref import ref
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from rxworker.errors import ConfigurationError
+from rxworker.events import CommandTaken, Record, RunResume, RunStart
+from rxworker.log.base import EventLog
+from rxworker.log.entry import check_continuable, private_of, records_of
+from rxworker.log.values import Claim, RunRow
+from rxworker.log.writer import RunWriter
+from rxworker.messages import Message, Prices, ToolMeta, ToolResult
+from rxworker.state import RunState, fold_run
+from rxworker.tools import Toolbox
+from rxworker.worker.context import RunContext, TurnScope
+from rxworker.worker.journal import Journal
+from rxworker.worker.result import RunResult, result_of
+
+
+class StoredRun(Struct, frozen=True):
+    """A run as its log has it.
+
+    Attributes:
+        records: Its records; spans of deltas are one each.
+        state: Their fold.
+        variables: The variables of hooks and tools that were stored.
+        held: The results that ``after_tool_call`` hooks had not seen, by the numbers of the ends of their calls.
+        answered: The results that a person gave when the run was resumed, by the places of their calls.
+        called: The names of the tools that the model has called.
+        taken: The numbers of the commands that were taken.
+    """
+
+    records: list[Record]
+    state: RunState
+    variables: dict[str, object]
+    held: dict[int, ToolResult]
+    answered: dict[int, ToolResult]
+    called: list[str]
+    taken: frozenset[int]
+
+    def result(self, run: str) -> RunResult[None]:
+        """The result of a run that has ended or is paused."""
+        return result_of(self.state, run, None, self.variables, self.called)
+
+
+async def read_run(log: EventLog, run: str) -> StoredRun:
+    """A run as its log has it.
+
+    Raises:
+        LogError: The log cannot be read or is damaged, or has a kind of entry that this rxworker cannot continue from.
+    """
+    entries = [entry async for entry in log.read(run)]
+    check_continuable(entries, run)
+    records = list(records_of(entries, run))
+    variables: dict[str, object] = {}
+    held: dict[int, ToolResult] = {}
+    answered: dict[int, ToolResult] = {}
+    for entry in entries:
+        private = private_of(entry, run)
+        if private is None:
+            continue
+        if private.variables is not None:
+            variables = private.variables
+        answered.update(private.answered)
+        if private.held is not None:
+            held[entry.last] = private.held
+    own = [record.event for record in records if not record.path]
+    state = fold_run(records)
+    begin = own[0] if own else None
+    since = len(begin.conversation.messages) if isinstance(begin, RunStart | RunResume) else 0
+    called = [
+        call.name for message in state.conversation.messages[since:] for call in message.tool_calls
+    ]
+    if isinstance(begin, RunResume):
+        called = [*(call.name for call in begin.pending), *called]
+    return StoredRun(
+        records,
+        state,
+        variables,
+        held,
+        answered,
+        list(dict.fromkeys(called)),
+        frozenset(event.number for event in own if isinstance(event, CommandTaken)),
+    )
+
+
+def digest_of(meta: ToolMeta) -> str:
+    """A digest of the description of a tool."""
+    return hashlib.sha256(msgspec.json.encode(meta, order="sorted")).hexdigest()[:16]
+
+
+def check_tools(stored: StoredRun, tools: Toolbox, run: str) -> None:
+    """Refuse to continue a run without the tools that it was started with.
+
+    Raises:
+        ConfigurationError: A tool is missing, or has other parameters.
+    """
+    start = stored.records[0].event if stored.records else None
+    wanted = start.tools if isinstance(start, RunStart) else {}
+    known = {meta.name: digest_of(meta) for meta in tools.metas}
+    missing = sorted(name for name in wanted if name not in known)
+    changed = sorted(name for name in wanted if name in known and known[name] != wanted[name])
+    if missing or changed:
+        what = [f"lacks {', '.join(missing)}"] if missing else []
+        what += [f"has another description of {', '.join(changed)}"] if changed else []
+        raise ConfigurationError(
+            f"{run} cannot be recovered by this worker: it {' and '.join(what)}. Use a worker with the tools that the run was started with"
+        )
+
+
+class LoggedRun(Struct, frozen=True):
+    """A run that is about to begin or to continue: where it is stored, and what is stored of it already.
+
+    Attributes:
+        log: The log.
+        row: What a list shows of it.
+        claim: The claim of a run that exists.
+        run: What is stored of it.
+        error: Why a recovered run ends at once, if it does.
+    """
+
+    log: EventLog
+    row: RunRow
+    claim: Claim | None = None
+    run: StoredRun | None = None
+    error: Exception | None = None
+
+    def journal(
+        self,
+        run: str,
+        scope: TurnScope,
+        prices: Prices | None,
+        outer: RunContext | None,
+        loop: asyncio.AbstractEventLoop,
+    ) -> Journal:
+        """The journal of the run. Its times have the resolution of a log, so that watchers of this process see what is stored."""
+        journal = Journal(run, clock=_logged_time, loop=loop)
+        if self.run is not None:
+            journal.load(self.run.records)
+        row = self.row if outer is None else replace(self.row, outer=outer.journal.run)
+        kept = ref(journal)
+
+        def last_values() -> RunRow:
+            journal = kept()
+            return row if journal is None else row_of(journal.state, row, prices)
+
+        journal.writer = RunWriter(self.log, run, last_values, scope.variables, self.claim)
+        return journal
+
+
+def _logged_time(now: Callable[[], float] = time.time) -> float:
+    return round(now(), 3)
+
+
+def row_of(state: RunState, row: RunRow, prices: Prices | None) -> RunRow:
+    """What a list shows of a run now.
+
+    Args:
+        state: The state of the run.
+        row: What it has shown so far.
+        prices: The prices of its tokens, if they are known.
+    """
+    usage = state.usage
+    status = state.status
+    if status in ("new", "running"):
+        status = row.status if not state.turns and row.status == "queued" else "running"
+    return replace(
+        row,
+        status=status,
+        turns=state.turns,
+        tool_calls=state.all_tool_calls,
+        tool_errors=state.tool_errors,
+        tool_seconds=round(state.tool_seconds, 3),
+        tool_durations=state.tool_durations,
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=usage.cache_read_tokens or 0,
+        cache_creation_tokens=usage.cache_creation_tokens or 0,
+        cost=None if prices is None else prices.cost(usage),
+        reason=state.reason if state.pause is None else state.pause.reason,
+        cause=state.cause,
+    )
+
+
+TITLE = 120
+"""The maximum number of characters of the title of a run."""
+
+
+def title_of(messages: Sequence[Message]) -> str:
+    """The title of a run in a list: the beginning of its input."""
+    return " ".join(" ".join(message.text for message in messages).split())[:TITLE]
