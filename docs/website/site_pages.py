@@ -88,9 +88,9 @@ def place(path: Path) -> str:
     raise ValueError(f"the site does not show {relative}")
 
 
-def linked(path: Path) -> str:
-    """The text of a page, its links changed to where the site shows their targets."""
-    here = PurePosixPath(place(path)).parent
+def linked(path: Path, shown: str | None = None) -> str:
+    """The text of a file, its links changed to where the site shows their targets, for the page that shows it."""
+    here = PurePosixPath(shown or place(path)).parent
 
     def changed(link: re.Match[str]) -> str:
         target = place((path.parent / link[1]).resolve())
@@ -152,6 +152,6 @@ def changelog(text: str) -> str:
     for kind, heading in KINDS.items():
         fragments = sorted((DOCS / "changes").glob(f"{kind}-*.md"))
         if fragments:
-            items = (" ".join(path.read_text(encoding="utf-8").split()) for path in fragments)
+            items = (" ".join(linked(path, "changelog.md").split()) for path in fragments)
             parts += [f"### {heading}", "\n".join(f"- {item}" for item in items)]
     return "\n\n".join([*parts, released])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +91,13 @@ def test_links_to_files_of_the_repository_lead_to_their_pages(pages: dict[str, s
     assert "from rxworker import Worker" in pages["examples/weather.py.md"]
     with pytest.raises(ValueError, match=r"does not show pyproject\.toml"):
         site_pages.place(ROOT / "pyproject.toml")
+
+
+def test_the_links_between_pages_lead_to_pages(pages: dict[str, str]) -> None:
+    """The build checks the HTML, with its anchors; this needs no build."""
+    for path, text in pages.items():
+        for link in re.findall(r"\]\(([^)#:\s]+\.md)[)#]", site_pages.FENCE.sub("", text)):
+            assert posixpath.normpath(posixpath.join(posixpath.dirname(path), link)) in pages, path
 
 
 def test_the_changelog_has_every_fragment(pages: dict[str, str]) -> None:
