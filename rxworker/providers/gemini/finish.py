@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rxworker.messages import Counts, Json, JsonObject, StopKind, StopReason, Usage
 from rxworker.providers.finish_reasons import stop_kind
 
@@ -60,18 +58,13 @@ THOUGHTS = "thoughtsTokenCount"
 CACHED = "cachedContentTokenCount"
 
 
-def merge_usage(raw: JsonObject, news: Iterable[JsonObject]) -> JsonObject:
-    """The numbers so far with each of the news over them; what is absent or null in the news stays.
+def merge_usage(raw: JsonObject, news: JsonObject) -> JsonObject:
+    """The numbers so far with the news over them; what is absent or null in the news stays.
 
-    >>> merge_usage({"a": 1, "b": 2}, [{"a": 3, "b": None}, {"c": 4}])
+    >>> merge_usage({"a": 1, "b": 2}, {"a": 3, "b": None, "c": 4})
     {'a': 3, 'b': 2, 'c': 4}
     """
-    merged = dict(raw)
-    for numbers in news:
-        if None in numbers.values():
-            numbers = {key: value for key, value in numbers.items() if value is not None}
-        merged.update(numbers)
-    return merged
+    return raw | {key: value for key, value in news.items() if value is not None}
 
 
 def read_usage(raw: JsonObject) -> Usage:

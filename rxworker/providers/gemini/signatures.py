@@ -19,6 +19,9 @@ SIGNATURE = "thoughtSignature"
 class Seals:
     """The seals of a block while its parts arrive.
 
+    Attributes:
+        length: That of the text so far.
+
     >>> seals = Seals()
     >>> seals.add("Hel", None)
     >>> seals.add("lo", "AAAA")
@@ -26,22 +29,22 @@ class Seals:
     {'length': 5, 'seals': [[3, 5, 'AAAA']]}
     """
 
-    __slots__ = ("_length", "_seals")
+    __slots__ = ("_seals", "length")
 
     def __init__(self) -> None:
-        self._length = 0
+        self.length = 0
         self._seals: list[Json] = []
 
     def add(self, text: str, signature: str | None) -> None:
         """Another part, which may be sealed and may be empty."""
-        end = self._length + len(text)
+        end = self.length + len(text)
         if signature is not None:
-            self._seals.append([self._length, end, signature])
-        self._length = end
+            self._seals.append([self.length, end, signature])
+        self.length = end
 
     def echo(self) -> JsonObject | None:
         """What the next request needs; ``None`` where nothing was sealed."""
-        return {LENGTH: self._length, SEALS: self._seals} if self._seals else None
+        return {LENGTH: self.length, SEALS: self._seals} if self._seals else None
 
 
 def split(text: str, echo: JsonObject | None) -> Iterator[JsonObject]:

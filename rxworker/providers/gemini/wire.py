@@ -9,7 +9,7 @@ Decoded JSON has no cycles, so the garbage collector need not watch these Struct
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from rxworker.messages import Json
 
@@ -43,7 +43,6 @@ class WireCandidate(Struct, frozen=True, gc=False, rename="camel"):
     grounding_metadata: Json = None
     url_context_metadata: Json = None
 
-    @property
     def is_plain(self) -> bool:
         """Whether it has content and nothing else."""
         return (
@@ -62,7 +61,7 @@ class WireChunk(Struct, frozen=True, gc=False, rename="camel"):
     Attributes:
         candidates: The answers.
         prompt_feedback: Whether the prompt itself was refused.
-        usage_metadata: The tokens so far.
+        usage_metadata: The tokens so far, not decoded: every frame has them, and few are emitted.
         model_version: The model that answers.
         response_id: The name of the response.
         error: What went wrong, instead of all that.
@@ -70,7 +69,7 @@ class WireChunk(Struct, frozen=True, gc=False, rename="camel"):
 
     candidates: list[WireCandidate] | None = None
     prompt_feedback: Json = None
-    usage_metadata: Json = None
+    usage_metadata: Raw = Raw(b"")
     model_version: Json = None
     response_id: Json = None
     error: Json = None
