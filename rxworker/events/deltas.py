@@ -136,18 +136,11 @@ def gather(events: Iterable[E]) -> list[E | Deltas[E]]:
     like: Any = None  # the first of them
     for event in events:
         kind = event.__class__
-        if kind not in MERGEABLE:
-            if like is not None:
-                if len(gathered) - start >= FEW:
-                    _merge_from(start, gathered)
-                like = None
-        elif like is None or kind is not like.__class__ or not adds_to_same(event, like):
-            if like is not None:
-                _merge_from(start, gathered)
+        if kind is not like.__class__ or kind not in MERGEABLE or not adds_to_same(event, like):
+            _merge_from(start, gathered)
             start, like = len(gathered), event
         gathered.append(event)
-    if like is not None:
-        _merge_from(start, gathered)
+    _merge_from(start, gathered)
     return gathered
 
 

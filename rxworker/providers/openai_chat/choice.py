@@ -127,7 +127,7 @@ class Choice:
     def grow(self, wire: WireChoice) -> TextDelta | InputJsonDelta | None:
         """The delta of a piece that does nothing but add to the open text or to an open call, as most do; ``None`` for any other."""
         delta = wire.delta
-        if delta is None or wire.finish_reason or not delta.is_plain:
+        if delta is None or wire.finish_reason or not delta.is_plain():
             return None
         text, pieces = delta.content, delta.tool_calls
         if pieces:

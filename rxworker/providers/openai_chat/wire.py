@@ -62,7 +62,6 @@ class WireDelta(Struct, frozen=True, gc=False):
     images: Any = None
     executed_tools: Any = None
 
-    @property
     def is_plain(self) -> bool:
         """Whether no field but ``content`` and ``tool_calls`` is set."""
         return not (
