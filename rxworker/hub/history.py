@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any, cast
 
@@ -75,25 +76,27 @@ class History:
         self._may_pack_at = self.last_seq + TAIL
         self.tail = []
 
-    def entries(self, after: int) -> Iterator[Record]:
+    def entries(self, after: int) -> Iterable[Record]:
         """The entries with the records after this number. The first entry may also cover records before it."""
         if after < self._packed_to:
-            index = _index_after(self._packed, after)
-            # By index: a watcher that receives these may push, and the tail is packed then.
-            while index < len(self._packed):
-                yield self._packed[index]
-                index += 1
-            yield from self.tail
-        else:
-            yield from self.tail[_index_after(self.tail, after) :]
+            return self._entries_from(_index_after(self._packed, after))
+        return self.tail[_index_after(self.tail, after) :]
 
-    def unseen(self, after: int) -> Iterator[Record]:
+    def _entries_from(self, index: int) -> Iterator[Record]:
+        """The packed entries from an index on, and then the tail."""
+        # By index: a watcher that receives these may push, and the tail is packed then.
+        while index < len(self._packed):
+            yield self._packed[index]
+            index += 1
+        yield from self.tail
+
+    def unseen(self, after: int) -> Iterable[Record]:
         """The same, with the first entry cut to the records after this number."""
-        entries = self.entries(after)
-        for entry in entries:
-            yield entry if entry.first > after else _rest(entry, after)
-            break
-        yield from entries
+        entries = iter(self.entries(after))
+        first = next(entries, None)
+        if first is None:
+            return ()
+        return chain((first if first.first > after else _rest(first, after),), entries)
 
     def records(self, after: int, until: int | None = None) -> Iterator[Record]:
         """Every record after ``after``, as it was pushed, up to and including ``until``."""

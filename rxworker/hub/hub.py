@@ -117,19 +117,13 @@ class Hub(Stage[Record]):
         Args:
             entry: A record, or one whose event is a `Deltas`: watchers of records receive one for each delta.
         """
-        if self._ended:
-            return
-        self.history.append(entry)
-        self._push((entry,))
+        self.push_many((entry,))
 
     def push_many(self, entries: Sequence[Record]) -> None:
         """Push several, in order. All of them are in the history before the first is pushed."""
         if self._ended or not entries:
             return
         self.history.extend(entries)
-        self._push(entries)
-
-    def _push(self, entries: Sequence[Record]) -> None:
         immediate = self._immediate
         if immediate.is_pushing:
             return

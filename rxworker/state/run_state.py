@@ -242,10 +242,14 @@ def find_call(calls: Sequence[CallState], place: int, call_id: str) -> int | Non
         each = calls[place]
         if each.place == place and each.call.id == call_id:
             return place
-    same = [at for at, each in enumerate(calls) if each.call.id == call_id]
-    there = [at for at in same if calls[at].place == place]
-    waiting = [at for at in same if calls[at].result is None]
-    return next(iter((*there, *waiting, *same)), None)
+    found: int | None = None
+    for at, each in enumerate(calls):
+        if each.call.id == call_id:
+            if each.place == place:
+                return at
+            if found is None or (each.result is None and calls[found].result is not None):
+                found = at
+    return found
 
 
 def _results_of(calls: Sequence[ToolCall], known: Sequence[CallState]) -> tuple[Message, ...]:

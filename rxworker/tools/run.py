@@ -389,10 +389,14 @@ async def run_calls(
         task = None if early is None else early.take(call, place)
         if task is None:
             task = loop.create_task(run_at(gate, toolbox, call, place, call_scope, loop))
-        task.add_done_callback(partial(report, call, place))
         tasks.append(task)
     try:
         await asyncio.sleep(0)  # what has nothing to wait for is done then
+        for (call, place), task in zip(placed, tasks, strict=True):
+            if task.done():
+                report(call, place, task)
+            else:
+                task.add_done_callback(partial(report, call, place))
         for task in tasks:
             if not task.done():
                 await ended(task)

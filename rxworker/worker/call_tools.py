@@ -60,6 +60,10 @@ from rxworker.worker.paused import APPROVAL, CLIENT
 from rxworker.worker.result import signature_of
 
 
+# Constants, since a member of an enumeration is slow to look up.
+BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL
+
+
 def start_early(
     context: RunContext, scope: TurnScope, source: Observable[Event]
 ) -> Observable[Event]:
@@ -146,8 +150,8 @@ def hold_back(context: RunContext, emit: Callable[[Event], None]) -> Callable[[E
 
     def emit_checked(event: Event) -> None:
         if isinstance(event, ToolStop) and event.result is not None:
-            hooks = context.hooks.at(HookPoint.AFTER_TOOL_CALL)
-            if any(hook.matches(event.result.name) for hook in hooks):
+            hooks = context.hooks.at(AFTER)
+            if hooks and any(hook.matches(event.result.name) for hook in hooks):
                 if context.journal.writer is not None:
                     context.journal.writer.hold_result(event.place, event.result)
                 event = replace(event, result=None)
@@ -172,7 +176,7 @@ def _whole_call(context: RunContext, event: BlockStop) -> tuple[ToolCall, int] |
 
 def _may_start(context: RunContext, scope: TurnScope, call: ToolCall) -> bool:
     """Whether no hook is asked about the call, and the limits allow another call."""
-    hooks = context.hooks.at(HookPoint.BEFORE_TOOL_CALL)
+    hooks = context.hooks.at(BEFORE)
     if any(hook.matches(call.name) for hook in hooks):
         return False
     most = context.limits.max_tool_calls
@@ -195,9 +199,6 @@ def _early_of(context: RunContext, scope: TurnScope) -> EarlyCalls:
 
 
 Emit = Callable[[Event], None]
-
-# Constants, since a member of an enumeration is slow to look up.
-BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL
 
 
 async def call_tools(context: RunContext, scope: TurnScope, emitter: Emitter[Event]) -> None:
