@@ -59,7 +59,6 @@ from rxworker.worker.loop import Emitter
 from rxworker.worker.paused import APPROVAL, CLIENT
 from rxworker.worker.result import signature_of
 
-
 # Constants, since a member of an enumeration is slow to look up.
 BEFORE, AFTER = HookPoint.BEFORE_TOOL_CALL, HookPoint.AFTER_TOOL_CALL
 
