@@ -196,6 +196,16 @@ def test_frames_that_came_together_are_those_that_come_one_by_one() -> None:
     assert not has_event(one_by_one, "b")
 
 
+@pytest.mark.parametrize(
+    "data", [b"data: 1\r\r\n\r\ndata: 2\r\n\r\n", b"event: a\r\ndata: 1\r\n\r\ndata: 2\n\n"]
+)
+def test_line_ends_of_several_sorts_in_one_read_mean_what_they_mean_apart(data: bytes) -> None:
+    apart = SseDecoder()
+    assert SseDecoder().feed(data) == [
+        frame for byte in data for frame in apart.feed(bytes((byte,)))
+    ]
+
+
 def test_names_are_known_however_much_white_space_there_is() -> None:
     pieces = [b"data: 1\n\n", b"event:b\ndata:2\n\n", *[b"data:3\n\n"] * 8]
     together = SseDecoder().feed_run(b"".join(pieces))

@@ -512,6 +512,16 @@ def test_a_usage_follows_every_sixteenth_piece_of_text_and_the_last_is_never_mis
     assert sum(isinstance(event, TextDelta) for event in events) == pieces
 
 
+def test_a_null_usage_of_a_piece_of_text_leaves_the_one_before_it() -> None:
+    events = events_of(
+        *(piece({"text": "a"}) | counted(number) for number in (1, 2)),
+        piece({"text": "b"}) | {"usageMetadata": None},
+        piece(stop="STOP"),
+    )
+    numbers = [event.output_tokens for event in events if isinstance(event, Usage)]
+    assert numbers == [1, 2]
+
+
 def test_the_newest_usage_comes_before_a_cut() -> None:
     data = stream(*(piece({"text": "a"}) | counted(number) for number in range(5)))
     *_, usage, _abort, error, _status = decode(data)
