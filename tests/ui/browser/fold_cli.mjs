@@ -26,10 +26,10 @@ function account(records) {
   return {
     seq: run.seq, status: run.status, turns: run.turns, attempts: run.attempts, toolCalls: run.toolCalls, innerToolCalls: run.innerToolCalls,
     reason: run.reason, cause: run.cause, model: run.model, missing: run.missing, pending: (run.pause?.pending ?? []).map((call) => call.id),
-    usage: usageOf(run), cost: prices ? costOf(prices, usageOf(run)) : null, items: run.root.items.map(told), lanes: run.lanes.length, notes: run.notes.map((note) => note.title),
+    usage: usageOf(run), cost: prices ? costOf(prices, usageOf(run)) : null, items: run.root.items.map(told), lanes: run.lanes.filter((lane) => lane.kind !== "span").length, notes: run.notes.map((note) => note.title),
     inner: [...run.scopes.values()].map((scope) => ({ path: scope.path, items: scope.items.map(told) })),
     written: run.series.bins.reduce((sum, size) => sum + size, 0), bins: run.series.bins.length, points: run.series.tokens.length,
-    open: run.lanes.filter((lane) => lane.phase === "open" || lane.state === "running").length,
+    open: run.lanes.filter((lane) => lane.kind !== "span" && lane.phase === "open" || lane.state === "running").length,
   };
 }
 
@@ -40,7 +40,7 @@ function together() {
   return {
     elapsed, breaks: all.breaks().map(({ at, seconds, reason }) => ({ at, seconds, reason })),
     tokens: tokenData(rows), cost: costData(rows, prices), rate: rateData(all, elapsed),
-    twins: all.earlier.map((run) => run.lanes.map((lane) => told(all.twin(run, lane)))),
+    twins: all.earlier.map((run) => run.lanes.filter((lane) => lane.kind !== "span").map((lane) => told(all.twin(run, lane)))),
     seconds: all.run.root.items.filter((item) => item.kind === "call").map((call) => call.seconds),
     inner: all.run.root.items.filter((item) => item.inner).map((call) => call.inner.items.length),
   };

@@ -168,7 +168,7 @@ async def test_everything_is_done_with_the_keyboard(desk: Desk, gated: type[Gate
         await tab_to(page, ".call summary")
         await keys.press("Enter")
         await expect(page.locator(".call .result")).to_be_visible()
-        await tab_to(page, "#lanes .lane-label")
+        await tab_to(page, "#lanes .lane .lane-label")
 
 
 async def tab_to(page: Page, selector: str) -> None:

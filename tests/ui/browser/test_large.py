@@ -93,7 +93,7 @@ async def test_a_hundred_lanes_and_more_stay_bounded(desk: Desk, gated: type[Gat
         await desk.status(page, "finished")
         await expect(page.locator("#lanes .lane")).to_have_count(150)
         await expect(page.locator("#timeline-note")).to_contain_text("the last 150 of 183")
-        await expect(page.locator("#lanes .lane-name").last).to_have_text("answer")
+        await expect(page.locator("#lanes .lane .lane-name").last).to_have_text("answer")
         lanes = await page.query_selector("#lanes")
         at_end = "(n) => n.scrollHeight - n.scrollTop - n.clientHeight < 48"
         await page.wait_for_function(at_end, arg=lanes)

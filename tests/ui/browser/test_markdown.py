@@ -123,7 +123,7 @@ async def test_code_is_shown_as_it_is_written_and_can_be_copied_and_wrapped(
         model.let_all()
         await desk.status(page, "finished")
         assert await code.inner_text() == "def f():\n    return 1\n"
-        await page.get_by_role("button", name="Copy").first.click()
+        await page.locator("figure.code").get_by_role("button", name="Copy").click()
         await page.wait_for_selector("button.copy:text-is('Copied')")
         assert (
             await page.evaluate("() => navigator.clipboard.readText()")

@@ -33,7 +33,7 @@ async def delete(path: str) -> str:
 
 async def lanes(page: Page, *names: str) -> None:
     """Wait until the lanes are these."""
-    await expect(page.locator("#lanes .lane-name")).to_have_text(list(names))
+    await expect(page.locator("#lanes .lane .lane-name")).to_have_text(list(names))
 
 
 async def test_the_lanes_from_before_the_pause_stand_before_those_from_after_it(
@@ -77,7 +77,7 @@ async def test_a_lane_from_before_the_pause_leads_to_its_place_in_the_conversati
         await desk.status(page, "finished")
         await lanes(page, "answer", "delete", "answer")
         for place, text in ((0, "First."), (1, "delete"), (2, "Last.")):
-            await page.locator("#lanes .lane-label").nth(place).click()
+            await page.locator("#lanes .lane .lane-label").nth(place).click()
             await expect(page.locator(".item.found")).to_contain_text(text)
 
 

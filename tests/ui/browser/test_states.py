@@ -114,9 +114,9 @@ async def test_runs_three_deep_stand_within_one_another(desk: Desk) -> None:
         await expect(deepest).to_have_text("Deepest.")
         depths = "(all) => all.map((lane) => lane.style.getPropertyValue('--depth'))"
         found = await page.locator("#lanes .lane").evaluate_all(depths)
-        assert found == ["0", "1", "2", "2", "1", "0"]
+        assert found == ["1", "2", "3", "3", "2", "1"]
         # A lane deep inside leads to its place.
-        await page.locator("#lanes .lane-label").nth(3).click()
+        await page.locator("#lanes .lane .lane-label").nth(3).click()
         await expect(page.locator(".item.found")).to_contain_text("Deepest.")
         await desk.same(page, desk.runs[0])
 

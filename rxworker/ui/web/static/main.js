@@ -8,6 +8,7 @@ import { ApprovalView } from "./views/approval.js";
 import { ControlsView } from "./views/controls.js";
 import { ConversationView } from "./views/conversation.js";
 import { byId, setText, show } from "./views/dom.js";
+import { Inspector } from "./views/inspector.js";
 import { LanesView } from "./views/lanes.js";
 import { NotesView, WatchersView } from "./views/panels.js";
 import { Renderer } from "./render.js";
@@ -31,11 +32,12 @@ const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
 const views = {
   conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message)),
-  lanes: new LanesView((run, thing) => actions.reveal(run, thing)),
+  lanes: new LanesView((run, thing) => actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing)),
   charts: new ChartsView(), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView(), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq)),
+  inspector: new Inspector((id) => store.tape(id), () => selection.summary && renderer.prices(selection.summary.worker), (run, thing) => actions.reveal(run, thing)),
   queue: new QueueView(), composer: new Composer((text, worker) => actions.submit(text, worker)),
 };
 const renderer = new Renderer(page, selection, travel, views);

@@ -59,6 +59,7 @@ export class Renderer {
   // The panels beside the conversation show all runs of the timeline.
   panels() {
     const { scene, now } = this.travel, { timeline } = scene;
+    this.views.inspector.close();
     for (const view of [this.views.lanes, this.views.charts, this.views.notes]) view.open(timeline, now);
   }
 
@@ -76,6 +77,7 @@ export class Renderer {
       this.views.conversation.draw(run.changed);
       this.views.lanes.draw(run.changed, now);
       if (past) this.views.lanes.tick(now);
+      this.views.inspector.draw(run.changed);
       this.views.notes.draw();
       run.changed.clear();
       setData(byId("conversation"), "seq", String(run.seq));

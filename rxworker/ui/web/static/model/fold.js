@@ -6,7 +6,7 @@
 // The same records give the same conversation, numbers and status as `fold_run` in Python; a test checks that the two agree.
 
 import { addMessage, BLOCK_STEPS, closeCalls, closeOpen, isSame, TOOL_STEPS } from "./fold_content.js";
-import { addUsage, lastCall, makeMessage, makeNote, newResponse, newScope, newUsage, put, scopeAt, Series, usageOf } from "./run_state.js";
+import { addUsage, lastCall, makeMessage, makeNote, makeSpan, newResponse, newScope, newUsage, put, scopeAt, Series, usageOf } from "./run_state.js";
 import { fill, words } from "./language.js";
 
 export function note(run, scope, record, tone, title, text, fields) {
@@ -14,6 +14,10 @@ export function note(run, scope, record, tone, title, text, fields) {
   run.notes.push(made);
   run.changed.add(made);
   if (made.inline) put(run, scope, made);
+  if (scope.turn && !["info", "quiet"].includes(tone)) {
+    scope.turn.marks.push(made);
+    run.changed.add(scope.turn);
+  }
   return made;
 }
 
@@ -72,16 +76,34 @@ export const NOTE_STEPS = {
   shared_state_change: sharedStateChange,
 };
 
+function begin(run, scope, type, time, fields) {
+  const span = makeSpan(scope, type, time, fields);
+  run.lanes.push(span);
+  run.changed.add(span);
+  return span;
+}
+
+function finish(run, span, time, phase = "stopped") {
+  if (span === null || span.phase !== "open") return;
+  Object.assign(span, { phase, to: time ?? span.from });
+  run.changed.add(span);
+}
+
 // The response is over: open blocks are closed, and its tokens are added to the total.
 export function settle(run, scope, time) {
   closeOpen(run, scope, time);
+  finish(run, scope.request, time);
   scope.spent = addUsage(scope.spent, scope.response.usage);
   scope.response = newResponse();
   scope.attempt = [];
 }
 
-function retract(run, scope, time) {
+function retract(run, scope, time, reason = "") {
   closeOpen(run, scope, time);
+  if (scope.request) {
+    Object.assign(scope.request, { retracted: true, reason });
+    finish(run, scope.request, time, "aborted");
+  }
   for (const thing of scope.attempt) {
     thing.retracted = true;
     if (thing.state === "waiting" || thing.state === "running") thing.state = "stopped";
@@ -92,6 +114,7 @@ function retract(run, scope, time) {
 
 function attemptStart(run, scope, event, record) {
   settle(run, scope, record.time);
+  scope.request = begin(run, scope, "attempt", record.time, { number: record.attempt, model: event.model ?? "", turn: record.turn });
   if (scope.depth > 0) return;
   run.attempts += 1;
   run.provider = event.provider || run.provider;
@@ -100,7 +123,7 @@ function attemptStart(run, scope, event, record) {
 }
 
 function attemptRetract(run, scope, event, record) {
-  retract(run, scope, record.time);
+  retract(run, scope, record.time, event.reason);
   settle(run, scope, record.time);
   const again = event.delay ? fill(words.notes.again, { seconds: event.delay.toFixed(1) }) : "";
   conclude(run, scope, record, "warn", words.notes.retracted, event.reason, again);
@@ -119,12 +142,17 @@ function status(run, scope, event, record) {
     return;
   }
   response.status = event.status;
+  finish(run, scope.request, record.time, event.status === "Completed" ? "stopped" : "aborted");
   if (event.status !== "Completed") return;
   if (scope.depth === 0) run.stopReason = event.stop_reason ?? null;
 }
 
 function usage(run, scope, event, record) {
   scope.response.usage = event;
+  if (scope.request) {
+    scope.request.usage = event;
+    run.changed.add(scope.request);
+  }
   run.series.total(record.time, usageOf(run));
 }
 
@@ -162,6 +190,8 @@ function runResume(run, scope, event, record) {
 
 function turnStart(run, scope, event, record) {
   settle(run, scope, record.time);
+  finish(run, scope.turn, record.time);
+  scope.turn = begin(run, scope, "turn", record.time, { number: record.turn, turn: record.turn });
   if (scope.depth > 0) return;
   run.status = "running";
   run.turns += 1;
@@ -170,10 +200,13 @@ function turnStart(run, scope, event, record) {
 
 function turnStop(run, scope, event, record) {
   settle(run, scope, record.time);
+  finish(run, scope.turn, record.time);
 }
 
 function runPause(run, scope, event, record) {
   closeOpen(run, scope, record.time);
+  finish(run, scope.request, record.time);
+  finish(run, scope.turn, record.time);
   for (const [call, { input }] of waiting(scope, event.pending)) {
     Object.assign(call, { state: "paused", input });
     run.changed.add(call);
@@ -185,12 +218,14 @@ function runPause(run, scope, event, record) {
 
 function runStop(run, scope, event, record) {
   settle(run, scope, record.time);
+  finish(run, scope.turn, record.time);
   closeCalls(run, scope, record.time);
   if (scope.depth === 0) run.status = "finished";
 }
 
 function runAbort(run, scope, event, record) {
   settle(run, scope, record.time);
+  finish(run, scope.turn, record.time, "aborted");
   closeCalls(run, scope, record.time);
   const [tone, title] = ENDS[event.cause] ?? ["bad", words.notes.ended];
   conclude(run, scope, record, tone, title, event.reason);
@@ -201,6 +236,7 @@ function runAbort(run, scope, event, record) {
 export function lose(run) {
   for (const scope of [run.root, ...run.scopes.values()]) {
     settle(run, scope, run.last);
+    finish(run, scope.turn, run.last, "aborted");
     closeCalls(run, scope, run.last);
   }
   run.status = "gone";

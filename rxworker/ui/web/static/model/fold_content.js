@@ -30,6 +30,7 @@ function blockFor(run, scope, event, record) {
   }
   scope.open.set(event.index, made);
   scope.attempt.push(made);
+  if (scope.request && scope.request.first === null) scope.request.first = record.time;
   run.lanes.push(made);
   return put(run, scope, made);
 }

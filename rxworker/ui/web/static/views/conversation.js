@@ -74,7 +74,7 @@ export class ConversationView {
     for (const item of changed) {
       const view = this.views.get(item);
       if (view) this.update(view, item);
-      else if (item.kind !== "note" || item.inline) this.add(item);
+      else if (item.kind === "note" ? item.inline : item.kind !== "span") this.add(item);
     }
     this.trim();
     show(this.earlier, this.first > 0);

@@ -1,22 +1,111 @@
-// The timeline view: a lane for each block and each call, on one time axis.
+// The trace: a row for each turn and each attempt of its request, and a lane for each block and each call, on one time axis.
 //
-// The bars of a lane hold seconds, and the list holds the span: the browser moves the bars when the axis grows.
+// The bars of a row hold seconds, and the list holds the beginning and the width of what is shown: the browser moves the bars when the axis grows, and
+// when the user zooms or pans.
 
 import { byId, el, StickToEnd, setData, setText, show } from "./dom.js";
 import { brief, clip, plural, seconds } from "../model/format.js";
 import { Timeline, marksOf, markText, spanFor } from "../model/timeline.js";
 import { fill, words } from "../model/language.js";
 
-const MOST = 150;
+const MOST = 150; // lanes, and as many rows of turns and attempts
+const NEAREST = 0.02; // seconds: the narrowest window
 
 export class LanesView {
-  constructor(reveal) {
+  // `reveal(run, thing)` shows a block or call elsewhere; `inspect(run, thing)` shows everything about a row.
+  constructor(reveal, inspect) {
+    this.inspect = inspect;
+    this.window = null; // [from, to] if the user has zoomed
     this.list = byId("lanes");
     this.end = new StickToEnd(this.list);
     this.axis = byId("axis");
     this.note = byId("timeline-note");
-    this.reveal = reveal; // (run, thing)
+    this.reveal = reveal;
+    this.zooming();
     this.open(new Timeline(), 0);
+  }
+
+  zooming() {
+    const { list } = this;
+    list.addEventListener("wheel", (event) => {
+      const isZoom = event.ctrlKey || event.metaKey, by = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
+      if (!isZoom && by === 0) return;
+      event.preventDefault();
+      if (isZoom) this.zoom(Math.exp(event.deltaY / 300), this.timeAt(event.clientX));
+      else this.pan(by / this.width());
+    }, { passive: false });
+    list.addEventListener("keydown", (event) => {
+      const act = { "+": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.fit(), ArrowLeft: () => this.pan(-0.2), ArrowRight: () => this.pan(0.2) }[event.key];
+      if (!act || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      act();
+    });
+    let from = null;
+    list.addEventListener("pointerdown", (event) => {
+      if (event.target.closest("button") || event.button !== 0 || event.pointerType === "touch" || this.window === null) return;
+      from = event.clientX;
+      list.setPointerCapture(event.pointerId);
+    });
+    list.addEventListener("pointermove", (event) => {
+      if (from !== null) {
+        this.pan((from - event.clientX) / this.width());
+        from = event.clientX;
+      }
+      this.point(event.clientX);
+    });
+    list.addEventListener("pointerup", () => (from = null));
+    list.addEventListener("pointerleave", () => this.point(null));
+    byId("zoom-in").addEventListener("click", () => this.zoom(0.5));
+    byId("zoom-out").addEventListener("click", () => this.zoom(2));
+    byId("zoom-fit").addEventListener("click", () => this.fit());
+  }
+
+  track() {
+    return (this.list.querySelector(".track") ?? this.list).getBoundingClientRect();
+  }
+
+  width() {
+    return this.track().width || 1;
+  }
+
+  timeAt(x) {
+    const { left, width } = this.track(), [from, to] = this.shown();
+    return from + ((to - from) * (x - left)) / (width || 1);
+  }
+
+  shown() {
+    return this.window ?? [0, spanFor(this.elapsed ?? 0)[0]];
+  }
+
+  zoom(by, at = null) {
+    const [from, to] = this.shown(), all = spanFor(this.elapsed ?? 0)[0], middle = at ?? (from + to) / 2;
+    const width = Math.max(NEAREST, (to - from) * by), start = middle - ((middle - from) * width) / (to - from);
+    this.setWindow(width >= all ? null : [Math.max(0, Math.min(start, all - width)), Math.max(0, Math.min(start, all - width)) + width]);
+  }
+
+  pan(by) {
+    if (this.window === null) return;
+    const [from, to] = this.window, all = spanFor(this.elapsed ?? 0)[0], start = Math.max(0, Math.min(from + by * (to - from), all - (to - from)));
+    this.setWindow([start, start + to - from]);
+  }
+
+  fit() {
+    this.setWindow(null);
+  }
+
+  setWindow(window) {
+    this.window = window;
+    this.span = 0;
+    this.scale(this.elapsed ?? 0);
+  }
+
+  // The line at the pointer, and its time.
+  point(x) {
+    const line = byId("trace-line"), { left, right } = this.track(), isShown = x !== null && x >= left && x <= right && this.count > 0;
+    show(line, isShown);
+    if (!isShown) return;
+    line.style.setProperty("left", `${x - this.list.parentElement.getBoundingClientRect().left}px`);
+    setText(line.firstElementChild, precise(this.timeAt(x)));
   }
 
   open(timeline, now) {
@@ -27,6 +116,8 @@ export class LanesView {
     this.count = 0; // number of all lanes, including those that are no longer shown
     this.next = timeline.runs.map(() => 0);
     this.span = 0;
+    this.window = null;
+    this.spans = new Map(); // rows of turns and attempts
     this.list.replaceChildren();
     this.end.follows = true;
     this.breaks = timeline.breaks();
@@ -41,7 +132,7 @@ export class LanesView {
   draw(changed, now) {
     const { timeline } = this;
     if (timeline.run) this.grow(timeline.runs.length - 1, now);
-    for (const thing of changed) this.refresh(this.views.get(thing), now);
+    for (const thing of changed) this.refresh(this.views.get(thing) ?? this.spans.get(thing), now);
     show(byId("no-lanes"), this.count === 0);
     show(this.axis, this.count > 0);
     if (!timeline.run) setText(this.note, "");
@@ -53,10 +144,31 @@ export class LanesView {
   grow(n, now) {
     const run = this.timeline.runs[n], { lanes } = run;
     if (this.next[n] === lanes.length) return;
-    const skipped = Math.max(0, lanes.length - this.next[n] - MOST);
-    this.next[n] += skipped;
-    this.count += skipped;
-    for (; this.next[n] < lanes.length; this.next[n] += 1) this.add(run, lanes[this.next[n]], now);
+    let left = 0;
+    for (let at = this.next[n]; at < lanes.length; at += 1) left += lanes[at].kind !== "span";
+    for (; left > MOST; this.next[n] += 1) {
+      if (lanes[this.next[n]].kind === "span") continue;
+      left -= 1;
+      this.count += 1;
+    }
+    for (; this.next[n] < lanes.length; this.next[n] += 1) {
+      const thing = lanes[this.next[n]];
+      if (thing.kind === "span") this.addSpan(run, thing, now);
+      else this.add(run, thing, now);
+    }
+  }
+
+  addSpan(run, span, now) {
+    const view = new SpanView(span, (time) => this.timeline.place(run, time), () => this.inspect(this.runOf(span) ?? run, span));
+    this.insert(view, this.views.get(span.scope.parent));
+    this.spans.set(span, view);
+    this.refresh(view, now);
+    while (this.spans.size > MOST) {
+      const [oldest, gone] = this.spans.entries().next().value;
+      gone.node.remove();
+      this.spans.delete(oldest);
+      this.live.delete(gone);
+    }
   }
 
   add(run, thing, now) {
@@ -67,7 +179,10 @@ export class LanesView {
       this.waiting.delete(thing.id);
       view.continueWith(thing, place);
     } else {
-      view = new LaneView(thing, place, (shown) => this.reveal(this.runOf(shown) ?? run, shown));
+      view = new LaneView(thing, place, (shown) => {
+        this.inspect(this.runOf(shown) ?? run, shown);
+        this.reveal(this.runOf(shown) ?? run, shown);
+      });
       this.insert(view, this.views.get(thing.scope.parent));
       this.count += 1;
     }
@@ -115,16 +230,82 @@ export class LanesView {
     const cut = this.timeline.isCut ? words.lanes.cut : "", shown = this.views.size;
     const last = this.count > shown ? fill(words.lanes.last, { shown, n: this.count }) : "";
     setText(this.note, [cut, last, seconds(elapsed)].filter(Boolean).join(" · "));
-    const [span, steps] = spanFor(elapsed);
+    this.elapsed = elapsed;
+    const [from, to] = this.shown(), span = to - from, steps = this.window ? 4 : spanFor(elapsed)[1];
     if (span === this.span) return;
-    this.span = span;
+    this.span = this.window ? 0 : span;
     const { style } = this.list;
-    style.setProperty("--span", span);
+    style.setProperty("--span", span.toFixed(4));
+    style.setProperty("--at", from.toFixed(4));
     style.setProperty("--steps", steps);
-    style.setProperty("--breaks", this.breaks.map(({ at }) => `linear-gradient(var(--warn) 0 0) ${((100 * at) / span).toFixed(2)}% 0 / 2px 100% no-repeat`).join(", ") || "none");
-    const marks = marksOf([span, steps]).map((at) => el("span", { text: markText(at) }));
+    const isIn = ({ at }) => at >= from && at <= to;
+    style.setProperty("--breaks", this.breaks.filter(isIn).map(({ at }) => `linear-gradient(var(--warn) 0 0) ${((100 * (at - from)) / span).toFixed(2)}% 0 / 2px 100% no-repeat`).join(", ") || "none");
+    for (const name of ["zoom-out", "zoom-fit"]) byId(name).disabled = this.window === null;
+    const marks = marksOf([span, steps]).map((at) => el("span", { text: this.window ? precise(from + at) : markText(at) }));
     this.axis.replaceChildren(el("span", { class: "axis-marks" }, ...marks));
   }
+}
+
+// A time to the millisecond if that matters.
+const precise = (s) => (s < 60 ? fill(words.units.second, { n: s < 10 ? s.toFixed(2) : s.toFixed(1) }) : seconds(s));
+
+// A row of a turn or an attempt.
+class SpanView {
+  constructor(span, place, open) {
+    this.thing = span;
+    this.place = place;
+    this.depth = span.scope.depth;
+    this.name = el("span", { class: "lane-name" });
+    this.text = el("span", { class: "lane-text" });
+    this.wait = el("span", { class: "bar wait" });
+    this.bar = el("span", { class: "bar whole" });
+    this.track = el("span", { class: "track", "aria-hidden": "true" }, this.wait, this.bar);
+    this.node = el("li", { class: `row span ${span.type}`, "data-depth": this.depth }, el("button", { type: "button", class: "lane-label", onclick: open }, this.name), this.track, this.text);
+    this.node.style.setProperty("--depth", Math.min(this.depth, 4) + (span.type === "turn" ? 0 : 1));
+    this.marks = 0;
+  }
+
+  get isOpen() {
+    return this.thing.phase === "open";
+  }
+
+  update(now) {
+    const { thing } = this, { marks } = thing;
+    setText(this.name, thing.type === "turn" ? fill(words.trace.turn, { n: thing.number }) : thing.number > 1 ? fill(words.trace.attempt, { n: thing.number }) : words.trace.response);
+    setText(this.text, this.words());
+    setData(this.node, "state", thing.retracted ? "retracted" : thing.phase);
+    for (; this.marks < Math.min(marks.length, 50); this.marks += 1) this.track.append(this.mark(marks[this.marks]));
+    this.stretch(now);
+  }
+
+  mark(note) {
+    const node = el("span", { class: `mark ${note.tone}` });
+    node.style.setProperty("--from", this.place(note.time).toFixed(3));
+    return node;
+  }
+
+  stretch(now) {
+    const { from, first, to } = this.thing, end = to ?? now;
+    if (this.thing.type === "attempt") place(this.wait, this.place(from), (first ?? end) - from);
+    show(this.wait, this.thing.type === "attempt");
+    show(this.bar, this.thing.type === "turn" || first !== null);
+    place(this.bar, this.place(this.thing.type === "turn" ? from : first ?? from), end - (this.thing.type === "turn" ? from : first ?? from));
+  }
+
+  words() {
+    const { thing } = this;
+    if (thing.retracted) return fill(words.trace.retracted, { reason: thing.reason });
+    if (thing.type === "turn") return thing.to === null ? "" : seconds(thing.to - thing.from);
+    const parts = [thing.model];
+    if (thing.first !== null) parts.push(fill(words.trace.first, { seconds: precise(thing.first - thing.from) }));
+    if (thing.usage?.output_tokens) parts.push(plural(words.charts.written, thing.usage.output_tokens));
+    return parts.filter(Boolean).join(" · ");
+  }
+}
+
+function place(bar, from, length) {
+  bar.style.setProperty("--from", Math.max(0, from).toFixed(3));
+  bar.style.setProperty("--for", Math.max(0, length).toFixed(3));
 }
 
 function breakNode({ seconds: pause, reason }) {
@@ -142,10 +323,10 @@ export class LaneView {
     this.written = el("span", { class: "bar written" });
     this.ran = thing.kind === "call" ? el("span", { class: "bar ran" }) : null;
     const label = el("button", { type: "button", class: "lane-label", onclick: () => reveal(this.thing) }, el("span", { class: "dot", "aria-hidden": "true" }), this.name);
-    this.node = el("li", { class: `lane ${thing.type}` }, label, el("span", { class: "track", "aria-hidden": "true" }, this.written, this.ran), this.text);
+    this.node = el("li", { class: `row lane ${thing.type}` }, label, el("span", { class: "track", "aria-hidden": "true" }, this.written, this.ran), this.text);
     this.depth = thing.scope.depth;
     this.node.dataset.depth = this.depth;
-    this.node.style.setProperty("--depth", Math.min(this.depth, 4));
+    this.node.style.setProperty("--depth", Math.min(this.depth, 4) + 1);
   }
 
   get isOpen() {
@@ -181,8 +362,7 @@ export class LaneView {
       return;
     }
     show(bar, true);
-    bar.style.setProperty("--from", Math.max(0, this.place(from)).toFixed(3));
-    bar.style.setProperty("--for", Math.max(0, to - from).toFixed(3));
+    place(bar, this.place(from), to - from);
   }
 
   words() {

@@ -1,0 +1,125 @@
+// Everything about one row of the trace: times, state, tokens, arguments, result, notices, and the records as they were received.
+
+import { codeBlock } from "./code.js";
+import { byId, el, show } from "./dom.js";
+import { count, money, plural, pretty, seconds, statusWord } from "../model/format.js";
+import { fill, words } from "../model/language.js";
+import { costOf, textOf } from "../model/run_state.js";
+
+const MOST = 200; // records that are listed
+
+export class Inspector {
+  // `tape(id)` returns the records of a run, `prices()` the prices of its model or null, `reveal(run, thing)` shows a row in the conversation.
+  constructor(tape, prices, reveal) {
+    this.node = byId("inspector");
+    this.tape = tape;
+    this.prices = prices;
+    this.reveal = reveal;
+    this.shown = null;
+    this.node.addEventListener("keydown", (event) => event.key === "Escape" && this.close(true));
+  }
+
+  open(timeline, run, thing) {
+    this.shown = { timeline, run, thing };
+    this.from = document.activeElement;
+    this.fill();
+    show(this.node, true);
+    this.node.scrollIntoView({ block: "nearest" });
+  }
+
+  close(returns = false) {
+    if (this.shown === null) return;
+    this.shown = null;
+    show(this.node, false);
+    this.node.replaceChildren();
+    if (returns) this.from?.focus();
+  }
+
+  draw(changed) {
+    if (this.shown !== null && changed.has(this.shown.thing)) this.fill();
+  }
+
+  fill() {
+    const { run, thing } = this.shown, { trace } = words;
+    const isOpen = this.node.querySelector("details")?.open ?? false;
+    const head = el("div", { class: "inspector-head" }, el("h3", { id: "inspector-title", text: titleOf(thing) }),
+      thing.kind === "span" ? null : el("button", { type: "button", text: trace.show, onclick: () => this.reveal(run, thing) }),
+      el("button", { type: "button", text: trace.close, onclick: () => this.close(true) }));
+    const facts = el("dl", {}, ...this.facts().filter(([, text]) => text).map(([name, text]) => el("div", {}, el("dt", { text: name }), el("dd", { text }))));
+    this.node.replaceChildren(head, facts, ...this.parts(), this.events(isOpen));
+  }
+
+  facts() {
+    const { timeline, run, thing } = this.shown, { trace } = words, usage = thing.usage, prices = this.prices();
+    const from = thing.writtenFrom ?? thing.from, took = thing.seconds ?? (thing.to !== null && thing.from !== null ? thing.to - thing.from : null);
+    const read = usage?.input_tokens, written = usage?.output_tokens;
+    return [
+      [trace.state, stateOf(thing)],
+      [trace.inTurn, thing.turn ? String(thing.turn) : ""],
+      [trace.from, from === null ? "" : seconds(timeline.place(run, from))],
+      [trace.took, took === null ? "" : seconds(took)],
+      [trace.firstBlock, thing.first ? seconds(thing.first - thing.from) : ""],
+      [trace.model, thing.model ?? ""],
+      [trace.size, thing.kind === "block" ? plural(words.lanes.characters, thing.size) : ""],
+      [trace.tokens, usage ? [[words.charts.read, read], [words.charts.written, written]].filter(([, n]) => typeof n === "number").map(([text, n]) => plural(text, n)).join(", ") : ""],
+      [trace.cost, usage && prices ? money(costOf(prices, usage), prices.currency) : ""],
+    ];
+  }
+
+  parts() {
+    const { thing } = this.shown, parts = [];
+    const section = (title, node) => parts.push(el("h4", { text: title }), node);
+    if (thing.kind === "call") {
+      section(words.call.arguments, codeOf(thing.input === undefined ? textOf(thing) : pretty(thing.input), thing.input));
+      if (thing.result !== null) section(words.call.result, codeOf(thing.result, null));
+      if (thing.verdicts.length) section(words.trace.notices, el("ul", {}, ...thing.verdicts.map((one) => el("li", { text: fill(one.reason ? words.call.verdictWhy : words.call.verdict, one) }))));
+    } else if (thing.kind === "block" && thing.size) section(words.talk.answer, codeOf(textOf(thing), null));
+    else if (thing.kind === "span" && thing.marks.length) section(words.trace.notices, el("ul", {}, ...thing.marks.slice(-50).map((note) => el("li", { text: `${note.title}: ${note.text}` }))));
+    return parts;
+  }
+
+  // The records are listed when the user asks for them: there may be thousands.
+  events(isOpen) {
+    const { run, thing } = this.shown, found = recordsOf(this.tape(run.id), thing), list = el("ol", { class: "events" });
+    const fillList = () => {
+      if (list.childElementCount > 0) return;
+      list.append(...found.slice(0, MOST).map((record) => el("li", { text: JSON.stringify(record) })));
+      if (found.length > MOST) list.append(el("li", { text: fill(words.trace.more, { n: found.length - MOST }) }));
+    };
+    const details = el("details", { ontoggle: () => details.open && fillList() }, el("summary", { text: fill(words.trace.events, { n: found.length }, count) }), list);
+    details.open = isOpen;
+    return details;
+  }
+}
+
+function titleOf(thing) {
+  if (thing.kind === "call") return thing.name || words.call.tool;
+  if (thing.kind === "block") return words.lanes[thing.type] ?? thing.label ?? thing.type;
+  if (thing.type === "turn") return fill(words.trace.turn, { n: thing.number });
+  return thing.number > 1 ? fill(words.trace.attempt, { n: thing.number }) : words.trace.response;
+}
+
+function stateOf(thing) {
+  if (thing.retracted) return words.call.retracted;
+  if (thing.kind === "call") return words.call[thing.state] ?? thing.state;
+  return thing.phase === "open" ? statusWord("running", "") : thing.phase === "aborted" ? words.call.cut : words.call.done;
+}
+
+function codeOf(text, value) {
+  const block = codeBlock(value !== null && typeof value === "object" ? "json" : "", text);
+  block.end();
+  return block.node;
+}
+
+// The records of a block or call, or of all of a turn or an attempt.
+export function recordsOf(tape, thing) {
+  const path = thing.scope.path.join("\n"), isWithin = ({ time }) => time >= thing.from - 1e-9 && (thing.to === null || time <= thing.to + 1e-9);
+  return tape.filter((record) => {
+    const { event } = record;
+    if ((record.path ?? []).join("\n") !== path || (thing.turn && record.turn !== thing.turn)) return false;
+    if (thing.kind === "span") return thing.type === "turn" || (isWithin(record) && record.attempt === thing.number);
+    const call = event.call?.id ?? event.call_id ?? event.result?.tool_use_id ?? event.metadata?.id;
+    if (thing.kind === "call" && call === thing.id) return true;
+    return event.index === thing.index && thing.index !== null && (event.choice ?? 0) === thing.choice;
+  });
+}

@@ -1,0 +1,107 @@
+"""The trace: turns, attempts and what they took, zoom, and the inspector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker import tool
+from rxworker.testing import call, fail, say
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@tool
+async def look(place: str) -> str:
+    """Look at a place."""
+    return f"{place}: <b>nothing</b>"
+
+
+async def test_turns_and_attempts_have_rows_and_a_retraction_its_reason(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    half = say("Half") + fail("overloaded", retryable=True)
+    model = gated([half, say("Let me look.") + call("look", place="here"), say("Done.")], free=True)
+    async with desk.serve(model, [look]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        rows = page.locator("#lanes .row .lane-name")
+        await expect(rows).to_have_text(
+            [
+                "Turn 1",
+                "request",
+                "answer",
+                "attempt 2",
+                "answer",
+                "look",
+                "Turn 2",
+                "request",
+                "answer",
+            ]
+        )
+        retracted = page.locator("#lanes .attempt[data-state=retracted] .lane-text")
+        await expect(retracted).to_contain_text("overloaded")
+        await expect(page.locator("#lanes .turn .mark")).not_to_have_count(0)
+        await expect(page.locator("#lanes .attempt .lane-text").last).to_contain_text("first after")
+
+
+async def test_a_row_is_inspected_with_its_arguments_result_and_events(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    model = gated([call("look", place="<i>here</i>"), say("Done.")], free=True)
+    async with desk.serve(model, [look]):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        await page.locator("#lanes .lane-label", has_text="look").click()
+        inspector = page.locator("#inspector")
+        await expect(inspector.locator("h3")).to_have_text("look")
+        await expect(inspector.locator("figure.code code").first).to_have_text(
+            '{\n  "place": "<i>here</i>"\n}'
+        )
+        await expect(inspector.locator("figure.code code").last).to_have_text(
+            "<i>here</i>: <b>nothing</b>"
+        )
+        await inspector.locator("summary").click()
+        await expect(inspector.locator(".events li")).not_to_have_count(0)
+        events = await inspector.locator(".events li").all_text_contents()
+        kinds = [event.split('"type":"')[1].split('"')[0] for event in events]
+        assert [kind for kind in kinds if kind != "input_json_delta"] == [
+            "block_start",
+            "block_stop",
+            "tool_start",
+            "tool_stop",
+        ]
+        await page.keyboard.press("Escape")
+        assert await inspector.is_hidden()
+        await page.locator("#lanes .attempt .lane-label").first.click()
+        await expect(inspector.locator("dd")).to_contain_text(["done", "1"])
+        await expect(inspector).to_contain_text("gated-1")
+
+
+async def test_the_axis_is_zoomed_moved_and_fitted(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated([say("Hi")], free=True)):
+        page = await desk.open()
+        await desk.ask(page)
+        await desk.status(page, "finished")
+        shown = "() => { const { style } = document.querySelector('#lanes'); return [Number(style.getPropertyValue('--at')), Number(style.getPropertyValue('--span'))]; }"
+        whole: list[float] = await page.evaluate(shown)
+        await page.get_by_role("button", name="Zoom in").click()
+        from_, span = await page.evaluate(shown)
+        assert span == pytest.approx(whole[1] / 2)
+        await page.locator("#lanes .lane-label").first.focus()
+        await page.keyboard.press("ArrowRight")
+        moved: list[float] = await page.evaluate(shown)
+        assert moved[0] == pytest.approx(from_ + 0.2 * span)
+        await page.get_by_role("button", name="Fit").click()
+        assert await page.evaluate(shown) == whole
+        assert await page.get_by_role("button", name="Fit").is_disabled()
