@@ -282,8 +282,10 @@ class RunEvents:
     def pause(self, change: ViewPause) -> Iterator[AgUiEvent]:
         """The run is paused. One that waits for tools of the client has succeeded, as far as AG-UI is concerned."""
         if change.hook == CLIENT:
-            ids = tuple([call.id for call in change.pending]) if self._is_new else ()
-            yield self._finished(Outcome("success", pending_tool_call_ids=ids))
+            ids = tuple([call.id for call in change.pending])
+            # Before 1.0, a run without an outcome waits for the results of calls, and one that has succeeded does not.
+            is_new = self._is_new
+            yield self._finished(Outcome("success", pending_tool_call_ids=ids) if is_new else None)
             return
         asked = [call for call in change.pending if call.needs_decision]
         interrupts = tuple(_interrupt(change, call) for call in asked)
@@ -314,7 +316,7 @@ class RunEvents:
         """A turn has ended."""
         yield StepFinished(f"turn {change.turn}", change.scope.id or None)
 
-    def _finished(self, outcome: Outcome) -> RunFinished:
+    def _finished(self, outcome: Outcome | None) -> RunFinished:
         return RunFinished(self._thread_id, self._run_id, outcome, self._totals.usage)
 
 

@@ -1,0 +1,79 @@
+// A worker with useChat: text as it arrives, approvals, a tool of the page, the shared state, stop, and the history after a reload.
+import { useChat } from "@ai-sdk/react";
+import {
+  DefaultChatTransport,
+  lastAssistantMessageIsCompleteWithApprovalResponses as isDecided,
+  lastAssistantMessageIsCompleteWithToolCalls as isAnswered,
+} from "ai";
+import { useState } from "react";
+import { createRoot } from "react-dom/client";
+
+const api = "/worker/api/chat";
+const id = new URL(location.href).searchParams.get("id") ?? crypto.randomUUID();
+history.replaceState(null, "", `?id=${id}`);
+
+// A tool that this page runs; server.py describes it to the model.
+function paint({ color }) {
+  document.body.style.background = color;
+  return `The page is ${color}.`;
+}
+
+function Chat({ messages: initial }) {
+  const [text, setText] = useState("");
+  const { messages, status, sendMessage, addToolOutput, addToolApprovalResponse, stop } = useChat({
+    id,
+    messages: initial,
+    resume: true, // a reload does not stop the run
+    transport: new DefaultChatTransport({ api }),
+    sendAutomaticallyWhen: (chat) => isAnswered(chat) || isDecided(chat),
+    onToolCall({ toolCall: { toolName: tool, toolCallId, input } }) {
+      if (tool === "paint") addToolOutput({ tool, toolCallId, output: paint(input) });
+    },
+  });
+
+  function send(event) {
+    event.preventDefault();
+    sendMessage({ text });
+    setText("");
+  }
+
+  async function stopRun() {
+    await fetch(`${api}/${id}/stop`, { method: "POST" });
+    stop();
+  }
+
+  const state = messages.flatMap((message) => message.parts).findLast((part) => part.type === "data-state");
+  return (
+    <>
+      {messages.map((message) => (
+        <section key={message.id} data-role={message.role}>
+          {message.parts.map((part, at) => <Part key={at} part={part} decide={addToolApprovalResponse} />)}
+        </section>
+      ))}
+      <ul id="steps">{state?.data.steps.map((step) => <li key={step}>{step}</li>)}</ul>
+      <form onSubmit={send}>
+        <input value={text} onChange={(event) => setText(event.target.value)} />
+        {status === "ready" || status === "error" ? <button>Send</button> : <button type="button" onClick={stopRun}>Stop</button>}
+      </form>
+    </>
+  );
+}
+
+function Part({ part, decide }) {
+  if (part.type === "text") return <p>{part.text}</p>;
+  if (!part.type.startsWith("tool-")) return null;
+  return (
+    <pre>
+      {part.type.slice(5)} {JSON.stringify(part.input)} {part.output ?? part.errorText}
+      {part.state === "approval-requested" &&
+        [true, false].map((approved) => (
+          <button key={approved} onClick={() => decide({ id: part.approval.id, approved })}>
+            {approved ? "Approve" : "Deny"}
+          </button>
+        ))}
+    </pre>
+  );
+}
+
+const messages = await (await fetch(`${api}/${id}/messages`)).json();
+createRoot(document.getElementById("root")).render(<Chat messages={messages} />);
