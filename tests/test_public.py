@@ -73,6 +73,15 @@ def test_a_package_lists_what_exists_and_each_name_once(package: ModuleType) -> 
     assert package.__doc__
 
 
+def test_a_class_name_means_one_thing_in_all_packages() -> None:
+    classes: dict[str, set[type]] = {}
+    for package in packages():
+        for name in names_of(package):
+            if inspect.isclass(value := getattr(package, name)):
+                classes.setdefault(name, set()).add(value)
+    assert {name for name, found in classes.items() if len(found) > 1} == set()
+
+
 @pytest.mark.parametrize("package", packages(), ids=lambda package: package.__name__)
 def test_every_public_name_stands_in_the_reference(package: ModuleType) -> None:
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
