@@ -91,6 +91,9 @@ async def test_an_ag_ui_client_runs_its_tool_and_continues(open_desk: OpenDesk) 
     assert types(events)[-1] == "RUN_FINISHED"
     assert events[-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["call_1_1"]}
     assert "TOOL_CALL_END" in types(events)
+    # A client before 1.0 continues with results only if there is no outcome.
+    (run,) = (await desk.get("api/runs"))[1]["runs"]
+    assert "outcome" not in (await desk.frames(f"api/runs/{run['id']}/ag-ui"))[-1]["data"]
     body = ag_ui(ASK, called("paint", "call_1_1"), tool("call_1_1"), runId="r-2")
     events = await post(desk, "ag-ui", body)
     # The client has the result; a second one would be a second message of its own.
