@@ -19,13 +19,14 @@ from rxworker.errors import HookError
 from rxworker.events import HookVerdict
 from rxworker.hooks.base import AnyHook
 from rxworker.hooks.context import HookContext, unmade
-from rxworker.hooks.contexts import ToolResultContext
+from rxworker.hooks.contexts import ToolCallContext, ToolResultContext
 from rxworker.hooks.points import (
     VERDICTS,
     Continue,
     EndRun,
     Finish,
     HookPoint,
+    Pause,
     Skip,
     Verdict,
     wrong_verdict,
@@ -33,6 +34,9 @@ from rxworker.hooks.points import (
 
 Report: TypeAlias = Callable[[HookVerdict], None]
 Answer: TypeAlias = tuple[Verdict, str]
+
+ALLOWED = "this tool is always allowed here"
+"""The reason of the verdict of a hook whose `Pause` is not wanted."""
 
 GRACE = 2.0
 """Seconds for a hook whose time is over to clean up before it is left behind."""
@@ -117,6 +121,10 @@ async def _ask(hook: AnyHook, context: HookContext, report: Report, name: str) -
         return _failed(hook, context, report, name, error)
     if answer is not None and not hook.chained:
         verdict = answer[0]
+        if isinstance(verdict, Pause) and isinstance(context, ToolCallContext):
+            if name in context.allowed:
+                report(_event(hook, name, context, "Continue", ALLOWED))
+                return None
         reason: str = getattr(verdict, "reason", "")
         report(_event(hook, name, context, type(verdict).__name__, reason))
     return answer

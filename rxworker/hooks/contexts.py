@@ -113,12 +113,15 @@ class ToolCallContext(HookContext):
     Attributes:
         call: The call. Its ``input`` may be changed in place, or the call replaced.
         tool: The tool itself.
+        allowed: The names of hooks that do not pause the run for this call, whatever they return, since a person has allowed it;
+            ``requires_approval`` for the policy of the tool. See `always_allow`.
     """
 
     point: ClassVar[HookPoint | None] = HookPoint.BEFORE_TOOL_CALL
 
     call: ToolCall
     tool: CallableTool
+    allowed: set[str] = field(default_factory=set[str])
     _given: ToolCall = field(init=False)
 
     def __post_init__(self) -> None:

@@ -125,6 +125,10 @@ Verdict: TypeAlias = Continue | Cancel | Skip | Abort | Pause | Finish | Continu
 """Any verdict."""
 
 
+REQUIRES_APPROVAL = "requires_approval"
+"""What pauses a run where the policy of a tool requires approval, in place of the name of a hook."""
+
+
 class HookPoint(Enum):
     """Where in the loop a hook is asked.
 

@@ -18,7 +18,7 @@ from rxworker.hooks.contexts import (
     ToolResultContext,
     TurnEndContext,
 )
-from rxworker.hooks.points import HookPoint, Skip
+from rxworker.hooks.points import REQUIRES_APPROVAL, HookPoint, Skip
 from rxworker.messages import Json, JsonObject, Message, Text
 
 COMMAND_TOOLS = r"(?i).*(execute|exec|shell|bash|terminal|command).*"
@@ -244,6 +244,31 @@ def time_stamp(
         name: What the hook is called.
     """
     return Hook[Any](_TimeStamp(now, form), HookPoint.ON_MESSAGE_SEND, name=name)
+
+
+def always_allow(tool: str, by: str = REQUIRES_APPROVAL) -> Hook[Any]:
+    """Do not pause for calls of a tool: a person has allowed them for as long as this hook is registered.
+
+    It concerns one cause of pauses alone. Other hooks are asked as before, and may skip a call, abort the run or pause it.
+
+    Args:
+        tool: The name of the tool.
+        by: The hook whose `Pause` is not wanted, as `Paused.hook` has it; ``requires_approval`` for the policy of the tool.
+
+    >>> always_allow("delete").name
+    'always_allow delete (requires_approval)'
+    """
+
+    def allow(context: ToolCallContext) -> None:
+        context.allowed.add(by)
+
+    return Hook[Any](
+        allow,
+        HookPoint.BEFORE_TOOL_CALL,
+        name=f"always_allow {tool} ({by})",
+        matcher=re.escape(tool),
+        before=by.split("/")[0],
+    )
 
 
 def terminal_hooks() -> list[Hook[Any]]:

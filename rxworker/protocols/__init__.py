@@ -22,6 +22,7 @@ from rxworker.protocols.registry import (
     WatchedRun,
 )
 from rxworker.protocols.socket import (
+    AllowedTool,
     ClientMessage,
     DeliveryName,
     Hello,
@@ -90,6 +91,7 @@ __all__ = [
     "PauseSummary",
     "PendingCall",
     "WatcherSummary",
+    "AllowedTool",
     "pause_of",
     "reason_of",
 ]

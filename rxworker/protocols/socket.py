@@ -226,6 +226,18 @@ class PauseSummary(Struct, frozen=True):
     pending: tuple[PendingCall, ...]
 
 
+class AllowedTool(Struct, frozen=True):
+    """A tool that a person always allows in a conversation.
+
+    Attributes:
+        tool: The name of the tool.
+        hook: The name of the hook that then pauses no run for it.
+    """
+
+    tool: str
+    hook: str
+
+
 class WatcherSummary(Struct, frozen=True):
     """A watcher and its lag.
 
@@ -270,6 +282,7 @@ class RunSummary(Struct, frozen=True):
         resumes: The run that it resumes.
         resumed_as: The run that resumes it.
         watchers: Its watchers.
+        allowed: The tools that are always allowed in its conversation.
     """
 
     id: str
@@ -290,6 +303,7 @@ class RunSummary(Struct, frozen=True):
     resumes: str | None
     resumed_as: str | None
     watchers: tuple[WatcherSummary, ...]
+    allowed: tuple[AllowedTool, ...] = ()
 
 
 def pause_of(state: RunState) -> PauseSummary | None:

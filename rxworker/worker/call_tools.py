@@ -38,7 +38,7 @@ from rxworker.events.deltas import Deltas, Parts
 from rxworker.events.turn import DISCARDED_EARLY
 from rxworker.hooks import Abort, HookPoint, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.hooks.ask import names_in
-from rxworker.hooks.points import Continue, Verdict
+from rxworker.hooks.points import REQUIRES_APPROVAL, Continue, Verdict
 from rxworker.messages import Message, ToolCall, ToolResult
 from rxworker.messages.pairs import calls_made
 from rxworker.operators.disposables import Both, Call
@@ -56,7 +56,7 @@ from rxworker.worker.context import (
 )
 from rxworker.worker.journal import BY_CALLER
 from rxworker.worker.loop import Emitter
-from rxworker.worker.paused import APPROVAL, CLIENT
+from rxworker.worker.paused import CLIENT
 from rxworker.worker.result import signature_of
 
 # Constants, since a member of an enumeration is slow to look up.
@@ -336,12 +336,14 @@ async def _ask(
             results[place] = _missing(context, each, emit)
             continue
         hooks = context.hooks.at(BEFORE)
-        verdict, hook, left, asked = Continue(), "", call, 0
+        verdict, hook, left, asked, is_allowed = Continue(), "", call, 0, False
         if hooks:
-            verdict, hook, left, asked = await _ask_about(context, scope, each, tool, emit)
+            verdict, hook, left, asked, is_allowed = await _ask_about(
+                context, scope, each, tool, emit
+            )
         # A person has approved exactly these arguments.
-        is_approved = each.is_approved and (
-            left is call or signature_of(left) == signature_of(call)
+        is_approved = is_allowed or (
+            each.is_approved and (left is call or signature_of(left) == signature_of(call))
         )
         match verdict:
             case Skip(reason=reason):
@@ -353,7 +355,7 @@ async def _ask(
             case Pause(reason=reason):
                 pass
             case _ if policy_of(tool).requires_approval and not is_approved:
-                hook, reason = APPROVAL, f"{call.name} requires approval"
+                hook, reason = REQUIRES_APPROVAL, f"{call.name} requires approval"
             case _:
                 allowed.append(replace(each, call=left))
                 continue
@@ -384,8 +386,8 @@ def _missing(context: RunContext, each: Waiting, emit: Emit) -> ToolResult:
 
 async def _ask_about(
     context: RunContext, scope: TurnScope, each: Waiting, tool: Tool, emit: Emit
-) -> tuple[Verdict, str, ToolCall, int]:
-    """The verdict of the hooks on a call, the name of the hook that gave it, the call after the hooks, and how many were asked."""
+) -> tuple[Verdict, str, ToolCall, int, bool]:
+    """The verdict of the hooks on a call, the name of the hook that gave it, the call after the hooks, how many were asked, and whether they allow it without approval."""
     asked = ToolCallContext(
         # The watchers hold the original; a hook changes a copy in place.
         call=replace(each.call, input=copy.deepcopy(each.call.input)),
@@ -394,7 +396,7 @@ async def _ask_about(
         **context.hook_input(scope.variables),
     )
     verdict, hook = await context.hooks.ask(BEFORE, asked, emit)
-    return verdict, hook, asked.call, len(asked.asked)
+    return verdict, hook, asked.call, len(asked.asked), REQUIRES_APPROVAL in asked.allowed
 
 
 async def _ask_about_result(

@@ -25,6 +25,7 @@ from rxworker.errors import ConfigurationError, LocalProtocolError
 from rxworker.events import Event, MessageAdd, RunResume, ToolStop
 from rxworker.hooks import HookPoint, Hooks
 from rxworker.hooks.ask import names_in, numbered
+from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.log.recover import DECIDE, DISMISS
 from rxworker.log.values import Command
 from rxworker.messages import JsonObject, Message, ResultContent, ToolResult
@@ -136,9 +137,6 @@ def decision_of(
             return decided.decisions, decided.add
     return None
 
-
-APPROVAL = "requires_approval"
-"""The hook name in a `RunPause` for a tool whose policy requires approval."""
 
 CLIENT = "client_tool"
 """The hook name in a `RunPause` for the calls of tools that a client runs."""
@@ -349,7 +347,7 @@ def _spared(paused: Paused[Any], hooks: Hooks) -> tuple[Spared, Spared, Spared]:
     names = paused.hooks or (paused.hook,)
     asked = numbered(names)[: paused.asked if paused.hooks else 1]
     before: Spared = frozenset(numbered(names))
-    if not asked or asked[-1][0] != paused.hook or paused.hook == APPROVAL:
+    if not asked or asked[-1][0] != paused.hook or paused.hook == REQUIRES_APPROVAL:
         return before, frozenset(asked), frozenset()
     point = HookPoint.BEFORE_TOOL_CALL if paused.pending else HookPoint.ON_TURN_END
     pauser = frozenset(asked[-1:])

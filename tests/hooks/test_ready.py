@@ -11,8 +11,21 @@ from msgspec import Struct
 
 from rxworker import Message, Worker, tool
 from rxworker.events import ConversationReplace, HookMessage, MessageAdd
-from rxworker.hooks import Continue, HookContext, HookLike, Hooks, Skip, Verdict, enabled_by, hook
+from rxworker.hooks import (
+    Continue,
+    HookContext,
+    HookLike,
+    Hooks,
+    Pause,
+    Skip,
+    Verdict,
+    before_tool_call,
+    chain,
+    enabled_by,
+    hook,
+)
 from rxworker.hooks.ready import (
+    always_allow,
     auto_read,
     dangerous_command_guard,
     git_status,
@@ -278,3 +291,40 @@ async def test_a_hook_reads_its_settings_from_a_file_of_the_workspace(tmp_path: 
     (tmp_path / "hook_config.json").write_text('{"blocked": ["delete"]}')
     context = call_context("delete", fields={"workspace": tmp_path})
     assert await ask(context, configured) == Skip("blocked")
+
+
+async def test_always_allow_passes_over_the_pauses_of_one_cause_and_nothing_else() -> None:
+    @before_tool_call(priority=9)
+    def permit(context: HookContext) -> Pause:
+        return Pause("Really?")
+
+    @before_tool_call
+    def guard(context: HookContext) -> Skip | None:
+        return Skip("no") if context.tool_args == {"path": "/"} else None
+
+    permitted, heard = always_allow("delete", "permit"), []
+    assert isinstance(await ask(call_context("delete"), permit), Pause)
+    verdict = await Hooks([permit, permitted]).ask(
+        permitted.point, call_context("delete"), heard.append
+    )
+    assert verdict == (Continue(), "")
+    assert [(event.hook, event.verdict) for event in heard] == [("permit", "Continue")]
+    assert isinstance(await ask(call_context("delete_all"), permit, permitted), Pause)
+    assert isinstance(await ask(call_context("delete"), permit, always_allow("delete")), Pause)
+    assert isinstance(await ask(call_context("delete", path="/"), permit, guard, permitted), Skip)
+    within = always_allow("delete", "both/permit")
+    both = chain(permit, guard, name="both")
+    assert await ask(call_context("delete", path="a"), both, within) == Continue()
+
+
+async def test_a_tool_that_requires_approval_runs_while_it_is_always_allowed() -> None:
+    @tool(requires_approval=True)
+    def delete(path: str) -> str:
+        """Delete."""
+        return f"{path} is gone"
+
+    calls = [call("delete", path="a"), "Gone.", call("delete", path="b")]
+    worker = Worker(ScriptedModel(calls), tools=[delete], hooks=[always_allow("delete")])
+    assert (await worker.run("Delete a")).text == "Gone."
+    assert worker.hooks.remove(always_allow("delete").name)
+    assert type(await worker.run("Delete b")).__name__ == "Paused"

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rxworker.events import Record, RunStart
 from rxworker.messages import Conversation, Message, StopKind
+from rxworker.protocols import AllowedTool
 from rxworker.protocols.acp import AcpEncoder, call_fields, read_prompt, wire
 from rxworker.protocols.acp.wire import OptionKind, PermissionOption, StopReason, Update
 from rxworker.protocols.common import pump
@@ -66,7 +67,7 @@ class Session:
         self._cwd = cwd
         self._runs = runs
         self._peer = peer
-        self._always: dict[tuple[str, str], bool] = {}
+        self._rejected: set[AllowedTool] = set()
         self._is_busy = self._is_cancelled = False
         self._asking: asyncio.Task[wire.PermissionResult] | None = None
         # What the client has of a run that another process may continue.
@@ -257,9 +258,9 @@ class Session:
         return await self._begun(await self._runs.resume(entry.id, decisions, add))
 
     async def _may_run(self, pause: ViewPause, waiting: WaitingCall) -> bool | None:
-        key = pause.hook, waiting.call.name
-        if key in self._always:
-            return self._always[key]
+        cause = AllowedTool(waiting.call.name, pause.hook)
+        if cause in self._rejected or cause in self.conversation.allowed:
+            return cause not in self._rejected
         call = call_fields(waiting.id, waiting.call, self._cwd)
         if pause.reason:
             reason = wire.CallContent(wire.TextContent(pause.reason))
@@ -268,8 +269,10 @@ class Session:
         if choice is None:
             return None
         is_allowed = choice.startswith("allow")
-        if choice.endswith("always"):
-            self._always[key] = is_allowed
+        if choice == "allow_always":
+            self.conversation.allow(cause)
+        elif choice == "reject_always":
+            self._rejected.add(cause)
         return is_allowed
 
     async def _may_go_on(self, pause: ViewPause) -> bool:

@@ -14,7 +14,16 @@ from msgspec import Struct
 import rxworker
 from rxworker.hub import Watch
 from rxworker.messages import Document, Image, JsonObject, Message, Text
-from rxworker.protocols import SSE_HEADERS, end_frame, read_last_event_id, record_frame, retry_frame
+from rxworker.protocols import (
+    SSE_HEADERS,
+    AllowedTool,
+    encode_json,
+    end_frame,
+    read_last_event_id,
+    record_frame,
+    retry_frame,
+)
+from rxworker.ui.clean import json_redactor
 from rxworker.ui.web.agents import (
     get_chat,
     get_chat_messages,
@@ -70,6 +79,7 @@ def routes_of(state: ServerState) -> list[Route]:
         post("/api/runs/{id}/cancel", bound(post_cancel)),
         post("/api/runs/{id}/resume", bound(post_resume)),
         post("/api/runs/{id}/fork", bound(post_fork)),
+        post("/api/conversations/{id}/disallow", bound(post_disallow)),
         get("/api/runs/{id}/events", bound(get_events), has_head=False),
         *[get(f"/runs/{{id}}/stream{view}", durable_handler(state, view)) for view in FOLDS],
         *protocol_routes(state),
@@ -185,9 +195,15 @@ class CancelBody(Struct, frozen=True):
 
 
 class ApproveBody(Struct, frozen=True, tag="approve"):
-    """Run the call; ``input`` replaces the arguments of the model: a text if the tool takes free text."""
+    """Run the call.
+
+    Attributes:
+        input: Replaces the arguments of the model: a text if the tool takes free text.
+        always: Whether calls of this tool run without approval from now on in this conversation.
+    """
 
     input: JsonObject | str | None = None
+    always: bool = False
 
 
 class DenyBody(Struct, frozen=True, tag="deny"):
@@ -210,16 +226,15 @@ class ResumeBody(Struct, frozen=True):
 
 async def get_info(state: ServerState, request: WebRequest) -> web.Response:
     """Return the server and its workers."""
-    return json_response(
-        Info(
-            state.instance,
-            rxworker.__version__,
-            state.settings.title,
-            state.workers.infos(request),
-            can_fork=state.store.log is not None,
-            has_fleet=state.has_fleet,
-        )
+    info = Info(
+        state.instance,
+        rxworker.__version__,
+        state.settings.title,
+        state.workers.infos(request),
+        can_fork=state.store.log is not None,
+        has_fleet=state.has_fleet,
     )
+    return bytes_response(json_redactor()(encode_json(info)))
 
 
 async def get_fleet(state: ServerState, request: WebRequest) -> web.Response | None:
@@ -317,9 +332,29 @@ async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     runs = state.runs_of(request)
     body = await read_json(request, ResumeBody)
     decisions = {call: _decision(decision) for call, decision in body.decisions.items()}
-    entry = await runs.resume(request.params["id"], decisions)
+    each = body.decisions.items()
+    always = [call for call, one in each if isinstance(one, ApproveBody) and one.always]
+    if len(always) > 1:
+        raise ApiError(400, "not_paused_at", "only one call at a time can be allowed always")
+    entry = await runs.resume(
+        request.params["id"], decisions, always=always[0] if always else None
+    )
     await entry.accepted()
     return bytes_response(entry.encoded(), 201)
+
+
+class AllowedAnswer(Struct, frozen=True):
+    """The tools that are always allowed in a conversation."""
+
+    allowed: tuple[AllowedTool, ...]
+
+
+async def post_disallow(state: ServerState, request: WebRequest) -> web.Response:
+    """Pause again for a tool that was always allowed."""
+    runs, conversation = state.runs_of(request), request.params["id"]
+    runs.disallow(conversation, await read_json(request, AllowedTool))
+    found = runs.conversation(conversation)
+    return json_response(AllowedAnswer(() if found is None else tuple(found.allowed)))
 
 
 class ForkBody(Struct, frozen=True):

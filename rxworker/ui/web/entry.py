@@ -18,10 +18,12 @@ from typing import Any, Literal, TypeAlias
 
 from rxworker.errors import RunCancelledError
 from rxworker.events import Record
+from rxworker.hooks.ready import always_allow
 from rxworker.hub import Coalesce
 from rxworker.log import Replica
 from rxworker.messages import Conversation, Message
 from rxworker.protocols import (
+    AllowedTool,
     EncodedRecords,
     RunSummary,
     WatcherSummary,
@@ -133,11 +135,13 @@ class ConversationEntry:
         client_tools: The names of the tools that its client has sent.
         received: The messages that a client of another protocol sent last after the last answer; empty if the last run was started otherwise.
         output: The type of the answers of its runs.
+        allowed: The tools that its user always allows. Each is a hook of the worker; they end with this process.
     """
 
     __slots__ = (
         "_before",
         "_worker",
+        "allowed",
         "client_tools",
         "current",
         "id",
@@ -165,6 +169,7 @@ class ConversationEntry:
         self.received: tuple[Message, ...] = ()
         self.client_tools: tuple[str, ...] = ()
         self.output: type[Any] | None = None
+        self.allowed: list[AllowedTool] = []
         self._before: tuple[Conversation, tuple[Message, ...]] | None = None
         self.made = Conversation()
         self.options = Options()
@@ -178,6 +183,26 @@ class ConversationEntry:
         self.client_tools = ()
         self.made = worker.conversation
         self.options = worker.options
+        for each in self.allowed:
+            worker.hooks.add(always_allow(each.tool, each.hook))
+
+    def allow(self, allowed: AllowedTool) -> bool:
+        """Always allow calls of a tool from now on; whether that is new."""
+        if allowed in self.allowed:
+            return False
+        self.allowed.append(allowed)
+        if self._worker is not None:
+            self._worker.hooks.add(always_allow(allowed.tool, allowed.hook))
+        return True
+
+    def disallow(self, allowed: AllowedTool) -> bool:
+        """Pause again for calls of a tool; whether it was allowed."""
+        if allowed not in self.allowed:
+            return False
+        self.allowed.remove(allowed)
+        if self._worker is not None:
+            self._worker.hooks.remove(always_allow(allowed.tool, allowed.hook).name)
+        return True
 
     @property
     def has_worker(self) -> bool:
@@ -524,6 +549,7 @@ class LiveEntry(RunEntry):
             resumes=self.resumes,
             resumed_as=self.resumed_as,
             watchers=watchers_of(run),
+            allowed=tuple(self.conversation.allowed),
         )
 
 

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError
 from rxworker.log import EventLog, RunInfo, RunRow, fork_run
-from rxworker.messages import Document, Image, Json, Message, Prices, ToolResult
+from rxworker.messages import Document, Image, Json, JsonObject, Message, Prices, ToolResult
+from rxworker.protocols import AllowedTool
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
@@ -33,10 +34,11 @@ DEFAULT_NAME = "worker"
 
 
 class ToolInfo(Struct, frozen=True):
-    """A tool, as the page shows it."""
+    """A tool, as the page shows it: also the schema of its arguments, of which the page makes a form."""
 
     name: str
     description: str
+    input_schema: JsonObject
 
 
 class WorkerInfo(Struct, frozen=True):
@@ -157,7 +159,9 @@ class WorkerSource:
             worker = self._made(name, request)
         if name not in self._of_request:
             self._spare[name] = worker
-        tools = tuple(ToolInfo(meta.name, meta.description) for meta in worker.tools.metas)
+        tools = tuple(
+            ToolInfo(meta.name, meta.description, meta.input_schema) for meta in worker.tools.metas
+        )
         model = worker.model
         return WorkerInfo(name, model.name, model.model, tools, self._prices.get(model.model))
 
@@ -374,11 +378,20 @@ class Runs:
         add: tuple[Message, ...] = (),
         *,
         shared_state: Json = None,
+        always: str | None = None,
     ) -> RunEntry:
         """Resume a paused run as a new run. A shared state replaces that of the run, unless the worker runs in other processes.
 
+        Args:
+            run: The id of the run.
+            decisions: The decisions about the calls that wait, by their ids.
+            add: Messages to add.
+            shared_state: The new shared state.
+            always: The id of the call that the run paused at, if calls of its tool are allowed from now on in this conversation.
+
         Raises:
-            ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running.
+            ApiError: There is no such run, it is not paused, it was resumed already, or too many runs are running; or the run did not pause
+                at the call that is always allowed, or other processes run it.
             LocalProtocolError: A decision names a call that is not pending.
         """
         before = await self.find(run)
@@ -389,6 +402,28 @@ class Runs:
             raise ApiError(409, "conflict", f"{run} was resumed already")
         self.check_room()
         self.check_free(before.conversation)
+        if always is None:
+            return await self._resume(before, decisions, add, shared_state)
+        await self.prepare(before.conversation)
+        allowed = await _allowed_by(before, always)
+        is_new = before.conversation.allow(allowed)
+        try:
+            entry = await self._resume(before, decisions, add, shared_state)
+        except BaseException:
+            if is_new:
+                before.conversation.disallow(allowed)
+            raise
+        self._changed_in(before.conversation)
+        return entry
+
+    async def _resume(
+        self,
+        before: RunEntry,
+        decisions: Mapping[str, Decision],
+        add: tuple[Message, ...],
+        shared_state: Json,
+    ) -> RunEntry:
+        run = before.id
         if isinstance(before, LiveEntry):
             assert before.paused is not None
             worker = before.conversation.worker
@@ -411,6 +446,25 @@ class Runs:
         before.resumed_as = entry.id
         before.changed()
         return entry
+
+    def disallow(self, conversation: str, allowed: AllowedTool) -> None:
+        """Pause again for a tool that was always allowed in a conversation.
+
+        Raises:
+            ApiError: There is no such conversation, or the tool was not allowed.
+        """
+        found = self.conversation(conversation)
+        if found is None or not found.disallow(allowed):
+            message = f"{allowed.tool} is not always allowed in this conversation"
+            raise ApiError(404, "not_allowed", message)
+        self._changed_in(found)
+
+    def _changed_in(self, conversation: ConversationEntry) -> None:
+        """Report a change of all runs of a conversation."""
+        for run in conversation.runs:
+            entry = self.get(run)
+            if entry is not None:
+                self._store.changed(entry)
 
     async def fork(self, run: str, seq: int) -> RunEntry:
         """Copy a stored run up to a record into a new run of a new conversation, and continue it.
@@ -518,6 +572,24 @@ def equip(worker: Worker, log: EventLog | None, conversation: ConversationEntry)
     worker.labels[CONVERSATION] = conversation.id
     if conversation.owner is not None:
         worker.labels[USER] = conversation.owner
+
+
+async def _allowed_by(paused: RunEntry, call: str) -> AllowedTool:
+    """What a person allows who always allows the call that a run paused at.
+
+    Raises:
+        ApiError: The run did not pause at this call, or other processes run it.
+    """
+    if isinstance(paused.conversation.worker, QueuedWorker):
+        message = "other processes run this worker: approve the calls one by one"
+        raise ApiError(409, "elsewhere", message)
+    await paused.open()
+    pause = paused.run.state.pause
+    names = [] if pause is None else [each.name for each in pause.pending if each.id == call]
+    if pause is None or pause.paused_at != call or not names:
+        message = "only the tool of the call that the run paused at can be allowed always"
+        raise ApiError(400, "not_paused_at", message)
+    return AllowedTool(names[0], pause.hook)
 
 
 def _is_running(entry: RunEntry) -> bool:

@@ -27,7 +27,9 @@ async def test_the_server_tells_what_it_is(open_desk: OpenDesk) -> None:
         "scripted",
         "scripted-1",
     )
-    assert worker["tools"][1] == {"name": "delete", "description": "Delete a file."}
+    delete = worker["tools"][1]
+    assert (delete["name"], delete["description"]) == ("delete", "Delete a file.")
+    assert delete["input_schema"]["properties"]["path"]["type"] == "string"
     other = await open_desk()
     assert (await other.get("api/info"))[1]["instance"] != info["instance"]
 
@@ -59,7 +61,7 @@ async def test_a_run_is_begun_listed_and_ends(open_desk: OpenDesk) -> None:
     assert set(ended) == {
         *("id", "conversation", "worker", "status", "title", "started", "ended", "seq", "turns"),
         *("tool_calls", "usage", "cost", "reason", "cause", "pause", "resumes", "resumed_as"),
-        "watchers",
+        *("watchers", "allowed"),
     }
     status, listed = await desk.get("api/runs")
     assert status == 200
@@ -194,6 +196,52 @@ async def test_a_call_that_waits_is_denied_or_answered(open_desk: OpenDesk) -> N
     told = [r.content for m in desk.workers[0].conversation.messages for r in m.tool_results]
     assert told == ["Not that one.", "It is gone already."]
     assert desk.deleted == []
+
+
+async def test_a_tool_that_is_always_allowed_pauses_no_run_of_its_conversation_until_that_is_taken_back(
+    open_desk: OpenDesk,
+) -> None:
+    asked = [call("delete", path=path) for path in "abcd"]
+    desk = await open_desk(asked[0], asked[1], "Done.", asked[2], "Done.", asked[3])
+    run = await desk.ended((await desk.begin())["id"])
+    assert run["allowed"] == []
+    at, path = run["pause"]["paused_at"], f"api/runs/{run['id']}/resume"
+    decisions = {at: {"type": "approve", "always": True}}
+    status, resumed = await desk.post(path, {"decisions": decisions})
+    allowed = {"tool": "delete", "hook": "permit"}
+    assert (status, resumed["allowed"]) == (201, [allowed])
+    # A decision that comes too late changes nothing, and what is allowed already is listed once.
+    assert (await desk.post(path, {"decisions": decisions}))[0] == 409
+    assert (await desk.ended(resumed["id"]))["status"] == "finished"
+    assert desk.deleted == ["a", "b"]
+    again = {"conversation": run["conversation"]}
+    assert (await desk.ended((await desk.begin(**again))["id"]))["status"] == "finished"
+    assert desk.deleted == ["a", "b", "c"]
+    forget = f"api/conversations/{run['conversation']}/disallow"
+    assert await desk.post(forget, allowed) == (200, {"allowed": []})
+    assert (await desk.get(f"api/runs/{run['id']}"))[1]["allowed"] == []
+    for address, body, code in [
+        (forget, allowed, 404),
+        (forget, {"tool": 1}, 400),
+        ("api/conversations/x/disallow", allowed, 404),
+    ]:
+        assert (await desk.post(address, body))[0] == code
+    assert (await desk.ended((await desk.begin(**again))["id"]))["status"] == "paused"
+    assert desk.deleted == ["a", "b", "c"]
+
+
+async def test_only_the_call_that_a_run_paused_at_is_allowed_always(open_desk: OpenDesk) -> None:
+    desk = await open_desk(call("delete", path="a") + call("delete", path="b"), "Done.")
+    run = await desk.ended((await desk.begin())["id"])
+    first, second = (each["id"] for each in run["pause"]["pending"])
+    always = {"type": "approve", "always": True}
+    for decisions in [{second: always}, {first: always, second: always}, {"x": always}]:
+        status, told = await desk.post(f"api/runs/{run['id']}/resume", {"decisions": decisions})
+        assert (status, told["error"]["code"]) == (400, "not_paused_at")
+    wrong = {first: always, "x": {"type": "deny"}}
+    assert (await desk.post(f"api/runs/{run['id']}/resume", {"decisions": wrong}))[0] >= 400
+    kept = (await desk.get(f"api/runs/{run['id']}"))[1]
+    assert (kept["status"], kept["allowed"], desk.deleted) == ("paused", [], [])
 
 
 async def test_a_paused_run_is_resumed_once_and_only_as_it_was_asked(open_desk: OpenDesk) -> None:
