@@ -121,10 +121,10 @@ async def _ask(hook: AnyHook, context: HookContext, report: Report, name: str) -
         return _failed(hook, context, report, name, error)
     if answer is not None and not hook.chained:
         verdict = answer[0]
-        if isinstance(verdict, Pause) and isinstance(context, ToolCallContext):
-            if name in context.allowed:
-                report(_event(hook, name, context, "Continue", ALLOWED))
-                return None
+        is_call = isinstance(context, ToolCallContext)
+        if is_call and isinstance(verdict, Pause) and name in context.allowed:
+            report(_event(hook, name, context, "Continue", ALLOWED))
+            return None
         reason: str = getattr(verdict, "reason", "")
         report(_event(hook, name, context, type(verdict).__name__, reason))
     return answer

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 
 from rxworker import Message, Worker, tool
-from rxworker.events import ConversationReplace, HookMessage, MessageAdd
+from rxworker.events import ConversationReplace, HookMessage, HookVerdict, MessageAdd
 from rxworker.hooks import (
     Continue,
     HookContext,
@@ -302,7 +302,8 @@ async def test_always_allow_passes_over_the_pauses_of_one_cause_and_nothing_else
     def guard(context: HookContext) -> Skip | None:
         return Skip("no") if context.tool_args == {"path": "/"} else None
 
-    permitted, heard = always_allow("delete", "permit"), []
+    permitted = always_allow("delete", "permit")
+    heard: list[HookVerdict] = []
     assert isinstance(await ask(call_context("delete"), permit), Pause)
     verdict = await Hooks([permit, permitted]).ask(
         permitted.point, call_context("delete"), heard.append

@@ -336,9 +336,7 @@ async def post_resume(state: ServerState, request: WebRequest) -> web.Response:
     always = [call for call, one in each if isinstance(one, ApproveBody) and one.always]
     if len(always) > 1:
         raise ApiError(400, "not_paused_at", "only one call at a time can be allowed always")
-    entry = await runs.resume(
-        request.params["id"], decisions, always=always[0] if always else None
-    )
+    entry = await runs.resume(request.params["id"], decisions, always=always[0] if always else None)
     await entry.accepted()
     return bytes_response(entry.encoded(), 201)
 

@@ -212,6 +212,7 @@ function toolOutput(run, scope, event) {
 
 function answer(call, result) {
   call.result = resultText(result.content ?? "");
+  call.parts = Array.isArray(result.content) ? result.content : null;
   call.isError = result.is_error ?? false;
   call.state = call.isError ? "failed" : "done";
 }

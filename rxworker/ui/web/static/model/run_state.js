@@ -28,7 +28,7 @@ export function makeCall(scope, id, name, fields = {}) {
   return item("call", scope, {
     id, name, state: "writing", pieces: [], size: 0, input: undefined, edited: false, index: null, choice: 0, phase: "open",
     writtenFrom: null, writtenTo: null, from: null, to: null, seconds: null,
-    progress: "", steps: 0, inner: null, result: null, isError: false, verdicts: [], turn: 0, reason: "", type: "tool_use", ...fields,
+    progress: "", steps: 0, inner: null, result: null, parts: null, isError: false, verdicts: [], turn: 0, reason: "", type: "tool_use", ...fields,
   });
 }
 

@@ -4,6 +4,7 @@ import { el, GrowingText, setData, setText, show } from "./dom.js";
 import { brief, clip, pretty, seconds } from "../model/format.js";
 import { fill, words } from "../model/language.js";
 import { textOf } from "../model/run_state.js";
+import { ResultView } from "./result.js";
 
 function wordOf(call) {
   if (call.retracted) return words.call.retracted;
@@ -18,17 +19,17 @@ export class CallView {
     this.name = el("span", { class: "call-name" });
     this.summary = el("span", { class: "call-brief" });
     this.word = el("span", { class: "call-word" });
+    this.argumentsTitle = el("h4", { text: words.call.arguments });
     this.arguments = el("pre", { class: "arguments", tabindex: "0", "aria-label": words.call.arguments });
     this.growing = null;
     this.progress = el("p", { class: "progress", hidden: true });
     this.verdicts = el("ul", { class: "verdicts", hidden: true });
     this.outcome = el("p", { class: "outcome", hidden: true });
-    this.result = el("pre", { class: "result", tabindex: "0", "aria-label": words.call.result });
-    this.resultPart = el("div", { hidden: true }, el("h4", { text: words.call.result }), this.result);
+    this.result = new ResultView();
     this.inner = el("div", { class: "inner", hidden: true });
     this.details = el("details", { ontoggle: () => this.open() },
       el("summary", {}, el("span", { class: "dot", "aria-hidden": "true" }), this.name, this.summary, this.word),
-      el("div", { class: "call-body" }, el("h4", { text: words.call.arguments }), this.arguments, this.resultPart));
+      el("div", { class: "call-body" }, this.argumentsTitle, this.arguments, this.result.node));
     this.node = el("div", { class: "item call", "data-call": call.id }, this.details, this.progress, this.outcome, this.verdicts, this.inner);
     this.shown = null;
     this.shownResult = null;
@@ -64,6 +65,8 @@ export class CallView {
     this.shown = call.input;
     this.growing = null;
     this.arguments.textContent = pretty(call.input);
+    const isEmpty = typeof call.input === "object" && call.input !== null && Object.keys(call.input).length === 0;
+    for (const part of [this.argumentsTitle, this.arguments]) show(part, !isEmpty);
     setText(this.summary, brief(call.input));
     this.summary.classList.toggle("edited", call.edited);
     if (call.edited) this.summary.prepend(el("em", { text: words.call.changed }));
@@ -71,7 +74,7 @@ export class CallView {
 
   conclude() {
     const { call } = this;
-    show(this.resultPart, call.result !== null);
+    show(this.result.node, call.result !== null);
     if (call.result === this.shownResult) return;
     this.shownResult = call.result;
     show(this.outcome, Boolean(call.result));
@@ -83,8 +86,7 @@ export class CallView {
   open() {
     if (!this.details.open || this.laid === this.shownResult) return;
     this.laid = this.shownResult;
-    this.result.replaceChildren();
-    new GrowingText(this.result).grow([this.shownResult ?? ""]);
+    this.result.fill(this.laid ?? "", this.call.parts);
   }
 
   showVerdicts() {

@@ -1,0 +1,59 @@
+// Recognises what the text of a tool's result is: JSON, rows of a table, a unified diff, or text. Pure.
+
+const LARGEST = 5_000_000; // characters that are parsed as JSON
+const MOST_COLUMNS = 40;
+
+// A number that the page cannot hold exactly. It is shown as it is written.
+export class Exact {
+  constructor(source) {
+    this.source = source;
+  }
+}
+
+function exact(_key, value, context) {
+  if (typeof value !== "number") return value;
+  const source = context?.source;
+  if (source === undefined ? Number.isSafeInteger(value) || !Number.isInteger(value) : String(value) === source) return value;
+  if (source === undefined) throw new RangeError("a number that would not be exact");
+  return new Exact(source);
+}
+
+// An object or an array, or undefined. A single text, number or null is shown better as text.
+function jsonOf(text) {
+  if (text.length > LARGEST || !/^\s*[{[]/.test(text)) return undefined;
+  try {
+    return JSON.parse(text, exact);
+  } catch {
+    return undefined; // not JSON, or nested too deeply
+  }
+}
+
+export const isScalar = (value) => value === null || typeof value !== "object" || value instanceof Exact;
+export const isEmpty = (value) => (Array.isArray(value) ? value : Object.keys(value)).length === 0;
+
+// The columns of an array of flat objects, or null.
+export function columnsOf(value) {
+  if (!Array.isArray(value) || value.length === 0) return null;
+  const columns = new Set();
+  for (const row of value) {
+    if (isScalar(row) || Array.isArray(row)) return null;
+    for (const [name, cell] of Object.entries(row)) {
+      if (!isScalar(cell)) return null;
+      columns.add(name);
+    }
+    if (columns.size > MOST_COLUMNS) return null;
+  }
+  return columns.size > 0 ? [...columns] : null;
+}
+
+const isDiff = (text) => /^@@ -\d+(,\d+)? \+\d+(,\d+)? @@/m.test(text) && (/^--- .*\n\+\+\+ /m.test(text) || text.startsWith("@@ "));
+
+// { kind: "table", value, columns }, { kind: "json", value }, { kind: "diff" } or { kind: "text" }
+export function recognise(text) {
+  const value = jsonOf(text);
+  if (value !== undefined && !isEmpty(value)) {
+    const columns = columnsOf(value);
+    return columns ? { kind: "table", value, columns } : { kind: "json", value };
+  }
+  return { kind: isDiff(text.slice(0, LARGEST)) ? "diff" : "text" };
+}
