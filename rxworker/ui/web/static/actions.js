@@ -3,6 +3,7 @@
 import * as api from "./net/server.js";
 import { announce, banner, clearBanner, menu, view } from "./views/shell.js";
 import { words } from "./model/language.js";
+import { readLink, writeLink } from "./model/link.js";
 
 const OVER = ["finished", "aborted"];
 
@@ -10,12 +11,12 @@ export class Actions {
   // `page`: { store, selection, renderer, outbox, views }
   constructor(page) {
     this.page = page;
+    this.sought = null; // the number of the entry that the address leads to
   }
 
   // The fragment of the address is the id of the selected run: the browser's history works, and the address can be shared.
   select(id) {
-    if (location.hash.slice(1) === (id ?? "")) return;
-    location.hash = id ?? "";
+    if (readLink(location.hash).run !== id) location.hash = id === null ? "" : writeLink({ run: id });
   }
 
   // A run has begun or was resumed as this one: the draft moves to it.
@@ -26,14 +27,26 @@ export class Actions {
   }
 
   opened() {
-    const { store, selection, renderer } = this.page;
-    const id = decoded(location.hash.slice(1)) || null;
-    if (id === selection.id) return;
-    store.apply();
-    selection.open(id);
-    clearBanner();
-    renderer.open();
-    menu(false);
+    const { store, selection, renderer } = this.page, { run: id, seq, item } = readLink(location.hash);
+    if (id !== selection.id) {
+      store.apply();
+      selection.open(id);
+      clearBanner();
+      renderer.open();
+      menu(false);
+    }
+    this.sought = item;
+    if (seq !== null) renderer.travel.visit(id, seq);
+    if (seq !== null || item !== null) renderer.schedule();
+  }
+
+  // An entry that the address leads to is shown as soon as it has arrived.
+  arrive() {
+    const { renderer, selection } = this.page, item = selection.run?.root.items[this.sought - 1];
+    if (this.sought === null || !item) return;
+    this.sought = null;
+    renderer.travel.leave();
+    this.reveal(selection.run, item);
   }
 
   async attempt(action) {
@@ -133,11 +146,3 @@ export class Actions {
 }
 
 const textIn = (input) => (typeof input === "string" ? input : input.map((block) => block.text ?? "").join(""));
-
-function decoded(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text; // not a valid id: the server will report it
-  }
-}

@@ -3,6 +3,7 @@
 import * as api from "./net/server.js";
 import { Actions } from "./actions.js";
 import { ChartsView } from "./views/charts.js";
+import { addressOf, Commands } from "./commands.js";
 import { Composer, Outbox, QueueView } from "./views/composer.js";
 import { ApprovalView } from "./views/approval.js";
 import { ControlsView } from "./views/controls.js";
@@ -31,7 +32,7 @@ const connection = new Connection(handlers, { name: OWN });
 const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
 const views = {
-  conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message)),
+  conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item })),
   lanes: new LanesView((run, thing) => actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing)),
   charts: new ChartsView(), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView(), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)),
@@ -42,7 +43,7 @@ const views = {
 };
 const renderer = new Renderer(page, selection, travel, views);
 Object.assign(page, {
-  selection, renderer, views,
+  selection, renderer, views, actions,
   follow: (id) => actions.follow(id), showError: (text) => views.composer.showNote(text, "bad"), again: (id) => connection.again(id),
   restarted: loadInfo, probe: () => actions.probe(),
 });
@@ -62,6 +63,8 @@ async function loadInfo() {
   } catch { /* the connection shows the error */ }
 }
 
+renderer.arrive = () => actions.arrive();
+new Commands(page);
 addEventListener("hashchange", () => actions.opened());
 addEventListener("online", () => connection.hurry());
 addEventListener("offline", () => connection.drop());

@@ -18,6 +18,7 @@ export class Renderer {
     this.travel = travel;
     this.views = views;
     this.prices = () => null; // prices of a worker's model
+    this.arrive = () => {}; // called after each frame
     this.isDue = false;
     this.isListed = false;
     this.announced = "";
@@ -86,6 +87,7 @@ export class Renderer {
     this.frame(now);
     if (!this.isListed) this.views.runs.draw(this.store.list, this.selection.id);
     this.isListed = true;
+    this.arrive();
     if (this.travel.isPlaying) this.schedule();
   }
 
@@ -109,8 +111,7 @@ export class Renderer {
 
   frame(now) {
     const { selection, travel, views } = this, { id, summary, status } = selection, { timeline, run } = travel.scene;
-    const prices = summary && this.prices(summary.worker);
-    const cost = run === null ? null : prices ? costOf(prices, usageOf(run)) : travel.past ? null : summary?.cost ?? null;
+    const { prices, cost } = this.costs(summary, run);
     const pause = status === "paused" && !summary?.resumed_as ? summary?.pause ?? null : null;
     const isBlank = id === null || (status === "gone" && run.seq === 0);
     views.charts.draw(now, cost, prices);
@@ -125,6 +126,13 @@ export class Renderer {
     setData(byId("main"), "empty", String(isBlank));
     this.title(summary);
     this.announceStatus(status, selection.run);
+  }
+
+  // The prices of a run's model and what the run has cost, as far as they are known.
+  costs(summary, run) {
+    const prices = summary && this.prices(summary.worker);
+    const cost = run === null ? null : prices ? costOf(prices, usageOf(run)) : this.travel.past ? null : summary?.cost ?? null;
+    return { prices, cost, currency: prices?.currency };
   }
 
   // Show the messages that wait to be read, or return them to the message box if the run has ended.

@@ -7,6 +7,15 @@ export const words = {
     skipToMessage: "Skip to the message box", skipToDecision: "Skip to the decision", runs: "Runs", allRuns: "All runs",
     lightColours: "Use light colours", darkColours: "Use dark colours",
   },
+  groups: { page: "Page", list: "List of runs", run: "Run", time: "Time" },
+  commands: {
+    title: "Commands", hint: "Search for commands and runs", none: "Nothing fits.", more: "More", linkCopied: "The link is copied.",
+    shortcutsTitle: "Keyboard shortcuts", close: "Close", single: "Use shortcuts of a single key",
+    palette: "Commands", shortcuts: "Keyboard shortcuts", escape: "Close, or return to the present", skip: "Go to the message box", newRun: "New run", theme: "Change the colours", fleet: "Show all runs",
+    search: "Search the runs", next: "Next run", before: "Previous run", conversation: "Go to the conversation", timeline: "Go to the timeline", numbers: "Go to the numbers",
+    pause: "Pause", cancel: "Cancel…", copyLink: "Copy link", saveMarkdown: "Save as Markdown", saveHtml: "Save as HTML page", saveRecords: "Save the records as JSONL",
+    play: "Play or stop", stepBack: "One record back", stepOn: "One record on", leave: "Return to the present", fork: "Fork from here",
+  },
   link: {
     connecting: "Connecting", open: "Connected", lost: "Reconnecting",
     lostBanner: "The connection was lost. Trying again; nothing will be missed.",
@@ -46,7 +55,7 @@ export const words = {
     table: "Table", showImage: "Show the image: {alt}", openImage: "Open the image at {host}: {alt}",
   },
   attach: { title: "Attached", add: "Attach a file", document: "Document", remove: "Remove {name}", large: "{name} is larger than 5 MB.", unreadable: "{name} cannot be read." },
-  message: { edit: "Edit", again: "Answer again", save: "Send", cancel: "Cancel", editing: "Edit the message", actions: "Actions" },
+  message: { edit: "Edit", again: "Answer again", save: "Send", cancel: "Cancel", editing: "Edit the message", actions: "Actions", link: "Copy link" },
   code: { title: "Code", wrap: "Wrap", copy: "Copy", copied: "Copied", notCopied: "Not allowed" },
   call: {
     tool: "tool", arguments: "Arguments", result: "Result", changed: "changed: ", in: "{word} in {seconds}", retracted: "retracted",

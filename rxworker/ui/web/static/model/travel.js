@@ -64,9 +64,14 @@ export class Moments {
     return [n, left];
   }
 
+  // The first moment of a run.
+  first(n) {
+    return this.taken.slice(0, n).reduce((sum, taken) => sum + taken, 0);
+  }
+
   // The last moment of a run that is not after a time, or its first; and the position of the time.
   near(n, time) {
-    const begins = this.taken.slice(0, n).reduce((sum, taken) => sum + taken, 0), tape = this.tapes[n];
+    const begins = this.first(n), tape = this.tapes[n];
     let place = 0;
     while (place + 1 < this.taken[n] && tape[place + 1].time <= time) place += 1;
     const moment = begins + place, from = this.positions[moment], next = tape[place + 1];
@@ -123,11 +128,13 @@ export class Travel {
     this.speed = 1;
     this.past = null;
     this.isOther = false; // whether the present has to be drawn again
+    this.wanted = null; // { id, seq }: the record to show as soon as it has been received
     this.leave();
   }
 
   // Back to the present.
   leave() {
+    this.wanted = null;
     this.isOther ||= this.past !== null;
     this.past = null;
     this.moment = null; // the moment that is shown, or null for the present
@@ -144,6 +151,23 @@ export class Travel {
     return this.past ? this.moments.time(this.moment, this.position) : this.store.now();
   }
 
+  // Show a run as it was at a record.
+  visit(id, seq) {
+    this.leave();
+    this.wanted = { id, seq };
+  }
+
+  // Goes to the wanted record, or to the one before it until the records are received one by one.
+  reach() {
+    const { store, moments, wanted } = this, { runs } = this.selection.timeline, n = runs.findIndex((run) => run.id === wanted.id);
+    if (n === -1) return this.leave();
+    const tape = moments.tapes[n], isWhole = store.over.has(wanted.id);
+    if (tape.length === 0 || (tape.at(-1).seq < wanted.seq && !isWhole)) return;
+    const place = Math.max(0, tape.findLastIndex((record) => record.seq <= wanted.seq)), moment = moments.first(n) + place;
+    this.go(moment, moments.positions[moment]);
+    if (tape[place].seq === wanted.seq || store.single.get(wanted.id) === null) this.wanted = null;
+  }
+
   // What is shown: its `timeline`, and the `run` at the end of it.
   get scene() {
     return this.past ?? this.selection;
@@ -156,11 +180,13 @@ export class Travel {
   }
 
   seek(position) {
+    this.wanted = null;
     const { moments } = this;
     this.go(position >= moments.end ? moments.last : moments.at(position), Math.max(0, position));
   }
 
   step(by) {
+    this.wanted = null;
     const moment = Math.max(0, (this.moment ?? this.moments.last) + by);
     this.go(moment, this.moments.positions[moment]);
   }
@@ -179,6 +205,7 @@ export class Travel {
   }
 
   play(time) {
+    this.wanted = null;
     if (this.moment === null) this.go(0, 0);
     this.clock = this.moment === null ? null : time;
   }
@@ -194,6 +221,7 @@ export class Travel {
     const isMoved = moments.take(timeline.runs.map((run) => store.tape(run.id)));
     if (this.past && this.past.present !== timeline) this.leave();
     else if (shown && isMoved) this.resume(...shown);
+    if (this.wanted) this.reach();
     if (this.isPlaying) {
       const position = this.position + ((time - this.clock) / 1000) * this.speed;
       this.clock = time;

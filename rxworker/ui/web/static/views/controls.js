@@ -12,7 +12,6 @@ export class ControlsView {
     this.asking = false;
     this.pausing = false;
     this.shown = null;
-    this.group.addEventListener("keydown", (event) => event.key === "Escape" && this.asking && this.ask(false, true));
   }
 
   open() {

@@ -14,9 +14,11 @@ const AGAIN = 50; // entries of the past: they are drawn again with each move of
 const MARKED = 1_600; // milliseconds
 
 export class ConversationView {
-  // `onText(block, added)` receives text of an answer; `edit(run, number, text, original)` sends a message of the user again.
-  constructor(onText, edit) {
+  // `onText(block, added)` receives text of an answer; `edit(run, number, text, original)` sends a message of the user again; `address(run, n)` is that of
+  // an entry.
+  constructor(onText, edit, address) {
     this.edit = edit;
+    this.address = address;
     this.pane = byId("conversation");
     this.latest = byId("latest");
     this.onText = onText;
@@ -61,6 +63,7 @@ export class ConversationView {
     this.views.set(item, view);
     if (before) before.before(view.node);
     else container.append(view.node);
+    if (view.bar && item.scope.depth === 0) view.bar.append(copyButton(() => this.address(this.run.id, this.run.root.items.indexOf(item) + 1), words.message.link));
     view.update();
     for (const inner of item.inner?.items ?? []) this.place(inner, this.innerOf(view));
   }
@@ -137,6 +140,8 @@ export class ConversationView {
   }
 
   reveal(item) {
+    const n = this.run.root.items.indexOf(item);
+    while (n >= 0 && n < this.first) this.showEarlier();
     const node = this.views.get(item)?.node;
     if (!node) return;
     this.end.follows = false;
@@ -147,6 +152,28 @@ export class ConversationView {
     node.classList.add("found");
     this.fading = setTimeout(() => node.classList.remove("found"), MARKED);
   }
+}
+
+// All of a conversation at once, as elements that will not change: also what is rendered only when it is opened.
+export async function stillOf(run) {
+  const root = el("div", { class: "conversation" });
+  const place = (item, container) => {
+    const view = item.kind === "message" ? new MessageView(item) : viewOf(item, null);
+    container.append(view.node);
+    view.update();
+    for (const inner of item.inner?.items ?? []) {
+      show(view.inner, true);
+      place(inner, view.inner);
+    }
+  };
+  for (const item of run.root.items) place(item, root);
+  for (const details of root.querySelectorAll("details")) {
+    details.open = true;
+    details.dispatchEvent(new Event("toggle"));
+    details.open = false;
+  }
+  await Promise.all([...root.querySelectorAll("figure.code")].map((figure) => figure.block?.end()));
+  return root;
 }
 
 const { talk } = words;
@@ -191,7 +218,7 @@ class MessageView {
     const form = el("form", { class: "edit", onsubmit: async (event) => {
       event.preventDefault();
       if (field.value.trim() !== "" && (await this.send(field.value.trim())) !== null) close();
-    }, onkeydown: (event) => event.key === "Escape" && close() }, field,
+    }, onkeydown: (event) => event.key === "Escape" && (event.preventDefault(), close()) }, field,
     el("div", {}, el("button", { class: "button small primary", type: "submit", text: words.message.save }), el("button", { class: "button small", type: "button", text: words.message.cancel, onclick: close })));
     field.value = this.message.said;
     show(this.text, false);

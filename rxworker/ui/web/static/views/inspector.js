@@ -16,7 +16,6 @@ export class Inspector {
     this.prices = prices;
     this.reveal = reveal;
     this.shown = null;
-    this.node.addEventListener("keydown", (event) => event.key === "Escape" && this.close(true));
   }
 
   open(timeline, run, thing) {

@@ -45,7 +45,6 @@ export function initShell() {
     (byId("approval").hidden ? byId("composer-input") : byId("approval")).focus();
   });
   byId("menu").addEventListener("click", () => menu(!isMenuOpen()));
-  addEventListener("keydown", (event) => event.key === "Escape" && isMenuOpen() && menu(false));
   for (const button of byId("views").children) button.addEventListener("click", () => view(button.dataset.view));
 }
 

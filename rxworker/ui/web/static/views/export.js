@@ -1,0 +1,24 @@
+// Saves a run as a file that is made in the page, from what it has folded.
+
+import { el } from "./dom.js";
+import { stillOf } from "./conversation.js";
+import { bySystem, pageOf } from "../model/export.js";
+import { locale } from "../model/language.js";
+
+export function save(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  el("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url));
+}
+
+const FRAME = /(uPlot\.min|\/style|\/side|\/time|\/commands)\.css$/; // style sheets of what is not saved
+
+// The conversation as it looks on the page, as one HTML file without scripts.
+export async function htmlOf(title, facts, run) {
+  const root = await stillOf(run);
+  for (const node of root.querySelectorAll("button, .item-actions, [hidden]")) node.remove();
+  const sheets = [...document.styleSheets].filter(({ href }) => href && !FRAME.test(href));
+  const own = await (await fetch(new URL("static/styles/export.css", document.baseURI))).text();
+  const styles = [...sheets.flatMap((sheet) => [...sheet.cssRules].map((rule) => rule.cssText)), own].join("\n");
+  return pageOf({ title, facts, language: locale, styles: bySystem(styles), body: `<main>${root.outerHTML}</main>` });
+}
