@@ -88,7 +88,7 @@ export const words = {
   trace: {
     zoom: "Zoom", in: "Zoom in", out: "Zoom out", fit: "Fit", turn: "Turn {n}", response: "request", attempt: "attempt {n}", first: "first after {seconds}", retracted: "retracted: {reason}",
     close: "Close", from: "Begins", took: "Takes", firstBlock: "First block", state: "State", inTurn: "Turn", model: "Model", tokens: "Tokens", cost: "Cost", size: "Size",
-    events: { one: "{n} raw event", other: "{n} raw events" }, more: "and {n} more", notices: "Notices", show: "Show in the conversation",
+    raw: "Raw events", events: { one: "{n} raw event", other: "{n} raw events" }, more: "and {n} more", notices: "Notices", show: "Show in the conversation",
   },
   watchers: {
     title: "Watching", none: "No watcher is attached yet.", gone: "The server does not know this run any more. What is shown here stays.",

@@ -79,7 +79,7 @@ export class Inspector {
 
   // The records are listed when the user asks for them: there may be thousands.
   events(isOpen) {
-    const { run, thing } = this.shown, found = recordsOf(this.tape(run.id), thing), list = el("ol", { class: "events" });
+    const { run, thing } = this.shown, found = recordsOf(this.tape(run.id), thing), list = el("ol", { class: "events", tabindex: "0", "aria-label": words.trace.raw });
     const fillList = () => {
       if (list.childElementCount > 0) return;
       list.append(...found.slice(0, MOST).map((record) => el("li", { text: JSON.stringify(record) })));

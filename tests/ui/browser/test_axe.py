@@ -1,0 +1,157 @@
+"""axe-core finds nothing in any state of the page, light, dark and with more contrast; and the page can be installed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rxworker import tool
+from rxworker.log import SQLiteLog
+from rxworker.testing import call, fail, say, think
+from rxworker.ui.web import WebServer
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+    from playwright.async_api import Page
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+AXE = Path(__file__).parents[2] / "integration/page/node_modules/axe-core/axe.min.js"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+ANSWER = """## Plan
+
+| city | days |
+|---|---:|
+| Lisbon | 2 |
+
+- [x] look up [the weather](https://weather.example/lisbon)
+- [ ] book `a room`
+
+> It is dry.
+
+```python
+print("Lisbon", 2)  # a comment
+```
+"""
+
+
+@tool
+async def look(place: str) -> list[dict[str, Any]]:
+    """Look at a place."""
+    return [{"place": place, "degrees": 19}, {"place": "Kyoto", "degrees": 11}]
+
+
+@tool(requires_approval=True)
+async def book(city: str, nights: int = 2) -> str:
+    """Book a room."""
+    return f"{nights} nights in {city}"
+
+
+@pytest.fixture
+def axe() -> str:
+    if not AXE.exists():
+        missing = "axe-core is not installed: npm install --no-package-lock --prefix tests/integration/page"
+        if os.environ.get("RXWORKER_REQUIRE_ALL") == "1":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return AXE.read_text(encoding="utf-8")
+
+
+async def violations(page: Page, axe: str, only: Sequence[str]) -> list[str]:
+    """What axe finds now."""
+    await page.evaluate(f"globalThis.axe || (() => {{ {axe} }})()")
+    found: list[dict[str, Any]] = await page.evaluate(
+        "(only) => axe.run({ runOnly: only, resultTypes: ['violations'] }).then((all) => all.violations)",
+        only,
+    )
+    return [
+        f"{one['id']}: {node['html'][:120]} {node['failureSummary']}"
+        for one in found
+        for node in one["nodes"]
+    ]
+
+
+async def test_axe_finds_nothing_in_any_state(
+    desk: Desk, gated: type[GatedModel], axe: str, tmp_path: Path
+) -> None:
+    replies = [
+        think("Where to?") + say(ANSWER) + call("look", place="Lisbon"),
+        say("Shall I?") + call("book", city="Lisbon"),
+        say("Booked."),
+        fail("overloaded", retryable=False),
+    ]
+    model, found = gated(replies), dict[str, list[str]]()
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        make = desk.maker(model, [look, book], log=log)
+        async with WebServer(make, port=0, log=log) as server:
+            page = await desk.open(url=server.url)
+
+            async def check(state: str) -> None:
+                for theme, only in (("light", RULES), ("dark", ["color-contrast"])):
+                    await page.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+                    found[f"{state}, {theme}"] = await violations(page, axe, only)
+
+            await check("welcome")
+            await desk.ask(page)
+            model.let(40)
+            await expect(page.locator("#conversation table")).to_be_visible()
+            await check("streaming")
+            model.let_all()
+            await expect(page.locator("#approval")).to_be_visible()
+            await check("paused")
+            await page.keyboard.press("Control+k")
+            await check("palette")
+            await page.keyboard.press("Escape")
+            await desk.press(page, "Approve")
+            await desk.status(page, "finished")
+            await page.locator("#conversation .call summary").first.click()
+            await page.locator("#lanes .row .lane-name", has_text="look").click()
+            await page.locator("#inspector summary").click()
+            await check("finished, inspector")
+            await page.locator("#run-more").click()
+            await check("menu of a run")
+            await page.keyboard.press("Escape")
+            await page.locator("#inspector").get_by_role("button", name="Close").click()
+            await page.evaluate("document.activeElement.blur()")
+            await page.keyboard.press(",")
+            await expect(page.locator("#time-bar")).to_have_attribute("data-past", "true")
+            await check("past")
+            await page.keyboard.press("?")
+            await check("shortcuts")
+            await page.keyboard.press("Escape")
+            await page.set_viewport_size({"width": 390, "height": 844})
+            await page.locator("#menu").click()
+            await check("list on a phone")
+            await page.keyboard.press("Escape")
+            await page.set_viewport_size({"width": 1400, "height": 900})
+            await desk.press(page, "New run")
+            await desk.ask(page)
+            await desk.status(page, "failed")
+            await check("error")
+            await page.emulate_media(contrast="more")
+            await check("error, more contrast")
+            await page.goto(f"{server.url}fleet")
+            await expect(page.locator("#fleet-rows tr")).not_to_have_count(0)
+            await check("fleet")
+            await desk.close()
+    assert {state: these for state, these in found.items() if these} == {}
+
+
+async def test_the_page_can_be_installed(desk: Desk, gated: type[GatedModel]) -> None:
+    async with desk.serve(gated([say("A.")])):
+        page = await desk.open()
+        session = await page.context.new_cdp_session(page)
+        manifest = await session.send("Page.getAppManifest")
+        assert manifest["errors"] == []
+        assert manifest["url"].endswith("/static/manifest.webmanifest")
+        errors = await session.send("Page.getInstallabilityErrors")
+        kinds = {one["errorId"] for one in errors["installabilityErrors"]}
+        assert kinds <= {"in-incognito"}  # which a window of a test is
