@@ -148,10 +148,10 @@ async def test_axe_finds_nothing_in_any_state(
 async def test_the_page_can_be_installed(desk: Desk, gated: type[GatedModel]) -> None:
     async with desk.serve(gated([say("A.")])):
         page = await desk.open()
-        session = await page.context.new_cdp_session(page)
-        manifest = await session.send("Page.getAppManifest")
+        session: Any = await page.context.new_cdp_session(page)
+        manifest: dict[str, Any] = await session.send("Page.getAppManifest")
         assert manifest["errors"] == []
         assert manifest["url"].endswith("/static/manifest.webmanifest")
-        errors = await session.send("Page.getInstallabilityErrors")
-        kinds = {one["errorId"] for one in errors["installabilityErrors"]}
+        errors: dict[str, list[dict[str, Any]]] = await session.send("Page.getInstallabilityErrors")
+        kinds: set[str] = {one["errorId"] for one in errors["installabilityErrors"]}
         assert kinds <= {"in-incognito"}  # which a window of a test is

@@ -306,6 +306,7 @@ def test_the_policy_allows_nothing_but_the_servers_own() -> None:
         "img-src": "'self' data:",
         "connect-src": "'self'",
         "font-src": "'self'",
+        "manifest-src": "'self'",
         "base-uri": "'none'",
         "form-action": "'none'",
         "frame-ancestors": "'none'",
