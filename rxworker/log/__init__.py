@@ -11,6 +11,7 @@ from rxworker.log.open import open_log
 from rxworker.log.recover import dismiss_run, recover_all
 from rxworker.log.replay import replay
 from rxworker.log.replica import Replica
+from rxworker.log.search import Found
 from rxworker.log.sqlite import SQLiteLog
 from rxworker.log.transfer import export_run, fork_run, import_run
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
@@ -38,6 +39,7 @@ __all__ = [
     "Group",
     "Totals",
     "TOOL_BOUNDS",
+    "Found",
     # any process
     "Replica",
     # time travel

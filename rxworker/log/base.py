@@ -29,6 +29,7 @@ from rxworker.log.entry import Entry
 from rxworker.log.follow import ALL_RUNS, PAGE, Followers, Waker, changes_of
 from rxworker.log.leases import LEASE, Heartbeat
 from rxworker.log.replay import replay
+from rxworker.log.search import Found, excerpt, matches, texts_of, words_of
 from rxworker.log.values import Claim, Command, RunInfo, RunRow, StoredStatus
 from rxworker.operators.disposables import Call
 
@@ -50,9 +51,11 @@ class EventLog(ABC):
         heartbeat: Renews the claims of the runs of this process.
         followers: What follows runs in this process.
         is_closed: Whether the log is closed.
+        searches_texts: Whether `search` searches texts, and not titles alone.
     """
 
     id: str
+    searches_texts: bool = False
 
     def __init__(
         self, *, codec: Codec | None = None, owner: str = "", lease: float = LEASE
@@ -236,6 +239,45 @@ class EventLog(ABC):
         return [
             self._encoding.decode_info(found) for found in await self._list(status, before, limit)
         ]
+
+    async def search(self, text: str = "", *, tool: str = "") -> AsyncGenerator[Found, None]:
+        """The stored runs that match, the newest first: whose title or texts contain each word of a text, in upper or lower case, also within other words.
+
+        The texts are what was said to a run, what it has answered, and the arguments and results of its tools. A log in memory reads them. A log in an SQLite file has an
+        index of them, which it makes and completes when it is searched; with a codec, or without FTS5, it searches titles, as the other logs do.
+
+        Args:
+            text: The words; all runs match an empty text.
+            tool: Only runs that have started a tool of this name.
+
+        Raises:
+            LogError: The log cannot be read.
+
+        Example:
+            >>> from rxworker import Worker
+            >>> from rxworker.log import MemoryLog
+            >>> from rxworker.testing import ScriptedModel
+            >>> async def main() -> None:
+            ...     async with MemoryLog() as log:
+            ...         await Worker(ScriptedModel(["An old pond."]), log=log).run("A haiku!")
+            ...         print([(found.info.row.title, found.excerpt) async for found in log.search("POND")])
+            >>> asyncio.run(main())
+            [('A haiku!', 'An old pond.')]
+        """
+        words, before = words_of(text), ""
+        while infos := await self.list(before=before, limit=PAGE):
+            before = infos[-1].run
+            for info in infos:
+                title, texts, tools = info.row.title, "", ()
+                if (tool and info.row.tool_calls) or (words and self.searches_texts):
+                    read = texts_of(
+                        [(entry.kind, entry.body) async for entry in self.read(info.run)]
+                    )
+                    texts, tools = read.text.lstrip(), read.tools
+                if not self.searches_texts:
+                    texts = ""
+                if matches(words, f"{title}\n{texts}") and (not tool or tool in tools):
+                    yield Found(info, excerpt(words, title, texts))
 
     async def changes(
         self, *, limit: int | None = 100, every: float = 0.25

@@ -64,6 +64,8 @@ class MemoryLog(EventLog):
         ['run_stop']
     """
 
+    searches_texts = True
+
     def __init__(
         self,
         *,

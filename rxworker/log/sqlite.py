@@ -16,9 +16,10 @@ import contextlib
 import os
 import queue
 import sqlite3
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
@@ -26,9 +27,10 @@ from rxworker.errors import LeaseHeldError, LocalProtocolError, LogError
 from rxworker.log.base import EventLog, already_stored, no_run
 from rxworker.log.codec import Codec, StoredRow
 from rxworker.log.entry import Entry
-from rxworker.log.follow import ALL_RUNS
+from rxworker.log.follow import ALL_RUNS, PAGE
 from rxworker.log.leases import LEASE
 from rxworker.log.memory import check_command, conflict, refusal
+from rxworker.log.search import Found, SearchIndex, excerpt, forget, has_full_text, words_of
 from rxworker.log.values import Claim, StoredStatus
 
 T = TypeVar("T")
@@ -61,6 +63,7 @@ INSERT INTO log VALUES(lower(hex(randomblob(8))), 0);
 """
 
 _STORED = "run, row, status, epoch, last, owner, lease, created, updated, size, revision, sent"
+_FOUND = ", ".join(f"runs.{column}" for column in _STORED.split(", "))
 _REVISE = "revision=(SELECT max(revision)+1 FROM runs)"
 """An assignment for each change of a run, in the order of the commits."""
 
@@ -134,6 +137,9 @@ class SQLiteLog(EventLog):
             except BaseException:
                 self._writing.close()
                 raise
+        # What a codec encrypts must not be in an index beside it.
+        self.searches_texts = codec is None and has_full_text(self._reading)
+        self._index: SearchIndex | None = None
         self._is_full: bool | None = None
         self._renew_lock = threading.Lock()
         self._writes: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -290,6 +296,29 @@ class SQLiteLog(EventLog):
         query = f"SELECT {_STORED} FROM runs WHERE revision>? ORDER BY revision LIMIT ?"
         return await self._to_reader(lambda db: db.execute(query, (revision, limit)).fetchall())
 
+    async def search(self, text: str = "", *, tool: str = "") -> AsyncGenerator[Found, None]:
+        """See `EventLog.search`. The first search of a file indexes all of its runs."""
+        words = words_of(text)
+        if not self.searches_texts or not (words or tool):
+            async with contextlib.aclosing(super().search(text, tool=tool)) as every:
+                async for found in every:
+                    yield found
+            return
+        self._check_open()
+        if self._index is None:
+            self._index = SearchIndex(_connect(self.path))
+        index, before, page = self._index, sys.maxsize, PAGE
+        with self._explained():
+            while await asyncio.to_thread(index.update):
+                pass
+            while page == PAGE:
+                rows = await asyncio.to_thread(index.find, _FOUND, words, tool, before, PAGE)
+                page = len(rows)
+                for key, texts, stored in rows:
+                    info = self._encoding.decode_info(stored)
+                    yield Found(info, excerpt(words, info.row.title, texts))
+                    before = key
+
     # Commands
 
     async def _send(self, run: str, key: str, data: bytes) -> int:
@@ -327,6 +356,7 @@ class SQLiteLog(EventLog):
                 raise LeaseHeldError(run, held, until)
             db.execute("DELETE FROM entries WHERE run=?", (key,))
             db.execute("DELETE FROM commands WHERE run=?", (key,))
+            forget(db, key)
             db.execute(
                 f"UPDATE runs SET status='deleted', row='', size=0, epoch=epoch+1, owner='', lease=0, {_REVISE} WHERE id=?",
                 (key,),
@@ -343,6 +373,8 @@ class SQLiteLog(EventLog):
     def _join(self) -> None:
         self._writer.join()
         self._reader.join()
+        if self._index is not None:
+            self._index.close()
         with self._renew_lock:
             for db in (self._reading, self._renewing, self._writing):
                 db.close()

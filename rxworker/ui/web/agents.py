@@ -23,11 +23,11 @@ from rxworker.protocols.common import decisions_of
 from rxworker.protocols.registry import UI_PROTOCOLS, RunRequest, UiProtocol, WatchedRun
 from rxworker.protocols.ui_messages import ui_messages_of
 from rxworker.ui.web.client_tools import answers_of, equip_client_tools
-from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry
+from rxworker.ui.web.entry import STOPPED, Clients, ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.request import Handler, Route, WebRequest, get, post
 from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
 from rxworker.ui.web.runs import STOP_SECONDS, Runs
-from rxworker.ui.web.state import ServerState, first_event
+from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import watch_run
 
 MAX_ID = 200

@@ -45,6 +45,7 @@ from rxworker.ui.web.responses import (
     read_json,
 )
 from rxworker.ui.web.runs import WorkerInfo
+from rxworker.ui.web.search import RunQuery
 from rxworker.ui.web.sockets import MAX_MESSAGE, Connection
 from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.stored_streams import FOLDS, run_stream
@@ -146,6 +147,22 @@ class RunsAnswer(Struct, frozen=True):
 
     instance: str
     runs: list[msgspec.Raw]
+
+
+class FoundAnswer(Struct, frozen=True):
+    """The runs that match a query.
+
+    Attributes:
+        instance: The server.
+        runs: The runs, each as the JSON of a `RunSummary`.
+        excerpts: The text around what was found, by the id of the run; none for a run whose title contains it.
+        is_more: Whether more match.
+    """
+
+    instance: str
+    runs: list[msgspec.Raw]
+    excerpts: dict[str, str]
+    is_more: bool
 
 
 Said: TypeAlias = str | tuple[Text | Image | Document, ...]
@@ -268,7 +285,14 @@ async def get_metrics(state: ServerState, request: WebRequest) -> web.Response:
 
 
 async def get_runs(state: ServerState, request: WebRequest) -> web.Response:
-    """Return the runs, newest first."""
+    """Return the runs that are kept, newest first; with parameters, those that match, also of the log."""
+    asked = RunQuery.of(request.query)
+    if asked != RunQuery():
+        found = await state.runs_of(request).search(asked)
+        summaries = [msgspec.Raw(one.entry.encoded()) for one in found.runs]
+        excerpts = {one.entry.id: one.excerpt for one in found.runs if one.excerpt}
+        answer = FoundAnswer(state.instance, summaries, excerpts, found.is_more)
+        return bytes_response(json_redactor()(encode_json(answer)))
     runs = [msgspec.Raw(entry.encoded()) for entry in state.runs_of(request)]
     return json_response(RunsAnswer(state.instance, runs))
 

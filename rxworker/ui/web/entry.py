@@ -16,8 +16,10 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
+from reactivex import operators as ops
+
 from rxworker.errors import RunCancelledError
-from rxworker.events import Record
+from rxworker.events import Event, Record, RunResume, RunStart
 from rxworker.hooks.ready import always_allow
 from rxworker.hub import Coalesce
 from rxworker.log import Replica
@@ -405,6 +407,13 @@ class RunEntry(ABC):
         self._known = None
 
 
+def first_event(run: Run[Any] | Replica) -> Event:
+    """Return the first event of a run."""
+    first: list[Event] = []
+    run.events.pipe(ops.take(1)).subscribe(first.append)
+    return first[0]
+
+
 class LiveEntry(RunEntry):
     """A run without a log: it ends with this process.
 
@@ -446,6 +455,14 @@ class LiveEntry(RunEntry):
     def run(self) -> Run[Any]:
         """What clients watch."""
         return self._run
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages of its conversation, without those of the runs before it."""
+        first = first_event(self._run)
+        before = first.conversation.messages if isinstance(first, RunStart | RunResume) else ()
+        known = [at for at, message in enumerate(before) if message.role == "assistant"]
+        return self._run.state.conversation.messages[known[-1] + 1 if known else 0 :]
 
     async def open(self) -> None:
         """Do nothing: it has all."""

@@ -38,12 +38,12 @@ from rxworker.protocols.openai import (
 )
 from rxworker.ui.web.agents import redacted
 from rxworker.ui.web.client_tools import answers_of, equip_client_tools, without_results
-from rxworker.ui.web.entry import Clients, ConversationEntry, RunEntry
+from rxworker.ui.web.entry import Clients, ConversationEntry, RunEntry, first_event
 from rxworker.ui.web.guard import OPENAI
 from rxworker.ui.web.request import Route, WebRequest, get, post
 from rxworker.ui.web.responses import ApiError, bytes_response, json_response, read_json_bytes
 from rxworker.ui.web.runs import Runs
-from rxworker.ui.web.state import ServerState, first_event
+from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.streams import batches_of, watch_run
 
 LABEL = "openai"

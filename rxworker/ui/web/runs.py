@@ -7,6 +7,7 @@ import inspect
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import aclosing
 from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
@@ -14,11 +15,13 @@ from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError
 from rxworker.log import EventLog, RunInfo, RunRow, fork_run
+from rxworker.log.search import excerpt, matches, words_of
 from rxworker.messages import Document, Image, Json, JsonObject, Message, Prices, ToolResult
 from rxworker.protocols import AllowedTool
 from rxworker.ui.web.entry import TITLE, ConversationEntry, LiveEntry, RunEntry
 from rxworker.ui.web.request import WebRequest
 from rxworker.ui.web.responses import ApiError
+from rxworker.ui.web.search import MOST_SEARCHED, FoundRun, FoundRuns, RunQuery, texts_in
 from rxworker.ui.web.settings import Settings
 from rxworker.ui.web.store import RunFeed, RunStore
 from rxworker.ui.web.stored import CONVERSATION, USER, StoredEntry
@@ -250,6 +253,28 @@ class Runs:
     def conversation(self, id: str) -> ConversationEntry | None:  # noqa: A002 - what it is
         """Return the conversation with this id, or ``None``."""
         return self._store.conversation(id, self._owner)
+
+    async def search(self, asked: RunQuery) -> FoundRuns:
+        """Return the runs that match, also those that only the log has. It looks at the newest `MOST_SEARCHED` of these."""
+        log, words = self._store.log, words_of(asked.text)
+        found: dict[str, FoundRun] = {}
+        for entry in self:
+            if not isinstance(entry, LiveEntry):
+                continue
+            texts = texts_in(entry.messages)
+            is_match = matches(words, f"{entry.title}\n{texts.text}")
+            if is_match and (not asked.tool or asked.tool in texts.tools):
+                found[entry.id] = FoundRun(entry, excerpt(words, entry.title, texts.text))
+        if log is not None:
+            async with aclosing(log.search(asked.text, tool=asked.tool)) as stored:
+                read = 0
+                async for one in stored:
+                    entry, read = self._store.look(one.info, self._owner), read + 1
+                    if entry is not None:
+                        found.setdefault(entry.id, FoundRun(entry, one.excerpt))
+                    if read == MOST_SEARCHED:
+                        break
+        return asked.select(list(found.values()))
 
     async def prepare(self, conversation: ConversationEntry | None) -> None:
         """Create the worker of a stored conversation, with its messages, unless this process has run it last.

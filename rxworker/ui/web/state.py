@@ -11,13 +11,12 @@ from contextlib import aclosing
 from typing import Any
 
 from reactivex import Observable
-from reactivex import operators as ops
 
 from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
-from rxworker.events import Event, RunResume, RunStart
-from rxworker.log import EventLog, Replica, RunInfo, recover_all
+from rxworker.events import RunResume, RunStart
+from rxworker.log import EventLog, RunInfo, recover_all
 from rxworker.ui.clean import format_error
-from rxworker.ui.web.entry import ConversationEntry, LiveEntry
+from rxworker.ui.web.entry import ConversationEntry, LiveEntry, first_event
 from rxworker.ui.web.fleet import FleetFeed
 from rxworker.ui.web.guard import User
 from rxworker.ui.web.health import CLOSING, LOG_FAILED, STARTING
@@ -290,13 +289,6 @@ class ServerState:
         await self.sockets.close()
         await self.streams.close()
         self.store.forget()
-
-
-def first_event(run: Run[Any] | Replica) -> Event:
-    """Return the first event of a run."""
-    first: list[Event] = []
-    run.events.pipe(ops.take(1)).subscribe(first.append)
-    return first[0]
 
 
 def title_of(run: Run[Any]) -> str:

@@ -286,14 +286,9 @@ class RunStore:
         if isinstance(entry, StoredEntry):
             entry.update(info)
         else:
-            root = info.run.partition("~")[0].removeprefix("run-")
-            owner = info.row.labels.get(USER)
-            id_ = info.row.labels.get(CONVERSATION, f"conversation-{root}")
-            conversation = self._conversations.get((owner, id_))
-            if conversation is None:
-                conversation = ConversationEntry(id_, info.row.worker, None, owner)
-                self._conversations[owner, id_] = conversation
-            entry = StoredEntry(self.log, info, conversation, self._settings)
+            entry = self._stored_entry(self.log, info)
+            conversation = entry.conversation
+            self._conversations[conversation.owner, conversation.id] = conversation
             self._entries[info.run] = entry
             conversation.runs.append(info.run)
             current = conversation.current
@@ -308,6 +303,21 @@ class RunStore:
         self._forget_oldest()
         self.changed(entry)
         return entry
+
+    def look(self, info: RunInfo, owner: str | None) -> RunEntry | None:
+        """Return the entry of a run of the log, which is not kept if it is not yet; ``None`` if it is not one of this user, or nested in another run."""
+        if info.row.outer or info.row.labels.get(USER) != owner or self.log is None:
+            return None
+        return self._entries.get(info.run) or self._stored_entry(self.log, info)
+
+    def _stored_entry(self, log: EventLog, info: RunInfo) -> StoredEntry:
+        root = info.run.partition("~")[0].removeprefix("run-")
+        owner = info.row.labels.get(USER)
+        id_ = info.row.labels.get(CONVERSATION, f"conversation-{root}")
+        conversation = self._conversations.get((owner, id_))
+        if conversation is None:
+            conversation = ConversationEntry(id_, info.row.worker, None, owner)
+        return StoredEntry(log, info, conversation, self._settings)
 
     async def _keep_pause(self, entry: StoredEntry) -> None:
         await entry.keep_pause()

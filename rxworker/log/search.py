@@ -1,0 +1,262 @@
+"""Search over the texts of stored runs, and the index that a log in an SQLite file has of them.
+
+Theory of operation. Nothing is indexed when a run is written. A search first indexes the runs that have changed since the last search, by their revision, with a
+connection of its own and in short transactions, so that appends of other threads and processes pass between them. Each run is one row of a full-text table in
+the same file. Its tokens are sequences of three characters, so that a word is found within others and in scripts without spaces.
+
+Source: https://www.sqlite.org/fts5.html, 4.3.4 (the trigram tokenizer).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from rxworker.log.codec import StoredRow
+from rxworker.log.values import RunInfo
+
+MOST_TEXT = 200_000
+"""The maximum number of characters of a run that are searched."""
+BATCH = 50
+"""How many runs are indexed in one transaction."""
+TRIGRAM = 3
+BEFORE, BEHIND = 30, 120
+"""How many characters an excerpt has before what was found, and from there on."""
+
+KINDS = (
+    "run_start",
+    "run_resume",
+    "message_add",
+    "text_delta",
+    "tool_start",
+    "tool_stop",
+    "tool_output",
+)
+"""The kinds of entries that have texts."""
+
+TABLES = (
+    "CREATE VIRTUAL TABLE IF NOT EXISTS search USING fts5(text, tokenize='trigram')",
+    "CREATE TABLE IF NOT EXISTS searched(id INTEGER PRIMARY KEY, last INTEGER NOT NULL, tools TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS search_state(id INTEGER PRIMARY KEY CHECK(id=1), revision INTEGER NOT NULL)",
+    "INSERT OR IGNORE INTO search_state VALUES(1, 0)",
+)
+
+
+class Found(Struct, frozen=True):
+    """A run that a search has found.
+
+    Attributes:
+        info: The run.
+        excerpt: The text around the first word that was found; empty if its title contains it, or texts were not searched.
+    """
+
+    info: RunInfo
+    excerpt: str = ""
+
+
+class Texts(Struct, frozen=True):
+    """What is searched of a run.
+
+    Attributes:
+        text: What was said to the run, what it has answered, and the arguments and results of its tools.
+        tools: The names of the tools that it has started.
+    """
+
+    text: str
+    tools: tuple[str, ...]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a search, in lower case.
+
+    >>> words_of("  An Old pond ")
+    ['an', 'old', 'pond']
+    """
+    return text.replace("\0", " ").lower().split()
+
+
+def matches(words: Iterable[str], text: str) -> bool:
+    """Whether a text contains each of these words, in upper or lower case, also within other words."""
+    lower = text.lower()
+    return all(word in lower for word in words)
+
+
+def excerpt(words: Sequence[str], title: str, text: str) -> str:
+    """The text around the first word that the title does not contain; empty if it contains them all.
+
+    >>> excerpt(["pond"], "A haiku", "An old silent pond...")
+    'An old silent pond...'
+    """
+    missing = [word for word in words if word not in title.lower()]
+    while title and text.startswith(title):
+        text = text[len(title) :].lstrip()
+    lower = text.lower()
+    at = next((found for word in missing if (found := lower.find(word)) >= 0), None)
+    if at is None:
+        return ""
+    start, end = max(at - BEFORE, 0), at + BEHIND
+    shown = " ".join(text[start:end].split())
+    return f"{'…' if start else ''}{shown}{'…' if end < len(text) else ''}"
+
+
+def texts_of(bodies: Iterable[tuple[str, bytes]]) -> Texts:
+    """The texts of a run, of the kinds and bodies of its entries, in order."""
+    pieces: list[str] = []
+    tools: dict[str, None] = {}
+    size, was_delta = 0, False
+    for kind, body in bodies:
+        if kind not in KINDS:
+            continue
+        event = _event(body)
+        texts = [event["text"]] if kind == "text_delta" else _texts(kind, event, tools)
+        for text in texts:
+            # The deltas of one answer are one text.
+            pieces.append(text if was_delta and kind == "text_delta" else f"\n{text}")
+            size += len(text)
+        was_delta = kind == "text_delta"
+        if size > MOST_TEXT:
+            break
+    return Texts("".join(pieces)[:MOST_TEXT], tuple(tools))
+
+
+def _event(body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body)["event"]
+    except msgspec.DecodeError:  # half of a surrogate pair
+        return json.loads(body)["event"]
+
+
+def _texts(kind: str, event: dict[str, Any], tools: dict[str, None]) -> list[str]:
+    if kind in ("run_start", "run_resume"):
+        messages: list[Any] = event.get("conversation", {}).get("messages", [])
+        # The earlier messages belong to the earlier runs of the conversation.
+        known = [at for at, one in enumerate(messages) if one["role"] == "assistant"]
+        return _said(messages[known[-1] + 1 :] if known else messages)
+    if kind == "message_add":
+        return _said(event.get("messages", []))
+    if kind == "tool_start":
+        tools[event["call"]["name"]] = None
+        return [event["call"]["name"], _plain(event["call"].get("input"))]
+    result: dict[str, Any] = event.get("result") or {}
+    return [_plain(result.get("content"))]
+
+
+def _said(messages: list[Any]) -> list[str]:
+    users = [message for message in messages if message["role"] == "user"]
+    return [
+        part["text"] for one in users for part in one.get("content", []) if part["type"] == "text"
+    ]
+
+
+def _plain(value: object) -> str:
+    """A value of JSON as text: texts as they are, of the content of a result only the texts."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        parts = cast("list[dict[str, Any]]", value)
+        return "\n".join(part.get("text", "") for part in parts)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def has_full_text(db: sqlite3.Connection) -> bool:
+    """Whether this SQLite has full-text search with trigrams (3.34 or later, with FTS5)."""
+    options = {option for (option,) in db.execute("PRAGMA compile_options")}
+    return "ENABLE_FTS5" in options and sqlite3.sqlite_version_info >= (3, 34)
+
+
+def forget(db: sqlite3.Connection, key: int) -> None:
+    """Remove a run from the index, if there is one; in the transaction that deletes the run."""
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name='searched'").fetchone():
+        db.execute("DELETE FROM search WHERE rowid=?", (key,))
+        db.execute("DELETE FROM searched WHERE id=?", (key,))
+
+
+class SearchIndex:
+    """The index in the file of an SQLite log. Its methods block, and are called from any thread.
+
+    Args:
+        db: A connection of its own, to the file of the log.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._lock = threading.Lock()
+        for statement in TABLES:
+            db.execute(statement)
+
+    def update(self) -> int:
+        """Index some of the runs that have changed. Returns how many changes it has read; 0 if there are no more."""
+        with self._lock:
+            db = self._db
+            (since,) = db.execute("SELECT revision FROM search_state").fetchone()
+            changed = db.execute(
+                "SELECT runs.id, status, runs.last, ifnull(searched.last, 0), row, revision FROM runs LEFT JOIN searched ON searched.id=runs.id "
+                "WHERE revision>? ORDER BY revision LIMIT ?",
+                (since, BATCH),
+            ).fetchall()
+            if not changed:
+                return 0
+            rows = [
+                (key, last, self._texts(key, row) if last and status != "deleted" else None)
+                for key, status, last, known, row, _ in changed
+                if last != known or status == "deleted"
+            ]
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                for key, last, texts in rows:
+                    forget(db, key)
+                    if texts is not None:
+                        db.execute("INSERT INTO search(rowid, text) VALUES(?,?)", (key, texts.text))
+                        tools = "".join(f"\n{name}\n" for name in texts.tools)
+                        db.execute("INSERT INTO searched VALUES(?,?,?)", (key, last, tools))
+                db.execute("UPDATE search_state SET revision=max(revision, ?)", (changed[-1][-1],))
+                db.execute("COMMIT")
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
+            return len(changed)
+
+    def _texts(self, key: int, row: bytes) -> Texts:
+        title: str = msgspec.json.decode(row).get("title", "")
+        marks = ",".join("?" * len(KINDS))
+        query = f"SELECT kind, body FROM entries WHERE run=? AND kind IN ({marks}) ORDER BY last"
+        texts = texts_of(self._db.execute(query, (key, *KINDS)))
+        # SQLite takes no half of a surrogate pair.
+        whole = f"{title}{texts.text}".encode("utf-8", "replace").decode()
+        return Texts(whole, texts.tools)
+
+    def find(
+        self, columns: str, words: Sequence[str], tool: str, before: int, limit: int
+    ) -> list[tuple[int, str, StoredRow]]:
+        """A page of the runs that match, the newest first: the key of each, its text, and these columns."""
+        where, values = ["runs.id<? AND status<>'deleted'"], list[object]([before])
+        terms = [word for word in words if len(word) >= TRIGRAM]
+        if terms:
+            where.append("search MATCH ?")
+            values.append(" ".join('"' + word.replace('"', '""') + '"' for word in terms))
+        for word in words:
+            if len(word) < TRIGRAM:
+                where.append("instr(lower(text), ?)")
+                values.append(word)
+        if tool:
+            where.append("instr(tools, ?)")
+            values.append(f"\n{tool}\n")
+        query = (
+            f"SELECT search.rowid, search.text, {columns} FROM search JOIN runs ON runs.id=search.rowid JOIN searched ON searched.id=search.rowid "
+            f"WHERE {' AND '.join(where)} ORDER BY search.rowid DESC LIMIT ?"
+        )
+        with self._lock:
+            return [(row[0], row[1], row[2:]) for row in self._db.execute(query, (*values, limit))]
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._db.close()

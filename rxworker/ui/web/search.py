@@ -1,0 +1,154 @@
+"""Which runs a client looks for: the parameters of a request, and what matches them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
+from typing import Literal, TypeAlias, cast, get_args
+
+from msgspec import Struct
+
+from rxworker.log.search import Texts
+from rxworker.messages import Message, Text, ToolCall, ToolResult
+from rxworker.protocols import RunSummary, encode_json
+from rxworker.ui.web.entry import RunEntry, RunStatus
+from rxworker.ui.web.responses import ApiError
+
+Sort: TypeAlias = Literal["newest", "cost", "duration"]
+
+MOST_SEARCHED = 5_000
+"""How many runs of a log that match the text and the tool are compared with the other parameters, the newest."""
+LISTED, MOST_LISTED = 100, 1_000
+
+ORDERS: dict[Sort, Callable[[RunSummary], float]] = {
+    "newest": lambda run: run.started,
+    "cost": lambda run: run.cost or 0.0,
+    "duration": lambda run: 0.0 if run.ended is None else run.ended - run.started,
+}
+
+
+class FoundRun(Struct, frozen=True):
+    """A run that matches a text, and the text around what was found."""
+
+    entry: RunEntry
+    excerpt: str
+
+
+class FoundRuns(Struct, frozen=True):
+    """The runs that match, in order, and whether there are more."""
+
+    runs: list[FoundRun]
+    is_more: bool
+
+
+class RunQuery(Struct, frozen=True):
+    """Which runs a client lists.
+
+    Attributes:
+        text: Only runs whose title or texts contain each of its words.
+        status: Only runs of this status.
+        worker: Only runs of this worker.
+        tool: Only runs that have started a tool of this name.
+        since: Only runs that began then or later, in seconds since the epoch.
+        min_cost: Only runs that cost as much or more.
+        sort: The newest, the dearest, or the longest first.
+        limit: At most so many.
+        after: Only those that come after this run in that order.
+    """
+
+    text: str = ""
+    status: RunStatus | None = None
+    worker: str | None = None
+    tool: str = ""
+    since: float | None = None
+    min_cost: float | None = None
+    sort: Sort = "newest"
+    limit: int = LISTED
+    after: str | None = None
+
+    @classmethod
+    def of(cls, query: Mapping[str, str]) -> RunQuery:
+        """Read the parameters of a request.
+
+        Raises:
+            ApiError: A value is not valid.
+        """
+        limit = query.get("limit", str(LISTED))
+        if not (limit.isdecimal() and 1 <= int(limit) <= MOST_LISTED):
+            message = f"limit must be a number from 1 to {MOST_LISTED}"
+            raise ApiError(400, "bad_request", message)
+        return cls(
+            query.get("q", "").strip(),
+            cast("RunStatus | None", _one_of(query, "status", get_args(RunStatus))),
+            query.get("worker"),
+            query.get("tool", ""),
+            _number(query, "since"),
+            _number(query, "min_cost"),
+            cast("Sort", _one_of(query, "sort", get_args(Sort)) or "newest"),
+            int(limit),
+            query.get("after"),
+        )
+
+    def matches(self, run: RunSummary) -> bool:
+        """Whether a run is listed, whatever its texts are."""
+        return (
+            self.status in (None, run.status)
+            and self.worker in (None, run.worker)
+            and (self.since is None or run.started >= self.since)
+            and (self.min_cost is None or (run.cost is not None and run.cost >= self.min_cost))
+        )
+
+    def select(self, found: list[FoundRun]) -> FoundRuns:
+        """Of runs that match the text, those that match the rest, in order."""
+        by_id = {one.entry.id: one.entry for one in found}
+        for one in found:
+            before = by_id.get(one.entry.resumes or "")
+            if before is not None and before.resumed_as is None:
+                before.resumed_as = one.entry.id
+        summaries = [(one.entry.summary(), one) for one in found]
+        listed = [(summary, one) for summary, one in summaries if self.matches(summary)]
+        order = ORDERS[self.sort]
+        listed.sort(key=lambda pair: (order(pair[0]), pair[0].started), reverse=True)
+        ids = [summary.id for summary, _ in listed]
+        start = ids.index(self.after) + 1 if self.after in ids else 0
+        end = start + self.limit
+        return FoundRuns([one for _, one in listed[start:end]], end < len(listed))
+
+
+def _one_of(query: Mapping[str, str], name: str, known: tuple[str, ...]) -> str | None:
+    value = query.get(name)
+    if value is not None and value not in known:
+        raise ApiError(400, "bad_request", f"{name} must be one of {', '.join(known)}")
+    return value
+
+
+def _number(query: Mapping[str, str], name: str) -> float | None:
+    value = query.get(name)
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not isfinite(number):
+        raise ApiError(400, "bad_request", f"{name} must be a number")
+    return number
+
+
+def texts_in(messages: Iterable[Message]) -> Texts:
+    """What is searched of a run that is not stored."""
+    texts: list[str] = []
+    tools: dict[str, None] = {}
+    for message in messages:
+        for block in message.content:
+            match block:
+                case Text(text):
+                    texts.append(text)
+                case ToolCall():
+                    tools[block.name] = None
+                    texts.append(f"{block.name} {encode_json(block.input).decode()}")
+                case ToolResult(content=str(text)):
+                    texts.append(text)
+                case _:
+                    pass
+    return Texts("\n".join(texts), tuple(tools))
