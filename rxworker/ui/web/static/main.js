@@ -34,7 +34,7 @@ const travel = new Travel(store, selection);
 const views = {
   conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item })),
   lanes: new LanesView((run, thing) => actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing)),
-  charts: new ChartsView(), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView(), welcome: new WelcomeView(),
+  charts: new ChartsView(), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView({ search: api.runs, now: () => store.now() }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),
   time: new TimeBar(travel, () => renderer.schedule(), (id, seq) => actions.fork(id, seq)),
@@ -59,6 +59,7 @@ async function loadInfo() {
     show(byId("fleet-link"), info.has_fleet === true);
     views.composer.setWorkers(info.workers);
     views.welcome.setWorkers(info.workers);
+    views.runs.setWorkers(info.workers);
     renderer.schedule();
   } catch { /* the connection shows the error */ }
 }

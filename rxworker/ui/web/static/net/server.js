@@ -165,7 +165,7 @@ export async function info() {
   return [found, clock / 1000];
 }
 
-
+export const runs = (query) => ask(`api/runs?${query}`);
 export const fleet = (query) => ask(`api/fleet?${query}`);
 // `where` is the conversation to continue, or the message that the input replaces: { conversation } or { edits: { run, message, text } }.
 export const start = (input, worker, where = {}) => post("api/runs", { input, ...(worker && { worker }), ...where });

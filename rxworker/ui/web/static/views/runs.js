@@ -1,71 +1,273 @@
-// The list of runs, newest first, and the view when no run is selected. A resumed run is one entry with the run that resumed it.
+// The list of conversations, the newest first, with search and filters, and the view when no run is selected. A conversation is one line, and the runs before
+// its newest one are listed below it while one of them is selected. A keystroke filters what is known at once; the server then adds what it finds in texts, and older runs.
 
 import { byId, el, setData, setText, show } from "./dom.js";
-import { ago, clip, statusWord } from "../model/format.js";
+import { ago, clip, money, plural, seconds, statusWord } from "../model/format.js";
+import { ANY, conversationsOf, isFiltered, queryOf, SINCE, SORTS, sum, tookOf } from "../model/run_list.js";
 import { fill, words } from "../model/language.js";
+import { announce, menu } from "./shell.js";
 
 const STEP = 50;
+const TYPING = 200; // milliseconds after a keystroke until the server is searched
+const NAMES = {
+  hour: words.runs.hour, day: words.runs.day, week: words.runs.week, month: words.runs.month,
+  newest: words.runs.newest, cost: words.runs.cost, duration: words.runs.duration,
+};
+const STATUSES = ["running", "paused", "finished", "aborted"];
 
-class RunLine {
-  constructor(id) {
+class RunLink {
+  constructor(kind) {
     this.title = el("span", { class: "run-line-title" });
     this.status = el("span", { class: "status" });
+    this.more = el("span", { class: "run-line-more" });
     this.when = el("span", { class: "run-line-when" });
-    this.link = el("a", { href: `#${id}` }, this.title, el("span", { class: "run-line-facts" }, this.status, this.when));
-    this.node = el("li", { "data-run": id }, this.link);
+    this.node = el("a", { class: kind }, this.title, el("span", { class: "run-line-facts" }, this.status, this.more, this.when));
   }
 
-  update(summary, selected) {
-    setText(this.title, summary.title || words.runs.untitled);
-    setText(this.status, statusWord(summary.status, summary.cause));
-    setData(this.status, "status", summary.status);
-    setText(this.when, ago(summary.started, Date.now() / 1000));
-    if (selected) this.link.setAttribute("aria-current", "page");
-    else this.link.removeAttribute("aria-current");
+  update(run, isSelected, more, when) {
+    if (this.node.hash !== `#${run.id}`) this.node.setAttribute("href", `#${run.id}`);
+    setText(this.title, run.title || words.runs.untitled);
+    setText(this.status, statusWord(run.status, run.cause));
+    setData(this.status, "status", run.status);
+    setText(this.more, more);
+    setText(this.when, when);
+    if (isSelected) this.node.setAttribute("aria-current", "page");
+    else this.node.removeAttribute("aria-current");
+  }
+}
+
+class ConversationLine {
+  constructor() {
+    this.link = new RunLink("run-line");
+    this.excerpt = el("span", { class: "run-line-excerpt" });
+    this.link.node.append(this.excerpt);
+    this.earlier = el("ul", { class: "run-earlier", "aria-label": words.runs.earlier });
+    this.links = [];
+    this.node = el("li", {}, this.link.node);
+  }
+
+  update({ runs }, selected, excerpts, measure) {
+    const [newest, ...earlier] = runs, isOpen = earlier.length > 0 && runs.some((run) => run.id === selected);
+    setData(this.node, "run", newest.id);
+    setData(this.node, "open", String(isOpen));
+    this.link.update(newest, newest.id === selected, earlier.length ? plural(words.runs.count, runs.length) : "", measure(runs));
+    setText(this.excerpt, excerpts[newest.id] ?? "");
+    if (isOpen !== this.earlier.isConnected) {
+      if (isOpen) this.node.append(this.earlier);
+      else this.earlier.remove();
+    }
+    if (!isOpen) return;
+    while (this.links.length > earlier.length) this.links.pop().node.parentNode.remove();
+    while (this.links.length < earlier.length) {
+      this.links.push(new RunLink("run-line small"));
+      this.earlier.append(el("li", {}, this.links.at(-1).node));
+    }
+    earlier.forEach((run, n) => this.links[n].update(run, run.id === selected, "", measure([run])));
   }
 }
 
 export class RunsView {
-  constructor() {
+  // `search(query)` returns the server's answer; `now()` is the time of its clock.
+  constructor({ search, now }) {
+    this.search = search;
+    this.now = now;
     this.list = byId("run-list");
     this.lines = new Map();
     this.most = STEP;
+    this.filter = { ...ANY };
+    this.found = null; // the runs that the server has found, by id; null while they are unknown
+    this.excerpts = {};
+    this.asked = [[], null];
     this.more = byId("more-runs");
     this.more.addEventListener("click", () => this.reach());
+    this.fields = new FilterFields(this.filter, () => this.changed());
+    byId("runs").addEventListener("keydown", (event) => this.move(event));
+    addEventListener("keydown", (event) => this.hotkey(event));
   }
 
-  // Show older runs.
+  setWorkers(workers) {
+    this.fields.setWorkers(workers);
+  }
+
+  // The filter has changed.
+  changed() {
+    clearTimeout(this.timer);
+    this.turn = (this.turn ?? 0) + 1;
+    this.most = STEP;
+    this.found = null;
+    this.excerpts = {};
+    this.isAsking = isFiltered(this.filter);
+    if (this.isAsking) this.timer = setTimeout(() => this.ask(this.turn), TYPING);
+    this.draw(...this.asked);
+    this.list.parentNode.scrollTop = 0;
+  }
+
+  async ask(turn) {
+    let answer = null;
+    try {
+      answer = await this.search(queryOf(this.filter, this.now()));
+    } catch { /* the titles that are known are searched in any case */ }
+    if (turn !== this.turn) return;
+    this.isAsking = false;
+    if (answer) {
+      this.found = new Map(answer.runs.map((run) => [run.id, run]));
+      this.excerpts = answer.excerpts ?? {};
+    }
+    this.draw(...this.asked);
+    announce(plural(words.runs.found, this.count));
+  }
+
+  // Show older conversations.
   reach() {
     const last = this.list.lastElementChild;
-    this.most += STEP;
+    this.most *= 2;
     this.draw(...this.asked);
-    last?.nextElementSibling?.firstElementChild.focus();
+    last?.nextElementSibling?.querySelector("a").focus();
   }
 
   draw(runs, selected) {
     this.asked = [runs, selected];
-    const every = runs.filter((run) => !run.resumed_as || run.id === selected);
-    const place = every.findIndex((run) => run.id === selected);
-    if (place >= this.most) this.most = Math.ceil((place + 1) / STEP) * STEP;
-    const shown = every.slice(0, this.most);
-    const ids = new Set(shown.map((run) => run.id));
+    const now = this.now(), every = conversationsOf(runs, { filter: this.filter, found: this.found, selected, now });
+    this.count = every.length;
+    const place = every.findIndex((group) => group.runs.some((run) => run.id === selected));
+    while (place >= this.most) this.most *= 2;
+    const shown = every.slice(0, this.most), ids = new Set(shown.map((group) => group.id));
     for (const [id, line] of this.lines) {
       if (ids.has(id)) continue;
       line.node.remove();
       this.lines.delete(id);
     }
-    shown.forEach((run, place) => {
-      let line = this.lines.get(run.id);
-      if (!line) this.lines.set(run.id, (line = new RunLine(run.id)));
-      line.update(run, run.id === selected);
+    const measure = this.measure(now);
+    shown.forEach((group, place) => {
+      let line = this.lines.get(group.id);
+      if (!line) this.lines.set(group.id, (line = new ConversationLine()));
+      line.update(group, selected, this.excerpts, measure);
       // Move only nodes that are out of place: moving a node takes the focus from it.
       if (this.list.children[place] !== line.node) this.list.insertBefore(line.node, this.list.children[place] ?? null);
     });
-    show(byId("no-runs"), shown.length === 0);
+    const isEmpty = shown.length === 0, filtered = isFiltered(this.filter);
+    show(byId("no-runs"), isEmpty);
+    if (isEmpty) setText(byId("no-runs"), !filtered ? words.runs.none : this.isAsking ? words.runs.searching : words.runs.noMatch);
     show(this.more, every.length > shown.length);
     setText(this.more, fill(words.runs.older, { n: every.length - shown.length }));
   }
+
+  // What a line shows at its end: the value by which the list is sorted.
+  measure(now) {
+    if (this.filter.sort === "cost") return (runs) => (runs.some((run) => run.cost !== null) ? money(sum(runs, (run) => run.cost ?? 0)) : "–");
+    if (this.filter.sort === "duration") return (runs) => seconds(Math.max(...runs.map((run) => tookOf(run, now))));
+    return ([newest]) => ago(newest.started, now);
+  }
+
+  // The arrows move through the list, from the search field and back to it.
+  move(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key], { target } = event, field = this.fields.search;
+    if (event.key === "Escape" && target.closest("#run-filter")) return this.escape(event);
+    if (step === undefined || (target !== field && !target.closest("#run-list"))) return;
+    if (target === field && step !== 1) return;
+    const links = [...this.list.querySelectorAll("a")], at = target === field ? -1 : links.indexOf(target.closest("a"));
+    const next = Math.max(-1, Math.min(links.length - 1, at + step));
+    event.preventDefault();
+    (next < 0 && Number.isFinite(step) ? field : links[Math.max(0, next)])?.focus();
+  }
+
+  // Escape clears the search, then closes the filters, then leaves the field.
+  escape(event) {
+    if (isFiltered(this.filter)) this.fields.clear();
+    else if (!this.fields.close()) return;
+    event.stopPropagation();
+    this.fields.search.focus();
+  }
+
+  hotkey(event) {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable]")) return;
+    event.preventDefault();
+    menu(true);
+    this.fields.search.focus();
+    this.fields.search.select();
+  }
 }
+
+// The search field, and the fields below it.
+class FilterFields {
+  constructor(filter, changed) {
+    this.filter = filter;
+    this.changed = changed;
+    this.search = byId("run-search");
+    this.button = byId("run-filters");
+    this.options = byId("run-options");
+    const any = ["", words.runs.any], select = (name, label, rows) => this.field(name, label, el("select", {}, ...rows.map(option)));
+    this.fields = {
+      status: select("status", words.runs.status, [any, ...STATUSES.map((status) => [status, statusWord(status)])]),
+      since: select("since", words.runs.since, [any, ...SINCE.map((period) => [period, NAMES[period]])]),
+      worker: select("worker", words.runs.worker, [any]),
+      tool: select("tool", words.runs.tool, [any]),
+      min_cost: this.field("min_cost", words.runs.minCost, el("input", { type: "number", min: "0", step: "any", inputmode: "decimal" })),
+      sort: select("sort", words.runs.sort, SORTS.map((sort) => [sort, NAMES[sort]])),
+    };
+    this.setWorkers([]);
+    this.search.addEventListener("input", () => this.set("q", this.search.value.trim()));
+    this.button.addEventListener("click", () => this.open(this.options.hidden));
+    byId("run-filter").addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  field(name, label, input) {
+    input.addEventListener("input", () => this.set(name, input.value));
+    this.options.append(el("label", {}, el("span", { text: label }), input));
+    return input;
+  }
+
+  setWorkers(workers) {
+    const tools = [...new Set(workers.flatMap((worker) => worker.tools.map((tool) => tool.name)))].sort();
+    this.offer("worker", workers.length > 1 ? workers.map((worker) => worker.name) : []);
+    this.offer("tool", tools);
+    show(this.fields.min_cost.parentNode, workers.some((worker) => worker.prices));
+  }
+
+  offer(name, values) {
+    const field = this.fields[name], { value } = field;
+    field.replaceChildren(...[["", words.runs.any], ...values.map((one) => [one, one])].map(option));
+    field.value = values.includes(value) ? value : "";
+    show(field.parentNode, values.length > 0);
+  }
+
+  set(name, value) {
+    if (this.filter[name] === value) return;
+    this.filter[name] = value;
+    this.mark();
+    this.changed();
+  }
+
+  // The button shows how many filters are set.
+  mark() {
+    const n = Object.keys(this.fields).filter((name) => this.filter[name] !== ANY[name]).length;
+    setData(this.button, "active", String(n > 0));
+    this.button.setAttribute("aria-label", n ? plural(words.runs.filtersSet, n) : words.runs.filters);
+  }
+
+  open(isOpen) {
+    show(this.options, isOpen);
+    this.button.setAttribute("aria-expanded", String(isOpen));
+  }
+
+  // Returns whether they were open.
+  close() {
+    const wasOpen = !this.options.hidden;
+    this.open(false);
+    return wasOpen;
+  }
+
+  clear() {
+    const { sort } = this.filter;
+    Object.assign(this.filter, ANY, { sort });
+    this.search.value = "";
+    for (const [name, field] of Object.entries(this.fields)) field.value = this.filter[name];
+    this.mark();
+    this.changed();
+  }
+}
+
+const option = ([value, text]) => el("option", { value, text });
 
 const UNNAMED = "worker"; // the name of the only worker, if the server gives it none
 const MOST = 12, LATEST = 3;

@@ -1,0 +1,111 @@
+"""The list of conversations: grouped, searched, filtered, and moved through by keyboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rxworker.log import Replica, SQLiteLog
+from rxworker.testing import ScriptedModel, say
+from rxworker.ui.web import WebServer
+from rxworker.worker import Worker
+
+if TYPE_CHECKING:
+    from conftest import Desk, GatedModel
+
+pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_a_conversation_is_one_line_with_its_earlier_runs_below(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("First."), say("Second.")], free=True)):
+        page = await desk.open()
+        await desk.ask(page, "Begin")
+        await desk.status(page, "finished")
+        await desk.ask(page, "More")
+        await desk.answers(page, "First.", "Second.")
+        line = page.locator("#run-list > li")
+        await expect(line).to_have_count(1)
+        await expect(line.locator("> a .run-line-title")).to_have_text("More")
+        await expect(line.locator("> a .run-line-more")).to_have_text("2 runs")
+        await line.locator(".run-earlier a").click()
+        await expect(page.locator("#run-list [aria-current]")).to_contain_text("Begin")
+        await expect(line).to_have_count(1)
+        # Without a selection the earlier runs are folded.
+        await desk.press(page, "New run")
+        await expect(line.locator(".run-earlier")).to_have_count(0)
+
+
+async def test_runs_are_found_by_what_was_said_and_the_keyboard_alone_opens_them(
+    desk: Desk, tmp_path: Path
+) -> None:
+    answers = iter(["An old silent pond.", "Rain.", "Snow.", "Hail."])
+
+    def make() -> Worker:
+        return Worker(ScriptedModel([next(answers)]))
+
+    async with (
+        SQLiteLog(tmp_path / "runs.db") as log,
+        WebServer(make, port=0, log=log) as server,
+    ):
+        for text in ("A haiku", "The weather", "And tomorrow"):
+            run = server.state.runs.start(text).run
+            assert isinstance(run, Replica)
+            await run.ended()
+        page = await desk.open(url=server.url)
+        lines = page.locator("#run-list > li")
+        await expect(lines).to_have_count(3)
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("/")
+        await page.keyboard.type("weath")
+        await expect(lines).to_have_count(1)
+        await page.keyboard.press("Escape")
+        await expect(lines).to_have_count(3)
+        await page.keyboard.type("POND")
+        await expect(lines.locator(".run-line-excerpt")).to_have_text("An old silent pond.")
+        await page.keyboard.press("ArrowDown")
+        await page.keyboard.press("Enter")
+        await desk.answers(page, "An old silent pond.")
+        await page.keyboard.press("ArrowUp")
+        await expect(page.locator("#run-search")).to_be_focused()
+        await page.keyboard.type("nothing")
+        await expect(page.locator("#no-runs")).to_have_text("No run matches.")
+        await desk.close()
+
+
+async def test_five_thousand_runs_are_filtered_within_a_frame(
+    desk: Desk, gated: type[GatedModel]
+) -> None:
+    async with desk.serve(gated([say("Hello.")], free=True)):
+        page = await desk.open()
+        slowest = await page.evaluate(
+            """async () => {
+              const { RunsView } = await import("./static/views/runs.js");
+              const runs = Array.from({ length: 5000 }, (_, n) => ({
+                id: `run-${n}`, conversation: `c-${n % 4000}`, worker: "worker", status: "finished", cause: "", title: `Question ${n} about ponds`,
+                started: 1e9 - n, ended: 1e9 - n + 5, cost: n / 1000, resumed_as: null }));
+              document.querySelector("#run-options").replaceChildren();
+              const list = new RunsView({ search: async () => ({ runs: [] }), now: () => 1e9 });
+              list.draw(runs, null);
+              const field = document.querySelector("#run-search"), times = [];
+              for (const text of ["q", "qu", "question 4", "question 49", "pond", ""]) {
+                field.value = text;
+                const began = performance.now();
+                list.fields.set("q", text);
+                document.body.offsetHeight;
+                times.push(performance.now() - began);
+              }
+              const began = performance.now();
+              list.draw(runs.map((run) => ({ ...run })), null);
+              times.push(performance.now() - began);
+              return times;
+            }"""
+        )
+        assert max(slowest) < 50, slowest
