@@ -101,6 +101,8 @@ def excerpt(words: Sequence[str], title: str, text: str) -> str:
     if at is None:
         return ""
     start, end = max(at - BEFORE, 0), at + BEHIND
+    if start:  # begin with a word, if one begins there
+        start = max(text.find(" ", start, at), start)
     shown = " ".join(text[start:end].split())
     return f"{'…' if start else ''}{shown}{'…' if end < len(text) else ''}"
 
