@@ -65,7 +65,8 @@ async function loadInfo() {
 }
 
 renderer.arrive = () => actions.arrive();
-new Commands(page);
+const commands = new Commands(page);
+views.runs.hasKeys = () => commands.hasKeys;
 addEventListener("hashchange", () => actions.opened());
 addEventListener("online", () => connection.hurry());
 addEventListener("offline", () => connection.drop());

@@ -13,6 +13,7 @@ const NAMES = {
   hour: words.runs.hour, day: words.runs.day, week: words.runs.week, month: words.runs.month,
   newest: words.runs.newest, cost: words.runs.cost, duration: words.runs.duration,
 };
+const STEPS = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, Home: -Infinity, End: Infinity };
 const STATUSES = ["running", "paused", "finished", "aborted"];
 
 class RunLink {
@@ -71,6 +72,7 @@ export class RunsView {
   constructor({ search, now }) {
     this.search = search;
     this.now = now;
+    this.hasKeys = () => true; // whether keys without Ctrl or Cmd are switched on
     this.list = byId("run-list");
     this.lines = new Map();
     this.most = STEP;
@@ -161,10 +163,10 @@ export class RunsView {
 
   // The arrows move through the list, from the search field and back to it.
   move(event) {
-    const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key], { target } = event, field = this.fields.search;
+    const step = STEPS[event.key], { target } = event, field = this.fields.search;
     if (event.key === "Escape" && target.closest("#run-filter")) return this.escape(event);
     if (step === undefined || (target !== field && !target.closest("#run-list"))) return;
-    if (target === field && step !== 1) return;
+    if (target === field ? event.key !== "ArrowDown" : event.key.length === 1 && !this.hasKeys()) return;
     const links = [...this.list.querySelectorAll("a")], at = target === field ? -1 : links.indexOf(target.closest("a"));
     const next = Math.max(-1, Math.min(links.length - 1, at + step));
     event.preventDefault();
@@ -175,14 +177,14 @@ export class RunsView {
   escape(event) {
     if (isFiltered(this.filter)) this.fields.clear();
     else if (!this.fields.close()) return;
-    event.stopPropagation();
+    event.preventDefault();
     this.fields.search.focus();
   }
 
   hotkey(event) {
-    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable]")) return;
+    if (event.key !== "/" || event.defaultPrevented || !this.hasKeys() || document.querySelector("dialog:modal") || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, [contenteditable]")) return;
     event.preventDefault();
-    menu(true);
+    if (!byId("runs").checkVisibility({ visibilityProperty: true })) menu(true);
     this.fields.search.focus();
     this.fields.search.select();
   }
