@@ -15,7 +15,7 @@ from rxworker.tools.base import MAX_OUTPUT, Tool, ToolPolicy, check_policy
 from rxworker.tools.context import ToolContext
 from rxworker.tools.decorate import tool
 from rxworker.tools.inline import inlined
-from rxworker.tools.mcp_connection import Connection, server_of
+from rxworker.tools.mcp_connection import Connection, display_name, server_of
 from rxworker.tools.mcp_content import (
     Block,
     block_of,
@@ -254,7 +254,7 @@ async def mcp_client(
         TransportError: The server could not be started or reached, or does not speak MCP.
     """
     server = server_of(command, url, env=env, cwd=cwd, headers=headers)
-    connection = Connection(url or " ".join(command or ()), request_timeout)
+    connection = Connection(display_name(command, url), request_timeout)
     await connection.open(server)
     try:
         yield McpClient(connection)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -202,6 +203,19 @@ def server_of(
         command=command[0], args=list(command[1:]), env=dict(env or {}), cwd=cwd
     )
     return _with_errors(parameters)
+
+
+def display_name(command: Sequence[str] | None, url: str | None) -> str:
+    """The name of a server in errors, logs and ``repr``: without the parts in which secrets are passed, such as arguments and queries.
+
+    >>> display_name(None, "https://me:secret@example.org/mcp?key=secret"), display_name(["/bin/files", "--token", "secret"], None)
+    ('https://example.org/mcp', '/bin/files')
+    """
+    if url is None:
+        return command[0] if command else ""
+    scheme, separator, rest = re.split("[?#]", url, maxsplit=1)[0].rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"
 
 
 @contextlib.asynccontextmanager

@@ -170,6 +170,16 @@ async def test_what_is_no_server_is_an_error(command: list[str]) -> None:
             raise AssertionError
 
 
+async def test_the_errors_of_a_server_name_it_without_its_arguments_and_its_query() -> None:
+    with pytest.raises(TransportError, match="no-such-program") as command:
+        async with mcp_tools(["no-such-program", "--token", "hunter2"]):
+            raise AssertionError
+    with pytest.raises(TransportError, match=r"http://127\.0\.0\.1:1/mcp is no MCP") as url:
+        async with mcp_tools(url="http://me:hunter2@127.0.0.1:1/mcp?key=hunter2"):
+            raise AssertionError
+    assert "hunter2" not in f"{command.value} {url.value}"
+
+
 async def test_a_server_that_says_nothing_is_given_up() -> None:
     silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with pytest.raises(TransportError, match=r"within 0\.2 seconds"):
