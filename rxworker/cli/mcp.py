@@ -13,6 +13,7 @@ from rxworker.log import open_log
 from rxworker.ui.clean import one_line
 from rxworker.ui.mcp import McpServer, McpWorker
 from rxworker.ui.web import Settings
+from rxworker.ui.web.settings import is_loopback
 from rxworker.worker import Worker
 
 NAME = "worker"
@@ -66,7 +67,13 @@ def mcp(
         KeyboardInterrupt: Ctrl-C was pressed.
     """
     token = read_variable("--token-env", token_env)
-    workers: Workers = dict(map(_import_worker, makers))
+    host, port = (http and http[0]) or "127.0.0.1", http[1] if http else 0
+    if token is None and not is_loopback(host):
+        message = f"--http {host}:{port}: other machines can reach that; name a variable with a token with --token-env, or leave the host out"
+        raise CommandError(message, MISUSED)
+    workers: Workers = {}
+    for given in makers:
+        _add(workers, *_import_worker(given))
     if provider is not None and model is not None:
         make = worker_maker(
             provider,
@@ -77,15 +84,14 @@ def mcp(
             max_tokens=max_tokens,
             tools=tools,
         )
-        workers[name] = McpWorker(make, description)
+        _add(workers, name, McpWorker(make, description))
     if demo:
         from rxworker.cli.demo_script import (
             demo_worker,
         )  # with the testing kit, which takes a while
 
-        workers["demo"] = McpWorker(
-            demo_worker, "Plan a short trip. The answers come from a script."
-        )
+        about = "Plan a short trip. The answers come from a script."
+        _add(workers, "demo", McpWorker(demo_worker, about))
     if not workers:
         message = "mcp needs the function that makes a worker, --provider and --model, or --demo"
         raise CommandError(message, MISUSED)
@@ -102,13 +108,19 @@ def mcp(
             if http is None:
                 await server.serve_stdio()
                 return
-            host, port = http
-            url = await stack.enter_async_context(server.listen(host or "127.0.0.1", port))
+            url = await stack.enter_async_context(server.listen(host, port))
             write_line(f"rxworker serves MCP at {url}")
             write_line("Ctrl-C ends it.")
             await asyncio.Event().wait()
 
     return run_until_stopped(main)
+
+
+def _add(workers: Workers, name: str, worker: McpWorker | Callable[[], Worker]) -> None:
+    if name in workers:
+        message = f"two tools have the name {name!r}: write NAME=MODULE:FUNCTION for one of them"
+        raise CommandError(message, MISUSED)
+    workers[name] = worker
 
 
 def _import_worker(given: str) -> tuple[str, McpWorker | Callable[[], Worker]]:

@@ -128,7 +128,7 @@ def check_name(name: str) -> str:
     if TOOL_NAME.fullmatch(name) is None:
         raise ConfigurationError(
             f"{name!r} cannot be the name of a tool: providers take 1 to 64 letters, digits, underscores and hyphens; "
-            "give it one with @tool(name=...)"
+            "give it such a name"
         )
     return name
 

@@ -109,7 +109,7 @@ def test_it_refuses_what_is_no_message_and_ends_while_its_client_still_writes(fo
 
         assert refused("Hello?") == mcp.types.PARSE_ERROR
         assert refused('{"id": 1}') == mcp.types.INVALID_REQUEST
-        assert refused('{"jsonrpc": "2.0", "id": 1, "method": "' + "x" * 2_000_000) == -32600
+        assert refused('{"jsonrpc": "2.0", "id": 1, "method": "' + "x" * 9_000_000) == -32600
         process.terminate()
         assert process.wait(20) == 0
 
@@ -135,7 +135,8 @@ async def test_it_listens_with_a_token(folder: Path) -> None:
     [
         ([], "--provider and --model, or --demo"),
         (["--provider", "anthropic"], "--provider and --model, or --demo"),
-        (["--demo", "--http", "0.0.0.0:0"], "token"),
+        (["--demo", "--http", "0.0.0.0:0"], "--token-env"),
+        (["--demo", "demo=json:loads"], "NAME=MODULE:FUNCTION"),
         (["--demo", "--http", "70000"], "from 0 to 65535"),
         (["--demo", "--token-env", "NOT_THERE"], "'NOT_THERE' is not set"),
         (["nothing"], "module:function"),

@@ -130,10 +130,12 @@ def test_a_call_of_the_run_before_is_shown_again() -> None:
 def test_a_run_that_a_person_has_paused_is_not_complete() -> None:
     paused = RunPause("pause", (), None, "paused by the user")
     _, response = respond(START, TurnStart(), TurnStop(), paused)
-    assert (response["status"], response["error"]["message"]) == (
-        "failed",
-        "the run waits for a decision: paused by the user",
-    )
+    reason = "the run waits for a decision: paused by the user"
+    assert (response["status"], response["error"]["message"]) == ("failed", reason)
+    assert complete(START, TurnStart(), TurnStop(), paused)["content"] == f"[{reason}]"
+    text = (BlockStart(0, BlockType.TEXT), TextDelta(0, "Hm."), BlockStop(0, BlockType.TEXT))
+    content = complete(START, TurnStart(), *text, TurnStop(), paused)["content"]
+    assert content == f"Hm.\n\n[{reason}]"
 
 
 async def test_records_that_stop_break_the_stream_off() -> None:

@@ -114,7 +114,8 @@ class ChatEncoder:
     @property
     def message(self) -> JsonObject:
         """The message so far, without what was retracted."""
-        text, thoughts = self._joined(TEXTS) + self._notice, self._joined((BlockType.THINKING,))
+        texts = filter(None, (self._joined(TEXTS), self._notice))
+        text, thoughts = "\n\n".join(texts), self._joined((BlockType.THINKING,))
         message: JsonObject = {
             "role": "assistant",
             "content": None if self._calls and not text else text,
@@ -174,9 +175,9 @@ class ChatEncoder:
     def _pause(self, pause: ViewPause) -> Iterator[JsonObject]:
         asked = [waiting.call for waiting in pause.pending if waiting.call.name in self._tools]
         if not asked:
-            self._notice = f"\n\n[{waits_for(pause)}]"
+            self._notice = f"[{waits_for(pause)}]"
             self.finish_reason = "stop"
-            yield {"content": self._notice}
+            yield {"content": f"\n\n{self._notice}" if self._response else self._notice}
             return
         self._calls = [
             {
