@@ -1,12 +1,9 @@
 """Tools for testing programs that use rxworker, as public as the library.
 
-A scripted model and a server that replays answers over real HTTP, a linter for streams of events, and marbles. The server, which needs aiohttp, is
-imported when it is used first.
+A scripted model and a server that replays answers over real HTTP, a linter for streams of events, and marbles.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+from rxworker.testing.answer import GARBAGE, Faults, ServedResponse
 from rxworker.testing.hooks import (
     NEVER,
     ContextFields,
@@ -22,6 +19,7 @@ from rxworker.testing.lint import Linter, check_balanced, ensure_balanced, lint
 from rxworker.testing.marbles import DISPOSED, FAILURE, SUBSCRIBED, Marbles, parse
 from rxworker.testing.reply import Call, Reply, call, cut, fail, reply_events, say, stall, think
 from rxworker.testing.scripted import Script, ScriptedModel, ScriptExhaustedError
+from rxworker.testing.server import ReplayServer
 from rxworker.testing.stored import RequestChangedError
 from rxworker.testing.traffic import Received
 from rxworker.testing.watchers import raise_from_watchers
@@ -32,26 +30,6 @@ from rxworker.testing.wire import (
     openai_chat_frames,
     openai_responses_frames,
 )
-
-if TYPE_CHECKING:
-    from rxworker.testing.answer import GARBAGE, Faults, ServedResponse
-    from rxworker.testing.server import ReplayServer
-
-_MODULES = {
-    "Faults": "answer",
-    "GARBAGE": "answer",
-    "ReplayServer": "server",
-    "ServedResponse": "answer",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = value
-    return value
-
 
 __all__ = [
     # what a model answers

@@ -28,6 +28,7 @@ from rxworker.providers.base import (
 from rxworker.transport.answer import Answer, Background, Retry, Timeouts
 from rxworker.transport.base import Transport
 from rxworker.transport.clock import LoopClock, loop_clock
+from rxworker.transport.http import HttpTransport
 
 
 class Client:
@@ -64,7 +65,7 @@ class Client:
         scheduler: abc.SchedulerBase | None = None,
     ) -> None:
         self.provider = provider
-        self.transport = transport or _http()
+        self.transport = transport or HttpTransport()
         self.retry = retry or Retry()
         self.timeouts = timeouts or Timeouts()
         self.max_frame = max_frame
@@ -137,13 +138,6 @@ class Client:
         explained = self.provider.error(error.status, error.headers, error.body)
         explained.__cause__ = error
         return explained
-
-
-def _http() -> Transport:
-    """A transport over HTTP. Its import takes as long as that of the rest of the package, and many programs of tests do without."""
-    from rxworker.transport.http import HttpTransport
-
-    return HttpTransport()
 
 
 def _limited(make: Callable[[], ResponseDecoder], limit: int | None) -> ResponseDecoder:
