@@ -382,6 +382,28 @@ class Worker:
             self.budget.carry_over(waiting.run, run.id)
         return run
 
+    def use_conversation(self, conversation: Conversation, shared_state: Json = None) -> None:
+        """Go on with another conversation. A paused run of the present one stays paused: ``resume(paused)`` resumes it later.
+
+        Args:
+            conversation: The conversation of the next run.
+            shared_state: Its shared state.
+
+        Raises:
+            WorkerBusyError: A run of this worker has not ended.
+
+        >>> from rxworker.testing import ScriptedModel
+        >>> async def main() -> None:
+        ...     worker = Worker(ScriptedModel(["Hello.", "Hi."]))
+        ...     await worker.run("One")
+        ...     worker.use_conversation(Conversation())
+        ...     print(len((await worker.run("Two")).conversation.messages))
+        >>> asyncio.run(main())
+        2
+        """
+        self._check_free("use_conversation")
+        self.conversation, self.shared_state, self._paused = conversation, shared_state, None
+
     def resume_sync(
         self,
         paused: Paused[Any] | None = None,

@@ -8,8 +8,10 @@ waits for the terminal, the driver stops waiting; if it is blocked for another r
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import ClassVar
 
@@ -19,11 +21,14 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import ModalScreen
 
+from rxworker.transport import Model
 from rxworker.ui.terminal.bars import usage_line
+from rxworker.ui.terminal.commands import FindModel
 from rxworker.ui.terminal.conversation import NARROW, ConversationScreen
 from rxworker.ui.terminal.dialogs import KeysScreen
 from rxworker.ui.terminal.lifecycle import HUNG_UP, Guard, Terminal
 from rxworker.ui.terminal.session import Session, Wording
+from rxworker.ui.terminal.themes import DARK, LIGHT, THEMES
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Worker
 
@@ -108,8 +113,6 @@ class SignalApp(App[None]):
 LEAVE_SECONDS = 2.0
 SIGNAL_SECONDS = 1.0
 """Seconds a run has to end: when the user leaves, and when a signal or a hangup ends the app."""
-INTERRUPTED = 130
-DARK, LIGHT = "textual-dark", "textual-light"
 
 
 class TerminalApp(SignalApp):
@@ -118,6 +121,8 @@ class TerminalApp(SignalApp):
     Args:
         worker: Answers the messages.
         wording: Returns the line that describes an error.
+        models: Other models that ``/model`` offers.
+        find_model: Returns the model of a provider's name and a model's name, for ``/model``.
     """
 
     CSS_PATH = "app.tcss"
@@ -137,10 +142,21 @@ class TerminalApp(SignalApp):
         Binding("f1", "keys", "Keys", tooltip="All keys"),
     ]
 
-    def __init__(self, worker: Worker, *, wording: Wording | None = None) -> None:
+    def __init__(
+        self,
+        worker: Worker,
+        *,
+        wording: Wording | None = None,
+        models: Iterable[Model] = (),
+        find_model: FindModel | None = None,
+    ) -> None:
         super().__init__()
+        for theme in THEMES:
+            self.register_theme(theme)
+        if "TEXTUAL_THEME" not in os.environ:
+            self.theme = DARK
         self.session = Session(worker, wording)
-        self.conversation = ConversationScreen(self.session)
+        self.conversation = ConversationScreen(self.session, models, find_model)
         self._leaving: int | None = None
 
     def get_default_screen(self) -> ConversationScreen:
@@ -156,9 +172,9 @@ class TerminalApp(SignalApp):
         """Leave after Ctrl-D."""
         self.run_worker(self.action_leave())
 
-    def on_conversation_screen_leave(self) -> None:
-        """Leave after Ctrl-C, if it did not cancel a run."""
-        self.run_worker(self.action_leave(INTERRUPTED))
+    def on_conversation_screen_leave(self, message: ConversationScreen.Leave) -> None:
+        """Leave after Ctrl-C, if it did not cancel a run, or after a command."""
+        self.run_worker(self.action_leave(message.code))
 
     def watch_theme(self, _before: str, _now: str) -> None:
         """Redraw the parts that have colours of their own."""
@@ -189,6 +205,7 @@ class TerminalApp(SignalApp):
         ended = self.session.cancel()
         if ended is not None and not is_stuck:
             await asyncio.wait([ended], timeout=seconds)
+        await self.session.close()
         totals = self.session.totals
         usage = usage_line(totals.usage, self.session.worker.limits.prices)
         self.exit(

@@ -13,11 +13,13 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.events import Key
 from textual.message import Message
-from textual.widgets import Static, TextArea
+from textual.widgets import OptionList, Static, TextArea
+from textual.widgets.option_list import Option
 
 from rxworker.messages import Prices, Usage
 from rxworker.ui.clean import one_line
 from rxworker.ui.describe import describe_usage, plural
+from rxworker.ui.terminal.commands import Choice
 from rxworker.ui.terminal.session import Session
 
 
@@ -66,12 +68,14 @@ class WhoBar(TwoEnds):
         super().__init__(id="who")
         worker = session.worker
         self._session = session
-        self._who = who_line(worker.model.name, worker.model.model, len(list(worker.tools)))
+        self._tools = len(list(worker.tools))
 
     def show_state(self, seconds: float | None) -> None:
         """Show the state, and the seconds since the run began if one is running."""
         since = "" if seconds is None else f" {seconds:.0f} s"
-        self.show(self._who, self._session.status + since)
+        model = self._session.worker.model
+        who = who_line(model.name, model.model, self._tools)
+        self.show(who, self._session.status + since)
 
 
 class UsageBar(TwoEnds):
@@ -146,10 +150,69 @@ def who_line(provider: str, model: str, tools: int) -> str:
 
 
 MOST_REMEMBERED = 200
+MENU_KEYS = frozenset(("up", "down", "tab", "enter", "escape"))
+
+
+class CommandMenu(OptionList):
+    """The commands, or what may follow one, while one is typed. The input keeps the focus."""
+
+    can_focus = False
+
+    class Chosen(Message):
+        """A choice was clicked.
+
+        Attributes:
+            choice: The choice.
+        """
+
+        def __init__(self, choice: Choice) -> None:
+            super().__init__()
+            self.choice = choice
+
+    def __init__(self) -> None:
+        super().__init__(id="menu", compact=True)
+        self.choices: list[Choice] = []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to choose."""
+        return bool(self.choices) and bool(self.display)
+
+    @property
+    def current(self) -> Choice | None:
+        """The highlighted choice."""
+        at = self.highlighted
+        return self.choices[at] if self.is_open and at is not None else None
+
+    def show(self, choices: list[Choice]) -> None:
+        """Show these choices; none hides the menu."""
+        if choices != self.choices:
+            self.choices = choices
+            width = max((cell_len(one_line(each.label, 44)) for each in choices), default=0)
+            self.clear_options()
+            self.add_options([Option(_menu_line(each, width)) for each in choices])
+        self.display = bool(choices)
+        if choices and self.highlighted is None:
+            self.highlighted = 0
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Report a click."""
+        event.stop()
+        self.post_message(self.Chosen(self.choices[event.option_index]))
+
+
+def _menu_line(choice: Choice, width: int) -> Text:
+    label = set_cell_size(one_line(choice.label, 44), width)
+    line = Text(f"{label}  ", "bold", no_wrap=True, overflow="ellipsis")
+    return line.append(one_line(choice.note, 60), "not bold dim")
 
 
 class Composer(TextArea):
-    """An input that grows with its text."""
+    """An input that grows with its text.
+
+    Attributes:
+        menu: Takes the keys that choose while it is open.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+d", "delete_or_leave", "Leave", show=False, tooltip="Leave the app"),
@@ -174,10 +237,16 @@ class Composer(TextArea):
         super().__init__(
             compact=True, highlight_cursor_line=False, tab_behavior="focus", id="composer"
         )
+        self.menu: CommandMenu | None = None
         self._sent: list[str] = []
         self._at: int | None = None
 
     async def _on_key(self, event: Key) -> None:
+        if self.menu is not None and self.menu.is_open and event.key in MENU_KEYS:
+            event.stop()
+            event.prevent_default()
+            self._use_menu(self.menu, event.key)
+            return
         if event.key == "enter":
             event.stop()
             event.prevent_default()
@@ -185,6 +254,31 @@ class Composer(TextArea):
                 self.post_message(self.Sent(self.text.strip()))
             return
         await super()._on_key(event)
+
+    def choose(self, choice: Choice, *, sends: bool) -> None:
+        """Take over a choice of the menu, and send it if it is whole."""
+        if sends and choice.is_whole:
+            self.post_message(self.Sent(choice.text.strip()))
+        else:
+            self.type(choice.text if choice.text.endswith(" ") else f"{choice.text} ")
+
+    def type(self, text: str) -> None:
+        """Replace the text."""
+        self.text = text
+        self.move_cursor(self.document.end)
+
+    def _use_menu(self, menu: CommandMenu, key: str) -> None:
+        match key:
+            case "up":
+                menu.action_cursor_up()
+            case "down":
+                menu.action_cursor_down()
+            case "escape":
+                menu.show([])
+            case _ if menu.current is not None:
+                self.choose(menu.current, sends=key == "enter")
+            case _:
+                pass
 
     def accept(self) -> None:
         """Store the text in the history and clear the input."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import ClassVar, cast
 
@@ -22,15 +23,18 @@ from textual.widgets import Footer
 
 from rxworker.errors import RxWorkerError
 from rxworker.hub import WatcherState
+from rxworker.transport import Model
 from rxworker.ui.clean import clean, one_line
-from rxworker.ui.terminal.bars import Composer, QueueBar, UsageBar, WhoBar
-from rxworker.ui.terminal.dialogs import ApprovalScreen, DetailsScreen
+from rxworker.ui.terminal.bars import CommandMenu, Composer, QueueBar, UsageBar, WhoBar
+from rxworker.ui.terminal.commands import Commands, FindModel, parse_command
+from rxworker.ui.terminal.dialogs import ApprovalScreen, DetailsScreen, KeysScreen
+from rxworker.ui.terminal.lanes import Lane
 from rxworker.ui.terminal.session import Session, SessionStatus
 from rxworker.ui.terminal.transcript import Transcript
 from rxworker.worker import Decision, Worker
 
 PLACES: dict[SessionStatus, str] = {
-    "ready": "Type a message. Enter sends, Ctrl-J inserts a line break.",
+    "ready": "Type a message, or / for commands. Enter sends.",
     "answering": "Type a message for the running run.",
     "pausing": "The run pauses at the next safe moment.",
     "cancelling": "Cancelling. Press Ctrl-C again to leave at once.",
@@ -49,10 +53,11 @@ def greeting(worker: Worker) -> str:
     """
     tools = ", ".join(one_line(tool.meta.name) for tool in worker.tools) or "none"
     hooks = ", ".join(one_line(name) for name, _ in worker.hooks.list()) or "none"
-    text = f"Type a message to begin.\n\ntools  {tools}\nhooks  {hooks}\n\nF1 shows all keys."
+    text = f"Type a message to begin.\n\ntools  {tools}\nhooks  {hooks}\n\nF1 shows all keys, / all commands."
     return clean(text)
 
 
+INTERRUPTED = 130
 FRAME = 1 / 30
 TICK = 0.5
 NARROW = 70
@@ -86,6 +91,7 @@ class RunScreen(Screen[None]):
         yield WhoBar(self.session)
         yield Transcript(greeting(self.session.worker))
         yield QueueBar(self.session)
+        yield CommandMenu()
         yield Composer()
         yield UsageBar(self.session)
         yield Footer(show_command_palette=False)
@@ -94,7 +100,9 @@ class RunScreen(Screen[None]):
         """Start the clock and focus the input."""
         self._clock = self.set_interval(TICK, self._tick, pause=True)
         self.rested.set()
-        self.query_one(Composer).focus()
+        composer = self.query_one(Composer)
+        composer.menu = self.query_one(CommandMenu)
+        composer.focus()
         self.show_status()
 
     def on_resize(self) -> None:
@@ -202,6 +210,8 @@ class ConversationScreen(RunScreen):
 
     Args:
         session: The conversation.
+        models: The models that ``/model`` offers.
+        find_model: Returns other models by their names.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -217,7 +227,24 @@ class ConversationScreen(RunScreen):
     ]
 
     class Leave(Message):
-        """The user wants to leave."""
+        """The user wants to leave.
+
+        Attributes:
+            code: The exit code.
+        """
+
+        def __init__(self, code: int = INTERRUPTED) -> None:
+            super().__init__()
+            self.code = code
+
+    def __init__(
+        self,
+        session: Session,
+        models: Iterable[Model] = (),
+        find_model: FindModel | None = None,
+    ) -> None:
+        super().__init__(session)
+        self._commands = Commands(self, models, find_model)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Return whether a key is active now."""
@@ -236,12 +263,39 @@ class ConversationScreen(RunScreen):
                 return True
 
     @property
-    def _home(self) -> App[object]:
+    def home(self) -> App[object]:
+        """The app."""
         return cast("App[object]", self.app)  # pyright: ignore[reportUnknownMemberType]
 
     # Input.
 
-    def on_composer_sent(self, message: Composer.Sent) -> None:
+    async def on_text_area_changed(self) -> None:
+        """Complete a command while it is typed."""
+        text, menu = self.query_one(Composer).text, self.query_one(CommandMenu)
+        choices = await self._commands.complete(text) if text.startswith("/") else []
+        menu.show(choices)
+
+    def on_command_menu_chosen(self, message: CommandMenu.Chosen) -> None:
+        """Use the choice that was clicked."""
+        composer = self.query_one(Composer)
+        composer.choose(message.choice, sends=True)
+        composer.focus()
+
+    async def on_composer_sent(self, message: Composer.Sent) -> None:
+        """Run a command, or send a message."""
+        composer = self.query_one(Composer)
+        command = parse_command(message.text)
+        if command is None:
+            text = message.text
+            self._send(text[1:] if text.startswith("//") else text)
+            return
+        composer.type(message.text)
+        self.query_one(CommandMenu).show([])
+        before = composer.text
+        if await self._commands.run(*command) and composer.text == before:
+            composer.accept()
+
+    def _send(self, text: str) -> None:
         """Send a message: into the running run, to the paused run, or as the start of a new run."""
         session, composer = self.session, self.query_one(Composer)
         if session.waiting_call is not None:
@@ -250,14 +304,14 @@ class ConversationScreen(RunScreen):
             return
         if session.active is None and session.paused is None:
             composer.accept()
-            self.begin(message.text)
+            self.begin(text)
             return
         try:
             if session.active is not None:
-                session.send(message.text)
+                session.send(text)
                 self.show_status()
             else:
-                session.resume(text=message.text)
+                session.resume(text=text)
                 self.follow()
         except RxWorkerError as error:
             self.show_error(error)
@@ -277,6 +331,38 @@ class ConversationScreen(RunScreen):
             event.stop()
             composer.post_message(Composer.Sent(composer.text.strip()))
 
+    # What commands do to the screen.
+
+    def type(self, text: str) -> None:
+        """Replace the input."""
+        self.query_one(Composer).type(text)
+
+    def inform(self, text: str) -> None:
+        """Show a short message."""
+        self.notify(clean(text), markup=False)
+        self.show_status()
+
+    def warn(self, text: str) -> None:
+        """Show why something was not done."""
+        self.notify(clean(text), severity="warning", markup=False)
+
+    async def show_session(self, lanes: Iterable[Lane]) -> None:
+        """Show another conversation, and follow its run if one is running."""
+        transcript = self.query_one(Transcript)
+        await transcript.clear()
+        await transcript.show(lanes)
+        if self.session.active is not None:
+            self.follow()
+        self.show_status()
+
+    def show_keys(self) -> None:
+        """Show all keys and commands."""
+        self.home.push_screen(KeysScreen())
+
+    def leave(self) -> None:
+        """Leave the app."""
+        self.post_message(self.Leave(0))
+
     # Actions on the run.
 
     def action_cancel(self) -> None:
@@ -291,7 +377,7 @@ class ConversationScreen(RunScreen):
         """Copy the selected text, or leave if nothing is selected."""
         marked = self.get_selected_text() or self.query_one(Composer).selected_text
         if marked:
-            self._home.copy_to_clipboard(marked)
+            self.home.copy_to_clipboard(marked)
             self.clear_selection()
             self.notify("Copied.")
         else:
@@ -317,10 +403,15 @@ class ConversationScreen(RunScreen):
             return
         others = len(paused.pending) - 1 - paused.approved_count
         reason = f"{paused.hook}: {paused.reason}".strip(": ")
-        self._home.push_screen(ApprovalScreen(call, reason, max(0, others)), self._decided)
+        self.home.push_screen(ApprovalScreen(call, reason, max(0, others)), self._decided)
 
-    def _decided(self, decision: Decision | None) -> None:
-        if decision is not None:
+    def _decided(self, answer: tuple[Decision, bool] | None) -> None:
+        call, paused = self.session.waiting_call, self.session.paused
+        if answer is not None and call is not None and paused is not None:
+            decision, is_always = answer
+            if is_always:
+                self.session.allow(call.name, paused.hook)
+                self.inform(f"{call.name} is always allowed here. /allow takes it back.")
             self.go_on(decision)
         self.query_one(Composer).focus()
 
@@ -344,4 +435,4 @@ class ConversationScreen(RunScreen):
         session = self.session
         watchers = None if session.active is None else session.active.watchers
         tools = [tool.meta.name for tool in session.worker.tools]
-        self._home.push_screen(DetailsScreen(watchers, tools, session.worker.hooks.list()))
+        self.home.push_screen(DetailsScreen(watchers, tools, session.worker.hooks.list()))

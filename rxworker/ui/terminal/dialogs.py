@@ -23,6 +23,7 @@ from textual.widgets import Button, Input, Static, TextArea
 from rxworker.hub import WatcherState
 from rxworker.messages import JsonObject, ToolCall
 from rxworker.ui.clean import clean, one_line
+from rxworker.ui.terminal.commands import COMMANDS
 from rxworker.worker import Approve, Decision, Deny
 
 # Characters that a terminal would execute or hide are shown as JSON escapes: the value stays the same.
@@ -87,8 +88,8 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
-class ApprovalScreen(ModalScreen[Decision | None]):
-    """Shows a call that waits for approval. The result is the decision; ``None`` decides later.
+class ApprovalScreen(ModalScreen[tuple[Decision, bool] | None]):
+    """Shows a call that waits for approval. The result is the decision, and whether the tool is always allowed from now on; ``None`` decides later.
 
     Args:
         call: The call that waits.
@@ -99,6 +100,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
     AUTO_FOCUS = "#arguments"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "approve", "Run it", priority=True),
+        Binding("ctrl+a", "always", "Always", priority=True),
         Binding("ctrl+e", "edit", "Edit", priority=True),
         Binding("ctrl+d", "deny", "Deny", priority=True),
         Binding("escape,ctrl+c", "later", "Later", priority=True),
@@ -123,6 +125,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
             yield Input(placeholder="Reason for the model (optional)", id="why", compact=True)
             with Horizontal(id="decisions"):
                 yield Button("Run ^s", id="approve", variant="success", compact=True)
+                yield Button("Always ^a", id="always", compact=True)
                 yield Button("Edit ^e", id="edit", compact=True)
                 yield Button("Deny ^d", id="deny", variant="error", compact=True)
                 yield Button("Later esc", id="later", compact=True)
@@ -142,13 +145,20 @@ class ApprovalScreen(ModalScreen[Decision | None]):
 
     def action_approve(self) -> None:
         """Approve the call with the arguments that are shown."""
+        self._approve()
+
+    def action_always(self) -> None:
+        """Approve the call, and always allow its tool in this conversation."""
+        self._approve(is_always=True)
+
+    def _approve(self, *, is_always: bool = False) -> None:
         text = self._editor.text
         if text == self._shown:
-            self.dismiss(Approve())
+            self.dismiss((Approve(), is_always))
             return
         try:
             # A tool that takes free text gets text, whatever type the model sent.
-            self.dismiss(Approve(read_arguments(text, self._asked.input)))
+            self.dismiss((Approve(read_arguments(text, self._asked.input)), is_always))
         except ValueError as error:
             self._complain(str(error))
 
@@ -160,7 +170,7 @@ class ApprovalScreen(ModalScreen[Decision | None]):
     def action_deny(self) -> None:
         """Deny the call."""
         why = self.query_one("#why", Input).value.strip()
-        self.dismiss(Deny(why) if why else Deny())
+        self.dismiss((Deny(why) if why else Deny(), False))
 
     def action_later(self) -> None:
         """Decide later."""
@@ -264,7 +274,8 @@ KEYS = (
     ("Tab, Enter", "go to a folded part, and unfold it"),
     ("Ctrl-G", "watchers of the run; tools and hooks"),
     ("Ctrl-T", "light or dark"),
-    ("Ctrl-\\", "more commands, such as other themes"),
+    ("Ctrl-\\", "the palette of Textual"),
+    ("Tab, Up, Down", "choose a command, after /"),
     ("mouse", "unfold, scroll, select text; Ctrl-C without a run copies it"),
     ("Ctrl-D, -Q", "leave"),
 )
@@ -282,9 +293,15 @@ class KeysScreen(ModalScreen[None]):
         table = Table.grid(padding=(0, 2, 0, 0))
         for key, meaning in KEYS:
             table.add_row(Text(key, "bold", no_wrap=True), Text(meaning))
+        commands = Table.grid(padding=(0, 2, 0, 0))
+        for each in COMMANDS.values():
+            name = Text(f"/{each.name} {each.argument}", "bold", no_wrap=True)
+            commands.add_row(name, Text(each.about))
         with VerticalScroll(id="details"):
             yield Static("Keys", classes="head")
             yield Static(table)
+            yield Static("Commands", classes="head")
+            yield Static(commands)
 
     def action_close(self) -> None:
         """Close the screen."""

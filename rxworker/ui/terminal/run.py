@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rxworker.errors import ConfigurationError, LocalProtocolError
+from rxworker.transport import Model
 from rxworker.ui.terminal.lifecycle import is_terminal, on_signals
 from rxworker.worker import Worker
 
@@ -17,9 +18,16 @@ if TYPE_CHECKING:
     from rxworker.ui.terminal.app import TerminalApp
 
 Wording = Callable[[BaseException], str]
+FindModel = Callable[[str, str], Model]
 
 
-def run_app(worker: Worker, *, wording: Wording | None = None) -> int:
+def run_app(
+    worker: Worker,
+    *,
+    wording: Wording | None = None,
+    models: Iterable[Model] = (),
+    find_model: FindModel | None = None,
+) -> int:
     """Run a conversation with a worker in full screen until the user leaves.
 
     The runs live on the app's event loop. Afterwards, the conversation is in ``worker.conversation``.
@@ -27,6 +35,9 @@ def run_app(worker: Worker, *, wording: Wording | None = None) -> int:
     Args:
         worker: Answers the messages, with its tools and hooks.
         wording: Returns the line that describes an error; by default the text of the error.
+        models: Other models that the command ``/model`` offers.
+        find_model: Returns the model of a provider's name and a model's name, so that ``/model`` takes any; raises a
+            `ConfigurationError` if there is none.
 
     Returns:
         An exit code: 0, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP or if the terminal was closed. After a signal or a
@@ -47,24 +58,32 @@ def run_app(worker: Worker, *, wording: Wording | None = None) -> int:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        app = _make(worker, wording)
+        app = _make(worker, wording, models, find_model)
         with _kept_from_hanging(app):
             app.run()
         return app.return_code or 0
     raise LocalProtocolError("an event loop runs here: await run_app_async(worker)")
 
 
-async def run_app_async(worker: Worker, *, wording: Wording | None = None) -> int:
+async def run_app_async(
+    worker: Worker,
+    *,
+    wording: Wording | None = None,
+    models: Iterable[Model] = (),
+    find_model: FindModel | None = None,
+) -> int:
     """Like `run_app`, if an event loop is already running, for example inside the connection to an MCP server.
 
     Args:
         worker: Answers the messages.
         wording: Returns the line that describes an error.
+        models: Other models that the command ``/model`` offers.
+        find_model: Returns other models by their names.
 
     Raises:
         ConfigurationError: Textual is not installed, or standard input or output is not a terminal.
     """
-    app = _make(worker, wording)
+    app = _make(worker, wording, models, find_model)
     with _kept_from_hanging(app):
         await app.run_async()
     return app.return_code or 0
@@ -79,7 +98,12 @@ def has_textual() -> bool:
     return True
 
 
-def _make(worker: Worker, wording: Wording | None) -> TerminalApp:
+def _make(
+    worker: Worker,
+    wording: Wording | None,
+    models: Iterable[Model],
+    find_model: FindModel | None,
+) -> TerminalApp:
     if not has_textual():
         message = (
             "the terminal app needs textual, which is not installed: pip install 'rxworker[tui]'"
@@ -94,7 +118,7 @@ def _make(worker: Worker, wording: Wording | None) -> TerminalApp:
         raise ConfigurationError(message)
     from rxworker.ui.terminal.app import TerminalApp
 
-    return TerminalApp(worker, wording=wording)
+    return TerminalApp(worker, wording=wording, models=models, find_model=find_model)
 
 
 @contextmanager

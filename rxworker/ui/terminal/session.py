@@ -22,11 +22,16 @@ from rxworker.errors import (
     RxWorkerError,
     TransportError,
 )
+from rxworker.hooks.points import REQUIRES_APPROVAL
+from rxworker.hooks.ready import always_allow
 from rxworker.hub import Coalesce
+from rxworker.log import EventLog, MemoryLog
 from rxworker.messages import Message, ToolCall, Usage
 from rxworker.ui.clean import clean, one_line
 from rxworker.ui.terminal.lanes import Lane, Lanes
+from rxworker.ui.terminal.sessions import CONVERSATION, StoredSession, new_session_id
 from rxworker.worker import Decision, Paused, Run, Worker
+from rxworker.worker.stored import read_run
 
 
 class Sent:
@@ -162,7 +167,9 @@ def totals_of(run: Run[Any]) -> Totals:
 
 
 class Session:
-    """A conversation and its runs.
+    """A conversation and its runs. It can be replaced by a new or a stored one while no run is running.
+
+    A worker without a log gets one in memory, until `close`.
 
     Args:
         worker: Answers the messages.
@@ -170,6 +177,8 @@ class Session:
 
     Attributes:
         worker: Answers the messages.
+        id: The id of the conversation in the log.
+        allowed: The tools that are always allowed in this conversation, each with the hooks that then pause no run for it.
         active: The running run.
         paused: The paused result that can be resumed.
         sent: The messages that were sent into the run.
@@ -189,6 +198,18 @@ class Session:
         self._cancelling = False
         self._before = Totals()
         self._held = Totals()
+        self.allowed: dict[str, list[str]] = {}
+        self._memory: EventLog | None = None
+        if worker.log is None:
+            worker.log = self._memory = MemoryLog()
+        self._start = worker.conversation.with_messages(()), worker.shared_state
+        self.id = worker.labels.setdefault(CONVERSATION, new_session_id())
+
+    @property
+    def log(self) -> EventLog:
+        """Where the runs are stored."""
+        assert self.worker.log is not None
+        return self.worker.log
 
     @property
     def status(self) -> SessionStatus:
@@ -246,7 +267,7 @@ class Session:
             decisions = [decision if n == at else None for n in range(len(paused.pending))]
         add = [Message.user(text)] if text else []
         # A resumed run continues the counts of the paused run.
-        self._started(self.worker.resume(decisions=decisions or None, add=add))
+        self._started(self.worker.resume(paused, decisions=decisions or None, add=add))
         self._held = Totals()
 
     def send(self, text: str) -> None:
@@ -260,6 +281,23 @@ class Session:
             return
         self.sent.send(self.active, text, is_ending=self._cancelling)
 
+    def allow(self, tool: str, hook: str = REQUIRES_APPROVAL) -> None:
+        """Always allow calls of a tool in this conversation.
+
+        Args:
+            tool: The name of the tool.
+            hook: The hook that paused the run; by default what pauses for a tool that requires approval.
+        """
+        hooks = self.allowed.setdefault(tool, [])
+        if hook not in hooks:
+            hooks.append(hook)
+            self.worker.hooks.add(always_allow(tool, hook))
+
+    def disallow(self, tool: str) -> None:
+        """Request approval for calls of a tool again."""
+        for hook in self.allowed.pop(tool, ()):
+            self.worker.hooks.remove(always_allow(tool, hook).name)
+
     def pause(self) -> None:
         """Request a pause at the next safe moment."""
         if self.active is not None and self.status == "answering":
@@ -272,6 +310,61 @@ class Session:
             return None
         self._cancelling = True
         return self.active.cancel(reason="by the user")
+
+    def begin_session(self) -> None:
+        """Begin a new conversation, with the system prompt of the worker."""
+        self.worker.use_conversation(*self._start)
+        self._use(new_session_id())
+
+    async def open_session(self, stored: StoredSession) -> list[Lane]:
+        """Go on with a stored conversation. One whose last run is paused is paused; one whose process has ended continues its run.
+
+        Returns:
+            The lanes of its runs; without those of a run that continues, which `follow` yields.
+
+        Raises:
+            LogError: The log cannot be read.
+            LeaseHeldError: Another process runs it.
+            RxWorkerError: Its run cannot be continued.
+        """
+        worker, lanes, totals = self.worker, Lanes(), Totals()
+        shown: dict[Lane, None] = {}
+        last = stored.runs[-1]
+        is_cut_off, run, paused = last.is_cut_off(), None, None
+        for info in stored.runs:
+            found = await read_run(self.log, info.run)
+            state = found.state
+            if info is last and is_cut_off:
+                run = await worker.recover(info.run, reason="resumed in the terminal")
+                break
+            shown.update(dict.fromkeys(lanes.feed(found.records)))
+            if info is last or info.status != "paused":  # a resumed run continues the counts
+                totals += Totals(state.usage, state.turns, state.all_tool_calls)
+            if info is last:
+                worker.use_conversation(state.conversation, state.shared_state)
+                if info.status == "paused":
+                    paused = await worker.load(info.run)
+        self._use(stored.id, lanes, totals)
+        if run is not None:
+            self._started(run)
+        elif isinstance(paused, Paused):
+            self.paused = paused
+        return list(shown)
+
+    def _use(self, name: str, lanes: Lanes | None = None, totals: Totals = Totals()) -> None:  # noqa: B008 - frozen
+        self.id = self.worker.labels[CONVERSATION] = name
+        for tool in list(self.allowed):
+            self.disallow(tool)
+        self.paused, self.finished, self.asked_to_pause = None, True, False
+        self._lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
+
+    async def close(self) -> None:
+        """Take back what was allowed, and the log that the worker was given, if it had none."""
+        for tool in list(self.allowed):
+            self.disallow(tool)
+        if self._memory is not None:
+            self.worker.log, memory, self._memory = None, self._memory, None
+            await memory.close()
 
     async def follow(self) -> AsyncIterator[list[Lane]]:
         """Yield the lanes that are new or changed, until the run has ended."""

@@ -286,6 +286,7 @@ class Transcript(VerticalScroll):
 
     def __init__(self, greeting: str) -> None:
         super().__init__(id="transcript")
+        self._text = greeting
         self._greeting = Static(greeting, id="greeting", markup=False)
         self._views: dict[Lane, LaneView] = {}
         self._left_out = 0
@@ -308,6 +309,15 @@ class Transcript(VerticalScroll):
         if fresh:
             await self.mount_all(fresh)
             await self._make_room()
+
+    async def clear(self) -> None:
+        """Remove all lanes, for another conversation."""
+        await self.remove_children(list(self._views.values()))
+        self._views.clear()
+        self._left_out = 0
+        self._greeting.update(self._text)
+        self._greeting.display = True
+        self.anchor()
 
     def tick(self) -> None:
         """Redraw the durations of open lanes."""

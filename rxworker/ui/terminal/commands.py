@@ -1,0 +1,416 @@
+"""The slash commands: one table, from which the help, the completion and the dispatch are made.
+
+A line that begins with a slash and a word is a command; one that begins with two slashes is a message that begins with one.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from rxworker.errors import ConfigurationError, LocalProtocolError, RxWorkerError
+from rxworker.log import export_run
+from rxworker.messages import Conversation, Text, ToolCall, ToolResult
+from rxworker.transport import Model
+from rxworker.ui.clean import one_line
+from rxworker.ui.describe import describe_call, describe_parts, describe_result
+from rxworker.ui.terminal.sessions import StoredSession, list_sessions, rename_session
+from rxworker.views import RunView, view_html
+from rxworker.worker.stored import read_run
+
+if TYPE_CHECKING:
+    from rxworker.ui.terminal.conversation import ConversationScreen
+
+FindModel: TypeAlias = Callable[[str, str], Model]
+"""Returns the model of a provider's name and a model's name; raises a `ConfigurationError` for an unknown one."""
+
+_COMMAND = re.compile(r"/([a-z]*)(?:\s+(.*))?$", re.DOTALL)
+
+
+class Choice(Struct, frozen=True):
+    """A line of the completion.
+
+    Attributes:
+        text: The input when it is chosen.
+        label: What the line shows.
+        note: What is shown behind it.
+        is_whole: Whether the input can be sent then.
+    """
+
+    text: str
+    label: str
+    note: str = ""
+    is_whole: bool = True
+
+
+class SlashCommand(Struct, frozen=True):
+    """A command.
+
+    Attributes:
+        name: Its name, without the slash.
+        about: What it does.
+        run: Runs it, with what follows the name.
+        argument: What may follow the name; in brackets if it may be left out.
+        choices: Returns what may follow the name, with a note each.
+    """
+
+    name: str
+    about: str
+    run: Callable[[Commands, str], Awaitable[None]]
+    argument: str = ""
+    choices: Callable[[Commands], Awaitable[Iterable[Choice]]] | None = None
+
+
+def parse_command(text: str) -> tuple[str, str] | None:
+    """Return the name and the argument of a command; ``None`` for a message.
+
+    >>> parse_command("/theme  nord"), parse_command("/usr/bin is full"), parse_command("//new")
+    (('theme', 'nord'), None, None)
+    """
+    found = _COMMAND.match(text)
+    return None if found is None else (found[1], (found[2] or "").strip())
+
+
+class Commands:
+    """Runs commands.
+
+    Args:
+        screen: The conversation.
+        models: The models to choose from.
+        find_model: Returns other models by their names.
+    """
+
+    def __init__(
+        self,
+        screen: ConversationScreen,
+        models: Iterable[Model] = (),
+        find_model: FindModel | None = None,
+    ) -> None:
+        self._screen, self._find_model = screen, find_model
+        self._session = screen.session
+        self._models = {model_name(each): each for each in (self._session.worker.model, *models)}
+
+    async def run(self, name: str, argument: str) -> bool:
+        """Run a command. Returns whether it could be run; otherwise the user was shown why not."""
+        command = COMMANDS.get(name)
+        if command is None:
+            close = difflib.get_close_matches(name, COMMANDS, 1)
+            hint = f"Did you mean /{close[0]}?" if close else "/help shows all commands."
+            self._screen.warn(f"There is no command /{name}. {hint}")
+            return False
+        try:
+            await command.run(self, argument)
+        except (RxWorkerError, OSError) as error:
+            self._screen.warn(f"/{name}: {error}")
+            return False
+        return True
+
+    async def complete(self, text: str) -> list[Choice]:
+        """Return the choices for an input."""
+        parsed = parse_command(text)
+        if parsed is None or "\n" in text:
+            return []
+        name, argument = parsed
+        if not re.search(r"\s", text):
+            return [_choice(each) for each in COMMANDS.values() if each.name.startswith(name)]
+        command = COMMANDS.get(name)
+        if command is None or command.choices is None:
+            return []
+        sought = argument.lower()
+        found = await command.choices(self)
+        return [each for each in found if sought in f"{each.label} {each.text}".lower()]
+
+    # The commands.
+
+    async def help(self, _argument: str) -> None:
+        """Show the keys and commands."""
+        self._screen.show_keys()
+
+    async def new(self, _argument: str) -> None:
+        """Begin a new conversation."""
+        self._check_idle()
+        self._session.begin_session()
+        await self._screen.show_session(())
+
+    async def resume(self, argument: str) -> None:
+        """Open a stored conversation."""
+        self._check_idle()
+        if not argument:
+            if not await self.stored_choices():
+                raise LocalProtocolError("there is no other conversation yet")
+            self._screen.type("/resume ")
+            return
+        stored = await self._find(argument)
+        lanes = await self._session.open_session(stored)
+        await self._screen.show_session(lanes)
+
+    async def rename(self, argument: str) -> None:
+        """Rename the conversation."""
+        if not argument:
+            raise LocalProtocolError("give the new title, as in /rename Trip to Kyoto")
+        self._check_idle()
+        stored = await self._current()
+        if stored is None:
+            raise LocalProtocolError("this conversation is empty: send a message first")
+        title = one_line(argument)
+        await rename_session(self._session.log, stored, title)
+        self._screen.inform(f"This conversation is called {title}.")
+
+    async def model(self, argument: str) -> None:
+        """Switch to another model. The conversation goes on."""
+        self._check_idle()
+        worker = self._session.worker
+        if not argument:
+            self._screen.type("/model ")
+            return
+        found = self._models.get(argument) or self._other_model(argument)
+        self._models[model_name(found)] = worker.model = found
+        self._screen.inform(f"{model_name(found)} answers from now on.")
+
+    async def tools(self, _argument: str) -> None:
+        """Show the tools, the hooks and the watchers."""
+        self._screen.action_details()
+
+    async def allow(self, argument: str) -> None:
+        """Allow a tool always, or take that back."""
+        session = self._session
+        if not argument:
+            self._screen.type("/allow ")
+            return
+        if argument in session.allowed:
+            session.disallow(argument)
+            self._screen.inform(f"{argument} needs approval again.")
+            return
+        if argument not in self._tool_names():
+            raise LocalProtocolError(f"there is no tool {argument}")
+        session.allow(argument)
+        self._screen.inform(f"{argument} is always allowed in this conversation.")
+
+    async def theme(self, argument: str) -> None:
+        """Switch to another theme."""
+        themes = self._screen.home.available_themes
+        if not argument:
+            self._screen.type("/theme ")
+        elif argument not in themes:
+            raise LocalProtocolError(f"there is no theme {argument}")
+        else:
+            self._screen.home.theme = argument
+
+    async def copy(self, argument: str) -> None:
+        """Copy the last answer, or the whole conversation."""
+        conversation = self._session.worker.conversation
+        text = markdown_of(conversation) if argument == "all" else last_answer(conversation)
+        if not text:
+            raise LocalProtocolError("there is no answer yet")
+        self._screen.home.copy_to_clipboard(text)
+        self._screen.inform(f"Copied {len(text):,} characters.")
+
+    async def export(self, argument: str) -> None:
+        """Write the conversation to a file."""
+        stored = await self._current()
+        if stored is None:
+            raise LocalProtocolError("this conversation is empty")
+        path = Path(os.path.expanduser(argument or f"{self._session.id}.md"))
+        log = self._session.log
+        match path.suffix:
+            case ".jsonl":
+                lines = [line for info in stored.runs async for line in export_run(log, info.run)]
+                data = b"".join(line + b"\n" for line in lines)
+            case ".html":
+                parts = [await self._html(info.run) for info in stored.runs]
+                data = PAGE.format("\n".join(parts)).encode("utf-8", "replace")
+            case _:
+                data = markdown_of(self._session.worker.conversation).encode("utf-8", "replace")
+        _write_new(path, data)
+        self._screen.inform(f"Written to {path}.")
+
+    async def trace(self, _argument: str) -> None:
+        """Show the turns, attempts and calls on a time axis."""
+        await self._screen.action_trace()
+
+    async def quit(self, _argument: str) -> None:
+        """Leave."""
+        self._screen.leave()
+
+    # What may follow.
+
+    async def stored_choices(self) -> list[Choice]:
+        """The stored conversations, without the present one."""
+        return [
+            Choice(f"/resume {each.id}", each.title, each.describe())
+            for each in await list_sessions(self._session.log)
+            if each.id != self._session.id
+        ]
+
+    async def model_choices(self) -> list[Choice]:
+        """The models that were given or used."""
+        now = model_name(self._session.worker.model)
+        return [
+            Choice(f"/model {name}", name, "answers now" if name == now else "")
+            for name in self._models
+        ]
+
+    async def tool_choices(self) -> list[Choice]:
+        """The tools."""
+        allowed = self._session.allowed
+        return [
+            Choice(
+                f"/allow {name}", name, "always allowed; take it back" if name in allowed else ""
+            )
+            for name in self._tool_names()
+        ]
+
+    async def theme_choices(self) -> list[Choice]:
+        """The themes."""
+        home = self._screen.home
+        names = sorted(home.available_themes, key=lambda name: not name.startswith("rxworker"))
+        return [
+            Choice(f"/theme {name}", name, "is used" if name == home.theme else "")
+            for name in names
+        ]
+
+    def _tool_names(self) -> list[str]:
+        return [tool.meta.name for tool in self._session.worker.tools]
+
+    def _check_idle(self) -> None:
+        if self._session.active is not None:
+            raise LocalProtocolError("a run is running: cancel it with Ctrl-C, or wait")
+
+    async def _current(self) -> StoredSession | None:
+        stored = await list_sessions(self._session.log)
+        return next((each for each in stored if each.id == self._session.id), None)
+
+    async def _find(self, sought: str) -> StoredSession:
+        stored = await list_sessions(self._session.log)
+        for each in stored:
+            if each.id == sought:
+                return each
+        named = [each for each in stored if sought.lower() in each.title.lower()]
+        if len(named) != 1:
+            many = f"{len(named)} conversations have" if named else "no conversation has"
+            raise LocalProtocolError(f"{many} {sought!r} in the title")
+        return named[0]
+
+    def _other_model(self, name: str) -> Model:
+        provider, slash, model = name.partition("/")
+        if not (slash and provider and model):
+            raise ConfigurationError(
+                "write it as provider/name, such as anthropic/claude-sonnet-4-5"
+            )
+        if self._find_model is None:
+            raise ConfigurationError(f"{name} is none of the models that this app was given")
+        return self._find_model(provider, model)
+
+    async def _html(self, run: str) -> str:
+        view = RunView()
+        for record in (await read_run(self._session.log, run)).records:
+            view.step(record)
+        return view_html(view)
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:  # never replaces a file
+        file.write(data)
+
+
+PAGE = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Conversation</title>'
+    "<style>body{{font:16px/1.5 system-ui;max-width:50rem;margin:2rem auto;padding:0 1rem}}</style></head>"
+    "<body>\n{}\n</body></html>\n"
+)
+
+
+def model_name(model: Model) -> str:
+    """Return the name of a model, as ``/model`` takes it."""
+    return f"{model.name.replace('_', '-')}/{model.model}"
+
+
+def last_answer(conversation: Conversation) -> str:
+    """Return the text of the last answer.
+
+    >>> from rxworker.messages import Message
+    >>> last_answer(Conversation((Message.user("Hi"), Message.assistant("Hello."))))
+    'Hello.'
+    """
+    texts = (
+        message.text for message in reversed(conversation.messages) if message.role == "assistant"
+    )
+    return next((text for text in texts if text.strip()), "")
+
+
+def markdown_of(conversation: Conversation) -> str:
+    """Return a conversation as Markdown: a heading for each speaker, and a line for each call and result.
+
+    >>> from rxworker.messages import Message
+    >>> print(markdown_of(Conversation((Message.user("Hi"),))))
+    ## User
+    <BLANKLINE>
+    Hi
+    <BLANKLINE>
+    """
+    parts: list[str] = []
+    speaker = ""
+    for message in conversation.messages:
+        is_results = all(isinstance(part, ToolResult) for part in message.content)
+        if message.role != speaker and not (is_results and message.content):
+            speaker = message.role
+            parts.append(f"## {speaker.capitalize()}")
+        for part in message.content:
+            if isinstance(part, Text):
+                parts.append(part.text)
+            elif isinstance(part, ToolCall):
+                parts.append(f"> call: {describe_call(part, 2000)}")
+            elif isinstance(part, ToolResult):
+                parts.append(f"> result: {describe_result(part, 2000)}")
+            elif shown := describe_parts([part]):
+                parts.append(shown)
+    return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def _choice(command: SlashCommand) -> Choice:
+    is_whole = command.choices is None and not command.argument
+    space = "" if is_whole else " "
+    label = f"/{command.name} {command.argument}".rstrip()
+    is_optional = command.choices is None and command.argument.startswith("[")
+    return Choice(f"/{command.name}{space}", label, command.about, is_whole or is_optional)
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        SlashCommand("help", "all keys and commands", Commands.help),
+        SlashCommand("new", "begin a new conversation", Commands.new),
+        SlashCommand(
+            "resume", "go on with a stored conversation", Commands.resume,
+            "[TITLE]", Commands.stored_choices,
+        ),
+        SlashCommand(
+            "sessions", "the stored conversations", Commands.resume,
+            choices=Commands.stored_choices,
+        ),
+        SlashCommand("rename", "give this conversation a title", Commands.rename, "TITLE"),
+        SlashCommand(
+            "model", "another model answers from now on", Commands.model,
+            "PROVIDER/NAME", Commands.model_choices,
+        ),
+        SlashCommand("tools", "tools, hooks and watchers", Commands.tools),
+        SlashCommand(
+            "allow", "always allow a tool here, or take that back", Commands.allow,
+            "TOOL", Commands.tool_choices,
+        ),
+        SlashCommand("trace", "turns, attempts and calls on a time axis", Commands.trace),
+        SlashCommand("theme", "other colours", Commands.theme, "NAME", Commands.theme_choices),
+        SlashCommand("copy", "copy the last answer, or all", Commands.copy, "[all]"),
+        SlashCommand(
+            "export", "write the conversation to a .md, .html or .jsonl file", Commands.export,
+            "[FILE]",
+        ),
+        SlashCommand("quit", "leave the app", Commands.quit),
+    )
+}  # fmt: skip
