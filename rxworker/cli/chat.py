@@ -7,22 +7,35 @@ which the event loop reads; if the prompt is still open a moment later, the even
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import signal
 import sys
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 
 from rich.console import Console
 
 from rxworker.cli.answer import Outcome, PlainPage, TerminalPage, answer
-from rxworker.cli.process import FAILED, INTERRUPTED, Background, explain, write_error
-from rxworker.cli.resolve import worker_maker
+from rxworker.cli.process import (
+    FAILED,
+    INTERRUPTED,
+    MISUSED,
+    Background,
+    CommandError,
+    explain,
+    write_error,
+)
+from rxworker.cli.resolve import model_finder, worker_maker
+from rxworker.errors import ConfigurationError
 from rxworker.hooks.ready import terminal_hooks
+from rxworker.log import open_log
+from rxworker.transport import Model
+from rxworker.ui.clean import one_line
 from rxworker.ui.terminal.lifecycle import is_terminal
-from rxworker.ui.terminal.run import has_textual, run_app
+from rxworker.ui.terminal.run import has_textual, run_app, run_app_async
 from rxworker.worker import Worker
 
 
@@ -37,6 +50,8 @@ def chat(
     tools: Sequence[str] = (),
     plain: bool = False,
     hooks: bool = True,
+    also: Sequence[str] = (),
+    log: str | None = None,
 ) -> int:
     """Read messages and print answers until the input ends.
 
@@ -50,6 +65,8 @@ def chat(
         tools: The tools that the model may call, as ``module:function``.
         plain: Whether to print line by line instead of in full screen.
         hooks: Whether the ready hooks are used, see `terminal_hooks`.
+        also: Other models, each as ``provider/name``, which ``/model`` offers in full screen.
+        log: The address of the log in which the runs are stored.
 
     Returns:
         0; 1 when an answer failed and the input is not a terminal; 130 after Ctrl-C; in full screen also 143 after SIGTERM, and
@@ -71,22 +88,54 @@ def chat(
     is_person = is_terminal(sys.stdin) and is_terminal(sys.stdout)
     if is_person and not plain:
         if has_textual():
-            return run_app(worker, wording=explain)
+            find_model = model_finder(provider, base_url=base_url, api_key_env=api_key_env)
+            models = [_find(find_model, each) for each in also]
+            return _fill_screen(worker, log, models, find_model)
         write_error("To fill the screen: pip install 'rxworker[tui]'. Line by line: --plain.")
-    return converse(worker, is_person=is_person)
+    return converse(worker, is_person=is_person, log=log)
 
 
-def converse(worker: Worker, *, is_person: bool) -> int:
+def _fill_screen(
+    worker: Worker,
+    log: str | None,
+    models: Sequence[Model],
+    find_model: Callable[[str, str], Model],
+) -> int:
+    if log is None:
+        return run_app(worker, wording=explain, models=models, find_model=find_model)
+
+    async def run(address: str) -> int:
+        async with open_log(address) as worker.log:
+            return await run_app_async(
+                worker, wording=explain, models=models, find_model=find_model
+            )
+
+    return asyncio.run(run(log))
+
+
+def _find(find_model: Callable[[str, str], Model], name: str) -> Model:
+    provider, slash, model = name.partition("/")
+    if not (slash and model):
+        message = f"--also {one_line(name, 60)}: write it as PROVIDER/NAME"
+        raise CommandError(message, MISUSED)
+    try:
+        return find_model(provider, model)
+    except ConfigurationError as error:
+        raise CommandError(f"--also {one_line(name, 60)}: {error}", MISUSED) from error
+
+
+def converse(worker: Worker, *, is_person: bool, log: str | None = None) -> int:
     """Hold a conversation over standard input and output.
 
     Args:
         worker: The worker.
         is_person: Whether input and output are terminals.
+        log: The address of the log in which the runs are stored.
     """
     page = TerminalPage(Console(highlight=False)) if is_person else PlainPage()
     if is_person:
         page.note(greeting(worker))
-    with Background() as background:
+    with Background() as background, _stored(worker, background, log):
         while (line := ask_line(background) if is_person else _next_line()) is not None:
             if not line.strip():
                 continue
@@ -98,6 +147,21 @@ def converse(worker: Worker, *, is_person: bool) -> int:
             if not is_person and outcome is Outcome.FAILED:
                 return FAILED
     return 0
+
+
+@contextmanager
+def _stored(
+    worker: Worker, background: Background, address: str | None
+) -> Generator[None, None, None]:
+    """Store the runs of a worker in the log of this address."""
+    if address is None:
+        yield
+        return
+    log = worker.log = background.call(lambda: open_log(address))
+    try:
+        yield
+    finally:
+        asyncio.run_coroutine_threadsafe(log.close(), background.loop).result()
 
 
 def greeting(worker: Worker) -> str:

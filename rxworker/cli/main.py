@@ -98,6 +98,8 @@ def _run(argv: Sequence[str] | None) -> int:
                 tools=args.tool,
                 plain=args.plain,
                 hooks=not args.no_hooks,
+                also=args.also,
+                log=args.log,
             )
         case "serve":
             from rxworker.cli.serve import serve
@@ -206,9 +208,11 @@ examples:
   rxworker chat --provider anthropic --model claude-sonnet-4-5
   rxworker chat --provider openai-chat --model llama3.2 --base-url http://127.0.0.1:11434
   rxworker chat --provider anthropic --model claude-sonnet-4-5 --tool my_tools:look_up
+  rxworker chat --provider anthropic --model claude-sonnet-4-5 --log sqlite:runs.db
   echo "Why is the sky blue?" | rxworker chat --provider anthropic --model claude-sonnet-4-5
 
-In a terminal it fills the screen, where textual is installed; F1 shows the keys there.
+In a terminal it fills the screen, where textual is installed; F1 shows the keys there, and / the commands.
+With --log, /resume goes on with an earlier conversation, and rxworker serve on the same log shows them in the browser.
 Ctrl-C cancels an answer and keeps the conversation; at the prompt, or a second time, it leaves. Ctrl-D leaves.
 The ready hooks give the model the time and the git status of changed files, refuse destructive commands, and show
 changed files and notices to you.
@@ -334,6 +338,16 @@ def _add_chat(commands: argparse._SubParsersAction[Parser]) -> None:
     _add_worker(chat, required=True)
     chat.add_argument("--plain", action="store_true", help="line by line, and not in full screen")
     chat.add_argument("--no-hooks", action="store_true", help="without the ready hooks, see below")
+    chat.add_argument(
+        "--log", metavar="URL", help="store the runs in a log, such as sqlite:runs.db"
+    )
+    chat.add_argument(
+        "--also",
+        metavar="PROVIDER/NAME",
+        action="append",
+        default=[],
+        help="another model to switch to with /model; may be given several times",
+    )
 
 
 def _add_serve(commands: argparse._SubParsersAction[Parser]) -> None:

@@ -18,6 +18,7 @@ from rxworker.hooks import HookLike
 from rxworker.messages import ToolMeta
 from rxworker.providers import Options
 from rxworker.tools import Tool, Toolbox, tool
+from rxworker.transport import Client, Model
 from rxworker.ui.clean import one_line
 from rxworker.worker import Worker
 
@@ -60,6 +61,33 @@ def worker_maker(
         return Worker(asked, tools=toolbox, system=system, options=options, hooks=hooks())
 
     return make
+
+
+def model_finder(
+    provider: str, *, base_url: str | None = None, api_key_env: str | None = None
+) -> Callable[[str, str], Model]:
+    """The function that finds other models by the names of their providers.
+
+    Args:
+        provider: The provider that the address and the key belong to; another one is reached at its own address, with the key of its own variable.
+        base_url: The address of the service.
+        api_key_env: The environment variable that holds the key.
+
+    Raises:
+        CommandError: The variable is not set.
+    """
+    key = read_variable("--api-key-env", api_key_env)
+
+    def find(name: str, model: str) -> Model:
+        try:
+            kind = find_provider(name)
+            if kind is find_provider(provider):
+                return Client(kind(model, base_url=base_url, api_key=key))
+            return Client(kind(model))
+        except CommandError as error:
+            raise ConfigurationError(str(error)) from error
+
+    return find
 
 
 def read_variable(option: str, name: str | None) -> str | None:

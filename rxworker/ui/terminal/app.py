@@ -168,6 +168,10 @@ class TerminalApp(SignalApp):
         # Textual starts tasks eagerly, inside the code that creates them. Runs expect tasks to start later.
         asyncio.get_running_loop().set_task_factory(None)
 
+    async def on_unmount(self) -> None:
+        """Give the worker back as it was."""
+        await self.session.close()
+
     def on_composer_leave(self) -> None:
         """Leave after Ctrl-D."""
         self.run_worker(self.action_leave())
@@ -178,8 +182,9 @@ class TerminalApp(SignalApp):
 
     def watch_theme(self, _before: str, _now: str) -> None:
         """Redraw the parts that have colours of their own."""
-        for transcript in self.query(Transcript):
-            transcript.draw_again()
+        if self.is_running:
+            for transcript in self.query(Transcript):
+                transcript.draw_again()
 
     def action_theme(self) -> None:
         """Switch between the light and the dark theme."""
@@ -205,7 +210,6 @@ class TerminalApp(SignalApp):
         ended = self.session.cancel()
         if ended is not None and not is_stuck:
             await asyncio.wait([ended], timeout=seconds)
-        await self.session.close()
         totals = self.session.totals
         usage = usage_line(totals.usage, self.session.worker.limits.prices)
         self.exit(

@@ -6,7 +6,6 @@ A line that begins with a slash and a word is a command; one that begins with tw
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -216,7 +215,7 @@ class Commands:
         stored = await self._current()
         if stored is None:
             raise LocalProtocolError("this conversation is empty")
-        path = Path(os.path.expanduser(argument or f"{self._session.id}.md"))
+        path = _path_of(argument or f"{self._session.id}.md")
         log = self._session.log
         match path.suffix:
             case ".jsonl":
@@ -229,10 +228,6 @@ class Commands:
                 data = markdown_of(self._session.worker.conversation).encode("utf-8", "replace")
         _write_new(path, data)
         self._screen.inform(f"Written to {path}.")
-
-    async def trace(self, _argument: str) -> None:
-        """Show the turns, attempts and calls on a time axis."""
-        await self._screen.action_trace()
 
     async def quit(self, _argument: str) -> None:
         """Leave."""
@@ -312,6 +307,10 @@ class Commands:
         for record in (await read_run(self._session.log, run)).records:
             view.step(record)
         return view_html(view)
+
+
+def _path_of(name: str) -> Path:
+    return Path(name).expanduser()
 
 
 def _write_new(path: Path, data: bytes) -> None:
@@ -404,7 +403,6 @@ COMMANDS = {
             "allow", "always allow a tool here, or take that back", Commands.allow,
             "TOOL", Commands.tool_choices,
         ),
-        SlashCommand("trace", "turns, attempts and calls on a time axis", Commands.trace),
         SlashCommand("theme", "other colours", Commands.theme, "NAME", Commands.theme_choices),
         SlashCommand("copy", "copy the last answer, or all", Commands.copy, "[all]"),
         SlashCommand(

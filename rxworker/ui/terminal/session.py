@@ -25,6 +25,7 @@ from rxworker.errors import (
 from rxworker.hooks.points import REQUIRES_APPROVAL
 from rxworker.hooks.ready import always_allow
 from rxworker.hub import Coalesce
+from rxworker.hub.history import expand
 from rxworker.log import EventLog, MemoryLog
 from rxworker.messages import Message, ToolCall, Usage
 from rxworker.ui.clean import clean, one_line
@@ -337,7 +338,8 @@ class Session:
             if info is last and is_cut_off:
                 run = await worker.recover(info.run, reason="resumed in the terminal")
                 break
-            shown.update(dict.fromkeys(lanes.feed(found.records)))
+            records = [each for record in found.records for each in expand(record)]
+            shown.update(dict.fromkeys(lanes.feed(records)))
             if info is last or info.status != "paused":  # a resumed run continues the counts
                 totals += Totals(state.usage, state.turns, state.all_tool_calls)
             if info is last:

@@ -1,0 +1,190 @@
+"""Slash commands, sessions, themes, and the switch of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rxworker import Worker, tool
+from rxworker.errors import ConfigurationError
+from rxworker.log import SQLiteLog
+from rxworker.testing import ReplayServer, ScriptedModel, call
+from rxworker.ui.terminal.bars import CommandMenu
+from rxworker.ui.terminal.sessions import list_sessions
+
+Open: TypeAlias = Callable[..., AbstractAsyncContextManager[Any]]
+
+
+async def informs(person: Any, text: str) -> None:
+    """Wait until a notification has this text."""
+    await person.until(lambda: any(text in each.message for each in person.app._notifications))
+
+
+async def test_commands_are_completed_while_they_are_typed(open_app: Open) -> None:
+    async with open_app(Worker(ScriptedModel(["Hello."])), size=(100, 30)) as person:
+        await person.press("/")
+        await person.sees("begin a new conversation")
+        await person.press("t", "h", "tab")
+        assert person.typed == "/theme "
+        await person.sees("rxworker-contrast")
+        await person.press(*"contrast", "enter")
+        await person.until(lambda: person.app.theme == "rxworker-contrast")
+        assert person.typed == ""
+        await person.press("/")
+        await person.press("escape")
+        assert not person.app.query_one(CommandMenu).is_open
+        assert person.typed == "/"
+
+
+async def test_an_unknown_command_stays_in_the_input_and_two_slashes_are_a_message(
+    open_app: Open,
+) -> None:
+    model = ScriptedModel(["Hello."])
+    async with open_app(Worker(model), size=(100, 30)) as person:
+        await person.say("/thme")
+        await informs(person, "There is no command /thme. Did you mean /theme?")
+        assert person.typed == "/thme"
+        await person.ask("//thme is a word")
+        assert model.requests[0].conversation.messages[-1].text == "/thme is a word"
+
+
+async def test_a_conversation_is_renamed_left_and_resumed_in_another_process(
+    open_app: Open, tmp_path: Path
+) -> None:
+    worker = Worker(ScriptedModel(["One.", "Other."]))
+    async with SQLiteLog(tmp_path / "runs.db") as worker.log, open_app(worker) as person:
+        await person.ask("First question")
+        await person.say("/rename A [bold]trip")
+        await informs(person, "This conversation is called A [bold]trip.")
+        await person.say("/new")
+        await person.until(lambda: not person.lanes)
+        await person.ask("Second question")
+    async with SQLiteLog(tmp_path / "runs.db") as log:
+        assert [each.title for each in await list_sessions(log)] == [
+            "Second question",
+            "A [bold]trip",
+        ]
+        model = ScriptedModel(["Two."])
+        async with open_app(Worker(model, log=log), size=(100, 30)) as person:
+            await person.say("/resume ")
+            await person.sees("A [bold]trip")
+            await person.press(*"trip", "enter")
+            await person.until(lambda: len(person.lanes) == 2)
+            await person.ask("Go on")
+            sent = [message.text for message in model.requests[0].conversation.messages]
+            assert sent == ["First question", "One.", "Go on"]
+        assert [len(each.runs) for each in await list_sessions(log)] == [2, 1]
+
+
+async def test_without_a_log_a_paused_conversation_is_kept_and_decided_later(
+    open_app: Open,
+) -> None:
+    ran: list[str] = []
+
+    @tool(requires_approval=True)
+    async def delete(path: str) -> str:
+        """Delete a file."""
+        ran.append(path)
+        return "gone"
+
+    worker = Worker(ScriptedModel([call("delete", path="a"), "Else.", "Done."]), tools=[delete])
+    async with open_app(worker) as person:
+        await person.ask("Clean up")
+        await person.sees("delete waits for approval")
+        await person.press("escape")
+        await person.say("/new")
+        await person.until(lambda: not person.lanes)
+        await person.ask("Something else")
+        await person.say("/resume clean")
+        await person.until(lambda: person.app.session.asks)
+        await person.press("ctrl+r")
+        await person.sees("delete waits for approval")
+        await person.press("ctrl+s")
+        await person.sees("Done.")
+        assert ran == ["a"]
+    assert worker.log is None
+
+
+async def test_a_tool_that_is_always_allowed_runs_without_approval_until_that_is_taken_back(
+    open_app: Open,
+) -> None:
+    @tool(requires_approval=True)
+    async def delete(path: str) -> str:
+        """Delete a file."""
+        return f"{path} is gone"
+
+    answers = [call("delete", path=name) for name in "abc"]
+    worker = Worker(ScriptedModel([answers[0], answers[1], "Done.", answers[2]]), tools=[delete])
+    async with open_app(worker, size=(100, 30)) as person:
+        await person.ask("Clean up")
+        await person.sees("delete waits for approval")
+        await person.press("ctrl+a")
+        await person.sees("Done.")
+        await person.say("/allow delete")
+        await informs(person, "delete needs approval again.")
+        await person.ask("Once more")
+        await person.sees("delete waits for approval")
+        await person.press("escape")
+
+
+async def test_the_model_is_switched_and_the_conversation_goes_on(open_app: Open) -> None:
+    first, second = ScriptedModel(["One."]), ScriptedModel(["Two."], model="other")
+    worker = Worker(first)
+    async with open_app(worker, size=(100, 30)) as person:
+        commands = person.app.conversation._commands
+
+        def find(provider: str, model: str) -> ScriptedModel:
+            if provider != "scripted":
+                raise ConfigurationError(f"unknown provider {provider}")
+            return second
+
+        commands._find_model = find
+        await person.ask("Hi")
+        await person.say("/model nobody/x")
+        await informs(person, "unknown provider nobody")
+        await person.press("ctrl+u")
+        await person.say("/model scripted/other")
+        await informs(person, "answers from now on")
+        await person.ask("And?")
+        assert [m.text for m in second.requests[0].conversation.messages] == ["Hi", "One.", "And?"]
+
+
+async def test_the_conversation_is_copied_and_exported_and_no_file_is_replaced(
+    open_app: Open, tmp_path: Path
+) -> None:
+    async with open_app(Worker(ScriptedModel(["It **is**."])), size=(100, 30)) as person:
+        await person.ask("Is it?")
+        await person.say("/copy")
+        await person.until(lambda: person.app.clipboard == "It **is**.")
+        for suffix in ("md", "html", "jsonl"):
+            await person.say(f"/export {tmp_path / 'out'}.{suffix}")
+            await person.until((tmp_path / f"out.{suffix}").exists)
+        assert (
+            tmp_path / "out.md"
+        ).read_text() == "## User\n\nIs it?\n\n## Assistant\n\nIt **is**.\n"
+        assert "Is it?" in (tmp_path / "out.html").read_text()
+        assert (tmp_path / "out.jsonl").read_text().startswith('{"run":')
+        await person.say(f"/export {tmp_path / 'out.md'}")
+        await informs(person, "File exists")
+
+
+def test_chat_stores_its_runs_and_resumes_them(chat: Callable[..., Any], tmp_path: Path) -> None:
+    with ReplayServer(["Hello there!"]) as server:
+        opened = chat(server.base_url, "--log", "sqlite:runs.db", "--no-hooks")
+        opened.wait_for("Type a message to begin.")
+        opened.type("Hi\r")
+        opened.wait_for("Hello there!")
+        opened.wait_for("10 tokens in, 5 out")
+        opened.type("/quit\r")
+        assert opened.end() == 0
+        opened = chat(server.base_url, "--log", "sqlite:runs.db", "--also", "openai-chat/m2")
+        opened.wait_for("Type a message to begin.")
+        opened.type("/resume hi\r")
+        opened.wait_for("Hello there!")
+        opened.type("/model ")
+        opened.wait_for("openai-chat/m2")
+        opened.type("\x15\x04")
+        assert opened.end() == 0
+        assert opened.is_restored
