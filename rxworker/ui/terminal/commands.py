@@ -177,7 +177,7 @@ class Commands:
         self._screen.action_details()
 
     async def allow(self, argument: str) -> None:
-        """Allow a tool always, or take that back."""
+        """Allow a tool always, or end that."""
         session = self._session
         if not argument:
             self._screen.type("/allow ")
@@ -256,7 +256,7 @@ class Commands:
         allowed = self._session.allowed
         return [
             Choice(
-                f"/allow {name}", name, "always allowed; take it back" if name in allowed else ""
+                f"/allow {name}", name, "always allowed; ends that" if name in allowed else ""
             )
             for name in self._tool_names()
         ]
@@ -400,7 +400,7 @@ COMMANDS = {
         ),
         SlashCommand("tools", "tools, hooks and watchers", Commands.tools),
         SlashCommand(
-            "allow", "always allow a tool here, or take that back", Commands.allow,
+            "allow", "always allow a tool here, or end that", Commands.allow,
             "TOOL", Commands.tool_choices,
         ),
         SlashCommand("theme", "other colours", Commands.theme, "NAME", Commands.theme_choices),

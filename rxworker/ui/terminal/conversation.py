@@ -411,7 +411,7 @@ class ConversationScreen(RunScreen):
             decision, is_always = answer
             if is_always:
                 self.session.allow(call.name, paused.hook)
-                self.inform(f"{call.name} is always allowed here. /allow takes it back.")
+                self.inform(f"{call.name} is always allowed here. /allow ends that.")
             self.go_on(decision)
         self.query_one(Composer).focus()
 

@@ -361,7 +361,7 @@ class Session:
         self._lanes, self._before, self._held = lanes or Lanes(), totals, Totals()
 
     async def close(self) -> None:
-        """Take back what was allowed, and the log that the worker was given, if it had none."""
+        """End what was allowed, and remove the log that the worker was given, if it had none."""
         for tool in list(self.allowed):
             self.disallow(tool)
         if self._memory is not None:
