@@ -15,7 +15,7 @@ import { NotesView, WatchersView } from "./views/panels.js";
 import { Renderer } from "./render.js";
 import { RunsView, WelcomeView } from "./views/runs.js";
 import { Connection } from "./net/server.js";
-import { announceText, initShell, initTheme, menu } from "./views/shell.js";
+import { announceText, initShell, initTheme, isWide, menu } from "./views/shell.js";
 import { SocketHandlers } from "./net/socket_handlers.js";
 import { Store } from "./model/store.js";
 import { TimeBar } from "./views/time_bar.js";
@@ -33,7 +33,7 @@ const selection = new Selection(store, connection);
 const travel = new Travel(store, selection);
 const views = {
   conversation: new ConversationView((block, added) => renderer.isLive && announceText(added, block.phase !== "open"), (...message) => actions.edit(...message), (run, item) => addressOf({ run, item })),
-  lanes: new LanesView((run, thing) => actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing)),
+  lanes: new LanesView((run, thing) => isWide() && actions.reveal(run, thing), (run, thing) => views.inspector.open(travel.scene.timeline, run, thing)),
   charts: new ChartsView(), watchers: new WatchersView(OWN), notes: new NotesView(), runs: new RunsView({ search: api.runs, now: () => store.now() }), welcome: new WelcomeView(),
   approval: new ApprovalView((id, decisions) => actions.decide(id, decisions)),
   controls: new ControlsView({ pause: () => actions.pause(), cancel: (when) => actions.cancel(when), follow: (id) => actions.select(id) }),

@@ -22,6 +22,11 @@ export function view(name) {
   for (const button of byId("views").children) button.setAttribute("aria-pressed", String(button.dataset.view === name));
 }
 
+// Whether the conversation and the trace are shown side by side.
+export function isWide() {
+  return !byId("views").checkVisibility();
+}
+
 export function isMenuOpen() {
   return document.body.classList.contains("menu-open");
 }

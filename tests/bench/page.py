@@ -1,0 +1,218 @@
+"""What the page costs in Chromium: 20,000 deltas of Markdown, 30 runs at once, and a list of 5,000 runs.
+
+``python -m tests.bench.page`` prints a table. CPU is that of the page's main thread, so other work on the machine hardly changes it; frames are
+measured by the clock, so they are those of this machine at this time. ``--quick`` measures a tenth of everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Browser, Page, async_playwright
+
+from rxworker.log import SQLiteLog
+from rxworker.testing import ScriptedModel, say
+from rxworker.ui.web import Settings, WebServer
+from rxworker.worker import Worker
+from tests.ui.browser.conftest import CHROMIUM
+
+MOST_CPU = 60
+MOST_FRAME = 50
+SECTION = """## Part {n}
+
+A paragraph with **strong**, *slanted* and `coded` words, and [a link](https://example.org/{n}). It goes on for a while, as answers do.
+
+- one item
+- another item with `code`
+
+| name | value |
+|---|---:|
+| first | {n} |
+
+```python
+def part_{n}(value: int) -> int:
+    return value + {n}  # a comment
+```
+
+"""
+FRAMES = """() => {
+  globalThis.frames = [];
+  globalThis.late = [];
+  const ask = globalThis.requestAnimationFrame.bind(globalThis);
+  globalThis.requestAnimationFrame = (act) => ask((time) => {
+    const begun = performance.now();
+    act(time);
+    globalThis.frames.push(performance.now() - begun);
+  });
+  new PerformanceObserver((list) => globalThis.late.push(...list.getEntries().map((one) => one.duration))).observe({ type: "long-animation-frame", buffered: true });
+}"""
+
+
+@dataclass
+class Figures:
+    """What one case took."""
+
+    name: str
+    cpu: float
+    heap: float
+    frames: int
+    script: float
+    late: int
+    longest: float
+    more: str = ""
+
+    def line(self) -> str:
+        """A line of the table."""
+        return (
+            f"| {self.name} | {self.cpu:.0f} % | {self.heap:.0f} MB | {self.frames:,} | {self.script:.1f} ms "
+            f"| {self.late} | {self.longest:.0f} ms | {self.more} |"
+        )
+
+
+HEAD = """| Case | CPU of a core | Heap | Frames | Script of a frame, p95 | Frames over 50 ms | Longest | |
+|---|---:|---:|---:|---:|---:|---:|---|"""
+
+
+class Meter:
+    """Measures a page.
+
+    Args:
+        page: The page.
+    """
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    async def begin(self) -> None:
+        """Begin to measure."""
+        self._session: Any = await self.page.context.new_cdp_session(self.page)
+        await self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        await self.page.evaluate("globalThis.frames.length = globalThis.late.length = 0")
+        self._busy, self._clock = await self._metric("TaskDuration"), time.monotonic()
+
+    async def end(self, name: str, more: str = "") -> Figures:
+        """The figures since the begin."""
+        busy, clock = await self._metric("TaskDuration"), time.monotonic()
+        await self._session.send("HeapProfiler.collectGarbage")
+        heap = await self._metric("JSHeapUsedSize")
+        frames: list[float] = sorted(await self.page.evaluate("globalThis.frames"))
+        late: list[float] = await self.page.evaluate("globalThis.late")
+        late = [one for one in late if one > MOST_FRAME]
+        share = 100 * (busy - self._busy) / (clock - self._clock)
+        p95 = frames[int(len(frames) * 0.95)] if frames else 0.0
+        return Figures(
+            name, share, heap / 1e6, len(frames), p95, len(late), max(late, default=0.0), more
+        )
+
+    async def _metric(self, name: str) -> float:
+        found: dict[str, list[dict[str, Any]]] = await self._session.send("Performance.getMetrics")
+        return next(float(one["value"]) for one in found["metrics"] if one["name"] == name)
+
+
+@asynccontextmanager
+async def opened(browser: Browser, url: str) -> AsyncGenerator[Meter, None]:
+    """A window with the page."""
+    context = await browser.new_context(viewport={"width": 1400, "height": 900})
+    page = await context.new_page()
+    await page.add_init_script(f"({FRAMES})()")
+    await page.goto(url)
+    await page.wait_for_selector("#link[data-state=open]")
+    yield Meter(page)
+    await context.close()
+
+
+async def deltas(browser: Browser, count: int, seconds: float) -> Figures:
+    """One answer of so many deltas of Markdown, in so many seconds."""
+    text = "".join(SECTION.format(n=n) for n in range(count * 4 // len(SECTION) + 1))
+    model = ScriptedModel([say(text[: count * 4], chunk=4)], delay=seconds / count)
+    async with (
+        WebServer(lambda: Worker(model), port=0) as server,
+        opened(browser, server.url) as one,
+    ):
+        await one.begin()
+        run = server.state.runs.start("Go")
+        await one.page.evaluate(f"location.hash = '#{run.id}'")
+        await one.page.wait_for_selector("#run-status[data-status=finished]", timeout=600_000)
+        return await one.end(f"{count:,} deltas of Markdown", f"in {seconds:.0f} s")
+
+
+async def at_once(browser: Browser, runs: int, seconds: float) -> Figures:
+    """So many runs at once, one of which is shown."""
+    text = "".join(SECTION.format(n=n) for n in range(12))
+
+    def make() -> Worker:
+        return Worker(ScriptedModel([say(text, chunk=4)], delay=seconds * 4 / len(text)))
+
+    settings = Settings(max_runs=runs, max_runs_per_user=runs)
+    async with (
+        WebServer(make, port=0, settings=settings) as server,
+        opened(browser, server.url) as one,
+    ):
+        await one.begin()
+        begun = [server.state.runs.start(f"Run {n}") for n in range(runs)]
+        await one.page.evaluate(f"location.hash = '#{begun[0].id}'")
+        await one.page.wait_for_selector("#run-status[data-status=finished]", timeout=600_000)
+        return await one.end(
+            f"{runs} runs at once", f"{len(text) // 4:,} deltas each, in {seconds:.0f} s"
+        )
+
+
+async def long_list(browser: Browser, runs: int) -> Figures:
+    """A list of so many runs, searched through the palette."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with SQLiteLog(Path(folder) / "runs.db") as log:
+
+            def make() -> Worker:
+                return Worker(ScriptedModel([say("Done.")]), log=log)
+
+            for first in range(0, runs, 100):
+                some = [make().run(f"Question {n}") for n in range(first, min(runs, first + 100))]
+                await asyncio.gather(*some)
+            settings = Settings(max_kept=runs)
+            async with WebServer(make, port=0, log=log, settings=settings) as server:
+                clock = time.monotonic()
+                async with opened(browser, server.url) as one:
+                    await one.begin()
+                    await one.page.wait_for_selector("#run-list li")
+                    taken = time.monotonic() - clock
+                    await one.page.keyboard.press("Control+k")
+                    await one.page.keyboard.type("question 12", delay=60)
+                    await one.page.wait_for_selector("#palette-list li")
+                    await one.page.keyboard.press("Escape")
+                    for _ in range(20):
+                        await one.page.mouse.move(120, 400)
+                        await one.page.mouse.wheel(0, 600)
+                        await asyncio.sleep(0.05)
+                    return await one.end(f"a list of {runs:,}", f"shown after {taken:.1f} s")
+
+
+async def main(quick: bool) -> None:
+    """Print the table."""
+    part = 10 if quick else 1
+    async with async_playwright() as driver:
+        browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        found = [
+            await deltas(browser, 20_000 // part, 40 / part),
+            await at_once(browser, 30, 20 / part),
+            await long_list(browser, 5_000 // part),
+        ]
+        print(HEAD, *(one.line() for one in found), sep="\n")
+        missed = [one.name for one in found if one.cpu > MOST_CPU]
+        print(
+            f"\nLimits: {MOST_CPU} % of a core, {MOST_FRAME} ms a frame. CPU over: {', '.join(missed) or 'none'}."
+        )
+        await browser.close()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="measure a tenth")
+    asyncio.run(main(parser.parse_args().quick))
