@@ -95,7 +95,6 @@ class Meter:
         """Begin to measure."""
         self._session: Any = await self.page.context.new_cdp_session(self.page)
         await self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
-        await self.page.evaluate("globalThis.frames.length = globalThis.late.length = 0")
         self._busy, self._clock = await self._metric("TaskDuration"), time.monotonic()
 
     async def end(self, name: str, more: str = "") -> Figures:
@@ -119,13 +118,15 @@ class Meter:
 
 @asynccontextmanager
 async def opened(browser: Browser, url: str) -> AsyncGenerator[Meter, None]:
-    """A window with the page."""
+    """A window with the page, which is measured from its opening on."""
     context = await browser.new_context(viewport={"width": 1400, "height": 900})
     page = await context.new_page()
     await page.add_init_script(f"({FRAMES})()")
+    meter = Meter(page)
+    await meter.begin()
     await page.goto(url)
     await page.wait_for_selector("#link[data-state=open]")
-    yield Meter(page)
+    yield meter
     await context.close()
 
 
@@ -137,7 +138,6 @@ async def deltas(browser: Browser, count: int, seconds: float) -> Figures:
         WebServer(lambda: Worker(model), port=0) as server,
         opened(browser, server.url) as one,
     ):
-        await one.begin()
         run = server.state.runs.start("Go")
         await one.page.evaluate(f"location.hash = '#{run.id}'")
         await one.page.wait_for_selector("#run-status[data-status=finished]", timeout=600_000)
@@ -156,7 +156,6 @@ async def at_once(browser: Browser, runs: int, seconds: float) -> Figures:
         WebServer(make, port=0, settings=settings) as server,
         opened(browser, server.url) as one,
     ):
-        await one.begin()
         begun = [server.state.runs.start(f"Run {n}") for n in range(runs)]
         await one.page.evaluate(f"location.hash = '#{begun[0].id}'")
         await one.page.wait_for_selector("#run-status[data-status=finished]", timeout=600_000)
@@ -180,8 +179,7 @@ async def long_list(browser: Browser, runs: int) -> Figures:
             async with WebServer(make, port=0, log=log, settings=settings) as server:
                 clock = time.monotonic()
                 async with opened(browser, server.url) as one:
-                    await one.begin()
-                    await one.page.wait_for_selector("#run-list li")
+                                await one.page.wait_for_selector("#run-list li")
                     taken = time.monotonic() - clock
                     await one.page.keyboard.press("Control+k")
                     await one.page.keyboard.type("question 12", delay=60)
