@@ -179,7 +179,7 @@ async def long_list(browser: Browser, runs: int) -> Figures:
             async with WebServer(make, port=0, log=log, settings=settings) as server:
                 clock = time.monotonic()
                 async with opened(browser, server.url) as one:
-                                await one.page.wait_for_selector("#run-list li")
+                    await one.page.wait_for_selector("#run-list li")
                     taken = time.monotonic() - clock
                     await one.page.keyboard.press("Control+k")
                     await one.page.keyboard.type("question 12", delay=60)
