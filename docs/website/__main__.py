@@ -88,7 +88,7 @@ def main() -> int:
     print(*problems, sep="\n", file=sys.stderr)
     if problems:
         return 1
-    print(f"{SITE} has {len(list(SITE.rglob('*.html')))} pages")
+    print(f"{SITE} has {len(links.pages(SITE))} pages")
     if "--serve" in sys.argv:
         handler = partial(SimpleHTTPRequestHandler, directory=SITE)
         with ThreadingHTTPServer(("127.0.0.1", 8000), handler) as server:

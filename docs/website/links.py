@@ -45,11 +45,16 @@ def read(path: Path) -> Page:
     return page
 
 
+def pages(site: Path) -> list[Path]:
+    """The pages of a site. That of an example such as ``agui.html`` is in a folder of this name."""
+    return [path for path in sorted(site.rglob("*.html")) if path.is_file()]
+
+
 def broken(site: Path) -> list[str]:
     """A line for each link that leads nowhere, and for each resource of another host."""
     return [
         f"{path.relative_to(site)}: {problem}: {link}"
-        for path in sorted(site.rglob("*.html"))
+        for path in pages(site)
         for link, loads in read(path).links
         if (problem := _problem(site, path, link, loads)) is not None
     ]
