@@ -36,7 +36,6 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from rxworker.errors import InvalidArgumentError, LocalProtocolError, LogError
 from rxworker.events import BlockType
 from rxworker.hub import Coalesce
-from rxworker.log.recover import resumed_id
 from rxworker.messages import JsonObject, Message, ToolCall
 from rxworker.ui.clean import clean, format_error, one_line, redact
 from rxworker.ui.describe import describe_call, describe_json
@@ -165,22 +164,12 @@ class Calls:
         if given.conversation is None:
             conversation = runs.begin_conversation(tool.name)
         else:
-            before = await self._last(given.conversation)
+            before = await runs.latest(given.conversation)
             if before.conversation.name != tool.name:
                 raise ApiError(404, "no_run", f"{before.id} is no conversation of {tool.name}")
             conversation = await runs.behind(before)
         conversation.output = tool.worker.output
         return runs.next_run(conversation, (Message.user(given.message),), given.message)
-
-    async def _last(self, run: str) -> RunEntry:
-        """The run, or the one that has resumed it, here or in another process."""
-        entry = await self._runs.find(run)
-        while entry.status == "paused":
-            try:
-                entry = await self._runs.find(entry.resumed_as or resumed_id(entry.id))
-            except ApiError:
-                break
-        return entry
 
     async def _follow(self, progress: Progress, entry: RunEntry) -> RunEntry:
         """Report the progress of a run until it ends, and return it as it is then."""

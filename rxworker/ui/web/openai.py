@@ -223,9 +223,8 @@ async def _items_of(runs: Runs, names: Iterable[str]) -> dict[str, JsonObject]:
 
 async def _continued(runs: Runs, name: str) -> RunEntry:
     """The run that a response continues: when a person has resumed the run of a response, the last one."""
-    entry = await _found(runs, name)
-    while entry.resumed_as is not None and (after := runs.get(entry.resumed_as)) is not None:
-        entry = after
+    await _found(runs, name)
+    entry = await runs.latest(name)
     await entry.open()
     return entry
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from rxworker.errors import CommandConflictError, ConfigurationError, LocalProtocolError
 from rxworker.log import EventLog, RunInfo, RunRow, fork_run
+from rxworker.log.recover import resumed_id
 from rxworker.log.search import excerpt, matches, words_of
 from rxworker.messages import Document, Image, Json, JsonObject, Message, Prices, ToolResult
 from rxworker.protocols import AllowedTool
@@ -244,6 +245,20 @@ class Runs:
         if entry is None:
             message = "there is no such run: it was dropped, or the server was restarted"
             raise ApiError(404, "no_run", message)
+        return entry
+
+    async def latest(self, run: str) -> RunEntry:
+        """Return the run with this id; if it paused and was resumed, here or in another process, the last run that continues it.
+
+        Raises:
+            ApiError: There is none.
+        """
+        entry = await self.find(run)
+        while entry.status == "paused":
+            try:
+                entry = await self.find(entry.resumed_as or resumed_id(entry.id))
+            except ApiError:
+                break
         return entry
 
     def get(self, run: str) -> RunEntry | None:
