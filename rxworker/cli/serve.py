@@ -84,7 +84,7 @@ def serve(
     token = read_variable("--token-env", token_env)
     if token is None and not is_loopback(host):
         message = (
-            f"--host {host}: other machines can reach that, and everyone who reaches the server can run its tools. Put a long "
+            f"--host {host}: other machines can reach that, and every client of the server can run its tools. Put a long "
             "secret into an environment variable and name it with --token-env, or leave --host out"
         )
         raise CommandError(message, MISUSED)

@@ -34,7 +34,7 @@ from rxworker.hooks.settings import FAILURES, MATCHED, HookSettings
 def hooks_of(hook: object) -> Sequence[AnyHook]:
     """The hooks made from a hook-like object.
 
-    An object may say what it is called and how it is asked: a ``name``, a ``matcher``, and ``hook_settings`` with what
+    An object may define its name and its settings: a ``name``, a ``matcher``, and ``hook_settings`` with what
     else there is in `HookSettings`. Of these each point takes what it can have.
 
     Raises:

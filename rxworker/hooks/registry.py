@@ -111,7 +111,7 @@ def chain(*hooks: HookLike, **settings: Unpack[HookSettings]) -> Hook[Any]:
     """A hook that calls several hooks, until one returns a verdict other than `Continue`.
 
     Each keeps its own settings. Those given here are the chain's: its condition and matcher decide about all of them,
-    its time-out is for all together, and its ``on_failure`` says what it means when one has failed whose own says
+    its time-out is for all together, and its ``on_failure`` applies when one has failed whose own is
     ``abort``. Verdicts, messages and errors carry the way to the hook: ``chain/hook``.
 
     Args:

@@ -146,7 +146,7 @@ class StatefulOperator(OperatorFunction[C]):
             if question is not None:
                 question.answer(item)
             return  # otherwise it comes too late
-        # A verdict does not say which context it is meant for: the one that is being pushed, or the only one that waits.
+        # A verdict does not name the context that it is meant for: the one that is being pushed, or the only one that waits.
         meant = [self._pushed] if self._pushed is not None else list(self._asked.values())
         for question in meant:
             question.answer(item)

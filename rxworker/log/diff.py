@@ -1,7 +1,7 @@
 """Comparing runs: up to where their records are equal, and how their conversations differ.
 
 Two runs never have equal times and ids, so these are not compared: a call is known by its place in the order in which the ids appear. Nor are records
-that only say what became of a process: `Ping`, `Fork`, `RunRecover`, `HandOver`, `CommandTaken`, `WatcherDetach` and `Gap`.
+that only describe a process: `Ping`, `Fork`, `RunRecover`, `HandOver`, `CommandTaken`, `WatcherDetach` and `Gap`.
 """
 
 from __future__ import annotations

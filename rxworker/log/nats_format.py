@@ -54,7 +54,7 @@ class Address:
     Attributes:
         servers: The address of each server, with the credentials.
         name: The name of the log.
-        replicas: How many servers keep each message, if the address says so.
+        replicas: How many servers keep each message, if the address contains it.
 
     Raises:
         ConfigurationError: This is not an address.

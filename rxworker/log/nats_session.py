@@ -59,7 +59,7 @@ class Ownership(Struct, frozen=True):
     """The last claim, release or deletion of a run.
 
     Attributes:
-        owner: What it says.
+        owner: Its value.
         seq: The fence.
         time: When the server stored it.
     """
@@ -362,7 +362,7 @@ class Session:
         return known
 
     async def repair(self, run: str, known: Known, head: Head) -> Known:
-        """Write into the list what the last append says, where its writer has not done so yet, or has ended before."""
+        """Write into the list the values of the last append, where its writer has not done so yet, or has ended before."""
         found = await self.ownership(run)
         if found is None or found.owner.is_deleted:
             return known

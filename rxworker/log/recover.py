@@ -155,7 +155,7 @@ class RunSource:
         return None
 
     async def refresh(self, run: str) -> None:
-        """Read what the log says of a run."""
+        """Read the information of the log about a run."""
         info = await self.log.info(run)
         if info is not None:
             self.pending.note(info, time.time())

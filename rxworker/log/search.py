@@ -64,7 +64,7 @@ class Texts(Struct, frozen=True):
     """What is searched of a run.
 
     Attributes:
-        text: What was said to the run, what it has answered, and the arguments and results of its tools.
+        text: The messages to the run, its answers, and the arguments and results of its tools.
         tools: The names of the tools that it has started.
     """
 

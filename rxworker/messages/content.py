@@ -1,7 +1,7 @@
 """Content blocks: what a message is made of.
 
-Every block may carry ``echo``: what its provider wants to see again, unchanged, in the next request, and no one
-else needs to understand. An encoder sends the echo of its own provider's messages and leaves out any other's.
+Every block may carry ``echo``: what its provider wants to see again, unchanged, in the next request, and no other
+package needs to understand. An encoder sends the echo of its own provider's messages and leaves out any other's.
 """
 
 from __future__ import annotations

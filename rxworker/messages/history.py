@@ -20,8 +20,8 @@ from rxworker.messages.speech import user_speaks
 def turns(conversation: Conversation) -> tuple[tuple[Message, ...], ...]:
     """The messages of each turn, in order; all of them together are the messages of the conversation.
 
-    >>> said = Conversation((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
-    >>> [[message.text for message in turn] for turn in turns(said)]
+    >>> conversation = Conversation((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
+    >>> [[message.text for message in turn] for turn in turns(conversation)]
     [['hi', 'hello'], ['and?']]
     """
     messages = conversation.messages
@@ -45,8 +45,8 @@ def fork(conversation: Conversation, turn: int) -> Conversation:
     Raises:
         LocalProtocolError: There is no such turn.
 
-    >>> said = Conversation((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
-    >>> fork(said, 0).messages[-1].text
+    >>> conversation = Conversation((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
+    >>> fork(conversation, 0).messages[-1].text
     'hello'
     """
     begins = starts(conversation.messages)
@@ -58,7 +58,7 @@ def fork(conversation: Conversation, turn: int) -> Conversation:
 
 
 def starts(messages: Sequence[Message]) -> list[int]:
-    """Where the turns begin: behind an answer and its results, wherever the next thing is said.
+    """Where the turns begin: behind an answer and its results, wherever the next message follows.
 
     >>> starts((Message.user("hi"), Message.assistant("hello"), Message.user("and?")))
     [0, 2]
@@ -114,8 +114,8 @@ def trim(
         count: How many tokens a message takes; a rough `estimate` by default. Called once for each message.
         keep_first: How many of the first turns stay, such as examples of how to answer.
 
-    >>> said = Conversation((Message.user("one"), Message.assistant("1"), Message.user("two")))
-    >>> [message.text for message in trim(said, 6).messages]
+    >>> conversation = Conversation((Message.user("one"), Message.assistant("1"), Message.user("two")))
+    >>> [message.text for message in trim(conversation, 6).messages]
     ['two']
     """
     messages = conversation.messages
@@ -200,8 +200,8 @@ def compact(conversation: Conversation, summary: str | Message, keep: int = 4) -
     Raises:
         LocalProtocolError: ``keep`` is less than 1: the last turn is what the model is to answer.
 
-    >>> said = Conversation((Message.user("one"), Message.assistant("1"), Message.user("two")))
-    >>> [message.text for message in compact(said, "They count.", keep=1).messages]
+    >>> conversation = Conversation((Message.user("one"), Message.assistant("1"), Message.user("two")))
+    >>> [message.text for message in compact(conversation, "They count.", keep=1).messages]
     ['Summary of the conversation so far:\n\nThey count.', 'two']
     """
     if keep < 1:

@@ -135,8 +135,8 @@ def from_json(data: bytes | str) -> Conversation:
             something else altogether.
 
     >>> from rxworker.messages import Message
-    >>> said = Conversation((Message.user("hi"),))
-    >>> from_json(to_json(said)) == said
+    >>> conversation = Conversation((Message.user("hi"),))
+    >>> from_json(to_json(conversation)) == conversation
     True
     """
     try:

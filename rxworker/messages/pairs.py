@@ -2,7 +2,7 @@
 
 A result answers the first call of its id that has none yet, in the last message that has such a call: ids may come again,
 within an answer and in a later one. A second result for a call takes the place of the first, as long as the model has
-said nothing since.
+written nothing since.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def asked_by(message: Message) -> tuple[ToolCall, ...]:
 def pair(messages: Sequence[Message]) -> dict[int, Answer]:
     """The answer to each call that has one, by the call's number among all calls.
 
-    >>> said = (Message.assistant(ToolCall("1", "look", {})), Message.user(ToolResult("1", "blue")))
-    >>> pair(said)[0].place
+    >>> messages = (Message.assistant(ToolCall("1", "look", {})), Message.user(ToolResult("1", "blue")))
+    >>> pair(messages)[0].place
     1
     """
     answers: dict[int, Answer] = {}
@@ -85,8 +85,8 @@ def distinct_ids(calls: Iterable[ToolCall]) -> list[str]:
 
 def calls_made(conversation: Conversation) -> tuple[ToolCall, ...]:
     """The tool calls of the assistant's last message."""
-    said = reversed(conversation.messages)
-    return next((message.tool_calls for message in said if message.role == "assistant"), ())
+    latest_first = reversed(conversation.messages)
+    return next((message.tool_calls for message in latest_first if message.role == "assistant"), ())
 
 
 def places_of(

@@ -79,14 +79,14 @@ def _opening(messages: Sequence[Message]) -> Iterator[str]:
         if user_speaks(message):
             return
         if message.role == "assistant" and not is_blank(message):
-            yield f"message {place}: the assistant speaks before the user has said anything"
+            yield f"message {place}: the assistant speaks before the first message of the user"
             return
 
 
 def _contents(messages: Sequence[Message]) -> Iterator[str]:
     for place, message in enumerate(messages):
         if is_blank(message):
-            yield f"message {place}: it says nothing"
+            yield f"message {place}: it is empty"
         for block in message.content:
             for complaint in _about(block, message.role):
                 yield f"message {place}: {complaint}"
@@ -143,7 +143,7 @@ def _pairs(messages: Sequence[Message]) -> Iterator[str]:
 def _thoughts(messages: Sequence[Message]) -> Iterator[str]:
     for place in sorted(dangling_thoughts(messages)):
         if is_thought(messages[place]):
-            yield f"message {place}: the assistant thinks, and says nothing"
+            yield f"message {place}: the assistant thinks, and has no answer"
 
 
 NOT_RUN = "This call was not run: the run ended before it."
@@ -162,7 +162,7 @@ def repair(conversation: Conversation, reason: Reason = NOT_RUN) -> Conversation
     Args:
         conversation: What may be broken.
         reason: The text of the added results; the model receives it. One text for all calls; a mapping from
-            the ids of calls, where calls that are not in it were not run; or a function of the call. Say who stopped a
+            the ids of calls, where calls that are not in it were not run; or a function of the call. State who stopped a
             call, and whether it may have had an effect, wherever that is known.
 
     >>> from rxworker.messages import Conversation, Message, ToolCall

@@ -138,7 +138,7 @@ def group_blocks(
          +s0-d0----d0----e0|
 
     Follow a block in the notification that announces it, for example with ``follow``, ``flat_map`` or `scan_scope`. Who comes later
-    has missed what was said before, unless the blocks replay. An error of the source is an error of all open blocks.
+    has missed the events before, unless the blocks replay. An error of the source is an error of all open blocks.
 
     Args:
         follow: What to emit of each block. ``group_blocks(follow)`` means ``group_blocks(), ops.flat_map(follow)``; a type checker knows

@@ -65,7 +65,7 @@ UNIONS = (Union, UnionType)
 def read_loosely(raw: JsonObject, kind: type[S]) -> tuple[S, JsonObject]:
     """What of the object fits the Struct, and what does not. Numbers may come as text.
 
-    What says nothing, such as ``null``, is no loss. A name that the Struct does not know counts as one that does not fit
+    A value without content, such as ``null``, is no loss. A name that the Struct does not know counts as one that does not fit
     only if the Struct forbids such names.
 
     >>> class Message(Struct):

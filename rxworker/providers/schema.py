@@ -167,7 +167,7 @@ def _not_strict(schema: JsonObject, *, is_root: bool) -> str | None:
         if name not in required:
             return (
                 f"the member {name!r} may be left out, and OpenAI wants every member to be required; take its default "
-                "away, and let its type say None where it may be missing"
+                "away, and let its type include None where it may be missing"
             )
     known = next((key for key in NOT_STRICT if key in schema), None)
     return None if known is None else f"OpenAI does not take {known!r}; use another type"

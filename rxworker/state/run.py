@@ -12,18 +12,58 @@ keeps what its tools did, states for each of the others whether it was started, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from rxworker.events import Error, Record, Status, Usage
+from rxworker.events import (
+    AttemptRetract,
+    AttemptStart,
+    ConversationReplace,
+    Error,
+    HookVerdict,
+    LimitReached,
+    MessageAdd,
+    Record,
+    RunAbort,
+    RunPause,
+    RunResume,
+    RunStart,
+    RunStop,
+    SharedStateChange,
+    Status,
+    ToolOutput,
+    ToolStart,
+    ToolStop,
+    TurnStart,
+    TurnStop,
+    Usage,
+)
 from rxworker.events.deltas import Deltas
 from rxworker.events.kinds import BLOCK_EVENTS
+from rxworker.messages import Conversation, Message, ToolCall, ToolResult, repair
+from rxworker.messages.pairs import calls_made, places_left, places_of
+from rxworker.messages.repair import NOT_RUN
 from rxworker.state.inner import step_inner
 from rxworker.state.response import STARTED, ResponseState, step_events
-from rxworker.state.run_state import RunState, received
-from rxworker.state.run_steps import TOOL_STEPS, TURN_STEPS
+from rxworker.state.run_state import (
+    CallState,
+    Round,
+    RunState,
+    close,
+    find_call,
+    received,
+    settle,
+    with_duration,
+)
+from rxworker.state.shared_state import apply_change
+
+STARTED_ONLY = "This call was started and did not finish: the run ended before it."
+HELD_BACK = "This tool ran to its end; its result was held back: the run ended before the result was checked."
 
 
 def step_run(state: RunState, record: Record) -> RunState:
@@ -104,6 +144,276 @@ def _step_inner(state: RunState, record: Record) -> RunState:
     inner = step_inner(state.inner, record)
     return state if inner is state.inner else replace(state, inner=inner)
 
+
+def _run_start(state: RunState, event: RunStart) -> RunState:
+    conversation = event.conversation
+    before = conversation
+    if event.added:
+        before = conversation.with_messages(conversation.messages[: -event.added])
+    return RunState(
+        status="running",
+        conversation=conversation,
+        path=state.path,
+        base=before,
+        traceparent=event.traceparent,
+    )
+
+
+def _run_resume(state: RunState, event: RunResume) -> RunState:
+    return replace(
+        settle(state),
+        status="running",
+        conversation=event.conversation,
+        calls=_placed(event.conversation, event),
+        base=event.conversation,
+        pause=None,
+        reason="",
+        # What the run took before the pause counts.
+        spent=event.usage,
+        turns=event.turns,
+        tool_calls=event.tool_calls,
+        continuations=event.continuations,
+        traceparent=event.traceparent,
+    )
+
+
+def _run_pause(state: RunState, event: RunPause) -> RunState:
+    state = close(state)
+    calls = _placed(state.conversation, event)
+    return replace(state, status="paused", reason=event.hook, calls=calls, pause=event)
+
+
+def _placed(conversation: Conversation, event: RunPause | RunResume) -> tuple[CallState, ...]:
+    """The calls that wait, and those that have a result already, in the order of the calls."""
+    made = calls_made(conversation)
+    waiting = places_of(event.pending, event.places, made)
+    refused = places_left(event.refused, waiting, made)
+    calls = [*map(CallState, waiting, event.pending)]
+    for place, result in zip(refused, event.refused, strict=True):
+        call = made[place] if place < len(made) else ToolCall(result.tool_use_id, result.name, {})
+        calls.append(CallState(place, call, "ended", result))
+    return tuple(sorted(calls, key=attrgetter("place")))
+
+
+def _run_stop(state: RunState, _: RunStop) -> RunState:
+    return replace(settle(state), status="finished", calls=())
+
+
+def _run_abort(state: RunState, event: RunAbort) -> RunState:
+    state = settle(state)
+    conversation = state.conversation
+    if any(each.phase != "waiting" for each in state.calls):
+        answers = Message("user", tuple([_last_result(each) for each in state.calls]))
+        conversation = _answered(conversation, answers)
+    return replace(
+        state,
+        status="aborted",
+        cause=event.cause,
+        reason=event.reason,
+        conversation=repair(conversation),
+        calls=(),
+    )
+
+
+def _last_result(each: CallState) -> ToolResult:
+    """What the model will read of a call of a run that has ended."""
+    if each.result is not None:
+        return each.result
+    text = {"waiting": NOT_RUN, "running": STARTED_ONLY, "ended": HELD_BACK}[each.phase]
+    return ToolResult(each.call.id, text, is_error=True, name=each.call.name)
+
+
+def _answered(conversation: Conversation, answers: Message) -> Conversation:
+    """The conversation with these results right behind the calls, before what hooks have added since."""
+    messages = conversation.messages
+    end = len(messages)
+    while end and messages[end - 1].role != "assistant":
+        end -= 1
+    if not end or end == len(messages):
+        return conversation.add(answers)
+    return conversation.with_messages((*messages[:end], answers, *messages[end:]))
+
+
+def _round(conversation: Conversation, results: Iterable[ToolResult]) -> Round:
+    """The calls and results of this turn, to be compared with those of the turn before it."""
+    calls: Iterable[ToolCall] = ()
+    for message in reversed(conversation.messages):
+        if calls := message.tool_calls:
+            break
+    return (
+        [(call.name, call.input) for call in calls],
+        [(result.content, result.is_error) for result in results],
+    )
+
+
+def _is_same(one: Round, other: Round) -> bool:
+    # To Python 1, 1.0 and True are the same; to a tool they are not.
+    return one == other and _told(one) == _told(other)
+
+
+def _told(told: Round) -> bytes:
+    """A round as JSON, the same for the same."""
+    try:
+        return msgspec.json.encode(told, order="sorted")
+    except UnicodeEncodeError:  # half a character, which a model may write and UTF-8 cannot encode
+        return json.dumps(msgspec.to_builtins(told), sort_keys=True).encode()
+
+
+def _hook_verdict(state: RunState, event: HookVerdict) -> RunState:
+    if event.verdict != "ContinueWithMessages":
+        return state
+    return replace(state, continuations=state.continuations + 1)
+
+
+def _turn_start(state: RunState, _: TurnStart) -> RunState:
+    if state.response is not None:
+        state = settle(state)
+    return replace(state, status="running", turns=state.turns + 1)
+
+
+def _turn_stop(state: RunState, _: TurnStop) -> RunState:
+    return settle(state)
+
+
+def _attempt_start(state: RunState, event: AttemptStart) -> RunState:
+    if state.response is not None:
+        state = settle(state)
+    return replace(
+        state,
+        attempts=state.attempts + 1,
+        provider=event.provider or state.provider,
+        response=ResponseState(model=event.model or None),
+        stop_reason=None,
+        base=state.conversation,
+    )
+
+
+def _attempt_retract(state: RunState, _: AttemptRetract) -> RunState:
+    return replace(
+        state,
+        conversation=state.conversation if state.response is None else state.base,
+        spent=state.own_usage,
+        response=None,
+        is_closed=False,
+        calls=(),
+    )
+
+
+def _tool_starts(state: RunState, events: Sequence[ToolStart]) -> RunState:
+    calls = [*state.calls]
+    for event in events:
+        at = find_call(calls, event.place, event.call.id)
+        _put(calls, at, CallState(event.place, event.call, "running"), state)
+    return replace(state, tool_calls=state.tool_calls + len(events), calls=tuple(calls))
+
+
+def _tool_stops(state: RunState, events: Sequence[ToolStop]) -> RunState:
+    calls = [*state.calls]
+    errors, seconds, durations = state.tool_errors, state.tool_seconds, state.tool_durations
+    for event in events:
+        at = find_call(calls, event.place, event.call_id)
+        if at is not None and calls[at].phase == "running":
+            errors += event.is_error
+            seconds += event.seconds
+            durations = with_duration(durations, event.seconds)
+        name = "" if event.result is None else event.result.name
+        call = ToolCall(event.call_id, name, {}) if at is None else calls[at].call
+        ended = CallState(event.place, call, "ended", event.result)
+        _put(calls, at, ended, state)
+    return replace(
+        state,
+        calls=tuple(calls),
+        tool_errors=errors,
+        tool_seconds=seconds,
+        tool_durations=durations,
+    )
+
+
+def _tool_output(state: RunState, event: ToolOutput) -> RunState:
+    return _tool_stops(state, (ToolStop(event.result, place=event.place),))
+
+
+def _put(calls: list[CallState], at: int | None, each: CallState, state: RunState) -> None:
+    """The state of a call. One that no complete response has made is left out: it has its answer."""
+    if at is not None:
+        place = calls[at].place
+        calls[at] = each if each.place == place else replace(each, place=place)
+    elif not state.is_closed:
+        calls.append(each)
+
+
+def _message_add(state: RunState, event: MessageAdd) -> RunState:
+    if not state.is_closed:
+        state = close(state)
+    before = conversation = state.conversation
+    results: list[ToolResult] = []
+    for message in event.messages:
+        answers = message.tool_results
+        results += answers
+        # Results stand right behind the calls, before the messages that hooks have added in between.
+        conversation = (_answered if answers else Conversation.add)(conversation, message)
+    if not results:
+        return replace(state, conversation=conversation)
+    calls = [*state.calls]
+    for result in results:
+        at = find_call(calls, -1, result.tool_use_id) if calls else None
+        if at is not None:
+            del calls[at]
+    ids = {result.tool_use_id for result in results}
+    if len(ids) < len(results) or "" in ids:
+        conversation = repair(conversation)  # no provider accepts two calls with one id
+    this = _round(before, results)
+    return replace(
+        state,
+        conversation=conversation,
+        calls=tuple(calls),
+        round=this,
+        repeats=state.repeats + 1 if state.round and _is_same(this, state.round) else 1,
+    )
+
+
+def _conversation_replace(state: RunState, event: ConversationReplace) -> RunState:
+    if not state.is_closed:
+        state = close(state)
+    # What no request has carried yet stands at the end, before and after.
+    behind = len(state.conversation.messages) - len(state.base.messages)
+    messages = event.conversation.messages
+    base = event.conversation.with_messages(messages[: max(0, len(messages) - behind)])
+    return replace(state, conversation=event.conversation, base=base)
+
+
+def _shared_state_change(state: RunState, event: SharedStateChange) -> RunState:
+    return replace(state, shared_state=apply_change(state.shared_state, event))
+
+
+def _limit_reached(state: RunState, event: LimitReached) -> RunState:
+    return replace(state, reason=event.limit)
+
+
+# The turn events that are missing here are for watchers, and change nothing.
+TURN_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
+    RunStart: _run_start,
+    RunResume: _run_resume,
+    RunPause: _run_pause,
+    RunStop: _run_stop,
+    RunAbort: _run_abort,
+    TurnStart: _turn_start,
+    TurnStop: _turn_stop,
+    AttemptStart: _attempt_start,
+    AttemptRetract: _attempt_retract,
+    MessageAdd: _message_add,
+    ToolOutput: _tool_output,
+    ConversationReplace: _conversation_replace,
+    SharedStateChange: _shared_state_change,
+    LimitReached: _limit_reached,
+    HookVerdict: _hook_verdict,
+}
+
+# These come in rows, since tools run in parallel: a step takes several.
+TOOL_STEPS: dict[type[object], Callable[[RunState, Any], RunState]] = {
+    ToolStart: _tool_starts,
+    ToolStop: _tool_stops,
+}
 
 _PARTS: frozenset[type[object]] = BLOCK_EVENTS | {Usage, Deltas}
 _RESPONSES = _PARTS | {Status, Error}

@@ -60,7 +60,7 @@ class Marbles:
     True
     """
 
-    __test__ = False  # not a class of tests, whatever its name says to pytest
+    __test__ = False  # not a class of tests, though pytest would take it for one by its name
 
     def __init__(self) -> None:
         self.scheduler = TestScheduler()

@@ -112,7 +112,7 @@ async def stored_responses(log: EventLog, run: str) -> list[StoredResponse]:
 
 
 def _error_of(events: list[ResponseEvent], aborted: Exception | None) -> Exception | None:
-    """What ended the response, if it did not complete; ``aborted`` if its events do not say it."""
+    """What ended the response, if it did not complete; ``aborted`` if its events do not contain it."""
     last = next((event for event in reversed(events) if isinstance(event, Status)), None)
     if last is not None and last.status is ResponseStatus.COMPLETED:
         return None

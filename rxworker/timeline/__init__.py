@@ -1,7 +1,6 @@
 """Kinds, handlers and scopes: calling functions with the events of a response, block by block."""
 
-from rxworker.timeline.collectors import TextBlockCollector, ToolCallCollector
-from rxworker.timeline.handler import Handler, HandlerLike
+from rxworker.timeline.handler import Handler, HandlerLike, TextBlockCollector, ToolCallCollector
 from rxworker.timeline.kind import (
     ERROR,
     PING,

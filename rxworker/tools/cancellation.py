@@ -1,7 +1,7 @@
 """Waiting for work that may not want to stop.
 
 Work runs in a task that the waiting task can leave behind: a coroutine that swallows its cancellation must not hold the run for
-ever. A call of a run has a task anyway, and `at_work` says whom to silence when that one is left behind. Work that has a
+ever. A call of a run has a task anyway, and `at_work` holds what to silence when that one is left behind. Work that has a
 time-out, or that is done within another task, has one of its own, by `within`.
 """
 

@@ -117,7 +117,7 @@ def _custom(type_: Any) -> JsonObject:
 
 
 def _check_classes(annotation: Any) -> None:
-    """Refuse a class of which msgspec makes something else than it says, or an error that does not name it."""
+    """Refuse a class of which msgspec makes something else than it declares, or an error that does not name it."""
     for found in object_types(annotation):
         cls: Any = found.cls
         if hasattr(cls, "__pydantic_validator__"):
@@ -143,7 +143,7 @@ def _property(parameter: Parameter, text: str | None, tool: str) -> JsonObject:
     except ValueError as error:
         raise ConfigurationError(
             f"{where}: {error}, and some providers take no schema that does; limit how deep it goes, or take a dict "
-            "and say in the docstring what is in it"
+            "and describe in the docstring what is in it"
         ) from error
     except Exception as error:
         raise ConfigurationError(f"{where}: {error or repr(error)}; {HINT}") from error

@@ -296,7 +296,7 @@ def _overdue(message: str) -> TransportTimeoutError:
     return TransportTimeoutError(message, retryable=True)
 
 
-# Requests that end a response are not waited for by anyone, so they are kept here until they are done.
+# Requests that end a response have no observer, so they are kept here until they are done.
 _cancelling: set[abc.DisposableBase] = set()
 
 

@@ -2,7 +2,7 @@
 
 `LoopClock` is reactivex's ``AsyncIOScheduler`` with one small object for each waiting action, where that one makes four and a
 lock each. Every response has time-outs, and few responses reach them, so that setting and cancelling a timer for each is
-mostly wasted: a `Ticker` calls everyone who checks the time at the same interval from one timer.
+mostly wasted: a `Ticker` calls all that check the time at the same interval from one timer.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from rxworker.ui.web.state import ServerState
 from rxworker.ui.web.store import OnRun
 
 Scope: TypeAlias = MutableMapping[str, Any]
-"""What an ASGI server says of a connection."""
+"""What an ASGI server reports of a connection."""
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]

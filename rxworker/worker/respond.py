@@ -1,6 +1,6 @@
 """Second stage of a turn: send the request and receive the response, through the worker's operators and the timeline.
 
-A response that fails after its first event is requested again, and the events show it. The operators may be anyone's, so `apply_operators` makes sure
+A response that fails after its first event is requested again, and the events show it. The operators are the application's, so `apply_operators` makes sure
 that no operator leaves a run waiting for ever or in another thread:
 
 * Operators that wait, such as ``ops.delay``, use the run's scheduler, unless they were given another.

@@ -30,7 +30,7 @@ from rxworker.events import (
 )
 from rxworker.hooks import AbortContext, HookPoint
 from rxworker.messages import ToolResult
-from rxworker.state.run_steps import HELD_BACK
+from rxworker.state.run import HELD_BACK
 from rxworker.worker.context import RunContext
 from rxworker.worker.loop import is_closed
 

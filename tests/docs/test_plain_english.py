@@ -21,6 +21,8 @@ RETIRED = {
     r"by the way": "beside, also",
     r"(?:take|takes|taken|took|taking) back": "retract",
     r"tells?|told|telling": "report, notify, receive, distinguish",
+    r"says?|said|saying": "state, contain, report, write, send",
+    r"everybody|everyone|someone|no one|anyone": "name who it is: the user, every client, no observer",
     r"of its own make|of our own make": "own",
 }
 """Words that the project does not use in prose, and what it uses instead."""

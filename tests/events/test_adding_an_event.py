@@ -52,7 +52,7 @@ STATE_STEPS: Steps = {
             ROW.replace(", changes_state=False", "") + '    EventKind(RunPause, "turn"),\n',
         ),
     ],
-    "rxworker/state/run_steps.py": [
+    "rxworker/state/run.py": [
         ("    AttemptStart,\n", "    AttemptStart,\n    BudgetWarning,\n"),
         (
             "def _limit_reached(",

@@ -199,7 +199,7 @@ REFUSED: list[tuple[Any, str]] = [
     (only_at(CALLED, Message.assistant(ToolCall("2", "read", {}))), "tool calls became others"),
     (only_at(CALLED, Message.assistant("Nothing.")), "tool calls became others"),
     (only_at(SAID[0], Message.assistant("a")), "its role user became assistant"),
-    (only_at(SAID[0], Message.user()), "says nothing"),
+    (only_at(SAID[0], Message.user()), "is empty"),
     (only_at(SIGNED, Message.assistant(Thinking("***", signature="sealed"), "Hi.")), "a Thinking"),
     (only_at(SIGNED, Message.assistant(OpaqueBlock("x", {"a": 2}), "Hi.")), "an? OpaqueBlock"),
 ]

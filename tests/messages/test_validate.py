@@ -73,15 +73,15 @@ BROKEN: list[tuple[tuple[Message, ...], list[str]]] = [
         (HI, Message.assistant(ToolCall("", "look", {})), result(ToolResult("", "blue"))),
         ["message 1: a call of look has no id"],
     ),
-    ((HI, Message.user()), ["message 1: it says nothing"]),
-    ((HI, Message.user(" ")), ["message 1: it says nothing"]),
+    ((HI, Message.user()), ["message 1: it is empty"]),
+    ((HI, Message.user(" ")), ["message 1: it is empty"]),
     (
         (Message.assistant("hello"), HI),
-        ["message 0: the assistant speaks before the user has said anything"],
+        ["message 0: the assistant speaks before the first message of the user"],
     ),
     (
         (HI, Message.assistant(Thinking("hm", "sealed")), HI),
-        ["message 1: the assistant thinks, and says nothing"],
+        ["message 1: the assistant thinks, and has no answer"],
     ),
     (
         (HI, Message.user("x", ToolCall("a", "look", {}))),

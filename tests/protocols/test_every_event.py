@@ -36,9 +36,9 @@ from rxworker.protocols.common import data_line
 from rxworker.protocols.openai import ResponseEncoder, ResponseHead
 from rxworker.protocols.ui_messages import UiMessageEncoder
 from rxworker.state import fold_run
-from rxworker.state.run_steps import TOOL_STEPS, TURN_STEPS
+from rxworker.state.run import TOOL_STEPS, TURN_STEPS
 from rxworker.views import Note, Scope, Tracker
-from rxworker.views.handlers import HANDLERS
+from rxworker.views.tracker import HANDLERS
 
 
 class Owl(Struct, frozen=True, tag="owl"):

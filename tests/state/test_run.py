@@ -53,7 +53,7 @@ from rxworker.messages import (
 )
 from rxworker.operators import merge_deltas
 from rxworker.state import RunState, fold_run, step_run
-from rxworker.state.run_steps import STARTED_ONLY
+from rxworker.state.run import STARTED_ONLY
 
 T = BlockType
 HELLO = Conversation((Message.user("hello"),))

@@ -20,7 +20,7 @@ from rxworker.messages import Audio, Document, Image, JsonObject, Text, ToolCall
 from rxworker.testing import ScriptedModel, call, lint
 from rxworker.tools import McpTool, Toolbox, mcp_tools, policy_of, run_call
 from rxworker.tools.inline import inlined
-from rxworker.tools.mcp_content import content_of, legal_names, text_of
+from rxworker.tools.mcp import content_of, legal_names, text_of
 
 pytest.importorskip("mcp")
 

@@ -24,7 +24,7 @@ from rxworker.events import Event, MessageAdd, Record, ToolOutput, ToolProgress,
 from rxworker.hooks import Abort, HookLike, Pause, Skip, ToolCallContext, ToolResultContext
 from rxworker.messages import validate
 from rxworker.state import fold_run
-from rxworker.state.run_steps import HELD_BACK
+from rxworker.state.run import HELD_BACK
 from rxworker.testing import Call, Reply, ScriptedModel, call, lint
 from rxworker.tools import ToolContext
 from rxworker.ui.terminal.lanes import Lanes as TerminalLanes

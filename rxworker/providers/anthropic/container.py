@@ -2,13 +2,13 @@
 
 Theory of operation. A response in which code ran names its container and when it expires. Code may call the client's
 tools: then the response ends in the middle of the code, and the request with the results has to name the container. It
-also has to hold the call of the code execution tool, whose result comes in a later response, and the user may say
+also has to hold the call of the code execution tool, whose result comes in a later response, and the user may send
 nothing but results until then (https://platform.claude.com/docs/en/agents-and-tools/tool-use/programmatic-tool-calling).
 
 So a call of Anthropic's own tools is sent back if its result is in the conversation, or if it is pending: only results
 stand behind it, and its container is the one that is sent. Any other one is taken out, because Anthropic refuses it; a
 call that its code made is then sent as one that the model made. So the conversation stays valid when the container has
-expired (after an approval that took long, say) and when the user speaks in the middle.
+expired (for example after an approval that took long) and when the user writes in the middle.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CALLS = ("tool_use", *OWN_CALLS)
 RESULT = "tool_result"
 CALLER = "caller"
 
-Said: TypeAlias = tuple[str, list[JsonObject]]
+EncodedMessage: TypeAlias = tuple[str, list[JsonObject]]
 """A message: its role and its blocks."""
 
 
@@ -46,7 +46,7 @@ def valid_id(echo: JsonObject | None, now: float) -> str | None:
     name = container_id(echo)
     try:
         expires = datetime.fromisoformat(str(container.get("expires_at"))).timestamp()
-    except ValueError:  # it does not say; the service knows
+    except ValueError:  # it has no time; the service knows
         return name
     return name if expires > now else None
 
@@ -64,7 +64,7 @@ def container_id(holder: Mapping[str, object] | None) -> str | None:
 
 
 def container_extra(extra: JsonObject, container: str | None) -> JsonObject:
-    """The application's fields, with our container added to what they say of one, such as its skills.
+    """The application's fields, with our container added to what they contain of one, such as its skills.
 
     >>> container_extra({"container": {"skills": []}}, "container_1")
     {'container': {'id': 'container_1', 'skills': []}}
@@ -86,7 +86,7 @@ class OwnCalls:
         self._known: set[str] = (
             set()
         )  # those that are sent, in messages that do not change any more
-        # The container of each call: that of its message, as far as that was said.
+        # The container of each call: that of its message, as far as that is known.
         self._containers: dict[str, str | None] = {}
 
     def add(self, blocks: Sequence[JsonObject], container: str | None) -> None:
@@ -96,34 +96,34 @@ class OwnCalls:
                 self._containers[str(block.get("id"))] = container
             self._has_any = self._has_any or block["type"] in OWN_CALLS or _is_own_result(block)
 
-    def is_open(self, said: Sequence[Said]) -> bool:
+    def is_open(self, messages: Sequence[EncodedMessage]) -> bool:
         """Whether what comes later decides what is sent of these messages: a call of theirs may still be answered."""
         if not self._has_any:
             return False
-        answered, spoken = _answered(said), _speech(said)
+        answered, spoken = _answered(messages), _speech(messages)
         return any(
             block["type"] in OWN_CALLS and str(block.get("id")) not in answered
-            for role, blocks in said[spoken + 1 :]
+            for role, blocks in messages[spoken + 1 :]
             if role == "assistant"
             for block in blocks
         )
 
-    def settle(self, said: Sequence[Said], container: str | None) -> None:
+    def settle(self, messages: Sequence[EncodedMessage], container: str | None) -> None:
         """Take out of the answers what Anthropic refuses. In the last message every call may stay.
 
         Args:
-            said: The messages. Their lists of blocks are changed in place; if they are not open, this is for good.
+            messages: The messages. Their lists of blocks are changed in place; if they are not open, this is for good.
             container: The id of the container that is sent.
         """
         if not self._has_any:
             return
-        answered, spoken = _answered(said), _speech(said)
-        is_open = self.is_open(said)
+        answered, spoken = _answered(messages), _speech(messages)
+        is_open = self.is_open(messages)
         known = set(self._known)
-        for place, (role, blocks) in enumerate(said):
+        for place, (role, blocks) in enumerate(messages):
             if role != "assistant":
                 continue
-            is_last = place == len(said) - 1
+            is_last = place == len(messages) - 1
             may_wait = place > spoken and any(block["type"] == "tool_use" for block in blocks)
             calls = [str(block.get("id")) for block in blocks if block["type"] in OWN_CALLS]
             known |= {
@@ -143,16 +143,16 @@ def _is_own_result(block: JsonObject) -> bool:
     return str(block["type"]).endswith("_tool_result")
 
 
-def _answered(said: Sequence[Said]) -> set[str]:
+def _answered(messages: Sequence[EncodedMessage]) -> set[str]:
     """The calls whose results are among these messages."""
-    answers = [block for role, blocks in said if role == "assistant" for block in blocks]
+    answers = [block for role, blocks in messages if role == "assistant" for block in blocks]
     return {str(block.get("tool_use_id")) for block in answers if _is_own_result(block)}
 
 
-def _speech(said: Sequence[Said]) -> int:
-    """The place of the last message in which the user says more than results, or -1."""
-    for place in range(len(said) - 1, -1, -1):
-        role, blocks = said[place]
+def _speech(messages: Sequence[EncodedMessage]) -> int:
+    """The place of the last message in which the user sends more than results, or -1."""
+    for place in range(len(messages) - 1, -1, -1):
+        role, blocks = messages[place]
         if role == "user" and any(block["type"] != RESULT for block in blocks):
             return place
     return -1

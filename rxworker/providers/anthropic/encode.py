@@ -2,7 +2,7 @@
 
 Roles alternate: what stands in a row under one role becomes one message, and tool results come first in theirs. What an
 answer of Anthropic's carried for the next request (signatures, sealed thinking, blocks of server tools) is sent back as
-it came; what another provider's answer carried is left out. Where a conversation says what may be cached, `cache` puts
+it came; what another provider's answer carried is left out. Where a conversation marks what may be cached, `cache` puts
 the marks.
 """
 

@@ -132,7 +132,7 @@ def shown(
     *,
     since_3: bool,
 ) -> list[JsonObject]:
-    """What of a result is no text and not in its answer: parts that stand behind the results, after a line that says whose they are."""
+    """What of a result is no text and not in its answer: parts that stand behind the results, after a line that names their call."""
     media = [block for block in _media_of(result) if not (since_3 and _is_nested(block))]
     if not media:
         return []

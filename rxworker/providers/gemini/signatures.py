@@ -1,7 +1,7 @@
 """The seals on parts of a text: kept where they were, so that the next request has them in the same place.
 
 Gemini streams a text as many parts, and any of them may carry a ``thoughtSignature``. Parts without one may be joined on
-the way back, but never with one that has one. For people the text is one block all the same, so the block's echo says
+the way back, but never with one that has one. For people the text is one block all the same, so the block's echo records
 from where to where each sealed part went, and the encoder cuts the text there again.
 """
 

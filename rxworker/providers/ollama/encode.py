@@ -158,7 +158,7 @@ def encode_messages(conversation: Conversation) -> list[JsonObject]:
 
 
 def _answered(asked: Message | None, answers: Sequence[Message]) -> Iterator[JsonObject]:
-    """What the model said, the results of its calls in their order, and what else was said after it."""
+    """The answer of the model, the results of its calls in their order, and the other messages after it."""
     calls = asked.tool_calls if asked else ()
     place = {call.id: number for number, call in enumerate(calls)}
     own = asked is not None and asked.provider == NAME

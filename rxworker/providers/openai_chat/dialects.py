@@ -1,8 +1,8 @@
 """What the servers of the protocol want of a request, by their hosts.
 
 All answers of the protocol are of one provider, whichever server they came from, and keep what their server may want to
-see again. A conversation that moves to another server takes all of that along; so the table says, for the server that is
-asked, which of it is sent and what it will not do without. A server that is not in the table is sent what came.
+see again. A conversation that moves to another server takes all of that along; so the table defines, for the server of the
+request, which of it is sent and what it will not do without. A server that is not in the table is sent what came.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Tool results are messages of their own and follow the call they answer at once. They hold text only, so pictures and
 documents in them go into the user message after them. What a compatible server wants to see again (DeepSeek's thinking,
-OpenRouter's details, Google's signatures) is sent back if this provider's answer carried it and `dialects` says that the
-server takes it, which also says what ids of calls look like.
+OpenRouter's details, Google's signatures) is sent back if this provider's answer carried it and the server takes it by
+`dialects`, which also defines what ids of calls look like.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class MessagesEncoder(MessageEncoder):
     def __init__(self, dialect: Dialect = COMPATIBLE) -> None:
         super().__init__()
         self.dialect = dialect
-        # What was said up to the last answer, with the results of its calls, behind which others may come; and the rest.
+        # The messages up to the last answer, with the results of its calls, behind which others may come; and the rest.
         self._answered: list[Part] = []
         self._rest: list[Part] = []
         self._ids: dict[str, str] = {}  # how the calls are named to the service

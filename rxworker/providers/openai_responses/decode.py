@@ -145,7 +145,7 @@ class OpenAIResponsesDecoder:
                 named = event if event.type else _named(event, frames[place])
                 pieces = self._take(named, datas[place], events)
             place += 1
-            if pieces is None or event.__class__ is WireEvent:  # its class says nothing of its type
+            if pieces is None or event.__class__ is WireEvent:  # its class does not give its type
                 event = next(read, None)
                 continue
             texts, event = _texts_like(event, read)

@@ -2,8 +2,10 @@
 
 The input is a row of items: messages, calls and their results each stand for themselves. The rules:
 
-- An answer of this protocol goes back as the items it came as: see `rxworker.providers.openai_responses.echo`.
-- Of another provider's answer, what was said and what was called go back. Its thoughts, its own tools' calls and
+- An answer of this protocol goes back as the items that it came as, in their order and with all that they hold: ids, encrypted thoughts,
+  phases, callers. What a block holds replaces what its item holds, so a text or an argument that was changed afterwards is sent as changed. A
+  thought with nothing behind it, as in an answer that was cut, is left out, since the service refuses it.
+- Of another provider's answer, the texts and the calls go back. Its thoughts, its own tools' calls and
   results, and blocks of unknown kinds are left out. Ids of calls that are too long for the service are shortened.
 - The result of a call is of the sort the call was of: that of a tool with free text has another name.
 - A result has no mark for a failure; its text reports it. Pictures and documents may stand in it.
@@ -16,13 +18,15 @@ The input is a row of items: messages, calls and their results each stand for th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Raw
 from msgspec.structs import replace
 
+from rxworker.events.arguments import parse_arguments
 from rxworker.messages import (
     Audio,
+    CachePoint,
     Content,
     Conversation,
     Document,
@@ -32,16 +36,21 @@ from rxworker.messages import (
     Message,
     OpaqueBlock,
     Refusal,
+    ServerToolCall,
+    ServerToolResult,
     Text,
+    Thinking,
     ToolCall,
     ToolMeta,
     ToolResult,
 )
 from rxworker.providers.base import Options
 from rxworker.providers.content import (
+    arguments,
     check_media,
     data_url,
     plain_text,
+    read_arguments,
     refuse_audio,
     split_system,
     user_echo,
@@ -49,9 +58,16 @@ from rxworker.providers.content import (
 from rxworker.providers.encode_cache import Body, MessageEncoder, Part, array
 from rxworker.providers.extra import with_extra
 from rxworker.providers.ids import shortened
-from rxworker.providers.openai_responses.echo import encode_answer, encode_call
 from rxworker.providers.openai_responses.item import ITEM, PLACE
-from rxworker.providers.openai_responses.kinds import CUSTOM_CALL
+from rxworker.providers.openai_responses.kinds import (
+    CONTENT,
+    CUSTOM_CALL,
+    FUNCTION_CALL,
+    REASONING,
+    SUMMARY,
+    json_text,
+    parts_of,
+)
 from rxworker.providers.openai_responses.options import (
     encode_options,
     encode_storage,
@@ -158,7 +174,7 @@ def _encode_foreign(content: Sequence[Content]) -> list[JsonObject]:
 
 
 def _answer(call: ToolCall, own: bool) -> JsonObject:
-    """What the answer to a call begins with. One that a program made says so, so that the program goes on with it."""
+    """What the answer to a call begins with. One that a program made names the program, so that the program goes on with it."""
     if not own:
         return {"type": OUTPUT, "call_id": safe_id(call.id)}
     echo = call.echo or {}
@@ -253,3 +269,148 @@ PARTS: dict[type, Callable[[Any], list[JsonObject]]] = {
     Document: _document,
     Audio: _audio,
 }
+
+
+Answered: TypeAlias = (
+    Text
+    | Refusal
+    | Thinking
+    | ToolCall
+    | ServerToolCall
+    | ServerToolResult
+    | OpaqueBlock
+    | Image
+    | Document
+)
+"""What an answer is made of, and may have an echo."""
+
+# Kinds of blocks, as tuples: a union would be made anew each time it is asked for.
+ECHOLESS = (ToolResult, CachePoint, Audio)
+SPOKEN = (Text, Refusal)
+NOTHING: JsonObject = {}
+ECHOED = (ServerToolCall, ServerToolResult, OpaqueBlock, Image)
+
+
+def encode_answer(content: Sequence[Content]) -> list[JsonObject]:
+    """The items of an answer.
+
+    >>> encode_answer([Text("yes")])
+    [{'role': 'assistant', 'content': 'yes'}]
+    """
+    groups: list[list[Answered]] = []
+    by_place: dict[int, list[Answered]] = {}
+    for block in content:
+        if isinstance(block, ECHOLESS):
+            continue
+        place = block.echo.get(PLACE) if block.echo else None
+        if not isinstance(place, int):
+            groups.append([block])
+        elif place in by_place:
+            by_place[place].append(block)
+        else:
+            by_place[place] = [block]
+            groups.append(by_place[place])
+    if len(groups) == len(by_place):  # each has a place
+        groups = [by_place[place] for place in sorted(by_place)]
+    items: list[JsonObject] = []
+    for group in groups:
+        item = _encode_item(group)
+        if item is not None:
+            items.append(item)
+    while items and items[-1].get("type") == REASONING:
+        items.pop()
+    return items
+
+
+def encode_call(call: ToolCall) -> JsonObject:
+    """A call by itself, without anything that came with it."""
+    return {
+        "type": FUNCTION_CALL,
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": json_text(arguments(call)),
+    }
+
+
+def _encode_item(blocks: Sequence[Answered]) -> JsonObject | None:
+    """One item from its blocks; the last of them has it whole."""
+    block = blocks[-1]
+    echo = block.echo or NOTHING
+    found = echo.get(ITEM)
+    item = found if isinstance(found, dict) else None
+    if isinstance(block, ToolCall):
+        is_custom = echo.get("type") == CUSTOM_CALL
+        return _custom_call(block, item or {}) if is_custom else _call(block, item)
+    if isinstance(block, SPOKEN):
+        return _message([b for b in blocks if isinstance(b, SPOKEN)], item)
+    if isinstance(block, Thinking):
+        return _reasoning([b for b in blocks if isinstance(b, Thinking)], item)
+    return item if isinstance(block, ECHOED) else None
+
+
+def _message(blocks: Sequence[Text | Refusal], item: JsonObject | None) -> JsonObject | None:
+    texts = [block.text for block in blocks]
+    if item is None:
+        whole = "".join(texts)
+        return {"role": "assistant", "content": whole} if whole else None
+    told = [text for _, text, _ in parts_of(item, CONTENT)]
+    if "".join(told) == "".join(texts):
+        return item
+    changed: JsonObject = {CONTENT: [_part(block) for block in blocks if block.text]}
+    return item | changed if changed[CONTENT] else None
+
+
+def _part(block: Text | Refusal) -> Json:
+    if isinstance(block, Refusal):
+        return {"type": "refusal", "refusal": block.text}
+    return {"type": "output_text", "text": block.text, "annotations": []}
+
+
+def _reasoning(blocks: Sequence[Thinking], item: JsonObject | None) -> JsonObject | None:
+    """A thought that never became an item has no signature, and is useless to the service."""
+    if item is None:
+        return None
+    text = "".join(block.text for block in blocks)
+    told = ["".join(one for _, one, _ in parts_of(item, field)) for field in (SUMMARY, CONTENT)]
+    if text in ("".join(told), *filter(None, told)):
+        return item
+    summary: Json = [{"type": "summary_text", "text": text}]
+    content: Json = [{"type": "reasoning_text", "text": text}]
+    changed: JsonObject = {SUMMARY: summary if text and told[0] else []}
+    return item | changed | ({CONTENT: content if text else []} if told[1] else {})
+
+
+def _custom_call(call: ToolCall, item: JsonObject) -> JsonObject:
+    return (item or {"type": CUSTOM_CALL}) | {
+        "call_id": call.id,
+        "name": call.name,
+        "input": _same(call.input, item.get("input")),
+    }
+
+
+def _call(call: ToolCall, item: JsonObject | None) -> JsonObject:
+    if item is None:
+        return encode_call(call)
+    # The text that the model wrote, spaces and all, as long as its value is the same.
+    text = item.get("arguments")
+    if isinstance(text, str) and text.strip() == "null":  # which not every server accepts
+        text = "{}"
+        item = item | {"arguments": text}
+    is_same = isinstance(text, str) and parse_arguments(text) == call.input
+    named = item.get("type"), item.get("call_id"), item.get("name")
+    if is_same and named == (FUNCTION_CALL, call.id, call.name):
+        return item
+    said = text if is_same else _same(arguments(call), text)
+    return item | {
+        "type": FUNCTION_CALL,
+        "call_id": call.id,
+        "name": call.name,
+        "arguments": said,
+    }
+
+
+def _same(value: JsonObject | str, text: Json) -> str:
+    """The text, if it stands for the value; else the value as text."""
+    if isinstance(text, str) and (value == text or value == read_arguments(text)):
+        return text
+    return value if isinstance(value, str) else json_text(value)

@@ -2,7 +2,7 @@
 
 An item is a message or a thought (`TextItem`), a call (`CallItem`), or an action of the provider, which is one block too. The start of a block has in
 its echo the item that it belongs to; the stop of the item's last block has the whole item, which the next request must repeat:
-`rxworker.providers.openai_responses.echo` puts it together again.
+`rxworker.providers.openai_responses.encode` puts it together again.
 
 The whole texts that come at the end are compared with what was streamed. A server that streams nothing is made up for.
 
@@ -166,7 +166,7 @@ class Item:
             self._wire = self._wire | wire
             self._fill(wire, events)
         index = self._open
-        if index is None:  # it has nothing to say, but is sent back all the same
+        if index is None:  # it has no text, but is sent back all the same
             index = self._start_whole(events)
         # Half a text can stand, half a thought cannot.
         if whole or wire is not None or self.kind == MESSAGE:
@@ -264,7 +264,7 @@ class CallItem(Item):
 def missing(text: str, pieces: list[str]) -> str:
     """What of a whole text has not come; nothing if another text has.
 
-    The pieces become one, since several events say the whole of a text, one after the other.
+    The pieces become one, since several events contain the whole of a text, one after the other.
 
     >>> missing("Hello", ["He", "l"]), missing("Hello", ["Hey"])
     ('lo', '')

@@ -84,7 +84,7 @@ def encode_tool(tool: ToolMeta) -> JsonObject:
             "parameters": strict_arguments(tool.input_schema, tool.name)
             if tool.strict
             else tool.input_schema,
-            # Said in any case: unasked, the service would make all arguments required.
+            # Sent in any case: without it, the service would make all arguments required.
             "strict": tool.strict,
         }
     if tool.description:

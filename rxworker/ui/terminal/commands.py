@@ -255,9 +255,7 @@ class Commands:
         """The tools."""
         allowed = self._session.allowed
         return [
-            Choice(
-                f"/allow {name}", name, "always allowed; ends that" if name in allowed else ""
-            )
+            Choice(f"/allow {name}", name, "always allowed; ends that" if name in allowed else "")
             for name in self._tool_names()
         ]
 

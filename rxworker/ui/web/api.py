@@ -165,7 +165,7 @@ class FoundAnswer(Struct, frozen=True):
     is_more: bool
 
 
-Said: TypeAlias = str | tuple[Text | Image | Document, ...]
+UserInput: TypeAlias = str | tuple[Text | Image | Document, ...]
 """What a person sends: a text, or content blocks in the form of a stored message."""
 
 
@@ -186,7 +186,7 @@ class EditBody(Struct, frozen=True):
 class StartBody(Struct, frozen=True):
     """The body of a request that starts a run: of a new conversation, the next one of a conversation, or one in place of an earlier message."""
 
-    input: Said
+    input: UserInput
     worker: str | None = None
     conversation: str | None = None
     edits: EditBody | None = None
@@ -195,7 +195,7 @@ class StartBody(Struct, frozen=True):
 class SendBody(Struct, frozen=True):
     """The body of a request that sends a message into a run."""
 
-    message: Said
+    message: UserInput
 
 
 class PauseBody(Struct, frozen=True):
@@ -307,7 +307,7 @@ async def post_run(state: ServerState, request: WebRequest) -> web.Response:
     """Start a run."""
     runs = state.runs_of(request)
     body = await read_json(request, StartBody)
-    message = _said(body.input, "input")
+    message = _user_message(body.input, "input")
     if body.edits is not None:
         edits = body.edits
         entry = await runs.start_instead(edits.run, edits.message, edits.text, message)
@@ -323,7 +323,7 @@ async def post_send(state: ServerState, request: WebRequest) -> web.Response:
     """Send a message into a run."""
     entry = await state.runs_of(request).find(request.params["id"])
     body = await read_json(request, SendBody)
-    await entry.send(_said(body.message, "message"))
+    await entry.send(_user_message(body.message, "message"))
     return bytes_response(entry.encoded())
 
 
@@ -402,8 +402,8 @@ def _decision(body: ApproveBody | DenyBody | AnswerBody) -> Decision:
             return Answer(content)
 
 
-def _said(said: Said, name: str) -> Message:
-    message = Message.user(said) if isinstance(said, str) else Message("user", said)
+def _user_message(sent: UserInput, name: str) -> Message:
+    message = Message.user(sent) if isinstance(sent, str) else Message("user", sent)
     if not message.text.strip() and not any(
         not isinstance(block, Text) for block in message.content
     ):

@@ -318,7 +318,7 @@ class Runs:
 
     def start(
         self,
-        said: str | Message,
+        sent: str | Message,
         *,
         worker: str | None = None,
         conversation: str | None = None,
@@ -326,14 +326,14 @@ class Runs:
         """Start a run: the next one of a conversation, or the first of a new one.
 
         Args:
-            said: The user's message.
+            sent: The user's message.
             worker: The name of the worker of a new conversation.
             conversation: The id of the conversation to continue.
 
         Raises:
             ApiError: Too many runs are running, the conversation is busy, or there is no such conversation or worker.
         """
-        message = Message.user(said) if isinstance(said, str) else said
+        message = Message.user(sent) if isinstance(sent, str) else sent
         self.check_room()
         if conversation is None:
             entry = self.begin_conversation(worker)

@@ -274,7 +274,7 @@ class RunStore:
         return entry
 
     def note(self, info: RunInfo) -> RunEntry | None:
-        """Take what the log says of a run. Returns its entry; ``None`` for one that is deleted, or nested in another run."""
+        """Take the information of the log about a run. Returns its entry; ``None`` for one that is deleted, or nested in another run."""
         entry = self._entries.get(info.run)
         if info.status == "deleted":
             if entry is not None:

@@ -41,7 +41,7 @@ class StoredEntry(RunEntry):
 
     Args:
         log: The log.
-        info: What the log says of the run.
+        info: The information of the log about the run.
         conversation: Its conversation.
         settings: The settings of the server.
         here: The run, if this process runs it.
